@@ -1,0 +1,243 @@
+"""What a transfer of a given size costs.
+
+Two models: affine (a start-up cost plus a time per byte) and a measured table (linear between its
+points, extended by its last slope). Both are exact rational arithmetic, rounded up to whole
+nanoseconds once per transfer, so that a bound on the unrounded times stays a bound.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+from planner.errors import InvalidInputError
+from planner.validation import MAX_VALUE, integer, shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["AffineCost", "AffineFit", "TableCost", "TransferCost", "fit_affine", "fit_table"]
+
+_INT64_LIMIT = 2**63
+
+
+class TransferCost(Protocol):
+    """Time of one transfer as a function of its size."""
+
+    @property
+    def startup_ns(self) -> int:
+        """Time of the smallest transfer: what cutting a transfer in two costs at least."""
+        ...
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether a larger transfer never takes less time than a smaller one."""
+        ...
+
+    def cost_ns(self, size: int) -> int:
+        """Return the time of one transfer of `size` bytes, in nanoseconds, rounded up."""
+        ...
+
+    def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `cost_ns` of every element of `sizes`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AffineCost:
+    """Start-up cost plus time per byte, ``f(d) = α + β·d``.
+
+    Parameters
+    ----------
+    startup_ns : int
+        Start-up cost α of one transfer, in nanoseconds.
+    ns_per_byte : Fraction or int
+        Time per byte β, in nanoseconds, exact.
+    """
+
+    startup_ns: int
+    ns_per_byte: Fraction
+
+    def __post_init__(self) -> None:
+        integer(self.startup_ns, "startup_ns")
+        rate: object = self.ns_per_byte
+        if type(rate) is int:
+            object.__setattr__(self, "ns_per_byte", Fraction(rate))
+        elif not isinstance(rate, Fraction):
+            raise InvalidInputError("ns_per_byte", f"expected an exact fraction, got {shown(rate)}")
+        if not 0 <= self.ns_per_byte <= MAX_VALUE:
+            raise InvalidInputError(
+                "ns_per_byte", f"expected a rate from 0 to 2^62, got {self.ns_per_byte}"
+            )
+
+    @classmethod
+    def from_bandwidth(cls, startup_ns: int, bytes_per_s: Fraction) -> "AffineCost":
+        """Return the cost over a link that carries `bytes_per_s` bytes a second."""
+        if bytes_per_s <= 0:
+            raise InvalidInputError("bytes_per_s", f"expected a rate > 0, got {bytes_per_s}")
+        return cls(startup_ns, Fraction(10**9) / Fraction(bytes_per_s))
+
+    @property
+    def is_monotone(self) -> bool:
+        """Always true: β is not negative."""
+        return True
+
+    def cost_ns(self, size: int) -> int:
+        """Return ``⌈α + β·size⌉``."""
+        rate = self.ns_per_byte
+        return self.startup_ns - (-size * rate.numerator // rate.denominator)
+
+    def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `cost_ns` of every element of `sizes`."""
+        import numpy as np
+
+        rate = self.ns_per_byte
+        largest = int(sizes.max(initial=0))
+        if max(largest * rate.numerator, rate.denominator) >= _INT64_LIMIT:
+            return np.array([self.cost_ns(size) for size in sizes.tolist()], dtype=np.int64)
+        return self.startup_ns - (-sizes * rate.numerator // rate.denominator)
+
+
+@dataclass(frozen=True, slots=True)
+class TableCost:
+    """A measured cost: linear between the points, extended by the last slope.
+
+    A transfer smaller than the first point costs what the first point does.
+
+    Parameters
+    ----------
+    points : tuple of (int, int)
+        At least two pairs (bytes, nanoseconds), bytes strictly increasing. The times may fall
+        between points (protocols switch), except from the last but one to the last.
+    """
+
+    points: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        points = self.points
+        if len(points) < 2:
+            raise InvalidInputError("cost_table", f"expected at least 2 points, got {len(points)}")
+        for position, (size, time) in enumerate(points):
+            integer(size, f"cost_table[{position}][0]")
+            integer(time, f"cost_table[{position}][1]")
+            if position and size <= points[position - 1][0]:
+                raise InvalidInputError(
+                    f"cost_table[{position}][0]",
+                    f"expected an integer > {points[position - 1][0]}, got {size}",
+                )
+        if points[-1][1] < points[-2][1]:
+            raise InvalidInputError(
+                f"cost_table[{len(points) - 1}][1]",
+                f"expected an integer >= {points[-2][1]} (the last slope goes on for ever), "
+                f"got {points[-1][1]}",
+            )
+
+    @property
+    def startup_ns(self) -> int:
+        """Time of the smallest transfer measured."""
+        return self.points[0][1]
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether the times never fall."""
+        return all(low[1] <= high[1] for low, high in pairwise(self.points))
+
+    def cost_ns(self, size: int) -> int:
+        """Return the interpolated time of one transfer of `size` bytes, rounded up."""
+        points = self.points
+        if size <= points[0][0]:
+            return points[0][1]
+        upper = min(bisect_right(points, size, key=lambda point: point[0]), len(points) - 1)
+        (x0, y0), (x1, y1) = points[upper - 1], points[upper]
+        return y0 - (-(size - x0) * (y1 - y0) // (x1 - x0))
+
+    def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `cost_ns` of every element of `sizes`."""
+        import numpy as np
+
+        x = np.array([point[0] for point in self.points], dtype=np.int64)
+        y = np.array([point[1] for point in self.points], dtype=np.int64)
+        span = max(int(sizes.max(initial=0)), self.points[-1][0])
+        if span * int(np.abs(np.diff(y)).max()) >= _INT64_LIMIT:
+            return np.array([self.cost_ns(size) for size in sizes.tolist()], dtype=np.int64)
+        upper = np.clip(np.searchsorted(x, sizes, side="right"), 1, len(x) - 1)
+        x0, y0, x1, y1 = x[upper - 1], y[upper - 1], x[upper], y[upper]
+        inside = np.maximum(sizes - x0, 0)
+        return np.asarray(y0 - (-inside * (y1 - y0) // (x1 - x0)), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class AffineFit:
+    """An affine cost fitted to measurements, and how well it fits.
+
+    Attributes
+    ----------
+    cost : AffineCost
+        The fitted cost.
+    median_relative_error, largest_relative_error : float
+        Of the fitted against the measured times. An affine cost that is far off somewhere is a
+        reason to use the table instead.
+    """
+
+    cost: AffineCost
+    median_relative_error: float
+    largest_relative_error: float
+
+
+def fit_affine(samples: Iterable[tuple[int, int]]) -> AffineFit:
+    """Fit start-up cost and time per byte to measured transfers.
+
+    Non-negative least squares on the *relative* error: measured times span decades, and a model
+    whose small transfers are wrong decides wrongly what to batch.
+
+    Parameters
+    ----------
+    samples : iterable of (int, int)
+        Measured pairs (bytes, nanoseconds) with at least two different sizes.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are fewer than two sizes, or a time is not positive.
+    """
+    import numpy as np
+    from scipy.optimize import nnls
+
+    table = _checked_samples(samples)
+    sizes = np.array([size for size, _ in table], dtype=float)
+    times = np.array([time for _, time in table], dtype=float)
+    scale = max(float(sizes.max()), 1.0)
+    design = np.column_stack([1.0 / times, sizes / scale / times])
+    (startup, rate), _ = nnls(design, np.ones_like(times))
+    cost = AffineCost(round(startup), Fraction(repr(float(rate / scale))))
+    errors = np.abs((cost.startup_ns + float(cost.ns_per_byte) * sizes) / times - 1.0)
+    return AffineFit(cost, float(np.median(errors)), float(errors.max()))
+
+
+def fit_table(samples: Iterable[tuple[int, int]]) -> TableCost:
+    """Return the table of the median time of each measured size.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are fewer than two sizes, or the last slope is negative.
+    """
+    from statistics import median_low
+
+    by_size: dict[int, list[int]] = {}
+    for size, time in _checked_samples(samples):
+        by_size.setdefault(size, []).append(time)
+    return TableCost(tuple((size, median_low(by_size[size])) for size in sorted(by_size)))
+
+
+def _checked_samples(samples: Iterable[Any]) -> list[tuple[int, int]]:
+    table = [
+        (integer(size, f"samples[{i}][0]"), integer(time, f"samples[{i}][1]", minimum=1))
+        for i, (size, time) in enumerate(samples)
+    ]
+    if len({size for size, _ in table}) < 2:
+        raise InvalidInputError("samples", "expected transfers of at least two different sizes")
+    return table

@@ -1,0 +1,273 @@
+"""Profiles: what was measured of one model on one machine, and where the numbers come from.
+
+A profile lists the layers of a model in the order of forward computation. Its *chain* is the view
+planners of contiguous batches take: branches merged into one unit, layers without parameters merged
+into a neighbour (Wang et al., iBatch, "adjacent convolutional layer and pooling layer are regarded
+as one layer since there are no parameters in pooling layers").
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal
+
+from planner.errors import InvalidInputError
+from planner.validation import integer, shown, total
+
+__all__ = ["Granularity", "Layer", "Profile", "Provenance", "chain_blocks"]
+
+Granularity = Literal["block", "layer"]
+"""Unit of a chain: a block (its branches together) or each layer with parameters by itself."""
+
+KINDS = ("measured", "imported", "synthetic")
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where the numbers of a profile come from.
+
+    Attributes
+    ----------
+    kind : {"measured", "imported", "synthetic"}
+        Measured here, read from another tool's file, or made up (never to be shown as measured).
+    source : str
+        The command, file or paper.
+    date : str
+        Day of the measurement, ISO 8601; empty if unknown.
+    processor : str
+        What computed; empty if unknown.
+    threads : int or None
+        Threads of the computation.
+    warmup, repetitions : int or None
+        Runs before the measurement, and measured runs.
+    statistic : str
+        How the runs became one number, such as "median".
+    versions : mapping of str to str
+        Versions of the software that matters.
+    notes : tuple of str
+        What a reader of the numbers should know.
+    """
+
+    kind: Literal["measured", "imported", "synthetic"]
+    source: str
+    date: str = ""
+    processor: str = ""
+    threads: int | None = None
+    warmup: int | None = None
+    repetitions: int | None = None
+    statistic: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInputError("kind", f"expected one of {', '.join(KINDS)}, got {self.kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: its times, its parameters, its output.
+
+    Attributes
+    ----------
+    name : str
+        Name of the module.
+    forward_ns, backward_ns : int
+        Times of its forward and backward computation.
+    parameter_bytes : int
+        Size of its parameters. Parameters shared between layers count in the first one that uses
+        them: there they are needed first, and there their gradient is complete last.
+    gradient_bytes : int or None
+        Size of what is sent for its gradient; None means `parameter_bytes` (it is smaller when
+        gradients are compressed or sparsified).
+    activation_bytes : int
+        Size of its output.
+    gradient_ready_ns : int or None
+        When its gradients are complete, counted from the start of the backward pass.
+    forward_spread_ns, backward_spread_ns : int or None
+        Interquartile range of the measured times.
+    block : int or None
+        Layers with the same number lie between the same two points where the computation is a
+        single chain: they are the branches of one block.
+    """
+
+    name: str
+    forward_ns: int
+    backward_ns: int
+    parameter_bytes: int
+    gradient_bytes: int | None = None
+    activation_bytes: int = 0
+    gradient_ready_ns: int | None = None
+    forward_spread_ns: int | None = None
+    backward_spread_ns: int | None = None
+    block: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
+        for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
+            integer(getattr(self, name), name)
+        for name in (
+            "gradient_bytes",
+            "gradient_ready_ns",
+            "forward_spread_ns",
+            "backward_spread_ns",
+            "block",
+        ):
+            if getattr(self, name) is not None:
+                integer(getattr(self, name), name)
+        if self.gradient_bytes is None:
+            object.__setattr__(self, "gradient_bytes", self.parameter_bytes)
+
+    @property
+    def pushed_bytes(self) -> int:
+        """Size of what is sent for its gradient."""
+        return self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profiled model.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    layers : tuple of Layer
+        In the order of forward computation, at least one.
+    provenance : Provenance
+        Where the numbers come from.
+    batch_size : int or None
+        Samples of one iteration; None if unknown.
+    """
+
+    name: str
+    layers: tuple[Layer, ...]
+    provenance: Provenance
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise InvalidInputError("layers", "expected at least one layer")
+        if self.batch_size is not None:
+            integer(self.batch_size, "batch_size", minimum=1)
+        total(self.parameter_bytes, "layers", "the sum of the parameters' sizes")
+        times = sum(layer.forward_ns + layer.backward_ns for layer in self.layers)
+        total(times, "layers", "the sum of the layers' times")
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Size of all parameters."""
+        return sum(layer.parameter_bytes for layer in self.layers)
+
+    @property
+    def forward_ns(self) -> int:
+        """Time of the whole forward pass."""
+        return sum(layer.forward_ns for layer in self.layers)
+
+    @property
+    def backward_ns(self) -> int:
+        """Time of the whole backward pass."""
+        return sum(layer.backward_ns for layer in self.layers)
+
+    def chain(self, granularity: Granularity = "block") -> "Profile":
+        """Return the profile as a chain of units that each have parameters.
+
+        Layers of one block become one unit (with ``granularity="layer"`` they stay apart: on one
+        device they still compute one after the other). Units without parameters join the
+        preceding unit that has some, leading ones the next. Sums of times and sizes are kept.
+
+        Raises
+        ------
+        InvalidInputError
+            If no layer has parameters.
+        """
+        if granularity not in ("block", "layer"):
+            raise InvalidInputError(
+                "granularity", f"expected 'block' or 'layer', got {shown(granularity)}"
+            )
+        by_block = granularity == "block"
+        keys = [
+            (-1 if layer.block is None or not by_block else layer.block, position)
+            for position, layer in enumerate(self.layers)
+        ]
+        units: list[list[Layer]] = []
+        for _, members in groupby(
+            keys, key=lambda item: item if item[0] < 0 else (item[0], -1)
+        ):
+            unit = [self.layers[position] for _, position in members]
+            weightless = not any(layer.parameter_bytes for layer in unit)
+            leading = units and not any(layer.parameter_bytes for layer in units[0])
+            if units and (weightless or leading):
+                units[-1].extend(unit)
+            else:
+                units.append(unit)
+        if not any(layer.parameter_bytes for layer in self.layers):
+            raise InvalidInputError("layers", "expected at least one layer with parameters")
+        return Profile(
+            self.name, tuple(map(_merged, units)), self.provenance, self.batch_size
+        )
+
+
+def _merged(unit: list[Layer]) -> Layer:
+    if len(unit) == 1:
+        return unit[0]
+    ready = [layer.gradient_ready_ns for layer in unit if layer.gradient_ready_ns is not None]
+    return Layer(
+        name=_common_name([layer.name for layer in unit if layer.parameter_bytes]),
+        forward_ns=sum(layer.forward_ns for layer in unit),
+        backward_ns=sum(layer.backward_ns for layer in unit),
+        parameter_bytes=sum(layer.parameter_bytes for layer in unit),
+        gradient_bytes=sum(layer.pushed_bytes for layer in unit),
+        activation_bytes=sum(layer.activation_bytes for layer in unit),
+        gradient_ready_ns=max(ready, default=None),
+        forward_spread_ns=_sum_known([layer.forward_spread_ns for layer in unit]),
+        backward_spread_ns=_sum_known([layer.backward_spread_ns for layer in unit]),
+    )
+
+
+def _sum_known(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _common_name(names: list[str]) -> str:
+    """Return what the dotted names share, or the first and the last of them."""
+    if len(names) <= 1:
+        return "".join(names)
+    shared = []
+    for parts in zip(*(name.split(".") for name in names), strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared) or f"{names[0]}–{names[-1]}"
+
+
+def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+    """Number the blocks of a computation: what lies between two single-chain points.
+
+    A cut behind node i is clean when everything computed later takes its input from i or from
+    later nodes, not from earlier ones. Nodes between two consecutive clean cuts form a block.
+
+    Parameters
+    ----------
+    count : int
+        Number of nodes, numbered in the order of computation.
+    edges : iterable of (int, int)
+        Pairs (producer, consumer) with producer < consumer.
+
+    Returns
+    -------
+    list of int
+        Block of each node, non-decreasing from 0. O(count + edges).
+    """
+    farthest = [0] * count
+    for producer, consumer in edges:
+        farthest[producer] = max(farthest[producer], consumer)
+    blocks, block, reach = [], 0, 0
+    for node in range(count):
+        blocks.append(block)
+        if reach <= node:  # nothing before `node` is read behind it
+            block += 1
+        reach = max(reach, farthest[node])
+    return blocks

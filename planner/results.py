@@ -1,0 +1,105 @@
+"""Results: a plan with the proof of how good it is.
+
+`status` is derived, never claimed: `optimal` exactly when the objective equals a proven bound.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+PlanT = TypeVar("PlanT")
+
+__all__ = ["Infeasibility", "Result", "Status"]
+
+
+class Status(StrEnum):
+    """How much is known about a plan."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    TIME_LIMIT = "time_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasibility:
+    """Why there is no plan.
+
+    Attributes
+    ----------
+    reason : str
+        One sentence for a person.
+    binding : tuple of str
+        Fields of the problem, or constraints, that bind.
+    layers : tuple of int
+        Layers concerned; empty if none in particular.
+    """
+
+    reason: str
+    binding: tuple[str, ...]
+    layers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[PlanT]):
+    """What a solver answers.
+
+    Attributes
+    ----------
+    method : str
+        Method that made the plan.
+    plan : PlanT or None
+        The plan, None exactly when `infeasibility` is given.
+    objective_ns : int or None
+        What the plan costs, computed outside the solver.
+    lower_bound_ns : int or None
+        Proven bound on the cost of every plan; None if unknown.
+    runtime_s : float
+        Wall-clock time of the solver.
+    timed_out : bool
+        Whether the time limit cut in.
+    infeasibility : Infeasibility or None
+        Why there is no plan.
+    """
+
+    method: str
+    plan: PlanT | None
+    objective_ns: int | None
+    lower_bound_ns: int | None
+    runtime_s: float
+    timed_out: bool = False
+    infeasibility: Infeasibility | None = None
+
+    def __post_init__(self) -> None:
+        if (self.plan is None) != (self.infeasibility is not None):
+            raise ValueError("a result has either a plan or the reason why there is none")
+        if (self.plan is None) != (self.objective_ns is None):
+            raise ValueError("a plan has an objective, and only a plan has one")
+        if (
+            self.objective_ns is not None
+            and self.lower_bound_ns is not None
+            and self.objective_ns < self.lower_bound_ns
+        ):
+            raise ValueError(
+                f"the plan costs {self.objective_ns}, less than the bound {self.lower_bound_ns}"
+            )
+
+    @property
+    def status(self) -> Status:
+        """`optimal` exactly when the objective equals the proven bound."""
+        if self.plan is None:
+            return Status.INFEASIBLE
+        if self.objective_ns == self.lower_bound_ns:
+            return Status.OPTIMAL
+        return Status.TIME_LIMIT if self.timed_out else Status.FEASIBLE
+
+    @property
+    def gap(self) -> float | None:
+        """Distance to the bound, relative to the bound; None if unknown."""
+        if self.objective_ns is None or self.lower_bound_ns is None:
+            return None
+        if self.objective_ns == self.lower_bound_ns:
+            return 0.0
+        if self.lower_bound_ns == 0:
+            return float("inf")
+        return self.objective_ns / self.lower_bound_ns - 1.0

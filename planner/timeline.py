@@ -1,0 +1,100 @@
+"""Timelines: what occupies which serial resource when.
+
+The one form in which schedules are drawn and traced, and the one place where overlap is measured.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from planner.errors import InvalidPlanError
+
+__all__ = ["Interval", "Timeline", "busy_ns", "overlap_ns"]
+
+Kind = Literal["startup", "transfer", "compute"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Half-open stretch of time [start, end) on one resource.
+
+    Attributes
+    ----------
+    resource : str
+        Name of the serial resource, such as "communication".
+    start_ns, end_ns : int
+        Its time.
+    kind : {"startup", "transfer", "compute"}
+        What happens in it.
+    batch : int
+        Number of the batch it belongs to, from 0 in transfer order.
+    label : str
+        What a reader should see.
+    """
+
+    resource: str
+    start_ns: int
+    end_ns: int
+    kind: Kind
+    batch: int
+    label: str
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_ns <= self.end_ns:
+            raise ValueError(f"not an interval: [{self.start_ns}, {self.end_ns})")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Intervals on named serial resources.
+
+    Attributes
+    ----------
+    resources : tuple of str
+        In the order in which they are drawn.
+    intervals : tuple of Interval
+        In any order.
+    """
+
+    resources: tuple[str, ...]
+    intervals: tuple[Interval, ...]
+
+    @property
+    def end_ns(self) -> int:
+        """When the last interval ends."""
+        return max((interval.end_ns for interval in self.intervals), default=0)
+
+    def on(self, resource: str) -> list[Interval]:
+        """Return the intervals on one resource by start time."""
+        chosen = [interval for interval in self.intervals if interval.resource == resource]
+        return sorted(chosen, key=lambda interval: (interval.start_ns, interval.end_ns))
+
+    def check_serial(self) -> None:
+        """Check that no two intervals on one resource overlap.
+
+        Raises
+        ------
+        InvalidPlanError
+            Naming the resource and the two intervals.
+        """
+        for resource in self.resources:
+            for first, second in pairwise(self.on(resource)):
+                if second.start_ns < first.end_ns:
+                    raise InvalidPlanError(
+                        "", f"{first.label} and {second.label} overlap on {resource}"
+                    )
+
+
+def busy_ns(spans: Iterable[tuple[int, int]]) -> int:
+    """Return the length of the union of `spans` (pairs start, end). O(n log n)."""
+    covered, until = 0, 0
+    for start, end in sorted(spans):
+        covered += max(0, end - max(start, until))
+        until = max(until, end)
+    return covered
+
+
+def overlap_ns(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> int:
+    """Return for how long both lanes are busy at once. O(n log n)."""
+    return busy_ns(first) + busy_ns(second) - busy_ns(first + second)

@@ -1,0 +1,81 @@
+"""The checks every input passes, with the contract's error messages.
+
+Times and sizes are integers up to 2**62; whole schedules must fit in 63 bits, so that no sum in any
+solver, compiled or not, can wrap around.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from planner.errors import InvalidInputError
+
+MAX_VALUE = 2**62
+"""Largest time in nanoseconds, and largest size in bytes."""
+
+MAX_TOTAL = 2**63 - 1
+"""Largest sum of times or sizes."""
+
+MAX_SHOWN = 60
+"""Longest excerpt of a bad value shown in a message."""
+
+
+def shown(value: object) -> str:
+    """Return a short, single-line form of a bad value for a message."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int) and value.bit_length() > 200:  # noqa: PLR2004 - str() of it may be refused
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, list | tuple):
+        return "an array" if value else "an empty array"
+    if isinstance(value, dict):
+        return "an object"
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def integer(value: Any, path: str, minimum: int = 0, maximum: int = MAX_VALUE) -> int:
+    """Return `value` if it is an integer in [minimum, maximum].
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else; booleans are not integers.
+    """
+    if type(value) is not int or value < minimum:
+        raise InvalidInputError(path, f"expected an integer >= {minimum}, got {shown(value)}")
+    if value > maximum:
+        raise InvalidInputError(path, f"expected an integer <= {maximum}, got {shown(value)}")
+    return value
+
+
+def integers(values: Iterable[Any], path: str, minimum: int = 0) -> tuple[int, ...]:
+    """Return `values` as a non-empty tuple of integers in [minimum, 2**62].
+
+    Raises
+    ------
+    InvalidInputError
+        At the first element that is not one (path ``name[3]``), or if there is none.
+    """
+    try:
+        result = tuple(values)
+    except TypeError:
+        raise InvalidInputError(path, f"expected an array, got {shown(values)}") from None
+    if not result:
+        raise InvalidInputError(path, "expected at least one element, got an empty array")
+    for position, value in enumerate(result):
+        if type(value) is not int or not minimum <= value <= MAX_VALUE:
+            integer(value, f"{path}[{position}]", minimum)
+    return result
+
+
+def total(amount: int, path: str, what: str) -> int:
+    """Return `amount` if it fits in 63 bits.
+
+    Raises
+    ------
+    InvalidInputError
+        If it does not; `what` names the sum.
+    """
+    if amount > MAX_TOTAL:
+        raise InvalidInputError(path, f"{what} must fit in 63 bits, got {amount}")
+    return amount
