@@ -88,7 +88,7 @@ class Result(Generic[PlanT]):
     def status(self) -> Status:
         """`optimal` exactly when the objective equals the proven bound."""
         if self.plan is None:
-            return Status.INFEASIBLE
+            return Status.TIME_LIMIT if self.timed_out else Status.INFEASIBLE
         if self.objective_ns == self.lower_bound_ns:
             return Status.OPTIMAL
         return Status.TIME_LIMIT if self.timed_out else Status.FEASIBLE

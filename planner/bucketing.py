@@ -1,0 +1,86 @@
+"""Merging rules of today's systems: which gradients share a communication.
+
+All see gradients in the order in which they become ready and return the sizes of the groups they
+form, in that order. Shared by the families that use them as baselines.
+"""
+
+from collections.abc import Callable, Sequence
+
+__all__ = ["DDP_BUCKET_BYTES", "DDP_FIRST_BUCKET_BYTES", "ddp_buckets", "mg_wfbp_groups"]
+
+DDP_FIRST_BUCKET_BYTES = 1024 * 1024
+DDP_BUCKET_BYTES = 25 * 1024 * 1024
+
+
+def ddp_buckets(
+    sizes: Sequence[int],
+    first_limit: int = DDP_FIRST_BUCKET_BYTES,
+    limit: int = DDP_BUCKET_BYTES,
+) -> list[int]:
+    """Group as PyTorch's DistributedDataParallel: a bucket closes once it reaches its limit.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of each gradient.
+    first_limit, limit : int
+        Limits of the first bucket and of the others, in bytes.
+
+    Returns
+    -------
+    list of int
+        Number of gradients in each bucket. O(n).
+
+    Notes
+    -----
+    Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+    VLDB 2020, §4.2; the limits are the package's defaults.
+    """
+    groups, members, filled = [], 0, 0
+    for size in sizes:
+        members += 1
+        filled += size
+        if filled >= (limit if groups else first_limit):
+            groups.append(members)
+            members, filled = 0, 0
+    return [*groups, members] if members else groups
+
+
+def mg_wfbp_groups(
+    ready: Sequence[int], duration: Callable[[int, int], int], startup: int
+) -> list[int]:
+    """Group as MG-WFBP: a gradient joins the open group if that saves more than it waits.
+
+    Gradient j+1 joins the group that ends with j when it becomes ready less than one start-up cost
+    after the group's communication could begin.
+
+    Parameters
+    ----------
+    ready : sequence of int
+        When each gradient is ready, non-decreasing.
+    duration : callable
+        ``duration(first, stop)`` is the communication time of gradients first … stop-1 together.
+    startup : int
+        Start-up cost of one communication.
+
+    Returns
+    -------
+    list of int
+        Number of gradients in each group. O(n): the published procedure recomputes the starts of
+        all communications after each merge, O(n²), and gives the same groups.
+
+    Notes
+    -----
+    Source: Shi, Chu, Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD
+    Algorithms", INFOCOM 2019 (arXiv 1811.11141), Algorithm 1. The rule is called optimal there;
+    it is not.
+    """
+    groups, first, free = [], 0, 0
+    for following in range(1, len(ready)):
+        begin = max(free, ready[following - 1])
+        if ready[following] - begin < startup:
+            continue
+        groups.append(following - first)
+        free = begin + duration(first, following)
+        first = following
+    return [*groups, len(ready) - first]

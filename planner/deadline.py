@@ -1,0 +1,28 @@
+"""How long a solver may still run."""
+
+import time
+
+
+class Deadline:
+    """A point in time after which a solver returns the best it has.
+
+    Parameters
+    ----------
+    seconds : float or None
+        Time from now; None for no limit.
+    """
+
+    __slots__ = ("_end",)
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds left, not below 0; None without a limit."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return self._end is not None and time.monotonic() >= self._end

@@ -1,0 +1,21 @@
+"""Which layers to send together: iBatch, exactly and as published.
+
+`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
+plan, `check` rejects what is none, `schedule` and `timeline` say when everything happens.
+"""
+
+from planner.ibatch.evaluation import Evaluation, check, evaluate, schedule, timeline
+from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.solver import METHODS, solve
+
+__all__ = [
+    "METHODS",
+    "Evaluation",
+    "Plan",
+    "Problem",
+    "check",
+    "evaluate",
+    "schedule",
+    "solve",
+    "timeline",
+]

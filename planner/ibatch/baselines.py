@@ -1,0 +1,68 @@
+"""What a job does without a planner.
+
+One batch (the default parameter server), layer by layer (Poseidon's way, without merging), and for
+gradients the merging rules of MG-WFBP and of PyTorch's DDP. Each is a rule without a guarantee,
+O(L). A rule whose batches break a constraint of the problem has no plan; others may.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from planner.bucketing import ddp_buckets, mg_wfbp_groups
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError
+from planner.ibatch.problem import Outcome, Problem
+
+__all__ = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
+
+
+def one_batch(problem: Problem, _: Deadline) -> Outcome:
+    """Send everything at once, then compute (or the other way round)."""
+    return Outcome((0, problem.layers))
+
+
+def layer_by_layer(problem: Problem, _: Deadline) -> Outcome:
+    """Send each layer by itself."""
+    return Outcome(range(problem.layers + 1))
+
+
+def ddp(problem: Problem, _: Deadline) -> Outcome:
+    """Group gradients into PyTorch DDP's default buckets.
+
+    Raises
+    ------
+    InvalidInputError
+        If the problem is not a push, or its sizes are unknown.
+    """
+    _only_push(problem, "ddp")
+    if problem.layer_bytes is None:
+        raise InvalidInputError("layer_bytes", "missing: method ddp needs it")
+    return _from_ready_order(problem, ddp_buckets(problem.layer_bytes[::-1]))
+
+
+def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
+    """Group gradients by MG-WFBP's rule.
+
+    Raises
+    ------
+    InvalidInputError
+        If the problem is not a push.
+    """
+    _only_push(problem, "mg_wfbp")
+    count = problem.layers
+
+    def duration(first: int, stop: int) -> int:
+        return problem.transfer_time(count - stop, count - first)
+
+    ready = list(accumulate(problem.compute_ns[::-1]))
+    return _from_ready_order(problem, mg_wfbp_groups(ready, duration, problem.batch_startup_ns))
+
+
+def _only_push(problem: Problem, method: str) -> None:
+    if problem.direction != "push":
+        raise InvalidInputError("method", f"{method} groups gradients: only with direction push")
+
+
+def _from_ready_order(problem: Problem, groups: Sequence[int]) -> Outcome:
+    """Turn group sizes in backward order into boundaries in layer order."""
+    return Outcome(list(accumulate(groups[::-1], initial=0)))

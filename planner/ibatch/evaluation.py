@@ -1,0 +1,175 @@
+"""What a plan costs, when everything in it happens, and whether it is a plan at all.
+
+The one place where plans of the batching problem are priced and checked. It knows no solver, and
+simulates each direction by itself (pull is not derived from push, nor push from pull).
+
+Complexity: O(L) for the checks, O(B) for B batches otherwise.
+Source: iBatch, Eqs. 1 to 5; the makespan is the recurrence comm_end(k) = comm_end(k-1) + Ts + T(k),
+comp_end(k) = max(comm_end(k), comp_end(k-1)) + C(k).
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from planner.errors import InvalidPlanError
+from planner.ibatch.problem import Plan, Problem
+from planner.timeline import Interval, Timeline, overlap_ns
+from planner.validation import shown
+
+__all__ = ["BatchTimes", "Evaluation", "check", "evaluate", "objective_ns", "schedule", "timeline"]
+
+
+class BatchTimes(NamedTuple):
+    """When one batch communicates and computes, in nanoseconds from the start of the phase."""
+
+    transfer_start_ns: int
+    startup_end_ns: int
+    transfer_end_ns: int
+    compute_start_ns: int
+    compute_end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a plan costs.
+
+    Attributes
+    ----------
+    makespan_ns : int
+        From the first start to the last end.
+    eq4_ns : int
+        Eq. 4 of these batches: all communication, and the computation of the batch that cannot
+        overlap any (the last one for pull, the first one for push).
+    eq5_holds : bool
+        Whether Eq. 5 holds: communication of batch k+1 lasts at least as long as computation of
+        batch k (for push, read backwards). Where it does, Eq. 4 is the makespan.
+    overlap_ns, exposed_communication_ns, exposed_computation_ns : int
+        For how long both resources work, only communication, only computation.
+    """
+
+    makespan_ns: int
+    eq4_ns: int
+    eq5_holds: bool
+    overlap_ns: int
+    exposed_communication_ns: int
+    exposed_computation_ns: int
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Check that `plan` is a plan of `problem`.
+
+    Every layer in exactly one batch, batches contiguous, not empty and in transfer order, within
+    the cap, and under the objective ``eq4`` Eq. 5 holds.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first batch that breaks a rule.
+    """
+    if not plan.batches:
+        raise InvalidPlanError("batches", "expected at least one batch")
+    count = problem.layers
+    order = list(enumerate(plan.batches))
+    expected = 0
+    for position, batch in order if problem.direction == "pull" else order[::-1]:
+        path = f"batches[{position}]"
+        if not (
+            isinstance(batch, tuple) and len(batch) == 2 and all(type(end) is int for end in batch)
+        ):
+            raise InvalidPlanError(path, f"expected a pair of integers, got {shown(batch)}")
+        start, stop = batch
+        if start != expected or not start < stop <= count:
+            raise InvalidPlanError(
+                path, f"expected layers from {expected} on (of {count}), got [{start}, {stop}]"
+            )
+        expected = stop
+        if stop > problem.reach(start):
+            raise InvalidPlanError(path, f"more than max_batch_bytes = {problem.max_batch_bytes}")
+    if expected != count:
+        raise InvalidPlanError("batches", f"layers from {expected} on are in no batch")
+    if problem.objective == "eq4":
+        broken = _first_break_of_eq5(problem, plan)
+        if broken is not None:
+            raise InvalidPlanError(
+                f"batches[{broken}]", "breaks Eq. 5: it computes longer than its neighbour transfers"
+            )
+
+
+def _first_break_of_eq5(problem: Problem, plan: Plan) -> int | None:
+    """Return the position of the first batch whose computation is not covered, if any."""
+    prefix, batches = problem.compute_prefix, plan.batches
+    pull = problem.direction == "pull"
+    for position, (one, other) in enumerate(pairwise(batches)):
+        computing, sending = (one, other) if pull else (other, one)
+        computation = prefix[computing[1]] - prefix[computing[0]]
+        if problem.transfer_time(*sending) < computation:
+            return position if pull else position + 1
+    return None
+
+
+def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
+    """Return when each batch of a checked plan communicates and computes, in transfer order.
+
+    Everything happens as early as the order allows.
+    """
+    prefix, startup = problem.compute_prefix, problem.batch_startup_ns
+    pull = problem.direction == "pull"
+    times = []
+    sent, computed = 0, 0
+    for start, stop in plan.batches:
+        duration = problem.transfer_time(start, stop)
+        computation = prefix[stop] - prefix[start]
+        if pull:
+            begin, sent = sent, sent + duration
+            compute_begin = max(sent, computed)
+            computed = compute_begin + computation
+        else:
+            compute_begin, computed = computed, computed + computation
+            begin = max(sent, computed)
+            sent = begin + duration
+        times.append(
+            BatchTimes(begin, begin + min(startup, duration), sent, compute_begin, computed)
+        )
+    return times
+
+
+def evaluate(problem: Problem, plan: Plan) -> Evaluation:
+    """Price a checked plan."""
+    times = schedule(problem, plan)
+    makespan = max(times[-1].transfer_end_ns, times[-1].compute_end_ns)
+    communication = sum(t.transfer_end_ns - t.transfer_start_ns for t in times)
+    computation = problem.compute_prefix[-1]
+    uncovered = times[-1] if problem.direction == "pull" else times[0]
+    overlap = overlap_ns(
+        [(t.transfer_start_ns, t.transfer_end_ns) for t in times],
+        [(t.compute_start_ns, t.compute_end_ns) for t in times],
+    )
+    return Evaluation(
+        makespan_ns=makespan,
+        eq4_ns=communication + uncovered.compute_end_ns - uncovered.compute_start_ns,
+        eq5_holds=_first_break_of_eq5(problem, plan) is None,
+        overlap_ns=overlap,
+        exposed_communication_ns=communication - overlap,
+        exposed_computation_ns=computation - overlap,
+    )
+
+
+def objective_ns(problem: Problem, evaluation: Evaluation) -> int:
+    """Return what `problem` asks to minimise."""
+    return evaluation.makespan_ns if problem.objective == "makespan" else evaluation.eq4_ns
+
+
+def timeline(problem: Problem, plan: Plan) -> Timeline:
+    """Return the schedule of a checked plan as intervals on two serial resources."""
+    intervals = []
+    for number, ((start, stop), t) in enumerate(
+        zip(plan.batches, schedule(problem, plan), strict=True)
+    ):
+        label = f"batch {number + 1}: layer {start}" + (f"–{stop - 1}" if stop - start > 1 else "")
+        intervals += [
+            Interval("communication", t.transfer_start_ns, t.startup_end_ns, "startup", number, label),
+            Interval("communication", t.startup_end_ns, t.transfer_end_ns, "transfer", number, label),
+            Interval("computation", t.compute_start_ns, t.compute_end_ns, "compute", number, label),
+        ]
+    return Timeline(("communication", "computation"), tuple(intervals))

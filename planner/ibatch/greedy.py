@@ -1,0 +1,170 @@
+"""iBatch's greedy Algorithms 1 and 2, and the choice between them.
+
+Problem: boundaries of batches such that communication of each batch covers computation of the one
+before (Eq. 5), with as much overlap as the greedy order of choices can find.
+
+Where the paper leaves something open, this is the reading:
+
+- Algorithm 1, line 5 fixes l_1 but not l_2: the smallest l_2 that satisfies Eq. 5 (line 11's choice).
+- No pair satisfies Eq. 5: one batch, the default parameter server.
+- A later step finds no layer: the remaining layers form one batch. Eq. 5 is then broken there, which
+  the makespan does not mind; for Eq. 4 the remainder is merged into its neighbour until Eq. 5 holds.
+- A first step that already ends at L (or 0) is the last.
+- Under a cap on bytes per batch only batches within it are considered, and a remainder is cut into
+  the longest batches that respect it.
+
+Guarantee: none. Complexity: O(L log L): monotone conditions are bisected instead of listing all
+pairs. With a cap, or a cost table whose times fall somewhere, the first step of Algorithm 1 is a
+scan.
+
+Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1} where the last batch,
+l_{N-1}+1 … L, is meant).
+"""
+
+from bisect import bisect_left
+
+from planner.deadline import Deadline
+from planner.ibatch.evaluation import check, evaluate, objective_ns
+from planner.ibatch.problem import Outcome, Plan, Problem
+from planner.errors import InvalidPlanError
+
+__all__ = ["greedy", "greedy_backward", "greedy_forward"]
+
+
+def greedy(problem: Problem, deadline: Deadline) -> Outcome:
+    """Return the better of the two candidates, as the paper does."""
+    candidates = []
+    for algorithm in (greedy_forward, greedy_backward):
+        outcome = algorithm(problem, deadline)
+        assert outcome.boundaries is not None
+        plan = Plan.from_boundaries(outcome.boundaries, problem.direction)
+        try:
+            check(problem, plan)
+        except InvalidPlanError:  # merging for Eq. 5 went beyond the cap
+            continue
+        candidates.append((objective_ns(problem, evaluate(problem, plan)), outcome))
+    if not candidates:
+        return outcome
+    return min(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def greedy_forward(problem: Problem, _: Deadline) -> Outcome:
+    """Run Algorithm 1: choose l_1, l_2, … from the left."""
+    count, computed = problem.layers, problem.compute_prefix
+    first = _first_boundary(problem)
+    if first is None:
+        return Outcome(_cut_from_left(problem, [0]))
+    boundaries = [0, first]
+    while boundaries[-1] < count:
+        start = boundaries[-1]
+        stop = _shortest_cover(problem, start, computed[start] - computed[boundaries[-2]])
+        if stop is None:
+            boundaries = _cut_from_left(problem, boundaries)
+            break
+        boundaries.append(stop)
+    if problem.objective == "eq4":
+        while len(boundaries) > 2 and not _covers(problem, *boundaries[-3:]):
+            del boundaries[-2]
+    return Outcome(boundaries)
+
+
+def greedy_backward(problem: Problem, _: Deadline) -> Outcome:
+    """Run Algorithm 2: choose l_{N-1}, l_{N-2}, … from the right."""
+    count = problem.layers
+    last = _last_boundary(problem)
+    boundaries = [count] if last is None else [count, last]
+    if last is None:
+        _cut_from_right(problem, boundaries)
+    while boundaries[-1] > 0:
+        start = _longest_covered(problem, boundaries[-1], boundaries[-2])
+        if start is None:
+            boundaries = _cut_from_right(problem, boundaries)
+            break
+        boundaries.append(start)
+    boundaries.reverse()
+    if problem.objective == "eq4":
+        while len(boundaries) > 2 and not _covers(problem, *boundaries[:3]):
+            del boundaries[1]
+    return Outcome(boundaries)
+
+
+def _covers(problem: Problem, start: int, boundary: int, stop: int) -> bool:
+    """Return whether Eq. 5 holds between two neighbouring batches."""
+    computation = problem.compute_prefix[boundary] - problem.compute_prefix[start]
+    return problem.transfer_time(boundary, stop) >= computation
+
+
+def _first_boundary(problem: Problem) -> int | None:
+    """Return l_1: the most computation a second batch can cover, then the cheapest first batch."""
+    count, computed = problem.layers, problem.compute_prefix
+    if problem.is_monotone and problem.max_batch_bytes is None:
+        # Moving l_1 right adds computation and takes communication away: bisect the last feasible.
+        uncovered = range(1, count)
+        feasible = bisect_left(uncovered, x=True, key=lambda l: not _covers(problem, 0, l, count))
+        if feasible == 0:
+            return None
+        return max(1, bisect_left(computed, computed[feasible]))
+    feasible_boundaries = [
+        boundary
+        for boundary in range(1, min(problem.reach(0), count - 1) + 1)
+        if _shortest_cover(problem, boundary, computed[boundary]) is not None
+    ]
+    return max(
+        feasible_boundaries,
+        key=lambda l: (computed[l], -problem.transfer_time(0, l)),
+        default=None,
+    )
+
+
+def _shortest_cover(problem: Problem, start: int, computation: int) -> int | None:
+    """Return the end of the least communication from `start` on that covers `computation`."""
+    ends = range(start + 1, problem.reach(start) + 1)
+    if not ends:
+        return None
+    if problem.is_monotone:
+        found = bisect_left(ends, computation, key=lambda end: problem.transfer_time(start, end))
+        return ends[found] if found < len(ends) else None
+    times = ((problem.transfer_time(start, end), end) for end in ends)
+    return min((pair for pair in times if pair[0] >= computation), default=(0, None))[1]
+
+
+def _longest_covered(problem: Problem, boundary: int, stop: int) -> int | None:
+    """Return the start of the most computation before `boundary` that boundary … stop-1 covers."""
+    computed = problem.compute_prefix
+    uncovered = computed[boundary] - problem.transfer_time(boundary, stop)
+    start = bisect_left(computed, uncovered, 0, boundary)
+    start = max(start, _reach_left(problem, boundary))
+    return start if start < boundary else None
+
+
+def _last_boundary(problem: Problem) -> int | None:
+    """Return l_{N-1}: the most covered computation, then the least left for the last batch."""
+    computed = problem.compute_prefix
+    best, best_overlap = None, -1
+    for boundary in range(max(1, _reach_left(problem, problem.layers)), problem.layers):
+        start = _longest_covered(problem, boundary, problem.layers)
+        if start is None:
+            continue
+        overlap = computed[boundary] - computed[start]
+        if overlap >= best_overlap:  # of equals the last leaves the least computation
+            best, best_overlap = boundary, overlap
+    return best
+
+
+def _reach_left(problem: Problem, stop: int) -> int:
+    """Return the smallest `start` such that layers start … stop-1 respect the cap."""
+    if problem.max_batch_bytes is None or problem.size_prefix is None:
+        return 0
+    return bisect_left(problem.size_prefix, problem.size_prefix[stop] - problem.max_batch_bytes)
+
+
+def _cut_from_left(problem: Problem, boundaries: list[int]) -> list[int]:
+    while boundaries[-1] < problem.layers:
+        boundaries.append(problem.reach(boundaries[-1]))
+    return boundaries
+
+
+def _cut_from_right(problem: Problem, boundaries: list[int]) -> list[int]:
+    while boundaries[-1] > 0:
+        boundaries.append(_reach_left(problem, boundaries[-1]))
+    return boundaries

@@ -1,0 +1,108 @@
+"""The paper's model exactly: Eq. 4 under Eq. 5, by dynamic programming over two boundaries.
+
+Problem: minimise the sum of all communication times plus the computation of the last batch (Eq. 4),
+such that communication of each batch lasts at least as long as computation of the batch before
+(Eq. 5).
+
+Method: V[b][c] is the least total communication of batches that end at c, the last of them being
+b … c-1. It may follow a batch a … b-1 exactly when PC[b] - PC[a] <= comm(b, c), a condition that is
+monotone in a: the admissible a are a suffix, and V[b][c] = comm(b, c) + min of V[a][b] over it.
+Suffix minima make that one look-up.
+
+Guarantee: optimal for every communication cost, under the cap too, or proof that no plan exists.
+Complexity: O(L² log L) time in NumPy rows, O(L²) memory; up to `MAX_LAYERS` layers.
+Source: iBatch, Eqs. 1 to 5; the exact method is ours.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError
+from planner.ibatch.bounds import relaxation
+from planner.ibatch.problem import Outcome, Problem
+from planner.results import Infeasibility
+
+__all__ = ["MAX_LAYERS", "solve_paper_model"]
+
+MAX_LAYERS = 4096
+"""Beyond it the table V would not fit in memory (134 MB at the limit)."""
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome:
+    """Minimise Eq. 4 under Eq. 5.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are more than `MAX_LAYERS` layers.
+    """
+    count = problem.layers
+    if count > MAX_LAYERS:
+        raise InvalidInputError(
+            "objective", f"eq4 can be solved exactly up to {MAX_LAYERS} layers, got {count}"
+        )
+    computed = np.array(problem.compute_prefix, dtype=np.int64)
+    value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)
+    for start in range(count):
+        if deadline.passed:
+            return _out_of_time(problem)
+        reach = problem.reach(start)
+        times = problem.transfer_times(start, reach)
+        if start == 0:
+            value[0, 1 : reach + 1] = times
+            continue
+        # best[a] = least V[a'][start] over a' >= a; best[start] = never.
+        best = np.append(np.minimum.accumulate(value[:start, start][::-1])[::-1], _NEVER)
+        before = best[_first_covered(computed, start, times)]
+        known = before < _NEVER
+        value[start, start + 1 : reach + 1][known] = before[known] + times[known]
+    ends = value[:count, count]
+    reachable = np.flatnonzero(ends < _NEVER)
+    if not len(reachable):
+        return Outcome(None, infeasibility=_nothing_covers(problem))
+    costs = ends[reachable] + (computed[count] - computed[reachable])
+    last = int(reachable[int(np.argmin(costs))])
+    return Outcome(_trace(problem, computed, value, last), int(costs.min()))
+
+
+def _first_covered(
+    computed: NDArray[np.int64],
+    boundary: int,
+    times: NDArray[np.int64],
+) -> NDArray[np.intp]:
+    """Return for each time the smallest a such that computing a … boundary-1 takes no longer."""
+    return np.searchsorted(computed[:boundary], computed[boundary] - times, side="left")
+
+
+def _trace(
+    problem: Problem,
+    computed: NDArray[np.int64],
+    value: NDArray[np.int64],
+    last: int,
+) -> list[int]:
+    boundaries = [problem.layers, last]
+    while boundaries[-1] > 0:
+        stop, start = boundaries[-2], boundaries[-1]
+        time = np.array([problem.transfer_time(start, stop)], dtype=np.int64)
+        first = int(_first_covered(computed, start, time)[0])
+        boundaries.append(first + int(np.argmin(value[first:start, start])))
+    return boundaries[::-1]
+
+
+def _out_of_time(problem: Problem) -> Outcome:
+    if problem.reach(0) < problem.layers:
+        reason = "the time limit passed before any plan within max_batch_bytes was found"
+        return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)
+    return Outcome([0, problem.layers], relaxation(problem), timed_out=True)
+
+
+def _nothing_covers(problem: Problem) -> Infeasibility:
+    return Infeasibility(
+        f"within max_batch_bytes = {problem.max_batch_bytes} every choice of batches breaks Eq. 5 "
+        "(computation of a batch outlasts communication of the next); without the cap one batch "
+        "always satisfies it",
+        ("eq5", "max_batch_bytes"),
+    )

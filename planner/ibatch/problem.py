@@ -1,0 +1,309 @@
+"""The batching problem of iBatch, and its plans.
+
+Layers 0 … L-1 are cut into contiguous batches. Each batch is one communication; communications run
+one after the other, and so do computations, in layer order. *Pull*: a batch's parameters arrive
+before its forward computation. *Push*: a batch's gradients leave after its backward computation,
+which runs from the last layer to the first. Push is pull under time reversal: the same two lists
+give the same optimum in both directions, and a plan for one, read backwards, is a plan for the
+other. Solvers therefore see only the pull form, as boundaries 0 = l_0 < l_1 < … < l_B = L.
+
+Source: Wang, Pi, Zhou, "Scalable Distributed DL Training: Batching Communication and Computation"
+(iBatch), section "Problem Formulation".
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Literal
+
+from planner.costs import AffineCost, TableCost
+from planner.errors import InvalidInputError
+from planner.profiles import Granularity, Profile
+from planner.results import Infeasibility
+from planner.validation import integer, integers, shown, total
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Outcome", "Plan", "Problem"]
+
+DIRECTIONS = ("pull", "push")
+OBJECTIVES = ("makespan", "eq4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Which layers to send together.
+
+    The cost of a communication is given in one of two forms: `startup_ns` and `transfer_ns`
+    (Ts and T of the paper), or `layer_bytes` and `cost`.
+
+    Parameters
+    ----------
+    compute_ns : sequence of int, shape (L,)
+        Computation time of each layer (C of the paper), forward for pull, backward for push.
+    startup_ns : int, optional
+        Start-up cost of one communication (Ts).
+    transfer_ns : sequence of int, shape (L,), optional
+        Transfer time of each layer (T).
+    layer_bytes : sequence of int, shape (L,), optional
+        What is sent for each layer.
+    cost : AffineCost or TableCost, optional
+        Time of one communication as a function of its size.
+    direction : {"pull", "push"}
+        Parameters before computation, or gradients after it. Lists are in layer order either way.
+    objective : {"makespan", "eq4"}
+        The time from the first start to the last end, or the paper's Eq. 4 under its Eq. 5.
+    max_batch_bytes : int, optional
+        Cap on the size of each batch; needs `layer_bytes`.
+
+    Raises
+    ------
+    InvalidInputError
+        If an input cannot mean anything, with the path of the field.
+    """
+
+    compute_ns: Sequence[int]
+    startup_ns: int | None = None
+    transfer_ns: Sequence[int] | None = None
+    layer_bytes: Sequence[int] | None = None
+    cost: AffineCost | TableCost | None = None
+    direction: Literal["pull", "push"] = "pull"
+    objective: Literal["makespan", "eq4"] = "makespan"
+    max_batch_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("direction", DIRECTIONS), ("objective", OBJECTIVES)):
+            value = getattr(self, name)
+            if value not in known:
+                raise InvalidInputError(name, f"expected {' or '.join(known)}, got {shown(value)}")
+        if self.cost is None:
+            if self.startup_ns is None:
+                raise InvalidInputError("startup_ns", "missing (or layer_bytes with cost_table)")
+            if self.transfer_ns is None:
+                raise InvalidInputError("transfer_ns", "missing (or layer_bytes with cost_table)")
+            integer(self.startup_ns, "startup_ns")
+        else:
+            for name in ("startup_ns", "transfer_ns"):
+                if getattr(self, name) is not None:
+                    raise InvalidInputError(name, "not together with cost_table")
+            if self.layer_bytes is None:
+                raise InvalidInputError("layer_bytes", "missing: cost_table needs it")
+        lists = {
+            name: integers(getattr(self, name), name)
+            for name in ("transfer_ns", "layer_bytes", "compute_ns")
+            if getattr(self, name) is not None
+        }
+        first = next(iter(lists))
+        for name, values in lists.items():
+            if len(values) != len(lists[first]):
+                raise InvalidInputError(
+                    name,
+                    f"expected as many elements as {first} ({len(lists[first])}), got {len(values)}",
+                )
+            object.__setattr__(self, name, values)
+        if self.max_batch_bytes is not None:
+            if self.layer_bytes is None:
+                raise InvalidInputError("layer_bytes", "missing: max_batch_bytes needs it")
+            integer(self.max_batch_bytes, "max_batch_bytes", minimum=1)
+        self._check_totals()
+
+    def _check_totals(self) -> None:
+        if self.layer_bytes is not None:
+            total(sum(self.layer_bytes), "layer_bytes", "the sum of the sizes")
+        computation = total(sum(self.compute_ns), "compute_ns", "the sum of the times")
+        if self.transfer_ns is not None and self.startup_ns is not None:
+            total(sum(self.transfer_ns), "transfer_ns", "the sum of the times")
+            serial = len(self.compute_ns) * self.startup_ns + sum(self.transfer_ns) + computation
+            total(serial, "startup_ns", "the time of all start-ups, transfers and computations")
+        elif self.cost is not None and self.layer_bytes is not None:
+            dearest = self.cost.cost_ns(sum(self.layer_bytes))
+            if isinstance(self.cost, TableCost):
+                dearest = max(dearest, *(time for _, time in self.cost.points))
+            serial = (len(self.compute_ns) + 1) * dearest + computation
+            total(serial, "cost_table", "the time of as many communications as layers")
+
+    @classmethod
+    def from_profile(
+        cls,
+        profile: Profile,
+        cost: AffineCost | TableCost,
+        *,
+        direction: Literal["pull", "push"] = "pull",
+        objective: Literal["makespan", "eq4"] = "makespan",
+        granularity: Granularity = "block",
+        max_batch_bytes: int | None = None,
+    ) -> "Problem":
+        """Return the problem of a profiled model over a network.
+
+        Parameters
+        ----------
+        profile : Profile
+            Its chain (see `Profile.chain`) gives the layers.
+        cost : AffineCost or TableCost
+            Time of one communication.
+        direction, objective, max_batch_bytes
+            As in `Problem`.
+        granularity : {"block", "layer"}
+            Unit of the chain.
+        """
+        layers = profile.chain(granularity).layers
+        pull = direction == "pull"
+        return cls(
+            compute_ns=tuple(layer.forward_ns if pull else layer.backward_ns for layer in layers),
+            layer_bytes=tuple(
+                layer.parameter_bytes if pull else layer.pushed_bytes for layer in layers
+            ),
+            cost=cost,
+            direction=direction,
+            objective=objective,
+            max_batch_bytes=max_batch_bytes,
+        )
+
+    @property
+    def layers(self) -> int:
+        """Number of layers L."""
+        return len(self.compute_ns)
+
+    @cached_property
+    def compute_prefix(self) -> list[int]:
+        """Prefix sums PC of the computation times; L+1 values."""
+        return list(accumulate(self.compute_ns, initial=0))
+
+    @cached_property
+    def size_prefix(self) -> list[int] | None:
+        """Prefix sums of the sizes, if known; L+1 values."""
+        if self.layer_bytes is None:
+            return None
+        return list(accumulate(self.layer_bytes, initial=0))
+
+    @cached_property
+    def transfer_prefix(self) -> list[int] | None:
+        """Prefix sums PT such that batch (a, b] takes ``batch_startup_ns + PT[b] - PT[a]``.
+
+        None if the cost of a batch is no such sum: a table that is not affine, or a rate whose
+        products with the layers' sizes are no whole nanoseconds (rounded up once per transfer).
+        """
+        if self.transfer_ns is not None:
+            return list(accumulate(self.transfer_ns, initial=0))
+        cost = _as_affine(self.cost)
+        if cost is None or self.layer_bytes is None:
+            return None
+        rate = cost.ns_per_byte
+        if any(size * rate.numerator % rate.denominator for size in self.layer_bytes):
+            return None
+        return list(
+            accumulate((size * rate.numerator // rate.denominator for size in self.layer_bytes),
+                       initial=0)
+        )
+
+    @property
+    def batch_startup_ns(self) -> int:
+        """Start-up cost Ts of one communication (of a table: its cheapest point's part)."""
+        if self.startup_ns is not None:
+            return self.startup_ns
+        assert self.cost is not None
+        return self.cost.startup_ns
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether a larger batch never communicates faster."""
+        return self.cost is None or self.cost.is_monotone
+
+    def transfer_time(self, start: int, stop: int) -> int:
+        """Return the communication time of the batch of layers start … stop-1, start-up included."""
+        prefix = self.transfer_prefix
+        if prefix is not None:
+            return self.batch_startup_ns + prefix[stop] - prefix[start]
+        assert self.cost is not None
+        assert self.size_prefix is not None
+        return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
+
+    def transfer_times(self, start: int, stop: int) -> "NDArray[np.int64]":
+        """Return the communication times of the batches start … b-1 for b = start+1 … stop."""
+        import numpy as np
+
+        if self.transfer_prefix is not None:
+            ends = np.array(self.transfer_prefix[start + 1 : stop + 1], dtype=np.int64)
+            return self.batch_startup_ns + (ends - self.transfer_prefix[start])
+        assert self.cost is not None
+        assert self.size_prefix is not None
+        ends = np.array(self.size_prefix[start + 1 : stop + 1], dtype=np.int64)
+        return self.cost.costs_ns(ends - self.size_prefix[start])
+
+    def reach(self, start: int) -> int:
+        """Return the largest `stop` such that layers start … stop-1 respect the cap."""
+        if self.max_batch_bytes is None or self.size_prefix is None:
+            return self.layers
+        limit = self.size_prefix[start] + self.max_batch_bytes
+        return bisect_right(self.size_prefix, limit, start) - 1
+
+    def too_large(self) -> Infeasibility | None:
+        """Return which layers exceed the cap by themselves, if any."""
+        cap = self.max_batch_bytes
+        if cap is None or self.layer_bytes is None or max(self.layer_bytes) <= cap:
+            return None
+        layers = tuple(i for i, size in enumerate(self.layer_bytes) if size > cap)
+        largest = max(self.layer_bytes)
+        return Infeasibility(
+            f"layer {layers[0]} has {self.layer_bytes[layers[0]]} bytes, more than "
+            f"max_batch_bytes = {cap}; the smallest cap that fits every layer is {largest}",
+            ("max_batch_bytes",),
+            layers,
+        )
+
+
+def _as_affine(cost: AffineCost | TableCost | None) -> AffineCost | None:
+    """Return the affine cost equal to `cost`, if it is affine from 0 bytes on."""
+    if isinstance(cost, TableCost) and cost.points[0][0] == 0:
+        rates = {
+            Fraction(high[1] - low[1], high[0] - low[0]) for low, high in pairwise(cost.points)
+        }
+        return AffineCost(cost.points[0][1], rates.pop()) if len(rates) == 1 else None
+    return cost if isinstance(cost, AffineCost) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Batches in transfer order.
+
+    Attributes
+    ----------
+    batches : tuple of (int, int)
+        Half-open ranges of layers: ``(a, b)`` holds layers a … b-1. For push the batch with the
+        last layer comes first.
+    """
+
+    batches: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def from_boundaries(cls, boundaries: Sequence[int], direction: str) -> "Plan":
+        """Return the plan with batches between consecutive `boundaries` (0, l_1, …, L)."""
+        batches = tuple(pairwise(boundaries))
+        return cls(batches if direction == "pull" else batches[::-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a method found: boundaries in the pull form, or why there are none.
+
+    Attributes
+    ----------
+    boundaries : sequence of int or None
+        0, l_1, …, L.
+    lower_bound_ns : int or None
+        Bound the method proved on the way, if any.
+    timed_out : bool
+        Whether the deadline cut in.
+    infeasibility : Infeasibility or None
+        Why there are no boundaries.
+    """
+
+    boundaries: Sequence[int] | None
+    lower_bound_ns: int | None = None
+    timed_out: bool = False
+    infeasibility: Infeasibility | None = None

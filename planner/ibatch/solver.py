@@ -1,0 +1,152 @@
+"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+
+`auto` is `exact`: the exact methods are faster than reading their input (near-linear for costs that
+add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError, InvalidPlanError
+from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
+from planner.ibatch.bounds import relaxation
+from planner.ibatch.evaluation import check, evaluate, objective_ns
+from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
+from planner.ibatch.makespan import solve_additive
+from planner.ibatch.problem import Outcome, Plan, Problem
+from planner.results import Infeasibility, Result
+from planner.validation import shown
+
+__all__ = ["METHODS", "Method", "solve"]
+
+Method = Callable[[Problem, Deadline], Outcome]
+
+BOUND_MAX_LAYERS = 1024
+"""Up to so many layers the quadratic exact methods serve as the bound of the others' plans."""
+
+
+def exact(problem: Problem, deadline: Deadline) -> Outcome:
+    """Dispatch to the exact method of the objective and the kind of cost."""
+    if problem.objective == "eq4":
+        from planner.ibatch.paper_model import solve_paper_model
+
+        return solve_paper_model(problem, deadline)
+    if problem.transfer_prefix is not None:
+        return solve_additive(problem, deadline)
+    from planner.ibatch.dynamic import solve_general
+
+    return solve_general(problem, deadline)
+
+
+def milp(problem: Problem, deadline: Deadline) -> Outcome:
+    """Solve by mixed-integer programming."""
+    from planner.ibatch.milp import solve_milp
+
+    return solve_milp(problem, deadline)
+
+
+def cpsat(problem: Problem, deadline: Deadline) -> Outcome:
+    """Solve by constraint programming."""
+    from planner.ibatch.cpsat import solve_cpsat
+
+    return solve_cpsat(problem, deadline)
+
+
+METHODS: Mapping[str, Method] = {
+    "auto": exact,
+    "exact": exact,
+    "greedy": greedy,
+    "greedy_forward": greedy_forward,
+    "greedy_backward": greedy_backward,
+    "milp": milp,
+    "cpsat": cpsat,
+    "one_batch": one_batch,
+    "layer_by_layer": layer_by_layer,
+    "mg_wfbp": mg_wfbp,
+    "ddp": ddp,
+}
+"""Every method, by the name requests use."""
+
+
+def solve(
+    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+) -> Result[Plan]:
+    """Choose the batches of `problem`.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to batch.
+    method : str
+        A key of `METHODS`.
+    time_limit : float, optional
+        Seconds after which the best plan so far is returned.
+
+    Returns
+    -------
+    Result
+        The plan, checked and priced outside the method, with a proven bound.
+
+    Raises
+    ------
+    InvalidInputError
+        If the method is unknown or does not apply to the problem.
+    """
+    if method not in METHODS:
+        close = get_close_matches(str(method), METHODS, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise InvalidInputError(
+            "method", f"expected one of {', '.join(METHODS)}, got {shown(method)}{hint}"
+        )
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(time_limit)}")
+    method = "exact" if method == "auto" else method
+    begin = time.perf_counter()
+    deadline = Deadline(time_limit)
+    infeasibility = problem.too_large()
+    outcome = (
+        Outcome(None, infeasibility=infeasibility)
+        if infeasibility
+        else METHODS[method](problem, deadline)
+    )
+    runtime = time.perf_counter() - begin
+    if outcome.boundaries is None:
+        return Result(
+            method, None, None, None, runtime, outcome.timed_out, outcome.infeasibility
+        )
+    plan = Plan.from_boundaries(outcome.boundaries, problem.direction)
+    try:
+        check(problem, plan)
+    except InvalidPlanError as error:
+        return Result(
+            method, None, None, None, runtime, infeasibility=_rule_breaks(problem, method, error)
+        )
+    cost = objective_ns(problem, evaluate(problem, plan))
+    bound = outcome.lower_bound_ns
+    if bound is None:
+        bound = _proven_bound(problem, deadline)
+    return Result(method, plan, cost, bound, runtime, outcome.timed_out)
+
+
+def _proven_bound(problem: Problem, deadline: Deadline) -> int:
+    """Return the best bound that costs little: the optimum itself wherever it is near."""
+    additive = problem.objective == "makespan" and problem.transfer_prefix is not None
+    if additive or problem.layers <= BOUND_MAX_LAYERS:
+        bound = exact(problem, deadline).lower_bound_ns
+        if bound is not None:
+            return bound
+    return relaxation(problem)
+
+
+def _rule_breaks(problem: Problem, method: str, error: InvalidPlanError) -> Infeasibility:
+    """Say that a rule's batches break a constraint, if that is what happened."""
+    if "Eq. 5" not in error.message and "max_batch_bytes" not in error.message:
+        raise error  # a fault of the method, not of the problem
+    binding = "eq5" if "Eq. 5" in error.message else "max_batch_bytes"
+    return Infeasibility(
+        f"the batches of method {method} break a constraint ({error}); "
+        "method exact finds the best batches that do not, or proves that there are none",
+        (binding,),
+    )
