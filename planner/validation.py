@@ -5,6 +5,7 @@ solver, compiled or not, can wrap around.
 """
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 from planner.errors import InvalidInputError
@@ -25,6 +26,8 @@ def shown(value: object) -> str:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int) and value.bit_length() > 200:  # noqa: PLR2004 - str() of it may be refused
         return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, float) and not isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if isinstance(value, list | tuple):
         return "an array" if value else "an empty array"
     if isinstance(value, dict):

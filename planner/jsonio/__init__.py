@@ -1,0 +1,16 @@
+"""The JSON interface: the only place that knows JSON."""
+
+from planner.jsonio.profiles import decode_profile, encode_profile
+from planner.jsonio.schema import schema
+from planner.jsonio.service import PROBLEMS, Reply, reply, reply_lines, solve
+
+__all__ = [
+    "PROBLEMS",
+    "Reply",
+    "decode_profile",
+    "encode_profile",
+    "reply",
+    "reply_lines",
+    "schema",
+    "solve",
+]

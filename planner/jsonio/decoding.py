@@ -1,0 +1,207 @@
+"""From untrusted bytes to typed values, with an error path for everything that can be wrong.
+
+The standard library parses (its hooks see duplicate keys, NaN and over-long integers, which msgspec
+passes over or reports without a place); msgspec checks types and ranges and knows the schema.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import msgspec
+
+from planner.errors import InvalidInputError
+from planner.validation import shown
+
+__all__ = ["decode", "typed"]
+
+T = TypeVar("T")
+
+_MAX_DIGITS = 4000
+"""Python refuses to parse integers of more digits; they are far out of range anyway."""
+
+_WORDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+    "null": "null",
+}
+
+
+class _Duplicate:
+    """Stands where an object had the same key twice."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+def decode(data: bytes) -> Any:
+    """Parse one JSON document strictly.
+
+    Raises
+    ------
+    InvalidInputError
+        If `data` is no JSON in UTF-8, is nested too deeply, or an object repeats a key.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
+    try:
+        try:
+            value = json.loads(text, object_pairs_hook=_object)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # an integer longer than Python parses: give it a place in the document
+            value = json.loads(text, object_pairs_hook=_object, parse_int=_saturated)
+        _find_duplicates(value, "")
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise InvalidInputError("", f"not JSON: {error.msg} at {where}") from None
+    except RecursionError:
+        raise InvalidInputError("", "not acceptable JSON: nested too deeply") from None
+    except UnicodeEncodeError:
+        raise InvalidInputError("", "not text: half of a surrogate pair") from None
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
+    result = dict(pairs)
+    if len(result) == len(pairs):
+        return result
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return _Duplicate(key)
+        seen.add(key)
+    raise AssertionError("unreachable")
+
+
+def _saturated(digits: str) -> int:
+    if len(digits) <= _MAX_DIGITS:
+        return int(digits)
+    return -(10**_MAX_DIGITS) if digits.startswith("-") else 10**_MAX_DIGITS
+
+
+def _find_duplicates(value: Any, path: str) -> None:
+    if isinstance(value, _Duplicate):
+        raise InvalidInputError(_join(path, value.key), "key given twice")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, dict | list | _Duplicate):
+                _find_duplicates(item, _join(path, key))
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            if isinstance(item, dict | list | _Duplicate):
+                _find_duplicates(item, f"{path}[{position}]")
+
+
+def _join(path: str, key: str) -> str:
+    clean = key.encode("utf-8", "backslashreplace").decode()
+    return f"{path}.{clean}" if path else clean
+
+
+def typed(value: Any, kind: type[T]) -> T:
+    """Convert plain values to `kind`, a msgspec structure, without coercing anything.
+
+    Raises
+    ------
+    InvalidInputError
+        At the first value that does not fit, with its path.
+    """
+    try:
+        return msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise _translated(str(error), value, kind) from None
+    except UnicodeEncodeError:
+        raise InvalidInputError("", "not text: half of a surrogate pair") from None
+
+
+def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
+    message, _, place = text.partition(" - at ")
+    steps: list[str | int] = [
+        name or int(index) for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", place.split("`")[1])
+    ] if place.startswith("`$") else []
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[
+        0 if steps and isinstance(steps[0], int) else 1 :
+    ]
+    named = re.search(r"(missing required|unknown) field `(.*)`$", message)
+    if named:
+        field = _join(path, named[2])
+        if named[1] == "missing required":
+            return InvalidInputError(field, "missing")
+        known = _field_names(_type_at(kind, steps))
+        close = get_close_matches(named[2], known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+        return InvalidInputError(field, f"unknown field; {hint}")
+    found = _value_at(value, steps)
+    if message.startswith("Invalid"):
+        choices = _choices(_type_at(kind, steps))
+        expected = f"one of {', '.join(choices)}" if choices else "another value"
+    else:
+        expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
+        expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)
+        minima = [one.ge for one in _type_at(kind, steps) if isinstance(one, msgspec.inspect.IntType)]
+        if expected == "an integer" and minima and minima[0] is not None:
+            expected = f"an integer >= {minima[0]}"
+    got = shown(found)
+    if " of length" in expected and isinstance(found, Sequence):
+        got = f"one of length {len(found)}"
+    return InvalidInputError(path, f"expected {expected}, got {got}")
+
+
+def _in_words(union: str) -> str:
+    names = [name for name in union.split(" | ") if name != "null"] or ["null"]
+    return " or ".join(_WORDS.get(name, name) for name in names)
+
+
+def _value_at(value: Any, steps: list[str | int]) -> Any:
+    for step in steps:
+        value = value[step]
+    return value
+
+
+def _type_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
+    """Return the types msgspec allows at a path (several for a union)."""
+    found = [msgspec.inspect.type_info(kind)]
+    for step in steps:
+        found = [inner for outer in _alternatives(found) for inner in _inside(outer, step)]
+    return _alternatives(found)
+
+
+def _alternatives(types: list[msgspec.inspect.Type]) -> list[msgspec.inspect.Type]:
+    flat: list[msgspec.inspect.Type] = []
+    for one in types:
+        if isinstance(one, msgspec.inspect.Metadata):
+            flat += _alternatives([one.type])
+        elif isinstance(one, msgspec.inspect.UnionType):
+            flat += _alternatives(list(one.types))
+        else:
+            flat.append(one)
+    return flat
+
+
+def _inside(outer: msgspec.inspect.Type, step: str | int) -> list[msgspec.inspect.Type]:
+    if isinstance(outer, msgspec.inspect.StructType):
+        return [field.type for field in outer.fields if field.encode_name == step]
+    if isinstance(outer, msgspec.inspect.TupleType) and isinstance(step, int):
+        return [outer.item_types[step]]
+    item = getattr(outer, "item_type", None)
+    return [] if item is None else [item]
+
+
+def _field_names(types: list[msgspec.inspect.Type]) -> list[str]:
+    structs = [one for one in types if isinstance(one, msgspec.inspect.StructType)]
+    return [field.encode_name for struct in structs for field in struct.fields]
+
+
+def _choices(types: list[msgspec.inspect.Type]) -> list[str]:
+    literals = [one for one in types if isinstance(one, msgspec.inspect.LiteralType)]
+    return [str(value) for literal in literals for value in literal.values]

@@ -1,0 +1,146 @@
+"""The JSON face of the batching problem."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner import ibatch
+from planner.costs import TableCost
+from planner.errors import InvalidInputError
+from planner.jsonio.types import (
+    LayerRange,
+    PositiveSize,
+    Rows,
+    Seconds,
+    Sizes,
+    Time,
+    Times,
+)
+from planner.results import Result
+
+__all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "from_problem"]
+
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(ibatch.METHODS)})]
+
+
+class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which layers to send together: give startup_ns and transfer_ns, or layer_bytes and cost_table."""
+
+    problem: Literal["ibatch"] = "ibatch"
+    direction: Literal["pull", "push"] = "pull"
+    startup_ns: Time | None = None
+    transfer_ns: Times | None = None
+    layer_bytes: Sizes | None = None
+    cost_table: Rows | None = None
+    compute_ns: Times
+    max_batch_bytes: PositiveSize | None = None
+    objective: Literal["makespan", "eq4"] = "makespan"
+    method: MethodName = "auto"
+    time_limit_s: Seconds | None = None
+    layer_names: tuple[str, ...] | None = None
+
+    def to_problem(self) -> ibatch.Problem:
+        """Return the typed problem."""
+        problem = ibatch.Problem(
+            compute_ns=self.compute_ns,
+            startup_ns=self.startup_ns,
+            transfer_ns=self.transfer_ns,
+            layer_bytes=self.layer_bytes,
+            cost=None if self.cost_table is None else TableCost(self.cost_table),
+            direction=self.direction,
+            objective=self.objective,
+            max_batch_bytes=self.max_batch_bytes,
+        )
+        if self.layer_names is not None and len(self.layer_names) != problem.layers:
+            raise InvalidInputError(
+                "layer_names",
+                f"expected as many elements as layers ({problem.layers}), "
+                f"got {len(self.layer_names)}",
+            )
+        return problem
+
+
+class Transfer(Struct, frozen=True, kw_only=True):
+    """When one batch communicates and computes, from the start of the phase."""
+
+    layers: LayerRange
+    transfer_start_ns: Time
+    startup_end_ns: Time
+    transfer_end_ns: Time
+    compute_start_ns: Time
+    compute_end_ns: Time
+
+
+class IbatchAnswer(Struct, frozen=True, kw_only=True):
+    """The batches in transfer order, what they cost and the proof; or why there are none."""
+
+    problem: Literal["ibatch"] = "ibatch"
+    method: str
+    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
+    objective_ns: int | None
+    lower_bound_ns: int | None
+    runtime_s: float
+    direction: Literal["pull", "push"]
+    objective: Literal["makespan", "eq4"]
+    batches: tuple[LayerRange, ...] | UnsetType = UNSET
+    makespan_ns: int | UnsetType = UNSET
+    eq4_ns: int | UnsetType = UNSET
+    eq5_holds: bool | UnsetType = UNSET
+    overlap_ns: int | UnsetType = UNSET
+    exposed_communication_ns: int | UnsetType = UNSET
+    exposed_computation_ns: int | UnsetType = UNSET
+    schedule: tuple[Transfer, ...] | UnsetType = UNSET
+    layer_names: tuple[str, ...] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    binding: tuple[str, ...] | UnsetType = UNSET
+    layers: tuple[int, ...] | UnsetType = UNSET
+
+
+def run(request: IbatchRequest) -> IbatchAnswer:
+    """Answer one request."""
+    problem = request.to_problem()
+    result = ibatch.solve(problem, method=request.method, time_limit=request.time_limit_s)
+    return answer(problem, result, request.layer_names)
+
+
+def answer(
+    problem: ibatch.Problem,
+    result: Result[ibatch.Plan],
+    layer_names: tuple[str, ...] | None = None,
+) -> IbatchAnswer:
+    """Return the JSON form of a result."""
+    base = IbatchAnswer(
+        method=result.method,
+        status=result.status.value,
+        objective_ns=result.objective_ns,
+        lower_bound_ns=result.lower_bound_ns,
+        runtime_s=result.runtime_s,
+        direction=problem.direction,
+        objective=problem.objective,
+        layer_names=UNSET if layer_names is None else layer_names,
+    )
+    if result.plan is None:
+        assert result.infeasibility is not None
+        return msgspec.structs.replace(
+            base,
+            reason=result.infeasibility.reason,
+            binding=result.infeasibility.binding,
+            layers=result.infeasibility.layers,
+        )
+    evaluation = ibatch.evaluate(problem, result.plan)
+    times = ibatch.schedule(problem, result.plan)
+    return msgspec.structs.replace(
+        base,
+        batches=result.plan.batches,
+        makespan_ns=evaluation.makespan_ns,
+        eq4_ns=evaluation.eq4_ns,
+        eq5_holds=evaluation.eq5_holds,
+        overlap_ns=evaluation.overlap_ns,
+        exposed_communication_ns=evaluation.exposed_communication_ns,
+        exposed_computation_ns=evaluation.exposed_computation_ns,
+        schedule=tuple(
+            Transfer(layers=batch, **when._asdict())
+            for batch, when in zip(result.plan.batches, times, strict=True)
+        ),
+    )

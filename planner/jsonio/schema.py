@@ -1,0 +1,47 @@
+"""JSON Schema of every request and answer, generated from the types that decode and encode them."""
+
+from typing import Any
+
+import msgspec
+
+from planner.errors import InvalidInputError
+from planner.jsonio.profiles import ProfileDocument
+from planner.jsonio.service import PROBLEMS, ErrorAnswer
+
+__all__ = ["schema"]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema(problem: str | None = None) -> dict[str, Any]:
+    """Return the schemas of one problem, or of everything.
+
+    Parameters
+    ----------
+    problem : str, optional
+        A problem's name, or "profile" for profile files.
+
+    Returns
+    -------
+    dict
+        For a problem its ``request``, ``answer`` and ``error`` schemas; for "profile" the schema of
+        the file; without an argument all of these by name.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is unknown.
+    """
+    if problem is None:
+        return {name: schema(name) for name in (*PROBLEMS, "profile")}
+    if problem == "profile":
+        return _of(ProfileDocument)
+    if problem not in PROBLEMS:
+        known = ", ".join((*PROBLEMS, "profile"))
+        raise InvalidInputError("problem", f"expected one of {known}, got {problem!r}")
+    face = PROBLEMS[problem]
+    return {"request": _of(face.request), "answer": _of(face.answer), "error": _of(ErrorAnswer)}
+
+
+def _of(kind: type[Any]) -> dict[str, Any]:
+    return {"$schema": _DIALECT, **msgspec.json.schema(kind)}

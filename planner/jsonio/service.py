@@ -1,0 +1,123 @@
+"""Requests in, answers out: the same for library calls, files and streams."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from planner.errors import InvalidInputError
+from planner.jsonio import ibatch
+from planner.jsonio.decoding import decode, typed
+from planner.validation import shown
+
+__all__ = ["PROBLEMS", "ErrorAnswer", "Face", "Reply", "reply", "reply_lines", "solve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """How one problem is asked and answered."""
+
+    request: type[msgspec.Struct]
+    answer: type[msgspec.Struct]
+    run: Callable[[Any], msgspec.Struct]
+
+
+PROBLEMS: Mapping[str, Face] = {
+    "ibatch": Face(ibatch.IbatchRequest, ibatch.IbatchAnswer, ibatch.run),
+}
+"""Every problem that can be asked, by the name requests use."""
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """What is wrong, and where."""
+
+    code: str
+    path: str
+    message: str
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True):
+    """The answer to a request that cannot be answered."""
+
+    error: ErrorDetail
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer as JSON.
+
+    Attributes
+    ----------
+    data : bytes
+        The answer, one line without its end.
+    exit_status : int
+        0 answered, 2 the request was invalid, 1 a fault of the program.
+    fault : Exception or None
+        The fault, for whoever reports it.
+    """
+
+    data: bytes
+    exit_status: int
+    fault: Exception | None = None
+
+
+def solve(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer one request given as plain values, as ``planner solve`` does for JSON.
+
+    Parameters
+    ----------
+    request : mapping
+        A request of the JSON interface, such as ``{"problem": "ibatch", …}``.
+
+    Returns
+    -------
+    dict
+        The answer; for an invalid request the error object
+        ``{"error": {"code": "invalid_request", "path": …, "message": …}}``.
+    """
+    try:
+        answer = _answer(request)
+    except InvalidInputError as error:
+        answer = _error("invalid_request", error.path, error.message)
+    result: dict[str, Any] = msgspec.to_builtins(answer)
+    return result
+
+
+def reply(data: bytes) -> Reply:
+    """Answer one request given as JSON text. Never raises for anything `data` may hold."""
+    try:
+        return Reply(msgspec.json.encode(_answer(decode(data))), 0)
+    except InvalidInputError as error:
+        answer = _error("invalid_request", error.path, error.message)
+        return Reply(msgspec.json.encode(answer), 2)
+    except Exception as fault:  # noqa: BLE001 - one failing request must not harm the others
+        answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
+        return Reply(msgspec.json.encode(answer), 1, fault)
+
+
+def reply_lines(lines: Iterable[bytes]) -> Iterator[Reply]:
+    """Answer one request a line, in order; each line stands for itself."""
+    for line in lines:
+        yield reply(line)
+
+
+def _answer(request: Any) -> msgspec.Struct:
+    if not isinstance(request, dict):
+        raise InvalidInputError("", f"expected an object, got {shown(request)}")
+    known = ", ".join(PROBLEMS)
+    if "problem" not in request:
+        raise InvalidInputError("problem", f"missing; expected one of {known}")
+    name = request["problem"]
+    if not isinstance(name, str) or name not in PROBLEMS:
+        close = get_close_matches(str(name), PROBLEMS, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise InvalidInputError("problem", f"expected one of {known}, got {shown(name)}{hint}")
+    face = PROBLEMS[name]
+    return face.run(typed(request, face.request))
+
+
+def _error(code: str, path: str, message: str) -> ErrorAnswer:
+    clean = message.encode("utf-8", "backslashreplace").decode()
+    return ErrorAnswer(ErrorDetail(code, path, clean))

@@ -1,0 +1,172 @@
+"""Measuring a model per layer, several times over."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from statistics import median, quantiles
+from typing import Any
+
+import torch
+from torch import nn
+
+from planner.errors import InvalidInputError
+from planner.profiles import Layer, Profile, Provenance
+from planner.profiling.machine import processor, versions
+from planner.profiling.structure import Structure, observe
+from planner.profiling.surroundings import kept_gradients, no_collection, with_threads
+from planner.profiling.timing import Run, clock_for, time_bare, time_layers
+from planner.validation import integer, shown
+
+__all__ = ["measure"]
+
+
+def measure(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    *,
+    name: str,
+    source: str,
+    warmup: int = 3,
+    repetitions: int = 10,
+    batch_size: int | None = None,
+    threads: int | None = None,
+    notes: tuple[str, ...] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> Profile:
+    """Return a model's profile: the time and the size of each of its layers.
+
+    A layer is a call of a module during which no other module is called. Times are medians over
+    the repetitions. The model is measured in the mode (training or evaluation) it is in; its
+    gradients are put back, while what a forward pass itself changes (running statistics) changes.
+
+    Parameters
+    ----------
+    model : Module
+        The model.
+    inputs : tuple
+        The positional arguments of its forward pass.
+    name : str
+        Name of the profile.
+    source : str
+        Command that measures it, for the provenance.
+    warmup, repetitions : int
+        Untimed iterations before the measurement, and timed ones. Each timed repetition runs one
+        iteration with the hooks that tell the layers apart and one without, for comparison.
+    batch_size : int, optional
+        Samples in `inputs`, for the profile.
+    threads : int, optional
+        Threads torch computes with; by default as many as it does now.
+    notes : tuple of str
+        What a reader of the numbers should know, for the provenance.
+    progress : callable, optional
+        Called with the iterations done and their total after each of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument cannot mean anything.
+    MeasurementError
+        If the model fails, has no backward pass, or computes something else in each run.
+    """
+    if not isinstance(model, nn.Module):
+        raise InvalidInputError("model", f"expected a torch.nn.Module, got {shown(model)}")
+    if not isinstance(inputs, tuple):
+        raise InvalidInputError("inputs", f"expected a tuple, got {shown(inputs)}")
+    integer(warmup, "warmup")
+    integer(repetitions, "repetitions", minimum=1)
+    if batch_size is not None:
+        integer(batch_size, "batch_size", minimum=1)
+    if threads is not None:
+        integer(threads, "threads", minimum=1, maximum=2**16)
+
+    report = progress or (lambda _done, _total: None)
+    clock = clock_for(model)
+    bare: list[tuple[int, int]] = []
+    runs: list[Run] = []
+    with (
+        torch.inference_mode(mode=False),
+        torch.enable_grad(),
+        kept_gradients(model, inputs),
+        with_threads(threads),
+    ):
+        for done in range(warmup):
+            time_bare(model, inputs, clock)
+            report(done + 1, warmup + repetitions)
+        structure = observe(model, inputs)
+        with no_collection():
+            for done in range(repetitions):
+                bare.append(time_bare(model, inputs, clock))
+                runs.append(time_layers(model, inputs, structure, clock))
+                report(warmup + done + 1, warmup + repetitions)
+        provenance = Provenance(
+            kind="measured",
+            source=source,
+            date=datetime.now(UTC).date().isoformat(),
+            processor=processor(model),
+            threads=torch.get_num_threads(),
+            warmup=warmup,
+            repetitions=repetitions,
+            statistic="median",
+            versions=versions(),
+            notes=(*notes, *_notes(model, structure, bare, runs)),
+        )
+    return Profile(name, _layers(structure, runs), provenance, batch_size)
+
+
+def _layers(structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
+    parameter_bytes = [0] * len(structure.names)
+    gradient_bytes = [0] * len(structure.names)
+    for parameter, layer in structure.parameters.items():
+        size = parameter.numel() * parameter.element_size()
+        parameter_bytes[layer] += size
+        gradient_bytes[layer] += size if parameter.requires_grad else 0
+    layers = []
+    for layer, name in enumerate(structure.names):
+        forward = [run.forward_ns[layer] for run in runs]
+        backward = [run.backward_ns[layer] for run in runs]
+        ready = [moment for run in runs if (moment := run.ready_ns[layer]) is not None]
+        layers.append(
+            Layer(
+                name=name,
+                forward_ns=round(median(forward)),
+                backward_ns=round(median(backward)),
+                parameter_bytes=parameter_bytes[layer],
+                gradient_bytes=gradient_bytes[layer],
+                activation_bytes=structure.activation_bytes[layer],
+                gradient_ready_ns=round(median(ready)) if ready else None,
+                forward_spread_ns=_spread(forward),
+                backward_spread_ns=_spread(backward),
+                block=structure.blocks[layer],
+            )
+        )
+    return tuple(layers)
+
+
+def _spread(times: Sequence[int]) -> int | None:
+    """Return the interquartile range; one time alone has none."""
+    if len(times) == 1:
+        return None
+    low, _, high = quantiles(times, n=4, method="inclusive")
+    return round(high - low)
+
+
+def _notes(
+    model: nn.Module, structure: Structure, bare: Sequence[tuple[int, int]], runs: Sequence[Run]
+) -> list[str]:
+    """Return what the measurement itself has to say about its numbers."""
+    notes = []
+    for which, direction in enumerate(("forward", "backward")):
+        without = median(times[which] for times in bare)
+        hooked = median(run.whole_ns[which] for run in runs)
+        notes.append(
+            f"hooked {direction} {hooked / 1e6:.3f} ms, bare {without / 1e6:.3f} ms: "
+            f"{(hooked - without) / max(without, 1):+.1%}"
+        )
+    if not model.training:
+        notes.append("the model is in evaluation mode")
+    if any(parameter.is_cuda for parameter in model.parameters()):
+        notes.append("the hooks wait for the device at each layer, which serialises it")
+    idle = [p for p in structure.parameters if p.requires_grad and p.grad is None]
+    if idle:
+        size = sum(p.numel() * p.element_size() for p in idle)
+        notes.append(f"{len(idle)} trainable parameters ({size} bytes) get no gradient")
+    return notes

@@ -1,0 +1,49 @@
+"""Which layer a parameter belongs to."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from torch import nn
+
+from planner.profiling.calls import Call
+
+__all__ = ["parameter_layers"]
+
+
+def parameter_layers(model: nn.Module, calls: Sequence[Call]) -> dict[nn.Parameter, int]:
+    """Return the layer of each parameter: the first one that can use it.
+
+    A parameter belongs to the first layer in the first call of the module that owns it; if that
+    module is never called, of the nearest module around it that is. Of several owners (tied
+    weights) the first layer counts. Every parameter belongs to exactly one layer.
+
+    Parameters
+    ----------
+    model : Module
+        The model.
+    calls : sequence of Call
+        Its calls, from `trace`.
+    """
+    modules = dict(model.named_modules())
+    first_layer: dict[nn.Module, int] = {}
+    layers = 0
+    for call in calls:
+        first_layer.setdefault(modules[call.module], layers)
+        layers += call.leaf
+    around: dict[nn.Module, list[nn.Module]] = defaultdict(list)
+    for module in modules.values():
+        for child in module.children():
+            around[child].append(module)
+
+    def layer_of(owner: nn.Module) -> int:
+        nearest = [owner]
+        while not any(module in first_layer for module in nearest):
+            nearest = [parent for module in nearest for parent in around[module]]
+        return min(first_layer[module] for module in nearest if module in first_layer)
+
+    found: dict[nn.Parameter, int] = {}
+    for owner in modules.values():
+        for parameter in owner.parameters(recurse=False):
+            layer = layer_of(owner)
+            found[parameter] = min(layer, found.get(parameter, layer))
+    return found

@@ -1,0 +1,158 @@
+"""One timed iteration, with hooks that tell the layers apart or without any."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from planner.errors import MeasurementError
+from planner.profiling.calls import forward
+from planner.profiling.graph import nodes_behind
+from planner.profiling.structure import Structure
+from planner.profiling.tensors import loss_of
+
+__all__ = ["Clock", "Run", "clock_for", "time_bare", "time_layers"]
+
+Clock = Callable[[], int]
+"""Reads the time in nanoseconds, once all work asked for so far is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Times of one iteration.
+
+    Attributes
+    ----------
+    whole_ns : (int, int)
+        The forward pass, and the call that runs the backward pass.
+    forward_ns : list of int
+        Of each layer; they sum to the whole forward pass.
+    backward_ns : list of int
+        Of each layer; they sum to the time from the start of the backward pass to the last
+        gradient.
+    ready_ns : list of (int or None)
+        When the gradients of each layer's parameters are complete, from the same start.
+    """
+
+    whole_ns: tuple[int, int]
+    forward_ns: list[int]
+    backward_ns: list[int]
+    ready_ns: list[int | None]
+
+
+def clock_for(model: nn.Module) -> Clock:
+    """Return the clock for the device `model` is on."""
+    if not any(parameter.is_cuda for parameter in model.parameters()):
+        return time.perf_counter_ns
+
+    def synchronised() -> int:
+        torch.cuda.synchronize()
+        return time.perf_counter_ns()
+
+    return synchronised
+
+
+def time_bare(model: nn.Module, inputs: tuple[Any, ...], clock: Clock) -> tuple[int, int]:
+    """Return the times of one forward and one backward pass."""
+    model.zero_grad(set_to_none=True)
+    start = clock()
+    output = forward(model, inputs)
+    forward_ns = clock() - start
+    start, end = _backward(loss_of(output), clock)
+    return forward_ns, end - start
+
+
+def time_layers(
+    model: nn.Module, inputs: tuple[Any, ...], structure: Structure, clock: Clock
+) -> Run:
+    """Return the times of each layer in one forward and one backward pass.
+
+    A layer's forward time lasts from its start to the start of the next layer. In the backward
+    pass a moment is taken at the end of each autograd node and at each complete gradient; the
+    time since the moment before is the layer's the node or the parameter belongs to.
+
+    Raises
+    ------
+    MeasurementError
+        If the model does not compute what it did when its structure was observed.
+    """
+    model.zero_grad(set_to_none=True)
+    layers = len(structure.names)
+    entered: list[tuple[str, int]] = []
+    timed = {name for name, _ in structure.entered}
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if name in timed:
+                handle = module.register_forward_pre_hook(
+                    lambda _module, _args, name=name: entered.append((name, clock())),
+                    prepend=True,
+                )
+                hooks.callback(handle.remove)
+        start = clock()
+        output = forward(model, inputs)
+        end = clock()
+    if [name for name, _ in entered] != [name for name, _ in structure.entered]:
+        raise _changed("its modules are called in another order")
+    starts = [
+        moment for (_, moment), (_, leaf) in zip(entered, structure.entered, strict=True) if leaf
+    ]
+    forward_ns = [after - before for before, after in pairwise([start, *starts[1:], end])]
+
+    loss = loss_of(output)
+    nodes = nodes_behind([loss])
+    if tuple(node.name() for node in nodes) != structure.node_names:
+        raise _changed("its backward pass has other operations")
+    passed: list[tuple[int, int]] = []
+    ready_ns: list[int | None] = [None] * layers
+
+    def gradient_ready(layer: int) -> None:
+        ready_ns[layer] = clock()
+        passed.append((layer, ready_ns[layer]))
+
+    with ExitStack() as hooks:
+        for node, layer in zip(nodes, structure.node_layers, strict=True):
+            handle = node.register_hook(
+                lambda *_grads, layer=layer: passed.append((layer, clock()))
+            )
+            hooks.callback(handle.remove)
+        for parameter, layer in structure.parameters.items():
+            if parameter.requires_grad:
+                handle = parameter.register_post_accumulate_grad_hook(
+                    lambda _parameter, layer=layer: gradient_ready(layer)
+                )
+                hooks.callback(handle.remove)
+        start, end = _backward(loss, clock)
+    backward_ns = [0] * layers
+    before = start
+    for layer, moment in passed:
+        backward_ns[layer] += moment - before
+        before = moment
+    return Run(
+        whole_ns=(sum(forward_ns), end - start),
+        forward_ns=forward_ns,
+        backward_ns=backward_ns,
+        ready_ns=[None if moment is None else moment - start for moment in ready_ns],
+    )
+
+
+def _backward(loss: Tensor, clock: Clock) -> tuple[int, int]:
+    start = clock()
+    try:
+        loss.backward()  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise MeasurementError(
+            f"the model's backward pass failed: {type(error).__name__}: {error}"
+        ) from error
+    return start, clock()
+
+
+def _changed(how: str) -> MeasurementError:
+    return MeasurementError(
+        f"the model's computation changes from run to run: {how}. Turn off what is drawn at "
+        "random (such as the dropping of whole layers), or measure it in evaluation mode"
+    )
