@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from planner.errors import InvalidPlanError
+from planner.errors import InvalidInputError, InvalidPlanError
 
 __all__ = ["Interval", "Timeline", "busy_ns", "overlap_ns"]
 
@@ -42,7 +42,7 @@ class Interval:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start_ns <= self.end_ns:
-            raise ValueError(f"not an interval: [{self.start_ns}, {self.end_ns})")
+            raise InvalidInputError("", f"not an interval: [{self.start_ns}, {self.end_ns})")
 
 
 @dataclass(frozen=True, slots=True)

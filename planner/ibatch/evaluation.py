@@ -8,6 +8,7 @@ Source: iBatch, Eqs. 1 to 5; the makespan is the recurrence comm_end(k) = comm_e
 comp_end(k) = max(comm_end(k), comp_end(k-1)) + C(k).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from planner.ibatch.problem import Plan, Problem
 from planner.timeline import Interval, Timeline, overlap_ns
 from planner.validation import shown
 
-__all__ = ["BatchTimes", "Evaluation", "check", "evaluate", "objective_ns", "schedule", "timeline"]
+__all__ = ["BatchTimes", "Evaluation", "check", "evaluate", "objective_ns", "schedule", "timeline", "timeline_of"]
 
 
 class BatchTimes(NamedTuple):
@@ -162,14 +163,19 @@ def objective_ns(problem: Problem, evaluation: Evaluation) -> int:
 
 def timeline(problem: Problem, plan: Plan) -> Timeline:
     """Return the schedule of a checked plan as intervals on two serial resources."""
+    return timeline_of(plan.batches, schedule(problem, plan))
+
+
+def timeline_of(batches: Sequence[tuple[int, int]], times: Sequence[BatchTimes]) -> Timeline:
+    """Return a schedule as intervals on two serial resources."""
+    link, processor = "communication", "computation"
     intervals = []
-    for number, ((start, stop), t) in enumerate(
-        zip(plan.batches, schedule(problem, plan), strict=True)
-    ):
-        label = f"batch {number + 1}: layer {start}" + (f"–{stop - 1}" if stop - start > 1 else "")
+    for number, ((start, stop), t) in enumerate(zip(batches, times, strict=True)):
+        layers = f"layer {start}" if stop - start == 1 else f"layers {start}–{stop - 1}"
+        label = f"batch {number + 1}: {layers}"
         intervals += [
-            Interval("communication", t.transfer_start_ns, t.startup_end_ns, "startup", number, label),
-            Interval("communication", t.startup_end_ns, t.transfer_end_ns, "transfer", number, label),
-            Interval("computation", t.compute_start_ns, t.compute_end_ns, "compute", number, label),
+            Interval(link, t.transfer_start_ns, t.startup_end_ns, "startup", number, label),
+            Interval(link, t.startup_end_ns, t.transfer_end_ns, "transfer", number, label),
+            Interval(processor, t.compute_start_ns, t.compute_end_ns, "compute", number, label),
         ]
-    return Timeline(("communication", "computation"), tuple(intervals))
+    return Timeline((link, processor), tuple(intervals))

@@ -27,47 +27,45 @@ BOUND_MAX_LAYERS = 1024
 """Up to so many layers the quadratic exact methods serve as the bound of the others' plans."""
 
 
-def exact(problem: Problem, deadline: Deadline) -> Outcome:
-    """Dispatch to the exact method of the objective and the kind of cost."""
+def _exact(problem: Problem) -> Method:
+    """Choose the exact method of the objective and the kind of cost."""
     if problem.objective == "eq4":
         from planner.ibatch.paper_model import solve_paper_model
 
-        return solve_paper_model(problem, deadline)
+        return solve_paper_model
     if problem.transfer_prefix is not None:
-        return solve_additive(problem, deadline)
+        return solve_additive
     from planner.ibatch.dynamic import solve_general
 
-    return solve_general(problem, deadline)
+    return solve_general
 
 
-def milp(problem: Problem, deadline: Deadline) -> Outcome:
-    """Solve by mixed-integer programming."""
+def _milp(_: Problem) -> Method:
     from planner.ibatch.milp import solve_milp
 
-    return solve_milp(problem, deadline)
+    return solve_milp
 
 
-def cpsat(problem: Problem, deadline: Deadline) -> Outcome:
-    """Solve by constraint programming."""
+def _cpsat(_: Problem) -> Method:
     from planner.ibatch.cpsat import solve_cpsat
 
-    return solve_cpsat(problem, deadline)
+    return solve_cpsat
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": exact,
-    "exact": exact,
-    "greedy": greedy,
-    "greedy_forward": greedy_forward,
-    "greedy_backward": greedy_backward,
-    "milp": milp,
-    "cpsat": cpsat,
-    "one_batch": one_batch,
-    "layer_by_layer": layer_by_layer,
-    "mg_wfbp": mg_wfbp,
-    "ddp": ddp,
+METHODS: Mapping[str, Callable[[Problem], Method]] = {
+    "auto": _exact,
+    "exact": _exact,
+    "greedy": lambda _: greedy,
+    "greedy_forward": lambda _: greedy_forward,
+    "greedy_backward": lambda _: greedy_backward,
+    "milp": _milp,
+    "cpsat": _cpsat,
+    "one_batch": lambda _: one_batch,
+    "layer_by_layer": lambda _: layer_by_layer,
+    "mg_wfbp": lambda _: mg_wfbp,
+    "ddp": lambda _: ddp,
 }
-"""Every method, by the name requests use."""
+"""For each name requests use, what loads the method (solver libraries are imported when used)."""
 
 
 def solve(
@@ -103,13 +101,14 @@ def solve(
     if time_limit is not None and not time_limit > 0:
         raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(time_limit)}")
     method = "exact" if method == "auto" else method
+    run = METHODS[method](problem)
     begin = time.perf_counter()
     deadline = Deadline(time_limit)
     infeasibility = problem.too_large()
     outcome = (
         Outcome(None, infeasibility=infeasibility)
         if infeasibility
-        else METHODS[method](problem, deadline)
+        else run(problem, deadline)
     )
     runtime = time.perf_counter() - begin
     if outcome.boundaries is None:
@@ -134,7 +133,7 @@ def _proven_bound(problem: Problem, deadline: Deadline) -> int:
     """Return the best bound that costs little: the optimum itself wherever it is near."""
     additive = problem.objective == "makespan" and problem.transfer_prefix is not None
     if additive or problem.layers <= BOUND_MAX_LAYERS:
-        bound = exact(problem, deadline).lower_bound_ns
+        bound = _exact(problem)(problem, deadline).lower_bound_ns
         if bound is not None:
             return bound
     return relaxation(problem)

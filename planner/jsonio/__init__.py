@@ -2,11 +2,12 @@
 
 from planner.jsonio.profiles import decode_profile, encode_profile
 from planner.jsonio.schema import schema
-from planner.jsonio.service import PROBLEMS, Reply, reply, reply_lines, solve
+from planner.jsonio.service import PROBLEMS, Reply, decode_answer, reply, reply_lines, solve
 
 __all__ = [
     "PROBLEMS",
     "Reply",
+    "decode_answer",
     "decode_profile",
     "encode_profile",
     "reply",

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner import ibatch
 from planner.costs import TableCost
 from planner.errors import InvalidInputError
+from planner.ibatch.evaluation import BatchTimes, timeline_of
 from planner.jsonio.types import (
     LayerRange,
     PositiveSize,
@@ -18,8 +19,9 @@ from planner.jsonio.types import (
     Times,
 )
 from planner.results import Result
+from planner.timeline import Timeline
 
-__all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "from_problem"]
+__all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "run", "timeline"]
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(ibatch.METHODS)})]
 
@@ -102,6 +104,24 @@ def run(request: IbatchRequest) -> IbatchAnswer:
     problem = request.to_problem()
     result = ibatch.solve(problem, method=request.method, time_limit=request.time_limit_s)
     return answer(problem, result, request.layer_names)
+
+
+def timeline(answer: IbatchAnswer) -> Timeline:
+    """Return the schedule in an answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If the answer holds no plan, or its schedule is none.
+    """
+    if answer.schedule is UNSET:
+        reason = "" if answer.reason is UNSET else f": {answer.reason}"
+        raise InvalidInputError("schedule", f"the answer ({answer.status}) holds no plan{reason}")
+    rows = [msgspec.structs.asdict(row) for row in answer.schedule]
+    batches = [row.pop("layers") for row in rows]
+    result = timeline_of(batches, [BatchTimes(**row) for row in rows])
+    result.check_serial()
+    return result
 
 
 def answer(

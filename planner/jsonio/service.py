@@ -10,9 +10,19 @@ import msgspec
 from planner.errors import InvalidInputError
 from planner.jsonio import ibatch
 from planner.jsonio.decoding import decode, typed
+from planner.timeline import Timeline
 from planner.validation import shown
 
-__all__ = ["PROBLEMS", "ErrorAnswer", "Face", "Reply", "reply", "reply_lines", "solve"]
+__all__ = [
+    "PROBLEMS",
+    "ErrorAnswer",
+    "Face",
+    "Reply",
+    "decode_answer",
+    "reply",
+    "reply_lines",
+    "solve",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +32,11 @@ class Face:
     request: type[msgspec.Struct]
     answer: type[msgspec.Struct]
     run: Callable[[Any], msgspec.Struct]
+    timeline: Callable[[Any], Timeline]
 
 
 PROBLEMS: Mapping[str, Face] = {
-    "ibatch": Face(ibatch.IbatchRequest, ibatch.IbatchAnswer, ibatch.run),
+    "ibatch": Face(ibatch.IbatchRequest, ibatch.IbatchAnswer, ibatch.run, ibatch.timeline),
 }
 """Every problem that can be asked, by the name requests use."""
 
@@ -103,7 +114,30 @@ def reply_lines(lines: Iterable[bytes]) -> Iterator[Reply]:
         yield reply(line)
 
 
+def decode_answer(data: bytes) -> tuple[Any, Timeline]:
+    """Read an answer from JSON text, such as ``planner solve`` wrote, with its timeline.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no answer, or one without a plan.
+    """
+    value = decode(data)
+    if isinstance(value, dict) and "error" in value:
+        raise InvalidInputError("error", "the file holds an error, not a plan")
+    if isinstance(value, dict) and "status" not in value:
+        raise InvalidInputError("status", "missing: expected an answer of planner solve")
+    face = _face(value)
+    answer = typed(value, face.answer)
+    return answer, face.timeline(answer)
+
+
 def _answer(request: Any) -> msgspec.Struct:
+    face = _face(request)
+    return face.run(typed(request, face.request))
+
+
+def _face(request: Any) -> Face:
     if not isinstance(request, dict):
         raise InvalidInputError("", f"expected an object, got {shown(request)}")
     known = ", ".join(PROBLEMS)
@@ -114,8 +148,7 @@ def _answer(request: Any) -> msgspec.Struct:
         close = get_close_matches(str(name), PROBLEMS, n=1)
         hint = f" (did you mean '{close[0]}'?)" if close else ""
         raise InvalidInputError("problem", f"expected one of {known}, got {shown(name)}{hint}")
-    face = PROBLEMS[name]
-    return face.run(typed(request, face.request))
+    return PROBLEMS[name]
 
 
 def _error(code: str, path: str, message: str) -> ErrorAnswer:

@@ -1,0 +1,5 @@
+"""``python -m planner``."""
+
+from planner.cli import entry_point
+
+entry_point()

@@ -1,0 +1,55 @@
+"""``planner import``: other tools' files as profiles."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from planner.cli.common import command, in_file, read, write_text
+from planner.errors import InvalidInputError
+from planner.formats import read_pipedream
+from planner.jsonio import encode_profile
+from planner.validation import integer
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "import",
+        run,
+        "turn another tool's file into a profile",
+        "planner import pipedream graph.txt -o vgg16.json",
+    )
+    parser.add_argument("format", choices=["pipedream"], help="pipedream: its profiler's graph.txt")
+    parser.add_argument("file", metavar="FILE", help="'-': standard input")
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    parser.add_argument("--name", help="name of the model; default: the file's name")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import, with warnings on standard error."""
+    if options.batch_size is not None:
+        integer(options.batch_size, "--batch-size", minimum=1)
+    data = read(options.file)
+    path = Path(options.file)
+    try:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
+        profile, warnings = read_pipedream(
+            text,
+            name=options.name or path.stem,
+            source=path.name,
+            batch_size=options.batch_size,
+        )
+    except InvalidInputError as error:
+        raise in_file(options.file, error) from None
+    for warning in warnings:
+        print(f"planner: warning: {path.name}: {warning}", file=sys.stderr)
+    write_text(encode_profile(profile), options.output)
+    return 0

@@ -1,0 +1,71 @@
+"""Parses the command line and turns errors into exit statuses.
+
+0: done (infeasible is an answer). 1: a fault of the program. 2: the input was invalid.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from planner.cli import compare, draw, importing, measure, schema, solve
+from planner.errors import PlannerError
+
+__all__ = ["entry_point", "main"]
+
+_EXAMPLES = """\
+examples:
+  planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s
+  planner solve request.json > plan.json
+  planner draw plan.json -o plan.svg
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="planner",
+        description="Plans the communication of distributed deep-learning jobs, and proves how good "
+        "each plan is.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"planner {_version()}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in (compare, solve, draw, measure, importing, schema):
+        command.add_parser(commands)
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (PlannerError, OSError) as error:
+        print(f"planner: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except Exception as fault:
+        if os.environ.get("PLANNER_DEBUG"):
+            raise
+        print(
+            f"planner: a fault of planner itself: {fault!r}\n"
+            "(set PLANNER_DEBUG=1 to see where, and please report it)",
+            file=sys.stderr,
+        )
+        return 1
+    return status
+
+
+def _version() -> str:
+    try:
+        return version("planner")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def entry_point() -> None:
+    """Run the command line of this process."""
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""``planner profile``: measures a torch model."""
+
+import argparse
+import shlex
+from typing import Any
+
+from planner.cli.common import Progress, command, write_text
+from planner.jsonio import encode_profile
+from planner.validation import integer
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "profile",
+        run,
+        "measure a torch model, layer by layer",
+        "planner profile torchvision.models:resnet18 --input 3x224x224 --batch-size 8 "
+        "-o resnet18.json",
+    )
+    parser.add_argument(
+        "factory",
+        metavar="MODULE:FACTORY",
+        help="a callable that returns a torch.nn.Module, or (module, tuple of inputs)",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    parser.add_argument("--name", help="name of the model; default: the factory's name")
+    parser.add_argument(
+        "--input",
+        metavar="SHAPE",
+        help="shape of one sample, such as 3x224x224 or 128:int64, if the factory gives no inputs",
+    )
+    parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
+    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="default: 3")
+    parser.add_argument("--repetitions", type=int, default=10, metavar="N", help="default: 10")
+    parser.add_argument("--threads", type=int, metavar="N", help="default: torch's choice")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, with progress on standard error."""
+    for name, minimum in (("batch_size", 1), ("warmup", 0), ("repetitions", 1), ("threads", 1)):
+        value = getattr(options, name)
+        if value is not None:
+            integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+    from planner.profiling import load_factory, measure
+
+    model, inputs = load_factory(options.factory, options.input, options.batch_size)
+    name = options.name or options.factory.partition(":")[2]
+    source = ["planner", "profile", options.factory]
+    if options.input:
+        source += ["--input", options.input]
+    if options.batch_size:
+        source += ["--batch-size", str(options.batch_size)]
+    progress = Progress()
+    profile = measure(
+        model,
+        inputs,
+        name=name,
+        source=shlex.join(source),
+        warmup=options.warmup,
+        repetitions=options.repetitions,
+        batch_size=options.batch_size,
+        threads=options.threads,
+        progress=lambda done, of: progress(f"{name}: run {done} of {of}"),
+    )
+    progress.done()
+    write_text(encode_profile(profile), options.output)
+    return 0

@@ -1,0 +1,33 @@
+"""``planner schema``: what requests, answers and profiles look like."""
+
+import argparse
+import json
+from typing import Any
+
+from planner.cli.common import command, write_text
+from planner.jsonio import PROBLEMS, schema
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "schema",
+        run,
+        "print the JSON Schema of requests, answers and profiles",
+        "planner schema ibatch",
+    )
+    parser.add_argument(
+        "problem",
+        nargs="?",
+        metavar="PROBLEM",
+        help=f"one of {', '.join((*PROBLEMS, 'profile'))}; default: all of them",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print."""
+    write_text(json.dumps(schema(options.problem), indent=2) + "\n", None)
+    return 0

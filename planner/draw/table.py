@@ -1,0 +1,18 @@
+"""Plain-text tables."""
+
+from collections.abc import Sequence
+
+__all__ = ["format_table"]
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table with aligned columns: the first to the left, the others to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
+    lines = []
+    for cells in (header, ["-" * width for width in widths], *rows):
+        first, *others = (
+            cell.ljust(width) if position == 0 else cell.rjust(width)
+            for position, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        lines.append("  ".join([first, *others]).rstrip())
+    return "\n".join(lines)

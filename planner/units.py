@@ -1,0 +1,93 @@
+"""Times, sizes and rates as people write them, read exactly.
+
+``50us``, ``0.1 ms``; ``25MiB``; ``10Gb/s`` (bits), ``1.25GB/s`` (bytes). A number without a unit is
+refused: nobody can tell 100 ns from 100 s.
+"""
+
+import re
+from fractions import Fraction
+
+from planner.errors import InvalidInputError
+from planner.validation import MAX_VALUE, shown
+
+__all__ = ["format_bytes", "format_ns", "parse_bytes", "parse_rate", "parse_time"]
+
+_TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
+_PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_NUMBER = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,2})?)\s*([^\s\d].*?)\s*")
+
+
+def parse_time(text: str, path: str) -> int:
+    """Return a time such as ``50us`` in nanoseconds, rounded to the nearest one.
+
+    Raises
+    ------
+    InvalidInputError
+        With `path`, if it is none.
+    """
+    amount, unit = _split(text, path, "a time such as 50us or 0.1ms")
+    if unit not in _TIMES:
+        raise InvalidInputError(path, f"expected a time in ns, us, ms or s, got {shown(text)}")
+    return _whole(amount * _TIMES[unit], path, text)
+
+
+def parse_bytes(text: str, path: str) -> int:
+    """Return a size such as ``25MiB`` in bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        With `path`, if it is none.
+    """
+    amount, unit = _split(text, path, "a size such as 25MiB or 100kB")
+    scale = {**_PREFIXES, **_BINARY}.get(unit.removesuffix("B"))
+    if scale is None or not unit.endswith("B"):
+        raise InvalidInputError(path, f"expected a size in B, kB, MB, MiB, …, got {shown(text)}")
+    return _whole(amount * scale, path, text)
+
+
+def parse_rate(text: str, path: str) -> Fraction:
+    """Return a rate such as ``10Gb/s`` or ``1.25GB/s`` in bytes a second, exactly.
+
+    Raises
+    ------
+    InvalidInputError
+        With `path`, if it is none or zero.
+    """
+    example = "a rate such as 10Gb/s (bits) or 1.25GB/s (bytes)"
+    amount, unit = _split(text, path, example)
+    match = re.fullmatch(r"([kKMGT]?i?)(b|bit|B)(?:/s|ps)", unit)
+    scales = {**_PREFIXES, **_BINARY}
+    if match is None or match[1] not in scales or amount == 0:
+        raise InvalidInputError(path, f"expected {example}, got {shown(text)}")
+    return amount * scales[match[1]] / (1 if match[2] == "B" else 8)
+
+
+def _split(text: str, path: str, example: str) -> tuple[Fraction, str]:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(path, f"expected {example}, got {shown(text)}")
+    return Fraction(match[1]), match[2]
+
+
+def _whole(amount: Fraction, path: str, text: str) -> int:
+    if amount > MAX_VALUE:
+        raise InvalidInputError(path, f"expected at most 2^62 ns or bytes, got {shown(text)}")
+    return round(amount)
+
+
+def format_ns(time: int) -> str:
+    """Return a time with four significant digits and a fitting unit."""
+    for unit, scale in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
+        if time >= scale:
+            return f"{time / scale:.4g} {unit}"
+    return f"{time} ns"
+
+
+def format_bytes(size: int) -> str:
+    """Return a size with four significant digits and a fitting binary unit."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= scale:
+            return f"{size / scale:.4g} {unit}"
+    return f"{size} B"
