@@ -1,0 +1,353 @@
+"""Every method against brute force, against each other and against the literal algorithms."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner import AffineCost, InvalidInputError, Status, TableCost
+from planner.ibatch import METHODS, Plan, Problem, check, evaluate, solve
+from planner.ibatch.bounds import relaxation
+from planner.ibatch.solver import BOUND_MAX_LAYERS
+from tests import oracles
+from tests.strategies import problems
+
+FAST = [name for name in METHODS if name not in ("milp", "cpsat")]
+RULES = ("one_batch", "layer_by_layer", "mg_wfbp", "ddp")
+PUSH_ONLY = ("mg_wfbp", "ddp")
+
+
+def applies(problem: Problem, method: str) -> bool:
+    return method not in PUSH_ONLY or problem.direction == "push"
+
+
+@settings(max_examples=1500)
+@given(problems())
+def test_exact_equals_brute_force(problem: Problem) -> None:
+    best = oracles.brute_force(problem)
+    result = solve(problem)
+    assert result.objective_ns == best
+    assert result.status == (Status.INFEASIBLE if best is None else Status.OPTIMAL)
+
+
+@settings(max_examples=600)
+@given(problems(), st.sampled_from(FAST))
+def test_every_plan_is_checked_priced_and_bounded(problem: Problem, method: str) -> None:
+    assume(applies(problem, method))
+    best = oracles.brute_force(problem)
+    result = solve(problem, method=method)
+    if result.plan is None:
+        rule_broke = method in RULES or (
+            problem.objective == "eq4" and problem.max_batch_bytes is not None
+        )
+        assert best is None or (rule_broke and method not in ("auto", "exact"))
+        assert result.infeasibility is not None
+        assert result.infeasibility.binding
+        return
+    check(problem, result.plan)
+    boundaries = oracles.boundaries_of(problem, result.plan)
+    assert boundaries in set(oracles.all_boundaries(problem))
+    assert result.objective_ns == oracles.objective(problem, boundaries)
+    assert best is not None
+    assert result.lower_bound_ns == best <= result.objective_ns
+    assert relaxation(problem) <= best
+    assert (result.status == Status.OPTIMAL) == (result.objective_ns == best)
+
+
+@settings(max_examples=600)
+@given(problems())
+def test_evaluation_equals_literal_simulation(problem: Problem) -> None:
+    for boundaries in oracles.all_boundaries(problem):
+        plan = Plan.from_boundaries(boundaries, problem.direction)
+        priced = evaluate(problem, plan)
+        assert priced.makespan_ns == oracles.makespan(problem, boundaries)
+        assert priced.eq4_ns == oracles.eq4(problem, boundaries)
+        assert priced.eq5_holds == oracles.eq5(problem, boundaries)
+        sent = sum(
+            oracles.communication(problem, a, b)
+            for a, b in zip(boundaries, boundaries[1:], strict=False)
+        )
+        assert priced.overlap_ns + priced.exposed_communication_ns == sent
+        assert priced.overlap_ns + priced.exposed_computation_ns == sum(problem.compute_ns)
+        if priced.eq5_holds:
+            assert priced.eq4_ns == priced.makespan_ns
+
+
+@settings(max_examples=300)
+@given(problems(objective="makespan"))
+def test_pull_and_push_have_the_same_optimum(problem: Problem) -> None:
+    other = "push" if problem.direction == "pull" else "pull"
+    mirrored = Problem(**{**vars_of(problem), "direction": other})
+    assert solve(problem).objective_ns == solve(mirrored).objective_ns
+
+
+def vars_of(problem: Problem) -> dict[str, object]:
+    return {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+
+
+@settings(max_examples=400)
+@given(problems(objective="makespan", capped=False))
+def test_greedy_algorithms_equal_their_literal_form(problem: Problem) -> None:
+    for method, literal in (
+        ("greedy_forward", oracles.literal_greedy_forward),
+        ("greedy_backward", oracles.literal_greedy_backward),
+    ):
+        result = solve(problem, method=method)
+        assert result.objective_ns == oracles.makespan(problem, literal(problem)), method
+
+
+@settings(max_examples=300)
+@given(problems(direction="push", objective="makespan", capped=False))
+def test_mg_wfbp_equals_its_literal_form(problem: Problem) -> None:
+    result = solve(problem, method="mg_wfbp")
+    assert result.plan is not None
+    assert oracles.boundaries_of(problem, result.plan) == oracles.literal_mg_wfbp(problem)
+
+
+@settings(max_examples=300)
+@given(problems(additive=True), st.sampled_from(FAST), st.integers(2, 1000))
+def test_scaling_all_times_scales_the_objective(
+    problem: Problem, method: str, factor: int
+) -> None:
+    assume(applies(problem, method))
+    assert problem.startup_ns is not None
+    assert problem.transfer_ns is not None
+    scaled = Problem(
+        **{
+            **vars_of(problem),
+            "startup_ns": problem.startup_ns * factor,
+            "transfer_ns": [time * factor for time in problem.transfer_ns],
+            "compute_ns": [time * factor for time in problem.compute_ns],
+        }
+    )
+    before, after = solve(problem, method=method), solve(scaled, method=method)
+    if before.objective_ns is None:
+        assert after.objective_ns is None
+    else:
+        assert after.objective_ns == before.objective_ns * factor
+
+
+@settings(max_examples=200)
+@given(problems(), st.sampled_from(FAST))
+def test_same_request_same_plan(problem: Problem, method: str) -> None:
+    assume(applies(problem, method))
+    again = Problem(**vars_of(problem))
+    assert solve(problem, method=method).plan == solve(again, method=method).plan
+
+
+@settings(max_examples=300)
+@given(problems(additive=True, capped=False), st.integers(0, 7))
+def test_a_layer_without_times_changes_no_optimum(problem: Problem, where: int) -> None:
+    assert problem.transfer_ns is not None
+    assert problem.layer_bytes is not None
+    at = min(where, problem.layers)
+
+    def with_zero(values: object) -> list[int]:
+        assert isinstance(values, tuple)
+        return [*values[:at], 0, *values[at:]]
+
+    longer = Problem(
+        **{
+            **vars_of(problem),
+            "transfer_ns": with_zero(problem.transfer_ns),
+            "compute_ns": with_zero(problem.compute_ns),
+            "layer_bytes": with_zero(problem.layer_bytes),
+        }
+    )
+    assert solve(problem).objective_ns == solve(longer).objective_ns
+
+
+@settings(max_examples=200)
+@given(problems(additive=True, objective="makespan"))
+def test_both_exact_makespan_methods_agree(problem: Problem) -> None:
+    """The near-linear method and the recurrence for any cost share no idea."""
+    from planner.deadline import Deadline
+    from planner.ibatch.dynamic import solve_general
+    from planner.ibatch.makespan import solve_additive
+
+    assume(problem.too_large() is None)
+    first = solve_additive(problem, Deadline(None))
+    second = solve_general(problem, Deadline(None))
+    assert first.lower_bound_ns == second.lower_bound_ns
+
+
+def test_mg_wfbp_is_not_optimal() -> None:
+    """Ten layers, backward 0.9, transfer 0.3, start-up 1: it ends at 13.0, the optimum is 10.6."""
+    problem = Problem(
+        direction="push", startup_ns=10, transfer_ns=[3] * 10, compute_ns=[9] * 10
+    )
+    assert solve(problem, method="mg_wfbp").objective_ns == 130
+    assert solve(problem).objective_ns == 106
+
+
+def test_greedy_of_the_paper_model_never_beats_its_optimum() -> None:
+    """Without merging the remainder, the greedy's Eq. 4 would be 67, below the optimum 87."""
+    problem = Problem(
+        startup_ns=9, transfer_ns=[2, 8, 3, 15], compute_ns=[14, 15, 20, 12], objective="eq4"
+    )
+    assert solve(problem).objective_ns == oracles.brute_force(problem) == 87
+    result = solve(problem, method="greedy")
+    assert result.objective_ns is not None
+    assert result.objective_ns >= 87
+
+
+def test_single_layer() -> None:
+    problem = Problem(startup_ns=1, transfer_ns=[2], compute_ns=[3])
+    for method in FAST:
+        if applies(problem, method):
+            assert solve(problem, method=method).objective_ns == 6
+
+
+def test_ddp_buckets_close_once_their_limit_is_reached() -> None:
+    mebibyte = 2**20
+    sizes = [30 * mebibyte, mebibyte, 20 * mebibyte, 6 * mebibyte, mebibyte, mebibyte // 2]
+    problem = Problem(
+        direction="push",
+        startup_ns=1,
+        transfer_ns=[1] * 6,
+        compute_ns=[1] * 6,
+        layer_bytes=sizes,
+    )
+    result = solve(problem, method="ddp")
+    assert result.plan is not None
+    # Backward order: 0.5 + 1 reaches 1 MiB; 6 + 20 reaches 25 MiB; 1 + 30 reaches 25 MiB.
+    assert result.plan.batches == ((4, 6), (2, 4), (0, 2))
+
+
+def test_the_cap_names_the_layers_that_exceed_it() -> None:
+    problem = Problem(
+        startup_ns=0,
+        transfer_ns=[1, 1, 1],
+        compute_ns=[1, 1, 1],
+        layer_bytes=[5, 50, 60],
+        max_batch_bytes=10,
+    )
+    result = solve(problem)
+    assert result.status == Status.INFEASIBLE
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("max_batch_bytes",)
+    assert result.infeasibility.layers == (1, 2)
+    assert "60" in result.infeasibility.reason
+
+
+def test_under_eq4_a_cap_can_make_eq5_bind() -> None:
+    """Two layers that must be sent apart, the second too short to cover the first's computation."""
+    problem = Problem(
+        startup_ns=0,
+        transfer_ns=[1, 1],
+        compute_ns=[100, 1],
+        layer_bytes=[10, 10],
+        max_batch_bytes=10,
+        objective="eq4",
+    )
+    result = solve(problem)
+    assert result.status == Status.INFEASIBLE
+    assert result.infeasibility is not None
+    assert "eq5" in result.infeasibility.binding
+
+
+@pytest.mark.parametrize("method", ["mg_wfbp", "ddp"])
+def test_gradient_rules_refuse_to_pull(method: str) -> None:
+    problem = Problem(startup_ns=1, transfer_ns=[1], compute_ns=[1], layer_bytes=[1])
+    with pytest.raises(InvalidInputError) as caught:
+        solve(problem, method=method)
+    assert caught.value.path == "method"
+
+
+def test_an_unknown_method_is_answered_with_the_list() -> None:
+    problem = Problem(startup_ns=1, transfer_ns=[1], compute_ns=[1])
+    with pytest.raises(InvalidInputError, match="greedy_forward") as caught:
+        solve(problem, method="greedy_forwards")
+    assert "did you mean 'greedy_forward'" in caught.value.message
+
+
+def test_a_time_limit_leaves_a_plan_and_its_gap() -> None:
+    count = 30_000
+    problem = Problem(
+        startup_ns=3,
+        transfer_ns=[(i * 7919) % 1000 for i in range(count)],
+        compute_ns=[(i * 104729) % 1000 for i in range(count)],
+    )
+    result = solve(problem, time_limit=1e-9)
+    assert result.status == Status.TIME_LIMIT
+    assert result.plan is not None
+    check(problem, result.plan)
+    best = solve(problem)
+    assert best.status == Status.OPTIMAL
+    assert result.lower_bound_ns is not None
+    assert best.objective_ns is not None
+    assert result.objective_ns is not None
+    assert result.lower_bound_ns <= best.objective_ns <= result.objective_ns
+    assert result.gap is not None
+    assert result.gap > 0
+
+
+@pytest.mark.parametrize("objective", ["makespan", "eq4"])
+@pytest.mark.parametrize("cap", [None, 50])
+def test_time_limits_of_the_quadratic_methods(objective: str, cap: int | None) -> None:
+    cost = TableCost(((0, 10), (64, 40), (65, 20), (1000, 500)))
+    problem = Problem(
+        compute_ns=[5] * 60,
+        layer_bytes=[20] * 60,
+        cost=cost,
+        objective=objective,  # type: ignore[arg-type]
+        max_batch_bytes=cap,
+    )
+    result = solve(problem, time_limit=1e-9)
+    assert result.status == Status.TIME_LIMIT
+    if result.plan is None:
+        assert objective == "eq4"
+        assert cap == 50
+    else:
+        check(problem, result.plan)
+        assert result.lower_bound_ns is not None
+
+
+def test_larger_random_tables_agree_between_methods() -> None:
+    """Beyond brute force: the two exact methods, and the greedy ones above them."""
+    import random
+
+    from planner.deadline import Deadline
+    from planner.ibatch.dynamic import solve_general
+
+    source = random.Random(5)
+    for _ in range(30):
+        count = source.randint(50, 300)
+        scale = source.choice([1, 100, 10_000])
+        problem = Problem(
+            startup_ns=source.randint(0, 1000) * scale,
+            transfer_ns=[source.randint(0, 1000) for _ in range(count)],
+            compute_ns=[source.randint(0, 1000) for _ in range(count)],
+            layer_bytes=[source.randint(0, 100) for _ in range(count)],
+            max_batch_bytes=source.choice([None, 100, 1000]),
+        )
+        result = solve(problem)
+        assert result.objective_ns == solve_general(problem, Deadline(None)).lower_bound_ns
+        for method in ("greedy", "layer_by_layer"):
+            other = solve(problem, method=method)
+            assert other.lower_bound_ns == result.objective_ns
+
+
+def test_long_chains_with_rounded_rates_are_bounded_without_the_quadratic_method() -> None:
+    count = BOUND_MAX_LAYERS + 1
+    problem = Problem(
+        compute_ns=[7] * count, layer_bytes=[3] * count, cost=AffineCost(5, Fraction(1, 7))
+    )
+    result = solve(problem, method="one_batch")
+    assert result.lower_bound_ns == relaxation(problem)
+
+
+def test_huge_times_do_not_wrap() -> None:
+    problem = Problem(
+        startup_ns=2**60, transfer_ns=[2**60, 1], compute_ns=[2**60, 2**59], objective="makespan"
+    )
+    assert solve(problem).objective_ns == oracles.brute_force(problem)
+    table = TableCost(((0, 2**58), (2**40, 2**59)))
+    problem = Problem(compute_ns=[2**58, 1], layer_bytes=[2**39, 2**40], cost=table)
+    assert solve(problem).objective_ns == oracles.brute_force(problem)
+
+
+def test_sums_beyond_63_bits_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="63 bits"):
+        Problem(startup_ns=2**62, transfer_ns=[1, 1], compute_ns=[1, 1])

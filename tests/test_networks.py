@@ -1,0 +1,120 @@
+"""The networks of data/networks.py have the published sizes, and run."""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+MEBIBYTE = 2**20
+CLASSES = {"vgg19_22k": 21_841, "lenet5": 10}
+
+
+def load() -> ModuleType:
+    path = Path(__file__).parents[1] / "data" / "networks.py"
+    spec = spec_from_file_location("data_networks", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+NETWORKS = {network.name: network for network in load().NETWORKS}
+
+
+def meta_model(name: str) -> Any:
+    """Return the model without memory for its tensors."""
+    with torch.device("meta"):
+        model, _ = NETWORKS[name].factory()
+    return model
+
+
+def sizes(model: Any, *, but: str = "") -> list[int]:
+    """Return the numbers of elements of the parameters but those whose names end so."""
+    return [
+        parameter.numel()
+        for name, parameter in model.named_parameters()
+        if not (but and name.endswith(but))
+    ]
+
+
+def mebibytes(parameters: int) -> float:
+    return 4 * parameters / MEBIBYTE
+
+
+def test_all_ten_are_listed_under_the_names_of_their_factories() -> None:
+    assert len(NETWORKS) == 10
+    assert all(name == network.factory.__name__ for name, network in NETWORKS.items())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_total_is_the_published_one(name: str) -> None:
+    assert sum(sizes(meta_model(name))) == NETWORKS[name].parameters
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_nothing_works_in_place_and_all_is_in_training_mode(name: str) -> None:
+    for module in meta_model(name).modules():
+        assert module.training
+        assert not getattr(module, "inplace", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "without", "tensors", "size"),
+    [
+        ("alexnet_v2", "", 16, 191.9),
+        ("vgg16", "", 32, 527.8),
+        ("inception_v3", "norm.weight", 196, 103.5),
+        ("resnet50", "norm.weight", 108, 97.4),
+    ],
+)
+def test_caramel_s_figures_follow(name: str, without: str, tensors: int, size: float) -> None:
+    counted = sizes(meta_model(name), but=without)
+    assert len(counted) == tensors
+    assert round(mebibytes(sum(counted)), 1) == size
+
+
+def test_caramel_s_figures_of_resnet_v2_follow() -> None:
+    model = meta_model("resnet152")
+    biased = sizes(model, but="norm.weight")
+    blocks = [module for module in model.modules() if type(module).__name__ == "Bottleneck"]
+    norms = [block.body.conv1.conv.in_channels for block in blocks]
+    norms.append(blocks[-1].body.conv3.conv.out_channels)
+    assert len(biased) + len(norms) == 363
+    assert sum(biased) + sum(norms) == 60_165_032
+    assert round(mebibytes(60_165_032), 1) == 229.5
+
+
+def test_bml_s_figures_follow() -> None:
+    assert round(sum(sizes(meta_model("vgg19"), but="bias")) / 1e6, 2) == 143.65
+    assert round(mebibytes(NETWORKS["vgg19"].parameters)) == 548
+    assert round(NETWORKS["lenet5"].parameters / 1e6, 2) == 3.27
+    assert round(mebibytes(NETWORKS["lenet5"].parameters), 1) == 12.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_runs_forward_and_backward(name: str) -> None:
+    small = {"batch_size": 2 if name == "inception_v3" else 1}
+    if name == "gpt2_small":
+        small["length"] = 64
+    model, inputs = NETWORKS[name].factory(**small)
+    outputs = model(*inputs)
+    if name == "gpt2_small":
+        assert outputs.shape == (1, 64, 50_257)
+        outputs = (outputs,)
+    else:
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        assert len(outputs) == (2 if name == "inception_v3" else 1)
+        for output in outputs:
+            assert output.shape == (small["batch_size"], CLASSES.get(name, 1000))
+    sum(output.sum() for output in outputs).backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert torch.isfinite(parameter.grad).all()
