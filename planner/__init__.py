@@ -12,6 +12,7 @@ from planner.errors import (
     InvalidPlanError,
     MeasurementError,
     MissingExtraError,
+    NotApplicableError,
     PlannerError,
 )
 from planner.jsonio import solve
@@ -26,6 +27,7 @@ __all__ = [
     "Layer",
     "MeasurementError",
     "MissingExtraError",
+    "NotApplicableError",
     "PlannerError",
     "Profile",
     "Provenance",

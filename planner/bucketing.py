@@ -36,7 +36,8 @@ def ddp_buckets(
     Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
     VLDB 2020, §4.2; the limits are the package's defaults.
     """
-    groups, members, filled = [], 0, 0
+    groups: list[int] = []
+    members, filled = 0, 0
     for size in sizes:
         members += 1
         filled += size

@@ -1,7 +1,7 @@
 """Errors a caller can act on.
 
-Every error the library raises on purpose is a `PlannerError`. Infeasibility is not among them: it is
-an answer (see `planner.results.Infeasibility`).
+Every error the library raises on purpose is a `PlannerError`. Infeasibility is not among them: it
+is an answer (see `planner.results.Infeasibility`).
 """
 
 
@@ -24,6 +24,10 @@ class InvalidInputError(PlannerError, ValueError):
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
         self.message = message
+
+
+class NotApplicableError(InvalidInputError):
+    """A method that cannot be used on this problem, though others can."""
 
 
 class InvalidPlanError(InvalidInputError):

@@ -192,9 +192,7 @@ class Profile:
             for position, layer in enumerate(self.layers)
         ]
         units: list[list[Layer]] = []
-        for _, members in groupby(
-            keys, key=lambda item: item if item[0] < 0 else (item[0], -1)
-        ):
+        for _, members in groupby(keys, key=lambda item: item if item[0] < 0 else (item[0], -1)):
             unit = [self.layers[position] for _, position in members]
             weightless = not any(layer.parameter_bytes for layer in unit)
             leading = units and not any(layer.parameter_bytes for layer in units[0])
@@ -204,9 +202,7 @@ class Profile:
                 units.append(unit)
         if not any(layer.parameter_bytes for layer in self.layers):
             raise InvalidInputError("layers", "expected at least one layer with parameters")
-        return Profile(
-            self.name, tuple(map(_merged, units)), self.provenance, self.batch_size
-        )
+        return Profile(self.name, tuple(map(_merged, units)), self.provenance, self.batch_size)
 
 
 def _merged(unit: list[Layer]) -> Layer:
@@ -244,7 +240,7 @@ def _common_name(names: list[str]) -> str:
 
 
 def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Number the blocks of a computation: what lies between two single-chain points.
+    """Return the blocks of a computation: what lies between two single-chain points.
 
     A cut behind node i is clean when everything computed later takes its input from i or from
     later nodes, not from earlier ones. Nodes between two consecutive clean cuts form a block.

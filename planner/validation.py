@@ -24,7 +24,7 @@ def shown(value: object) -> str:
     """Return a short, single-line form of a bad value for a message."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, int) and value.bit_length() > 200:  # noqa: PLR2004 - str() of it may be refused
+    if isinstance(value, int) and value.bit_length() > 200:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, float) and not isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]

@@ -23,9 +23,12 @@ def all_boundaries(problem: Problem) -> Iterator[tuple[int, ...]]:
         for inner in combinations(range(1, count), cuts):
             boundaries = (0, *inner, count)
             cap, sizes = problem.max_batch_bytes, problem.layer_bytes
-            if cap is not None and sizes is not None:
-                if any(sum(sizes[a:b]) > cap for a, b in pairwise(boundaries)):
-                    continue
+            if (
+                cap is not None
+                and sizes is not None
+                and any(sum(sizes[a:b]) > cap for a, b in pairwise(boundaries))
+            ):
+                continue
             if problem.objective == "eq4" and not eq5(problem, boundaries):
                 continue
             yield boundaries
@@ -138,9 +141,7 @@ def literal_greedy_backward(problem: Problem) -> tuple[int, ...]:
     while chosen[-1] > 0:
         available = communication(problem, chosen[-1], chosen[-2])
         options = [
-            start
-            for start in range(chosen[-1])
-            if available >= computation(start, chosen[-1])
+            start for start in range(chosen[-1]) if available >= computation(start, chosen[-1])
         ]
         chosen.append(
             max(options, key=lambda start: (computation(start, chosen[-1]), -start))

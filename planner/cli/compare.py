@@ -65,7 +65,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--time-limit", type=float, default=10.0, metavar="S", help="seconds a method; default: 10"
     )
-    parser.add_argument("--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)")
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
     parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
 
@@ -119,14 +121,18 @@ def run(options: argparse.Namespace) -> int:
 def _print_table(
     profile: Profile, problem: ibatch.Problem, comparison: Comparison, options: argparse.Namespace
 ) -> None:
-    where = profile.provenance
+    origin = profile.provenance
+    about = ["profile", origin.kind, origin.date, origin.processor]
     assert problem.layer_bytes is not None
-    lines = [
+    what = (
         f"{profile.name}, {problem.direction}: {problem.layers} units, "
         f"{format_bytes(sum(problem.layer_bytes))} to send, "
-        f"{format_ns(problem.compute_prefix[-1])} to compute",
-        f"profile {' '.join(filter(None, (where.kind, where.date, where.processor)))}"
-        + (f", batch size {profile.batch_size}" if profile.batch_size else ""),
+        f"{format_ns(problem.compute_prefix[-1])} to compute"
+    )
+    samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
+    lines = [
+        what,
+        " ".join(filter(None, about)) + samples,
         f"network: start-up {options.startup}, bandwidth {options.bandwidth}",
         "",
         format_table(

@@ -23,7 +23,9 @@ def add_parser(commands: Any) -> None:
         "draw a plan as a Gantt chart, a trace for Perfetto, or text",
         "planner solve request.json | planner draw - -o plan.svg",
     )
-    parser.add_argument("plan", metavar="PLAN", help="an answer of planner solve; '-': standard input")
+    parser.add_argument(
+        "plan", metavar="PLAN", help="an answer of planner solve; '-': standard input"
+    )
     parser.add_argument(
         "-o",
         "--output",

@@ -40,7 +40,9 @@ def run(options: argparse.Namespace) -> int:
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
+            raise InvalidInputError(
+                "", f"not UTF-8: {error.reason} at byte {error.start}"
+            ) from None
         profile, warnings = read_pipedream(
             text,
             name=options.name or path.stem,

@@ -26,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="planner",
-        description="Plans the communication of distributed deep-learning jobs, and proves how good "
-        "each plan is.",
+        description="Plans the communication of distributed deep-learning jobs, and proves how "
+        "good each plan is.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

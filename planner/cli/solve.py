@@ -23,7 +23,9 @@ def add_parser(commands: Any) -> None:
         """echo '{"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1, 5], \
 "compute_ns": [2, 6, 1]}' | planner solve""",
     )
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="default: standard input"
+    )
     parser.add_argument(
         "--jsonl", action="store_true", help="one request a line, one answer a line, same order"
     )

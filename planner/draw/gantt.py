@@ -41,6 +41,7 @@ def save_gantt(chart: Chart, path: Path) -> None:
         import matplotlib as mpl
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
@@ -62,13 +63,11 @@ def save_gantt(chart: Chart, path: Path) -> None:
         axes.set_title(chart.title, fontsize=11, loc="left")
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        legend = [
+        legend: list[Patch | Line2D] = [
             Patch(facecolor="white", edgecolor=_STARTUP_EDGE, hatch="////", label="start-up"),
             Patch(facecolor="#BBBBBB", edgecolor=_STARTUP_EDGE, label="transfer or computation"),
         ]
         if chart.lower_bound_ns is not None:
-            from matplotlib.lines import Line2D
-
             label = f"lower bound ({format_ns(chart.lower_bound_ns)})"
             legend.append(Line2D([], [], color="black", linestyle="--", linewidth=1, label=label))
         figure.legend(

@@ -19,7 +19,13 @@ def save_trace(chart: Chart, path: Path) -> None:
         {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": chart.title}}
     ]
     for thread, resource in enumerate(chart.timeline.resources, start=1):
-        name = {"ph": "M", "pid": 1, "tid": thread, "name": "thread_name", "args": {"name": resource}}
+        name = {
+            "ph": "M",
+            "pid": 1,
+            "tid": thread,
+            "name": "thread_name",
+            "args": {"name": resource},
+        }
         order = {**name, "name": "thread_sort_index", "args": {"sort_index": thread}}
         events += [name, order]
         events += [

@@ -86,7 +86,9 @@ def read_pipedream(
     for one, other, number in edges:
         for end in (one, other):
             if end not in nodes:
-                raise InvalidInputError(f"line {number}", f"an edge names {shown(end)}, no such row")
+                raise InvalidInputError(
+                    f"line {number}", f"an edge names {shown(end)}, no such row"
+                )
     inputs = {node.name for node in nodes.values() if node.operation == "Input"}
     links = [(one, other) for one, other, _ in edges if not inputs & {one, other}]
     order = _execution_order([name for name in nodes if name not in inputs], links)
@@ -163,13 +165,15 @@ def _edge(line: str, number: int) -> tuple[str, str]:
 
 def _execution_order(names: list[str], links: list[tuple[str, str]]) -> list[str]:
     """Order topologically; among what is ready, by node number, the order of creation."""
-    sorter: TopologicalSorter[str] = TopologicalSorter({name: () for name in names})
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(names, ()))
     for one, other in links:
         sorter.add(other, one)
     try:
         sorter.prepare()
     except CycleError as error:
-        raise InvalidInputError("", f"the edges form a cycle: {' -> '.join(error.args[1])}") from None
+        raise InvalidInputError(
+            "", f"the edges form a cycle: {' -> '.join(error.args[1])}"
+        ) from None
     order: list[str] = []
     ready = [(_number(name), name) for name in sorter.get_ready()]
     heapify(ready)
@@ -207,14 +211,18 @@ def _doubts(nodes: list[_Node]) -> list[str]:
                 "forward time holds something else (set-up, choice of an algorithm)"
             )
         work = max(node.activation_bytes, node.parameter_bytes)
-        if work > _TINY_BYTES and node.kind not in _VIEWS and not node.forward_ns * node.backward_ns:
+        if (
+            work > _TINY_BYTES
+            and node.kind not in _VIEWS
+            and not node.forward_ns * node.backward_ns
+        ):
             untimed.setdefault(node.kind, []).append(node)
     for kind, rows in untimed.items():
         lines = ", ".join(str(line) for line in sorted(node.line for node in rows))
         largest = max(max(node.activation_bytes, node.parameter_bytes) for node in rows)
         doubts.append(
-            f"line{'s' if len(rows) > 1 else ''} {lines}: {kind} handles up to {largest} bytes in a "
-            "time of 0: it was not timed"
+            f"line{'s' if len(rows) > 1 else ''} {lines}: {kind} handles up to {largest} bytes in "
+            "a time of 0: it was not timed"
         )
     return doubts
 

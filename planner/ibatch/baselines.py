@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from planner.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError
+from planner.errors import NotApplicableError
 from planner.ibatch.problem import Outcome, Problem
 
 __all__ = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
@@ -31,13 +31,13 @@ def ddp(problem: Problem, _: Deadline) -> Outcome:
 
     Raises
     ------
-    InvalidInputError
+    NotApplicableError
         If the problem is not a push, or its sizes are unknown.
     """
     _only_push(problem, "ddp")
     if problem.layer_bytes is None:
-        raise InvalidInputError("layer_bytes", "missing: method ddp needs it")
-    return _from_ready_order(problem, ddp_buckets(problem.layer_bytes[::-1]))
+        raise NotApplicableError("layer_bytes", "missing: method ddp needs it")
+    return _from_ready_order(ddp_buckets(problem.layer_bytes[::-1]))
 
 
 def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
@@ -45,7 +45,7 @@ def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
 
     Raises
     ------
-    InvalidInputError
+    NotApplicableError
         If the problem is not a push.
     """
     _only_push(problem, "mg_wfbp")
@@ -55,14 +55,14 @@ def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
         return problem.transfer_time(count - stop, count - first)
 
     ready = list(accumulate(problem.compute_ns[::-1]))
-    return _from_ready_order(problem, mg_wfbp_groups(ready, duration, problem.batch_startup_ns))
+    return _from_ready_order(mg_wfbp_groups(ready, duration, problem.batch_startup_ns))
 
 
 def _only_push(problem: Problem, method: str) -> None:
     if problem.direction != "push":
-        raise InvalidInputError("method", f"{method} groups gradients: only with direction push")
+        raise NotApplicableError("method", f"{method} groups gradients: only with direction push")
 
 
-def _from_ready_order(problem: Problem, groups: Sequence[int]) -> Outcome:
+def _from_ready_order(groups: Sequence[int]) -> Outcome:
     """Turn group sizes in backward order into boundaries in layer order."""
     return Outcome(list(accumulate(groups[::-1], initial=0)))

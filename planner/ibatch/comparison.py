@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from planner.errors import InvalidInputError
+from planner.errors import NotApplicableError
 from planner.ibatch.evaluation import Evaluation, evaluate
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.solver import METHODS, solve
@@ -70,14 +70,10 @@ def compare(
             progress(method)
         try:
             result = solve(problem, method=method, time_limit=time_limit)
-        except InvalidInputError as error:
-            if method not in METHODS:
-                raise
+        except NotApplicableError as error:
             left_out.append((method, error.message))
             continue
         evaluation = None if result.plan is None else evaluate(problem, result.plan)
         rows.append(Row(result, evaluation))
-    rows.sort(
-        key=lambda row: (row.result.objective_ns is None, row.result.objective_ns or 0)
-    )
+    rows.sort(key=lambda row: (row.result.objective_ns is None, row.result.objective_ns or 0))
     return Comparison(tuple(rows), tuple(left_out))

@@ -3,14 +3,14 @@
 Problem: as in `makespan`, with communication times c(bytes) that need not add up: a measured table,
 or a rate whose products are rounded up to whole nanoseconds.
 
-Method: let H[a] be the shortest time in which layers a … L-1 can be sent and computed, starting with
-an idle link. The first batch a … b-1 takes c(a, b); after it the rest needs H[b], and all computation
-from a on is still to come:
+Method: let H[a] be the shortest time in which layers a … L-1 can be sent and computed, starting
+with an idle link. The first batch a … b-1 takes c(a, b); after it the rest needs H[b], and all
+computation from a on is still to come:
 
     H[a] = min_b c(a, b) + max(H[b], PC[L] - PC[a]).
 
-Guarantee: optimal for every cost function. On a time limit, the plan is the best of the trivial ones
-and the bound the relaxation.
+Guarantee: optimal for every cost function. At a time limit the plan is the one of the longest
+batches and the bound the relaxation.
 
 Complexity: O(L²) time in NumPy rows, O(L) memory. Source: own; the time reversal of the recurrence
 F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushing gradients.

@@ -18,7 +18,16 @@ from planner.ibatch.problem import Plan, Problem
 from planner.timeline import Interval, Timeline, overlap_ns
 from planner.validation import shown
 
-__all__ = ["BatchTimes", "Evaluation", "check", "evaluate", "objective_ns", "schedule", "timeline", "timeline_of"]
+__all__ = [
+    "BatchTimes",
+    "Evaluation",
+    "check",
+    "evaluate",
+    "objective_ns",
+    "schedule",
+    "timeline",
+    "timeline_of",
+]
 
 
 class BatchTimes(NamedTuple):
@@ -93,7 +102,8 @@ def check(problem: Problem, plan: Plan) -> None:
         broken = _first_break_of_eq5(problem, plan)
         if broken is not None:
             raise InvalidPlanError(
-                f"batches[{broken}]", "breaks Eq. 5: it computes longer than its neighbour transfers"
+                f"batches[{broken}]",
+                "breaks Eq. 5: it computes longer than its neighbour transfers",
             )
 
 

@@ -5,13 +5,15 @@ before (Eq. 5), with as much overlap as the greedy order of choices can find.
 
 Where the paper leaves something open, this is the reading:
 
-- Algorithm 1, line 5 fixes l_1 but not l_2: the smallest l_2 that satisfies Eq. 5 (line 11's choice).
+- Algorithm 1, line 5 fixes l_1 but not l_2: the smallest l_2 that satisfies Eq. 5 (line 11's
+  choice).
 - No pair satisfies Eq. 5: one batch, the default parameter server.
-- A later step finds no layer: the remaining layers form one batch. Eq. 5 is then broken there, which
-  the makespan does not mind; for Eq. 4 the remainder is merged into its neighbour until Eq. 5 holds.
+- A later step finds no layer: the remaining layers form one batch. Eq. 5 is then broken there,
+  which the makespan does not mind; for Eq. 4 the remainder is merged into its neighbour until
+  Eq. 5 holds.
 - A first step that already ends at L (or 0) is the last.
-- Under a cap on bytes per batch only batches within it are considered, and a remainder is cut into
-  the longest batches that respect it.
+- Under a cap on bytes per batch only batches within it are considered, and a remainder is cut
+  into the longest batches that respect it.
 
 Guarantee: none. Complexity: O(L log L): monotone conditions are bisected instead of listing all
 pairs. With a cap, or a cost table whose times fall somewhere, the first step of Algorithm 1 is a
@@ -24,9 +26,9 @@ l_{N-1}+1 … L, is meant).
 from bisect import bisect_left
 
 from planner.deadline import Deadline
+from planner.errors import InvalidPlanError
 from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.problem import Outcome, Plan, Problem
-from planner.errors import InvalidPlanError
 
 __all__ = ["greedy", "greedy_backward", "greedy_forward"]
 
@@ -100,7 +102,7 @@ def _first_boundary(problem: Problem) -> int | None:
     if problem.is_monotone and problem.max_batch_bytes is None:
         # Moving l_1 right adds computation and takes communication away: bisect the last feasible.
         uncovered = range(1, count)
-        feasible = bisect_left(uncovered, x=True, key=lambda l: not _covers(problem, 0, l, count))
+        feasible = bisect_left(uncovered, x=True, key=lambda b: not _covers(problem, 0, b, count))
         if feasible == 0:
             return None
         return max(1, bisect_left(computed, computed[feasible]))
@@ -111,7 +113,7 @@ def _first_boundary(problem: Problem) -> int | None:
     ]
     return max(
         feasible_boundaries,
-        key=lambda l: (computed[l], -problem.transfer_time(0, l)),
+        key=lambda b: (computed[b], -problem.transfer_time(0, b)),
         default=None,
     )
 

@@ -4,11 +4,11 @@ Problem: boundaries 0 = l_0 < … < l_B = L that minimise
 ``max_k (k·Ts + PT[l_k] + PC[L] - PC[l_{k-1}])``, the time at which computation ends.
 
 Method: for a target M, build batches from the left, each reaching the largest l_k with
-``k·Ts + PT[l_k] + PC[L] - PC[l_{k-1}] <= M`` (and within the cap). Reaching farther never hurts: the
-next batch's condition only loosens. So M is feasible exactly when this *sweep* reaches L, and the
-smallest feasible M is the optimum. The search for it halves an integer interval, with jumps: a
-feasible sweep lowers the upper end to the makespan its batches really have, an infeasible one lifts
-the lower end to the smallest M that would change any of its steps.
+``k·Ts + PT[l_k] + PC[L] - PC[l_{k-1}] <= M`` (and within the cap). Reaching farther never hurts:
+the next batch's condition only loosens. So M is feasible exactly when this *sweep* reaches L, and
+the smallest feasible M is the optimum. The search for it halves an integer interval, with jumps: a
+feasible sweep lowers the upper end to the makespan its batches really have, an infeasible one
+lifts the lower end to the smallest M that would change any of its steps.
 
 Guarantee: optimal. The lower end of the interval is a proven bound at all times, so a time limit
 leaves a plan and its gap.
@@ -69,7 +69,7 @@ def _sweep(problem: Problem, target: int | None) -> tuple[list[int] | None, int]
     makespan, step = 0, arrival[count] + (count + 1) * startup + total
     while at < count:
         startups += startup
-        # Time that must pass between the end of this transfer and `limit`, and the start-ups so far.
+        # What `limit` must hold besides the transfers up to the end of this batch.
         fixed = startups + total - computed[at]
         stop = bisect_right(arrival, limit - fixed, at + 1) - 1
         if capped:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError
+from planner.errors import NotApplicableError
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.problem import Outcome, Problem
 from planner.results import Infeasibility
@@ -36,12 +36,12 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome:
 
     Raises
     ------
-    InvalidInputError
+    NotApplicableError
         If there are more than `MAX_LAYERS` layers.
     """
     count = problem.layers
     if count > MAX_LAYERS:
-        raise InvalidInputError(
+        raise NotApplicableError(
             "objective", f"eq4 can be solved exactly up to {MAX_LAYERS} layers, got {count}"
         )
     computed = np.array(problem.compute_prefix, dtype=np.int64)
@@ -74,7 +74,8 @@ def _first_covered(
     times: NDArray[np.int64],
 ) -> NDArray[np.intp]:
     """Return for each time the smallest a such that computing a … boundary-1 takes no longer."""
-    return np.searchsorted(computed[:boundary], computed[boundary] - times, side="left")
+    found = np.searchsorted(computed[:boundary], computed[boundary] - times, side="left")
+    return np.asarray(found, dtype=np.intp)
 
 
 def _trace(

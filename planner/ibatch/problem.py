@@ -103,7 +103,8 @@ class Problem:
             if len(values) != len(lists[first]):
                 raise InvalidInputError(
                     name,
-                    f"expected as many elements as {first} ({len(lists[first])}), got {len(values)}",
+                    f"expected as many elements as {first} ({len(lists[first])}), "
+                    f"got {len(values)}",
                 )
             object.__setattr__(self, name, values)
         if self.max_batch_bytes is not None:
@@ -197,8 +198,9 @@ class Problem:
         if any(size * rate.numerator % rate.denominator for size in self.layer_bytes):
             return None
         return list(
-            accumulate((size * rate.numerator // rate.denominator for size in self.layer_bytes),
-                       initial=0)
+            accumulate(
+                (size * rate.numerator // rate.denominator for size in self.layer_bytes), initial=0
+            )
         )
 
     @property
@@ -215,7 +217,7 @@ class Problem:
         return self.cost is None or self.cost.is_monotone
 
     def transfer_time(self, start: int, stop: int) -> int:
-        """Return the communication time of the batch of layers start … stop-1, start-up included."""
+        """Return the communication time of layers start … stop-1 together, start-up included."""
         prefix = self.transfer_prefix
         if prefix is not None:
             return self.batch_startup_ns + prefix[stop] - prefix[start]

@@ -106,22 +106,16 @@ def solve(
     deadline = Deadline(time_limit)
     infeasibility = problem.too_large()
     outcome = (
-        Outcome(None, infeasibility=infeasibility)
-        if infeasibility
-        else run(problem, deadline)
+        Outcome(None, infeasibility=infeasibility) if infeasibility else run(problem, deadline)
     )
     runtime = time.perf_counter() - begin
     if outcome.boundaries is None:
-        return Result(
-            method, None, None, None, runtime, outcome.timed_out, outcome.infeasibility
-        )
+        return Result(method, None, None, None, runtime, outcome.timed_out, outcome.infeasibility)
     plan = Plan.from_boundaries(outcome.boundaries, problem.direction)
     try:
         check(problem, plan)
     except InvalidPlanError as error:
-        return Result(
-            method, None, None, None, runtime, infeasibility=_rule_breaks(problem, method, error)
-        )
+        return Result(method, None, None, None, runtime, infeasibility=_rule_breaks(method, error))
     cost = objective_ns(problem, evaluate(problem, plan))
     bound = outcome.lower_bound_ns
     if bound is None:
@@ -139,7 +133,7 @@ def _proven_bound(problem: Problem, deadline: Deadline) -> int:
     return relaxation(problem)
 
 
-def _rule_breaks(problem: Problem, method: str, error: InvalidPlanError) -> Infeasibility:
+def _rule_breaks(method: str, error: InvalidPlanError) -> Infeasibility:
     """Say that a rule's batches break a constraint, if that is what happened."""
     if "Eq. 5" not in error.message and "max_batch_bytes" not in error.message:
         raise error  # a fault of the method, not of the problem

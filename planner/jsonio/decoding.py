@@ -87,7 +87,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
 def _saturated(digits: str) -> int:
     if len(digits) <= _MAX_DIGITS:
         return int(digits)
-    return -(10**_MAX_DIGITS) if digits.startswith("-") else 10**_MAX_DIGITS
+    huge: int = 10**_MAX_DIGITS
+    return -huge if digits.startswith("-") else huge
 
 
 def _find_duplicates(value: Any, path: str) -> None:
@@ -126,9 +127,14 @@ def typed(value: Any, kind: type[T]) -> T:
 
 def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
     message, _, place = text.partition(" - at ")
-    steps: list[str | int] = [
-        name or int(index) for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", place.split("`")[1])
-    ] if place.startswith("`$") else []
+    steps: list[str | int] = (
+        [
+            name or int(index)
+            for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", place.split("`")[1])
+        ]
+        if place.startswith("`$")
+        else []
+    )
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[
         0 if steps and isinstance(steps[0], int) else 1 :
     ]
@@ -148,7 +154,9 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
     else:
         expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
         expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)
-        minima = [one.ge for one in _type_at(kind, steps) if isinstance(one, msgspec.inspect.IntType)]
+        minima = [
+            one.ge for one in _type_at(kind, steps) if isinstance(one, msgspec.inspect.IntType)
+        ]
         if expected == "an integer" and minima and minima[0] is not None:
             expected = f"an integer >= {minima[0]}"
     got = shown(found)

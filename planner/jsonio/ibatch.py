@@ -27,7 +27,10 @@ MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(ibatch.METHODS)
 
 
 class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which layers to send together: give startup_ns and transfer_ns, or layer_bytes and cost_table."""
+    """Which layers to send together.
+
+    Give startup_ns and transfer_ns, or layer_bytes and cost_table.
+    """
 
     problem: Literal["ibatch"] = "ibatch"
     direction: Literal["pull", "push"] = "pull"

@@ -76,7 +76,9 @@ def encode_profile(profile: Profile) -> str:
     plain: dict[str, Any] = msgspec.to_builtins(profile)
     layers = plain.pop("layers")
     head = json.dumps(plain, indent=1, ensure_ascii=False).removesuffix("\n}")
-    rows = ",\n".join("  " + json.dumps(_without_nulls(layer), ensure_ascii=False) for layer in layers)
+    rows = ",\n".join(
+        "  " + json.dumps(_without_nulls(layer), ensure_ascii=False) for layer in layers
+    )
     return f'{head},\n "layers": [\n{rows}\n ]\n}}\n'
 
 

@@ -11,8 +11,12 @@ __all__ = ["LayerRange", "PositiveSize", "Rows", "Seconds", "Size", "Sizes", "Ti
 Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
 Size = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="bytes")]
 PositiveSize = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="bytes")]
-Times = Annotated[tuple[Time, ...], Meta(min_length=1, description="one value a layer, layer 0 first")]
-Sizes = Annotated[tuple[Size, ...], Meta(min_length=1, description="one value a layer, layer 0 first")]
+Times = Annotated[
+    tuple[Time, ...], Meta(min_length=1, description="one value a layer, layer 0 first")
+]
+Sizes = Annotated[
+    tuple[Size, ...], Meta(min_length=1, description="one value a layer, layer 0 first")
+]
 Rows = Annotated[
     tuple[tuple[Size, Time], ...],
     Meta(

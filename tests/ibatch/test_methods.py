@@ -1,6 +1,9 @@
 """Every method against brute force, against each other and against the literal algorithms."""
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from typing import Literal
 
 import pytest
 from hypothesis import assume, given, settings
@@ -64,10 +67,7 @@ def test_evaluation_equals_literal_simulation(problem: Problem) -> None:
         assert priced.makespan_ns == oracles.makespan(problem, boundaries)
         assert priced.eq4_ns == oracles.eq4(problem, boundaries)
         assert priced.eq5_holds == oracles.eq5(problem, boundaries)
-        sent = sum(
-            oracles.communication(problem, a, b)
-            for a, b in zip(boundaries, boundaries[1:], strict=False)
-        )
+        sent = sum(oracles.communication(problem, a, b) for a, b in pairwise(boundaries))
         assert priced.overlap_ns + priced.exposed_communication_ns == sent
         assert priced.overlap_ns + priced.exposed_computation_ns == sum(problem.compute_ns)
         if priced.eq5_holds:
@@ -77,13 +77,9 @@ def test_evaluation_equals_literal_simulation(problem: Problem) -> None:
 @settings(max_examples=300)
 @given(problems(objective="makespan"))
 def test_pull_and_push_have_the_same_optimum(problem: Problem) -> None:
-    other = "push" if problem.direction == "pull" else "pull"
-    mirrored = Problem(**{**vars_of(problem), "direction": other})
+    other: Literal["pull", "push"] = "push" if problem.direction == "pull" else "pull"
+    mirrored = replace(problem, direction=other)
     assert solve(problem).objective_ns == solve(mirrored).objective_ns
-
-
-def vars_of(problem: Problem) -> dict[str, object]:
-    return {name: getattr(problem, name) for name in problem.__dataclass_fields__}
 
 
 @settings(max_examples=400)
@@ -107,19 +103,15 @@ def test_mg_wfbp_equals_its_literal_form(problem: Problem) -> None:
 
 @settings(max_examples=300)
 @given(problems(additive=True), st.sampled_from(FAST), st.integers(2, 1000))
-def test_scaling_all_times_scales_the_objective(
-    problem: Problem, method: str, factor: int
-) -> None:
+def test_scaling_all_times_scales_the_objective(problem: Problem, method: str, factor: int) -> None:
     assume(applies(problem, method))
     assert problem.startup_ns is not None
     assert problem.transfer_ns is not None
-    scaled = Problem(
-        **{
-            **vars_of(problem),
-            "startup_ns": problem.startup_ns * factor,
-            "transfer_ns": [time * factor for time in problem.transfer_ns],
-            "compute_ns": [time * factor for time in problem.compute_ns],
-        }
+    scaled = replace(
+        problem,
+        startup_ns=problem.startup_ns * factor,
+        transfer_ns=[time * factor for time in problem.transfer_ns],
+        compute_ns=[time * factor for time in problem.compute_ns],
     )
     before, after = solve(problem, method=method), solve(scaled, method=method)
     if before.objective_ns is None:
@@ -132,7 +124,7 @@ def test_scaling_all_times_scales_the_objective(
 @given(problems(), st.sampled_from(FAST))
 def test_same_request_same_plan(problem: Problem, method: str) -> None:
     assume(applies(problem, method))
-    again = Problem(**vars_of(problem))
+    again = replace(problem)
     assert solve(problem, method=method).plan == solve(again, method=method).plan
 
 
@@ -147,13 +139,11 @@ def test_a_layer_without_times_changes_no_optimum(problem: Problem, where: int) 
         assert isinstance(values, tuple)
         return [*values[:at], 0, *values[at:]]
 
-    longer = Problem(
-        **{
-            **vars_of(problem),
-            "transfer_ns": with_zero(problem.transfer_ns),
-            "compute_ns": with_zero(problem.compute_ns),
-            "layer_bytes": with_zero(problem.layer_bytes),
-        }
+    longer = replace(
+        problem,
+        transfer_ns=with_zero(problem.transfer_ns),
+        compute_ns=with_zero(problem.compute_ns),
+        layer_bytes=with_zero(problem.layer_bytes),
     )
     assert solve(problem).objective_ns == solve(longer).objective_ns
 
@@ -174,9 +164,7 @@ def test_both_exact_makespan_methods_agree(problem: Problem) -> None:
 
 def test_mg_wfbp_is_not_optimal() -> None:
     """Ten layers, backward 0.9, transfer 0.3, start-up 1: it ends at 13.0, the optimum is 10.6."""
-    problem = Problem(
-        direction="push", startup_ns=10, transfer_ns=[3] * 10, compute_ns=[9] * 10
-    )
+    problem = Problem(direction="push", startup_ns=10, transfer_ns=[3] * 10, compute_ns=[9] * 10)
     assert solve(problem, method="mg_wfbp").objective_ns == 130
     assert solve(problem).objective_ns == 106
 

@@ -1,0 +1,286 @@
+"""The command line, as a person meets it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from planner.jsonio import decode_profile
+
+REQUEST = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1, 5], "compute_ns": [2, 6, 1]}
+PROFILE = {
+    "name": "tiny",
+    "provenance": {"kind": "synthetic", "source": "a test"},
+    "batch_size": 2,
+    "layers": [
+        {"name": f"l{i}", "forward_ns": 1000 * i, "backward_ns": 2000, "parameter_bytes": 4000 * i}
+        for i in range(1, 6)
+    ],
+}
+FAST = "exact,greedy,greedy_forward,greedy_backward,one_batch,layer_by_layer,mg_wfbp,ddp"
+NETWORK = ["--startup", "1us", "--bandwidth", "10Gb/s"]
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(PROFILE))
+    return str(path)
+
+
+@pytest.fixture
+def plan(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> str:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps(REQUEST))
+    assert main(["solve", str(request)]) == 0
+    path = tmp_path / "plan.json"
+    path.write_bytes(capfdbinary.readouterr().out)
+    return str(path)
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def test_solve_reads_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    piped(monkeypatch, json.dumps(REQUEST).encode())
+    assert main(["solve"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert json.loads(out)["status"] == "optimal"
+    assert out.count(b"\n") == 1
+    assert err == b""
+
+
+def test_invalid_requests_exit_with_2(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    piped(monkeypatch, json.dumps({**REQUEST, "startup_ns": -1}).encode())
+    assert main(["solve", "-"]) == 2
+    out, err = capfdbinary.readouterr()
+    assert json.loads(out)["error"]["path"] == "startup_ns"
+    assert b"Traceback" not in err
+
+
+def test_streams_keep_order_and_survive_bad_lines(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "requests.jsonl"
+    good = json.dumps(REQUEST)
+    path.write_text(f"{good}\n{{\n{good}\n\n{good}\n")
+    assert main(["solve", "--jsonl", str(path)]) == 2
+    answers = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert ["status" in answer for answer in answers] == [True, False, True, False, True]
+    path.write_text(good + "\n" + good)
+    assert main(["solve", "--jsonl", str(path)]) == 0
+    assert len(capfdbinary.readouterr().out.splitlines()) == 2
+
+
+def test_a_fault_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("planner.ibatch.solver.check", broken)
+    monkeypatch.delenv("PLANNER_DEBUG", raising=False)
+    piped(monkeypatch, (json.dumps(REQUEST) + "\n").encode() * 2)
+    assert main(["solve", "--jsonl"]) == 1
+    out, err = capfdbinary.readouterr()
+    assert len(out.splitlines()) == 2
+    assert b"Traceback" not in err
+    monkeypatch.setenv("PLANNER_DEBUG", "1")
+    piped(monkeypatch, json.dumps(REQUEST).encode())
+    assert main(["solve"]) == 1
+    assert b"ZeroDivisionError" in capfdbinary.readouterr().err
+
+
+def test_missing_files_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["solve", "nowhere.json"], ["draw", "nowhere.json"]):
+        assert main(command) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "nowhere.json" in err
+
+
+def test_compare_puts_the_best_first(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for direction in ("pull", "push"):
+        assert (
+            main(["compare", profile, *NETWORK, "--methods", FAST, "--direction", direction]) == 0
+        )
+        out = capsys.readouterr().out
+        rows = out.splitlines()
+        start = next(i for i, row in enumerate(rows) if row.startswith("method")) + 2
+        assert rows[start].startswith("exact")
+        assert "0.00%" in rows[start]
+        assert "optimal" in rows[start]
+        assert ("left out: ddp" in out) == (direction == "pull")
+        assert "communication" in out
+
+
+def test_compare_as_json_is_sorted(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", profile, *NETWORK, "--methods", FAST, "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    costs = [answer["objective_ns"] for answer in answers]
+    assert costs == sorted(costs)
+    assert len({answer["lower_bound_ns"] for answer in answers}) == 1
+    assert answers[0]["layer_names"] == [f"l{i}" for i in range(1, 6)]
+
+
+def test_compare_writes_the_plan_and_its_picture(
+    profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, trace = str(tmp_path / "plan.json"), str(tmp_path / "trace.json.gz")
+    command = ["compare", profile, *NETWORK, "--methods", "exact", "-o", plan, "--picture", trace]
+    assert main(command) == 0
+    capsys.readouterr()
+    assert main(["draw", plan]) == 0
+    assert "makespan" in capsys.readouterr().out
+    assert Path(trace).stat().st_size > 100
+
+
+def test_compare_says_why_methods_have_no_plan(
+    profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", profile, *NETWORK, "--methods", "exact,one_batch", "--max-batch", "30kB"]
+    assert main(command) == 0
+    assert "one_batch: the batches of method one_batch break" in capsys.readouterr().out
+    assert main([*command[:-1], "1kB"]) == 0
+    out, err = capsys.readouterr()
+    assert "layer 0 has 4000 bytes" in out
+    assert "no method found a plan" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (["--startup", "5"], "--startup: expected a time"),
+        (["--bandwidth", "10"], "--bandwidth: expected a rate"),
+        (["--methods", "exakt"], "did you mean 'exact'"),
+        (["--time-limit", "-1"], "time_limit_s"),
+        (["--max-batch", "x"], "--max-batch"),
+        (["--picture", "plan.bmp"], "expected a name ending in .svg"),
+    ],
+)
+def test_compare_with_bad_options(
+    profile: str, change: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", profile, *NETWORK, "--methods", "exact", *change]) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_compare_names_the_file_of_a_bad_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({**PROFILE, "batch_size": -3}))
+    assert main(["compare", str(path), *NETWORK]) == 2
+    assert f"{path}: batch_size: expected an integer >= 1, got -3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["p.svg", "p.png", "p.json", "p.json.gz"])
+def test_draw_writes_every_format(plan: str, tmp_path: Path, name: str) -> None:
+    if not name.startswith("p.json"):
+        pytest.importorskip("matplotlib")
+    assert main(["draw", plan, "-o", str(tmp_path / name)]) == 0
+    assert (tmp_path / name).stat().st_size > 100
+
+
+def test_draw_refuses_what_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(REQUEST))
+    assert main(["draw", str(path)]) == 2
+    assert "status: missing" in capsys.readouterr().err
+
+
+def test_import_warns_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = tmp_path / "graph.txt"
+    graph.write_text(
+        "node1 -- Input -- forward_compute_time=9.0, backward_compute_time=0.0, "
+        "activation_size=8.0, parameter_size=0.0\n"
+        "node2 -- Linear(in_features=1, out_features=1) -- forward_compute_time=1.0, "
+        "backward_compute_time=1.0, activation_size=8.0, parameter_size=8.0\n"
+    )
+    assert main(["import", "pipedream", str(graph), "--batch-size", "4"]) == 0
+    out, err = capsys.readouterr()
+    assert decode_profile(out.encode()).name == "graph"
+    assert "data loading" in err
+    graph.write_bytes(b"\xff")
+    assert main(["import", "pipedream", str(graph)]) == 2
+    assert "not UTF-8" in capsys.readouterr().err
+    assert main(["import", "pipedream", str(graph), "--batch-size", "0"]) == 2
+
+
+def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "ibatch"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"request", "answer", "error"}
+    assert main(["schema"]) == 0
+    assert "profile" in json.loads(capsys.readouterr().out)
+    assert main(["schema", "ibtach"]) == 2
+
+
+@pytest.mark.parametrize("command", ["solve", "draw", "compare", "import", "profile", "schema"])
+def test_every_help_text_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert "example:\n  " in capsys.readouterr().out
+
+
+def test_usage_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ([], ["paint"], ["compare"]):
+        with pytest.raises(SystemExit) as caught:
+            main(command)
+        assert caught.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def run(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "planner", *arguments], input=data, capture_output=True, check=False
+    )
+
+
+def test_as_a_process() -> None:
+    done = run("solve", data=json.dumps(REQUEST).encode())
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["objective_ns"] == 18
+    assert done.stderr == b""
+
+
+def test_starting_imports_no_solver_and_no_torch() -> None:
+    heavy = ("numpy", "scipy", "pulp", "ortools", "torch", "matplotlib")
+    code = (
+        "import sys; from planner.cli import main; main(['solve', sys.argv[1]]);"
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    path = Path(os.devnull)
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True)
+    assert done.stderr.strip() == b"[]"
+
+
+def test_a_reader_that_stops_early_is_no_fault() -> None:
+    line = json.dumps(REQUEST).encode() + b"\n"
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner", "solve", "--jsonl"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(line * 10)
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr.read() == b""

@@ -1,0 +1,118 @@
+"""Pictures show every interval where it belongs."""
+
+import gzip
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+
+from planner.draw import Chart, format_table, save_gantt, save_trace, text_gantt
+from planner.ibatch import Problem, solve, timeline
+from tests.strategies import problems
+
+PROBLEM = Problem(startup_ns=400, transfer_ns=[300, 100, 500], compute_ns=[200, 600, 100])
+
+
+def chart(problem: Problem = PROBLEM) -> Chart:
+    result = solve(problem, method="layer_by_layer")
+    assert result.plan is not None
+    return Chart("a title", timeline(problem, result.plan), result.lower_bound_ns)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "plan.json.gz"])
+def test_traces_have_a_thread_a_resource_and_all_intervals(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    drawn = chart()
+    save_trace(drawn, path)
+    data = path.read_bytes()
+    events = json.loads(gzip.decompress(data) if name.endswith("gz") else data)["traceEvents"]
+    threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert list(threads.values()) == ["communication", "computation"]
+    found = {
+        (threads[e["tid"]], round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000), e["cat"])
+        for e in events
+        if e["ph"] == "X"
+    }
+    assert found == {(i.resource, i.start_ns, i.end_ns, i.kind) for i in drawn.timeline.intervals}
+
+
+@given(problems(objective="makespan", max_layers=12, capped=False))
+def test_text_has_one_character_a_stretch(problem: Problem) -> None:
+    drawn = chart(problem)
+    text = text_gantt(drawn, width=60)
+    lines = text.splitlines()
+    assert lines[0] == "a title"
+    lanes = {line.split()[0]: line[15:] for line in lines[2:4]}
+    for resource, lane in lanes.items():
+        assert len(lane) == 60 - 15
+        marks = set(lane) - {"·", "░"}
+        assert all(mark.isdigit() for mark in marks)
+        if not any(i.end_ns > i.start_ns for i in drawn.timeline.on(resource)):
+            assert set(lane) <= {"·"}
+    assert sum(line.startswith("batch ") for line in lines) == 1 + problem.layers
+
+
+def test_the_text_lane_shows_what_fills_most_of_a_stretch() -> None:
+    communication, computation = text_gantt(chart(), width=15 + 27).splitlines()[2:4]
+    # 22 stretches of 100 ns: start-up 4, transfer 3, start-up 4, transfer 1, …
+    assert communication[15:].startswith("░░░░")
+    assert set(communication[15:]) == {"░", "1", "2", "3", "·"}
+    assert communication.endswith("3·")  # the last layer's computation hides no communication
+    assert computation[15:].startswith("·")
+
+
+def test_long_lists_are_cut_in_the_middle() -> None:
+    problem = Problem(startup_ns=1, transfer_ns=[1] * 100, compute_ns=[1] * 100)
+    text = text_gantt(chart(problem))
+    assert "… 60 more …" in text
+    assert "batch 100: layer 99" in text
+
+
+def test_gantt_as_svg_is_the_same_every_time(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("a.svg", "b.svg"):
+        save_gantt(chart(), tmp_path / name)
+    first = (tmp_path / "a.svg").read_bytes()
+    assert first == (tmp_path / "b.svg").read_bytes()
+    assert ElementTree.fromstring(first).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.pdf"])
+def test_gantt_in_other_formats(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    save_gantt(chart(), tmp_path / name)
+    assert (tmp_path / name).read_bytes()[:4] in (b"\x89PNG", b"%PDF")
+
+
+def test_gantt_draws_a_bar_for_every_interval() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from planner.draw.gantt import _draw_lane
+
+    axes = Figure().add_subplot()
+    lane = chart().timeline.on("communication")
+    _draw_lane(axes, lane, 0, 1.0, 2200)
+    bars = {
+        (round(box.x0), round(box.x1))
+        for collection in axes.collections
+        for box in (path.get_extents() for path in collection.get_paths())
+    }
+    assert bars == {(interval.start_ns, interval.end_ns) for interval in lane}
+    assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
+
+
+def test_an_empty_schedule_can_be_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    nothing = chart(Problem(startup_ns=0, transfer_ns=[0], compute_ns=[0]))
+    save_gantt(nothing, tmp_path / "a.png")
+    save_trace(nothing, tmp_path / "a.json")
+    assert "batch 1: layer 0" in text_gantt(nothing)
+
+
+def test_tables_are_aligned() -> None:
+    assert format_table(("a", "b"), [("xx", "1"), ("y", "23")]) == (
+        "a    b\n--  --\nxx   1\ny   23"
+    )

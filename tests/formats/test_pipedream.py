@@ -1,0 +1,117 @@
+"""PipeDream's profiler graphs. The files here are made up in its format."""
+
+import pytest
+
+from planner import InvalidInputError
+from planner.formats import read_pipedream
+
+ROW = (
+    "{} -- {} -- forward_compute_time={}, backward_compute_time={}, "
+    "activation_size={}, parameter_size={}"
+)
+
+
+def row(
+    name: str,
+    operation: str,
+    forward: str = "1.500",
+    backward: str = "2.000",
+    activation: str = "8.000",
+    size: str = "0.000",
+) -> str:
+    return ROW.format(name, operation, forward, backward, activation, size)
+
+
+CONV = "Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))"
+GOOD = "\n".join(
+    [
+        row("node4", "Linear(in_features=8, out_features=2, bias=True)", size="72.000"),
+        row("node10", "ReLU(inplace)"),
+        row("node1", "Input", forward="17.972", backward="0.000"),
+        row("node2", CONV, activation="[100.000; 28.000]", size="896.000"),
+        "\tnode10 -- node4",
+        "\tnode1 -- node2",
+        "\tnode2 -- node10",
+    ]
+)
+
+
+def read(text: str) -> tuple[object, tuple[str, ...]]:
+    return read_pipedream(text, name="m", source="graph.txt")
+
+
+def test_unordered_rows_lists_and_the_input_row() -> None:
+    profile, warnings = read_pipedream(GOOD, name="m", source="graph.txt", batch_size=4)
+    assert [layer.name for layer in profile.layers] == [
+        "node2 Conv2d",
+        "node10 ReLU",
+        "node4 Linear",
+    ]
+    assert profile.layers[0].activation_bytes == 128
+    assert [layer.forward_ns for layer in profile.layers] == [1_500_000] * 3
+    assert profile.parameter_bytes == 896 + 72
+    assert [layer.block for layer in profile.layers] == [0, 1, 2]
+    assert profile.provenance.kind == "imported"
+    assert "graph.txt" in profile.provenance.source
+    assert profile.batch_size == 4
+    assert len(warnings) == 1
+    assert "data loading" in warnings[0]
+
+
+def test_branches_share_a_block() -> None:
+    text = "\n".join(
+        [
+            *(row(f"node{i}", "ReLU(inplace)") for i in range(1, 6)),
+            *("\tnode1 -- node2", "\tnode2 -- node3", "\tnode2 -- node4"),
+            *("\tnode3 -- node5", "\tnode4 -- node5"),
+        ]
+    )
+    profile, _ = read_pipedream(text, name="m", source="s")
+    assert [layer.block for layer in profile.layers] == [0, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("bad", "expected"),
+    [
+        (row("node2", CONV, size="900.000"), "224 parameters by its description, 896 bytes"),
+        (
+            row("node2", "Linear(in_features=8, out_features=2, bias=False)", size="72.0"),
+            "64 bytes",
+        ),
+        (row("node2", "BatchNorm2d(8, eps=1e-05)", size="32.0"), "64 bytes"),
+        (row("node2", "Add(inplace)", "0.0", "0.0", "411041792.0"), "not timed"),
+        (row("node2", CONV, "22.3", "6.4", "8", "896.000"), "computes at least as much"),
+        (row("node2", "Conv2d(4, 8, kernel_size=(1, 1), groups=2)", size="1"), "24 parameters"),
+    ],
+)
+def test_rows_that_cannot_be_true_are_warned_about(bad: str, expected: str) -> None:
+    profile, warnings = read_pipedream(bad, name="m", source="s")
+    assert len(warnings) == 1
+    assert expected in warnings[0]
+    assert warnings[0].startswith("line 1")
+    assert warnings[0] in profile.provenance.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("", "", "at least one layer"),
+        (row("node1", "Input"), "", "at least one layer"),
+        ("nonsense", "line 1", "expected 'node -- operation -- measurements'"),
+        ("a -- b -- c", "line 1", "missing forward_compute_time"),
+        (row("n", "ReLU", forward="x"), "line 1, forward_compute_time", "a number"),
+        (row("n", "ReLU", forward="-1"), "line 1, forward_compute_time", ">= 0"),
+        (row("n", "ReLU", forward="NaN"), "line 1, forward_compute_time", ">= 0"),
+        (row("n", "ReLU", forward="1e99999"), "line 1, forward_compute_time", ">= 0"),
+        (row("n", "ReLU", activation="[1; x]"), "line 1, activation_size", "a number"),
+        (row("n", "ReLU") + "\n" + row("n", "ReLU"), "line 2", "given twice"),
+        (row("n", "ReLU") + "\n\tn -- m", "line 2", "'m'"),
+        (row("n", "ReLU") + "\n\tn m", "line 2", "node -- node"),
+        (row("n", "R") + "\n" + row("m", "R") + "\n\tn -- m\n\tm -- n", "", "cycle: "),
+    ],
+)
+def test_what_is_no_graph_is_refused(text: str, path: str, expected: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read(text)
+    assert caught.value.path == path
+    assert expected in caught.value.message

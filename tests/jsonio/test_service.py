@@ -1,0 +1,314 @@
+"""Requests and answers: the contract, bad input, streams."""
+
+import json
+import resource
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner import ibatch
+from planner.jsonio import decode_answer, reply, reply_lines, schema
+from planner.validation import MAX_VALUE
+
+EXAMPLE: dict[str, Any] = {
+    "problem": "ibatch",
+    "direction": "pull",
+    "startup_ns": 4,
+    "transfer_ns": [3, 1, 5],
+    "compute_ns": [2, 6, 1],
+    "method": "exact",
+    "objective": "makespan",
+}
+TABLE: dict[str, Any] = {
+    "problem": "ibatch",
+    "layer_bytes": [10, 0, 30],
+    "cost_table": [[0, 5], [10, 9], [20, 30]],
+    "compute_ns": [2, 6, 1],
+}
+
+
+def ask(request: Any) -> dict[str, Any]:
+    """Ask as JSON text; the library call must answer the same."""
+    answer: dict[str, Any] = json.loads(reply(json.dumps(request).encode()).data)
+    if isinstance(request, dict):
+        called = planner.solve(request)
+        assert json.loads(json.dumps({**called, "runtime_s": 0})) == {**answer, "runtime_s": 0}
+    return answer
+
+
+def error(request: Any) -> tuple[str, str]:
+    answer = ask(request)
+    assert list(answer) == ["error"], answer
+    assert answer["error"]["code"] == "invalid_request"
+    return answer["error"]["path"], answer["error"]["message"]
+
+
+def test_the_contracts_example() -> None:
+    answer = ask(EXAMPLE)
+    assert answer["problem"] == "ibatch"
+    assert answer["method"] == "exact"
+    assert answer["status"] == "optimal"
+    assert answer["objective_ns"] == answer["lower_bound_ns"] == answer["makespan_ns"] == 18
+    assert answer["batches"][0][0] == 0
+    assert answer["batches"][-1][1] == 3
+    assert answer["runtime_s"] >= 0
+    for field in (
+        "eq4_ns",
+        "eq5_holds",
+        "overlap_ns",
+        "exposed_communication_ns",
+        "exposed_computation_ns",
+    ):
+        assert field in answer
+
+
+def test_push_batches_come_in_transfer_order() -> None:
+    answer = ask({**EXAMPLE, "direction": "push", "method": "layer_by_layer"})
+    assert answer["batches"] == [[2, 3], [1, 2], [0, 1]]
+
+
+@pytest.mark.parametrize("method", list(ibatch.METHODS))
+@pytest.mark.parametrize("base", [EXAMPLE, TABLE], ids=["additive", "table"])
+@pytest.mark.parametrize("objective", ["makespan", "eq4"])
+def test_requests_and_answers_fit_their_schemas(
+    method: str, base: dict[str, Any], objective: str
+) -> None:
+    request = {
+        **base,
+        "method": method,
+        "objective": objective,
+        "direction": "push",
+        "layer_bytes": [10, 0, 30],
+        "layer_names": ["a", "b", "c"],
+        "max_batch_bytes": 40,
+        "time_limit_s": 10,
+    }
+    schemas = schema("ibatch")
+    jsonschema.validate(request, schemas["request"], jsonschema.Draft202012Validator)
+    jsonschema.validate(ask(request), schemas["answer"], jsonschema.Draft202012Validator)
+
+
+def test_schemas_are_schemas() -> None:
+    everything = schema()
+    for one in (*everything["ibatch"].values(), everything["profile"]):
+        jsonschema.Draft202012Validator.check_schema(one)
+    bad = {**EXAMPLE, "transfer_ns": [3, -1, 5]}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(bad, everything["ibatch"]["request"])
+    jsonschema.validate(ask(bad), everything["ibatch"]["error"])
+
+
+def test_the_schema_lists_every_method() -> None:
+    listed = schema("ibatch")["request"]["$defs"]["IbatchRequest"]["properties"]["method"]["enum"]
+    assert listed == list(ibatch.METHODS)
+
+
+def test_infeasible_is_an_answer_that_names_what_binds() -> None:
+    answer = ask({**EXAMPLE, "layer_bytes": [1, 20, 1], "max_batch_bytes": 10})
+    assert answer["status"] == "infeasible"
+    assert answer["binding"] == ["max_batch_bytes"]
+    assert answer["layers"] == [1]
+    assert answer["objective_ns"] is None
+
+
+without = object()
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "expected"),
+    [
+        ({"transfer_ns": []}, "transfer_ns", "length >= 1, got one of length 0"),
+        ({"compute_ns": [1, 2]}, "compute_ns", "as many elements as transfer_ns (3), got 2"),
+        ({"transfer_ns": [1, 2, -1]}, "transfer_ns[2]", "expected an integer >= 0, got -1"),
+        ({"compute_ns": [1, 2.5, 1]}, "compute_ns[1]", "expected an integer >= 0, got 2.5"),
+        ({"compute_ns": [1, 2.0, 1]}, "compute_ns[1]", "expected an integer >= 0, got 2.0"),
+        ({"startup_ns": True}, "startup_ns", "expected an integer >= 0, got true"),
+        ({"startup_ns": "4"}, "startup_ns", "expected an integer >= 0, got '4'"),
+        ({"startup_ns": float("nan")}, "startup_ns", "got NaN"),
+        ({"startup_ns": float("inf")}, "startup_ns", "got Infinity"),
+        ({"startup_ns": MAX_VALUE + 1}, "startup_ns", f"<= {MAX_VALUE}"),
+        ({"startup_ns": 2**64}, "startup_ns", f"<= {MAX_VALUE}"),
+        ({"startup_ns": 10**4000}, "startup_ns", "bits"),
+        ({"startup_ns": MAX_VALUE}, "startup_ns", "63 bits"),
+        ({"startup_ns": without}, "startup_ns", "missing"),
+        ({"transfer_ns": without}, "transfer_ns", "missing"),
+        ({"compute_ns": without}, "compute_ns", "missing"),
+        ({"problem": without}, "problem", "missing"),
+        ({"problem": "ibtach"}, "problem", "did you mean 'ibatch'"),
+        ({"problem": 3}, "problem", "got 3"),
+        ({"startup": 4}, "startup", "unknown field; did you mean 'startup_ns'?"),
+        ({"zzz": 4}, "zzz", "unknown field; known are problem"),
+        ({"direction": "pul"}, "direction", "one of pull, push, got 'pul'"),
+        ({"objective": "eq5"}, "objective", "one of eq4, makespan, got 'eq5'"),
+        ({"method": "exakt"}, "method", "did you mean 'exact'"),
+        ({"method": "ddp"}, "method", "push"),
+        ({"method": "ddp", "direction": "push"}, "layer_bytes", "ddp needs it"),
+        ({"time_limit_s": 0}, "time_limit_s", "> 0"),
+        ({"time_limit_s": float("nan")}, "time_limit_s", "got NaN"),
+        ({"max_batch_bytes": 5}, "layer_bytes", "missing"),
+        ({"max_batch_bytes": 0, "layer_bytes": [1, 1, 1]}, "max_batch_bytes", ">= 1"),
+        ({"layer_bytes": [1]}, "layer_bytes", "as many elements"),
+        ({"layer_names": ["a"]}, "layer_names", "as many elements"),
+        ({"cost_table": [[0, 1], [1, 2]]}, "startup_ns", "not together"),
+        ({"transfer_ns": {"a": 1}}, "transfer_ns", "expected an array, got an object"),
+        ({"transfer_ns": [[1], 2, 3]}, "transfer_ns[0]", "got an array"),
+        ({"transfer_ns": None}, "transfer_ns", "missing"),
+    ],
+)
+def test_bad_fields(change: dict[str, Any], path: str, expected: str) -> None:
+    merged = {**EXAMPLE, **change}
+    found_path, message = error({k: v for k, v in merged.items() if v is not without})
+    assert found_path == path
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("rows", "path"),
+    [
+        ([], "cost_table"),
+        ([[0, 1]], "cost_table"),
+        ([[0, 1], [0, 2]], "cost_table[1][0]"),
+        ([[5, 1], [4, 2]], "cost_table[1][0]"),
+        ([[0, 1], [1]], "cost_table[1]"),
+        ([[0, 1], [1, -2]], "cost_table[1][1]"),
+        ([[0, 9], [1, 2]], "cost_table[1][1]"),
+        ([[0, 9], "ab"], "cost_table[1]"),
+    ],
+)
+def test_bad_cost_tables(rows: Any, path: str) -> None:
+    assert error({**TABLE, "cost_table": rows})[0] == path
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "expected"),
+    [
+        (b"", "", "not JSON"),
+        (b'{"problem": "ibatch"', "", "not JSON"),
+        (b"\xff\xfe", "", "not UTF-8"),
+        (b"[]", "", "expected an object, got an empty array"),
+        (b"3", "", "expected an object"),
+        (b"null", "", "expected an object, got null"),
+        (b"[" * 100_000, "", "nested too deeply"),
+        (b'{"a":' * 100_000, "", "nested too deeply"),
+        (b"x" * 10_000_000, "", "not JSON"),
+        (b'"' + b"x" * 10_000_000 + b'"', "", "expected an object"),
+        (b'{"problem": "ibatch", "startup_ns": 1, "startup_ns": 2}', "startup_ns", "given twice"),
+        (b'{"problem": "ibatch", "x": [{}, {"b": 1, "b": 1}]}', "x[1].b", "given twice"),
+        (b'{"problem": "ibatch", "compute_ns": [1' + b"0" * 9999 + b"]}", "compute_ns[0]", "bits"),
+        (b'{"problem": "ibatch", "compute_ns": [-1' + b"0" * 9999 + b"]}", "compute_ns[0]", ">= 0"),
+        (b'{"problem": "ibatch", "compute_ns": [1e400]}', "compute_ns[0]", "Infinity"),
+        (b'{"problem": "ibatch", "compute_ns": [NaN]}', "compute_ns[0]", "NaN"),
+        (b'{"problem": "\\ud800"}', "", "surrogate"),
+        (b'{"\\ud800": 1, "problem": "ibatch"}', "", "surrogate"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, bytes) else None,
+)
+def test_bad_documents(data: bytes, path: str, expected: str) -> None:
+    answer = reply(data)
+    assert answer.exit_status == 2
+    found = json.loads(answer.data)["error"]
+    assert found["code"] == "invalid_request"
+    assert found["path"] == path
+    assert expected in found["message"]
+    assert len(found["message"]) < 400
+
+
+def test_a_byte_order_mark_is_no_error() -> None:
+    assert reply(b"\xef\xbb\xbf" + json.dumps(EXAMPLE).encode()).exit_status == 0
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500)
+@given(st.dictionaries(st.sampled_from([*EXAMPLE, *TABLE, "time_limit_s"]), json_values))
+def test_no_request_makes_a_fault(fields: dict[str, Any]) -> None:
+    for base in (EXAMPLE, TABLE):
+        request = {**base, **fields, "problem": "ibatch"}
+        answer = planner.solve(request)
+        assert ("error" in answer) != ("status" in answer)
+        if "error" not in answer:
+            assert answer["status"] in ("optimal", "feasible", "infeasible", "time_limit")
+
+
+@settings(max_examples=500)
+@given(st.binary(max_size=200))
+def test_no_bytes_make_a_fault(data: bytes) -> None:
+    assert reply(data).exit_status in (0, 2)
+
+
+@given(st.integers(0, len(json.dumps(EXAMPLE)) - 1))
+def test_every_truncation_is_refused(length: int) -> None:
+    assert reply(json.dumps(EXAMPLE).encode()[:length]).exit_status == 2
+
+
+def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(problem: ibatch.Problem, _: object) -> None:
+        raise ZeroDivisionError
+
+    methods = {**ibatch.METHODS, "greedy": lambda _: broken}
+    monkeypatch.setattr("planner.ibatch.solver.METHODS", methods)
+    lines = [json.dumps({**EXAMPLE, "method": m}).encode() for m in ("exact", "greedy", "exact")]
+    replies = list(reply_lines(lines))
+    assert [one.exit_status for one in replies] == [0, 1, 0]
+    assert json.loads(replies[1].data)["error"]["code"] == "internal_error"
+    assert isinstance(replies[1].fault, ZeroDivisionError)
+
+
+def test_ten_thousand_requests_in_one_process_leak_nothing() -> None:
+    """Every tenth line is bad; memory at the end is that of the first thousand."""
+
+    def lines(count: int) -> Iterator[bytes]:
+        for number in range(count):
+            yield (
+                b'{"problem": "ibatch", "startup_ns": -1}'
+                if number % 10 == 9
+                else json.dumps({**EXAMPLE, "startup_ns": number}).encode()
+            )
+
+    assert all(one.exit_status in (0, 2) for one in reply_lines(lines(1000)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    statuses = [one.exit_status for one in reply_lines(lines(10_000))]
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert statuses == [2 if number % 10 == 9 else 0 for number in range(10_000)]
+    assert after - before < 8 * 1024  # KiB; a leak of a kilobyte a request would be 10 MB
+
+
+def test_answers_can_be_read_back() -> None:
+    answer, timeline = decode_answer(reply(json.dumps(EXAMPLE).encode()).data)
+    assert timeline.end_ns == answer.makespan_ns
+    assert timeline.resources == ("communication", "computation")
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"error": {}}, "error"),
+        ({"status": without}, "status"),
+        ({"schedule": without}, "schedule"),
+        ({"status": "great"}, "status"),
+        ({"schedule": [{"layers": [0, 1]}]}, "schedule[0].transfer_start_ns"),
+    ],
+)
+def test_what_is_no_plan_is_refused(change: dict[str, Any], path: str) -> None:
+    merged = {**planner.solve(EXAMPLE), **change}
+    text = json.dumps({k: v for k, v in merged.items() if v is not without}).encode()
+    with pytest.raises(planner.InvalidInputError) as caught:
+        decode_answer(text)
+    assert caught.value.path == path
+
+
+def test_an_impossible_schedule_is_refused() -> None:
+    answer = planner.solve({**EXAMPLE, "method": "layer_by_layer"})
+    answer["schedule"][1]["transfer_start_ns"] = 0
+    with pytest.raises(planner.InvalidInputError, match=r"overlap|not an interval"):
+        decode_answer(json.dumps(answer).encode())

@@ -1,0 +1,97 @@
+"""Cost models: exact arithmetic, and fitting."""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import AffineCost, InvalidInputError, TableCost, fit_affine, fit_table
+from tests.strategies import affine_costs, table_costs
+
+
+def interpolated(points: tuple[tuple[int, int], ...], size: int) -> Fraction:
+    if size <= points[0][0]:
+        return Fraction(points[0][1])
+    segments = list(pairwise(points))
+    low, high = next(((a, b) for a, b in segments if size <= b[0]), segments[-1])
+    return low[1] + Fraction(high[1] - low[1], high[0] - low[0]) * (size - low[0])
+
+
+@given(table_costs(), st.integers(0, 300))
+def test_tables_are_linear_between_points_and_rounded_up(cost: TableCost, size: int) -> None:
+    assert cost.cost_ns(size) == ceil(interpolated(cost.points, size))
+
+
+@given(affine_costs(), st.integers(0, 2**40))
+def test_affine_costs_are_exact_and_rounded_up(cost: AffineCost, size: int) -> None:
+    assert cost.cost_ns(size) == ceil(cost.startup_ns + cost.ns_per_byte * size)
+
+
+@given(
+    st.one_of(affine_costs(), table_costs()),
+    st.lists(st.integers(0, 300) | st.integers(0, 2**40), max_size=20),
+)
+def test_arrays_cost_what_their_elements_cost(
+    cost: AffineCost | TableCost, sizes: list[int]
+) -> None:
+    found = cost.costs_ns(np.array(sizes, dtype=np.int64))
+    assert found.tolist() == [cost.cost_ns(size) for size in sizes]
+
+
+def test_arrays_beyond_64_bits_in_between_are_exact() -> None:
+    sizes = np.array([2**40 - 1, 2**41], dtype=np.int64)
+    table = TableCost(((0, 1), (2**41, 2**60)))
+    assert table.costs_ns(sizes).tolist() == [table.cost_ns(2**40 - 1), 2**60]
+    affine = AffineCost(1, Fraction(2**40 + 1, 2**41 + 1))
+    assert affine.costs_ns(sizes).tolist() == [affine.cost_ns(s) for s in sizes.tolist()]
+
+
+def test_bandwidth() -> None:
+    cost = AffineCost.from_bandwidth(1000, Fraction(10**10, 8))
+    assert cost.ns_per_byte == Fraction(4, 5)
+    assert cost.cost_ns(10) == 1008
+    with pytest.raises(InvalidInputError):
+        AffineCost.from_bandwidth(1, Fraction(0))
+
+
+@pytest.mark.parametrize(
+    ("startup", "rate"),
+    [(-1, Fraction(1)), (1, Fraction(-1)), (1, 0.5), (1, Fraction(2**63)), (True, Fraction(1))],
+)
+def test_bad_affine_costs(startup: int, rate: Fraction) -> None:
+    with pytest.raises(InvalidInputError):
+        AffineCost(startup, rate)
+
+
+def test_fitting_recovers_an_affine_cost() -> None:
+    sizes = [64, 1024, 2**16, 2**20, 2**22]
+    fit = fit_affine((size, 50_000 + size * 4 // 5) for size in sizes)
+    assert fit.cost.startup_ns == pytest.approx(50_000, rel=1e-4)
+    assert float(fit.cost.ns_per_byte) == pytest.approx(0.8, rel=1e-4)
+    assert fit.largest_relative_error < 1e-4
+
+
+def test_fitting_says_how_bad_an_affine_cost_is() -> None:
+    fit = fit_affine([(64, 1000), (1024, 1000), (2**16, 9_000_000), (2**20, 10_000_000)])
+    assert fit.largest_relative_error > 0.5
+    assert fit.median_relative_error <= fit.largest_relative_error
+
+
+def test_fitted_costs_are_never_negative() -> None:
+    fit = fit_affine([(100, 10), (200, 30), (400, 70)])  # the line through them starts below 0
+    assert fit.cost.startup_ns >= 0
+    assert fit.cost.ns_per_byte >= 0
+
+
+def test_a_table_holds_the_median_of_each_size() -> None:
+    assert fit_table([(10, 5), (10, 50), (10, 7), (20, 9)]).points == ((10, 7), (20, 9))
+
+
+@pytest.mark.parametrize("samples", [[], [(1, 1)], [(1, 1), (1, 2)], [(1, 0), (2, 1)]])
+def test_too_few_or_impossible_measurements(samples: list[tuple[int, int]]) -> None:
+    with pytest.raises(InvalidInputError):
+        fit_affine(samples)

@@ -1,0 +1,34 @@
+"""Results cannot claim what is not proven."""
+
+import pytest
+
+from planner import Infeasibility, Result, Status
+
+WHY = Infeasibility("because", ("field",))
+
+
+def test_optimal_is_derived_from_the_bound() -> None:
+    assert Result("m", "plan", 5, 5, 0.0).status == Status.OPTIMAL
+    assert Result("m", "plan", 5, 5, 0.0, timed_out=True).status == Status.OPTIMAL
+    assert Result("m", "plan", 5, 4, 0.0).status == Status.FEASIBLE
+    assert Result("m", "plan", 5, None, 0.0).status == Status.FEASIBLE
+    assert Result("m", "plan", 5, 4, 0.0, timed_out=True).status == Status.TIME_LIMIT
+    assert Result("m", None, None, None, 0.0, infeasibility=WHY).status == Status.INFEASIBLE
+
+
+def test_gap() -> None:
+    assert Result("m", "plan", 5, 4, 0.0).gap == pytest.approx(0.25)
+    assert Result("m", "plan", 0, 0, 0.0).gap == 0.0
+    assert Result("m", "plan", 1, 0, 0.0).gap == float("inf")
+    assert Result("m", "plan", 5, None, 0.0).gap is None
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ValueError, match="less than the bound"):
+        Result("m", "plan", 3, 4, 0.0)
+    with pytest.raises(ValueError, match="either a plan"):
+        Result[str]("m", None, None, None, 0.0)
+    with pytest.raises(ValueError, match="either a plan"):
+        Result("m", "plan", 3, None, 0.0, infeasibility=WHY)
+    with pytest.raises(ValueError, match="objective"):
+        Result("m", "plan", None, None, 0.0)

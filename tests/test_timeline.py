@@ -1,0 +1,40 @@
+"""Timelines: measures of overlap against counting nanosecond by nanosecond."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import InvalidInputError, InvalidPlanError
+from planner.timeline import Interval, Timeline, busy_ns, overlap_ns
+
+spans = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda s: (s[0], s[0] + s[1])), max_size=8
+)
+
+
+def covered(lane: list[tuple[int, int]]) -> set[int]:
+    return {moment for start, end in lane for moment in range(start, end)}
+
+
+@given(spans, spans)
+def test_overlap_is_counted_exactly(
+    first: list[tuple[int, int]], second: list[tuple[int, int]]
+) -> None:
+    assert busy_ns(first) == len(covered(first))
+    assert overlap_ns(first, second) == len(covered(first) & covered(second))
+
+
+def interval(start: int, end: int, resource: str = "r") -> Interval:
+    return Interval(resource, start, end, "compute", 0, f"{start}-{end}")
+
+
+def test_serial_resources_do_one_thing_at_a_time() -> None:
+    Timeline(("r",), (interval(0, 2), interval(2, 3))).check_serial()
+    Timeline(("r", "s"), (interval(0, 2), interval(1, 3, "s"))).check_serial()
+    with pytest.raises(InvalidPlanError, match="0-2 and 1-3 overlap on r"):
+        Timeline(("r",), (interval(1, 3), interval(0, 2))).check_serial()
+
+
+def test_time_does_not_run_backwards() -> None:
+    with pytest.raises(InvalidInputError):
+        interval(3, 2)
