@@ -14,18 +14,19 @@ MEBIBYTE = 2**20
 CLASSES = {"vgg19_22k": 21_841, "lenet5": 10}
 
 
-def load() -> ModuleType:
-    path = Path(__file__).parents[1] / "data" / "networks.py"
-    spec = spec_from_file_location("data_networks", path)
+def load(name: str) -> ModuleType:
+    """Import a script of ``data/``, under the name by which its neighbours import it."""
+    spec = spec_from_file_location(name, Path(__file__).parents[1] / "data" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
-NETWORKS = {network.name: network for network in load().NETWORKS}
+load("networks")
+NETWORKS = {network.name: network for network in load("make_profiles").NETWORKS}
 
 
 def meta_model(name: str) -> Any:

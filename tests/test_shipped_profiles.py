@@ -1,0 +1,96 @@
+"""The profiles in ``data/profiles/``: measured, complete, and of the published sizes."""
+
+from pathlib import Path
+
+import pytest
+
+from planner import AffineCost, Profile, Status
+from planner.ibatch import Problem, solve
+from planner.ibatch.comparison import compare
+from planner.jsonio import decode_profile
+
+FOLDER = Path(__file__).parents[1] / "data" / "profiles"
+PUBLISHED = {
+    "googlenet": 6_998_552,
+    "inception_v3": 27_161_264,
+    "vgg16": 138_357_544,
+    "vgg19": 143_667_240,
+    "vgg19_22k": 229_052_817,
+    "alexnet_v2": 50_303_912,
+    "resnet50": 25_557_032,
+    "resnet152": 60_192_808,
+    "lenet5": 3_274_634,
+    "gpt2_small": 124_439_808,
+}
+CHAIN_UNITS = {"vgg16": 16, "vgg19": 19, "vgg19_22k": 19, "alexnet_v2": 8, "lenet5": 4}
+FAST = ("exact", "greedy", "greedy_forward", "greedy_backward", "one_batch", "layer_by_layer")
+
+
+def load(name: str) -> Profile:
+    return decode_profile((FOLDER / f"{name}.json").read_bytes())
+
+
+def test_all_networks_are_there() -> None:
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_the_published_ones(name: str) -> None:
+    profile = load(name)
+    assert profile.name == name
+    assert profile.parameter_bytes == 4 * PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_profiles_say_where_their_numbers_come_from(name: str) -> None:
+    profile = load(name)
+    origin = profile.provenance
+    assert origin.kind == "measured"
+    assert name in origin.source
+    assert origin.date
+    assert origin.processor
+    assert origin.threads
+    assert origin.repetitions
+    assert origin.repetitions >= 5
+    assert origin.versions["torch"]
+    assert any("published" in note for note in origin.notes)
+    assert profile.batch_size
+    for layer in profile.layers:
+        assert layer.forward_spread_ns is not None
+        assert layer.backward_spread_ns is not None
+        if layer.parameter_bytes:
+            assert layer.gradient_ready_ns is not None
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_units_of_the_chain(name: str) -> None:
+    chain = load(name).chain()
+    assert len(chain.layers) == CHAIN_UNITS.get(name, len(chain.layers))
+    assert 4 <= len(chain.layers) <= len(load(name).chain("layer").layers)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_gradients_of_a_chain_become_ready_from_the_last_layer_to_the_first(name: str) -> None:
+    ready = [layer.gradient_ready_ns for layer in load(name).chain().layers]
+    assert all(time is not None for time in ready)
+    assert ready == sorted(ready, key=lambda time: -(time or 0))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("direction", ["pull", "push"])
+def test_no_method_beats_exact_on_any_of_them(name: str, direction: str) -> None:
+    for startup in (10_000, 1_000_000):
+        problem = Problem.from_profile(
+            load(name),
+            AffineCost.from_bandwidth(startup, 10**10 // 8),  # type: ignore[arg-type]
+            direction=direction,  # type: ignore[arg-type]
+        )
+        exact = solve(problem)
+        assert exact.status == Status.OPTIMAL
+        comparison = compare(problem, methods=FAST)
+        assert all(
+            row.result.objective_ns is not None
+            and exact.objective_ns is not None
+            and row.result.objective_ns >= exact.objective_ns
+            for row in comparison.rows
+        )
