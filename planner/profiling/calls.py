@@ -3,7 +3,7 @@
 A layer is a module's call in which no other module is called.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from planner.errors import MeasurementError
 from planner.profiling.graph import order_number
 from planner.profiling.tensors import byte_size
 
-__all__ = ["Call", "forward", "layer_names", "trace"]
+__all__ = ["Call", "forward", "layer_names", "observed_modules", "trace"]
 
 
 @dataclass(slots=True)
@@ -39,6 +39,26 @@ class Call:
     end: int = 0
     leaf: bool = True
     activation_bytes: int = 0
+
+
+def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules whose calls count, with their names.
+
+    A parametrisation (such as weight normalisation) is part of the module it makes a weight for.
+
+    Raises
+    ------
+    MeasurementError
+        If a module's calls cannot be observed.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise MeasurementError(
+                f"{name or 'the model'} is scripted, which hides its layers: measure the model "
+                "it was scripted from"
+            )
+        if "parametrizations" not in name.split("."):
+            yield name, module
 
 
 def forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
@@ -76,7 +96,7 @@ def trace(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[list[Call], Any]:
         call.activation_bytes = byte_size(output)
 
     with ExitStack() as hooks:
-        for name, module in model.named_modules():
+        for name, module in observed_modules(model):
             before = module.register_forward_pre_hook(
                 lambda _module, _args, name=name: enter(name), prepend=True
             )

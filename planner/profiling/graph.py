@@ -13,7 +13,7 @@ __all__ = ["blocks_of_spans", "nodes_behind", "order_number"]
 
 def order_number(node: Node) -> int:
     """Return the number autograd gave to `node`; it grows in the order of computation."""
-    return int(node._sequence_nr())  # type: ignore[attr-defined]  # noqa: SLF001
+    return int(node._sequence_nr())  # noqa: SLF001
 
 
 def nodes_behind(tensors: Iterable[Tensor]) -> list[Node]:
@@ -33,7 +33,7 @@ def nodes_behind(tensors: Iterable[Tensor]) -> list[Node]:
 
 
 def blocks_of_spans(nodes: Sequence[Node], spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Number the blocks of consecutive stretches of a computation.
+    """Return the blocks of consecutive stretches of a computation.
 
     Parameters
     ----------

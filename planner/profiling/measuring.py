@@ -87,16 +87,17 @@ def measure(
         torch.enable_grad(),
         kept_gradients(model, inputs),
         with_threads(threads),
+        no_collection(),
     ):
         for done in range(warmup):
             time_bare(model, inputs, clock)
             report(done + 1, warmup + repetitions)
         structure = observe(model, inputs)
-        with no_collection():
-            for done in range(repetitions):
-                bare.append(time_bare(model, inputs, clock))
-                runs.append(time_layers(model, inputs, structure, clock))
-                report(warmup + done + 1, warmup + repetitions)
+        for done in range(repetitions):
+            bare.append(time_bare(model, inputs, clock))
+            runs.append(time_layers(model, inputs, structure, clock))
+            report(warmup + done + 1, warmup + repetitions)
+        layers = _layers(structure, runs)
         provenance = Provenance(
             kind="measured",
             source=source,
@@ -107,9 +108,9 @@ def measure(
             repetitions=repetitions,
             statistic="median",
             versions=versions(),
-            notes=(*notes, *_notes(model, structure, bare, runs)),
+            notes=(*notes, *_notes(model, structure, layers, bare, runs)),
         )
-    return Profile(name, _layers(structure, runs), provenance, batch_size)
+    return Profile(name, layers, provenance, batch_size)
 
 
 def _layers(structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
@@ -150,16 +151,25 @@ def _spread(times: Sequence[int]) -> int | None:
 
 
 def _notes(
-    model: nn.Module, structure: Structure, bare: Sequence[tuple[int, int]], runs: Sequence[Run]
+    model: nn.Module,
+    structure: Structure,
+    layers: Sequence[Layer],
+    bare: Sequence[tuple[int, int]],
+    runs: Sequence[Run],
 ) -> list[str]:
     """Return what the measurement itself has to say about its numbers."""
+    sums = (
+        sum(layer.forward_ns for layer in layers),
+        sum(layer.backward_ns for layer in layers),
+    )
     notes = []
     for which, direction in enumerate(("forward", "backward")):
         without = median(times[which] for times in bare)
         hooked = median(run.whole_ns[which] for run in runs)
         notes.append(
-            f"hooked {direction} {hooked / 1e6:.3f} ms, bare {without / 1e6:.3f} ms: "
-            f"{(hooked - without) / max(without, 1):+.1%}"
+            f"hooked {direction} within {abs(hooked - without) / max(without, 1):.1%} of bare "
+            f"({hooked / 1e6:.3f} ms, {without / 1e6:.3f} ms); "
+            f"the layers' medians sum to {sums[which] / 1e6:.3f} ms"
         )
     if not model.training:
         notes.append("the model is in evaluation mode")

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
 
@@ -89,7 +90,8 @@ def _blocks_with_everything_tracked(
     Returns
     -------
     list of int or None
-        None if the model does something else then, or fails.
+        None if the model does something else then, or fails: all that is known then are the
+        blocks of what is trained, and every layer before counts as a block of its own.
     """
     try:
         with _everything_tracked(model, inputs) as tracked:
@@ -117,7 +119,7 @@ def _everything_tracked(model: nn.Module, inputs: tuple[Any, ...]) -> Iterator[t
     try:
         for parameter in frozen:
             parameter.requires_grad_(True)
-        with saved_tensors_hooks(lambda _tensor: None, lambda _nothing: None):
+        with saved_tensors_hooks(lambda _tensor: None, lambda _nothing: torch.empty(0)):
             yield (*map(_tracked, inputs[:1]), *inputs[1:])
     finally:
         for parameter in frozen:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from planner.errors import MeasurementError
-from planner.profiling.calls import forward
+from planner.profiling.calls import forward, observed_modules
 from planner.profiling.graph import nodes_behind
 from planner.profiling.structure import Structure
 from planner.profiling.tensors import loss_of
@@ -86,7 +86,7 @@ def time_layers(
     entered: list[tuple[str, int]] = []
     timed = {name for name, _ in structure.entered}
     with ExitStack() as hooks:
-        for name, module in model.named_modules():
+        for name, module in observed_modules(model):
             if name in timed:
                 handle = module.register_forward_pre_hook(
                     lambda _module, _args, name=name: entered.append((name, clock())),
@@ -111,8 +111,8 @@ def time_layers(
     ready_ns: list[int | None] = [None] * layers
 
     def gradient_ready(layer: int) -> None:
-        ready_ns[layer] = clock()
-        passed.append((layer, ready_ns[layer]))
+        passed.append((layer, clock()))
+        ready_ns[layer] = passed[-1][1]
 
     with ExitStack() as hooks:
         for node, layer in zip(nodes, structure.node_layers, strict=True):
@@ -122,7 +122,7 @@ def time_layers(
             hooks.callback(handle.remove)
         for parameter, layer in structure.parameters.items():
             if parameter.requires_grad:
-                handle = parameter.register_post_accumulate_grad_hook(
+                handle = parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                     lambda _parameter, layer=layer: gradient_ready(layer)
                 )
                 hooks.callback(handle.remove)

@@ -1,0 +1,210 @@
+"""How fast is the exact makespan of iBatch's problem?
+
+    python benchmarks/ibatch_speed.py [--milp-limit SECONDS] [--quick]
+
+Prints, from one run: the near-linear exact method against mixed-integer programs at 200 layers; its
+own growth from 10⁴ to 10⁶ layers, on random tables and on one with (almost) as many batches as
+layers; and against MG-WFBP's merge rule at 2,000 layers. Absolute times depend on the machine; the
+ratios are taken between runs of the same process.
+"""
+
+import argparse
+import gc
+import random
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from math import prod
+
+import ibatch_milp
+
+from planner.bucketing import mg_wfbp_groups
+from planner.ibatch import Problem, solve
+
+
+def table(count: int, startup: int, seed: int, direction: str = "pull") -> Problem:
+    """Return a problem with uniformly random times below 1000."""
+    source = random.Random(seed)
+    return Problem(
+        startup_ns=startup,
+        transfer_ns=[source.randrange(1000) for _ in range(count)],
+        compute_ns=[source.randrange(1000) for _ in range(count)],
+        direction=direction,  # type: ignore[arg-type]
+    )
+
+
+def balanced(count: int, seed: int) -> Problem:
+    """Return a problem whose optimum has as many batches as layers.
+
+    Computation of each layer takes as long as communication of the next one, give or take less
+    than any transfer: no two communications are worth merging, and no sweep ends early.
+    """
+    source = random.Random(seed)
+    startup = 10
+    transfer = [source.randrange(100, 1000) for _ in range(count + 1)]
+    wobble = [source.randrange(50) for _ in range(count + 1)]
+    compute = [startup + transfer[i + 1] + wobble[i] - wobble[i + 1] for i in range(count)]
+    return Problem(
+        startup_ns=startup,
+        transfer_ns=transfer[:count],
+        compute_ns=[max(0, duration) for duration in compute],
+    )
+
+
+def seconds(action: Callable[[], object], runs: int) -> float:
+    """Return the shortest of several runs."""
+    best = float("inf")
+    for _ in range(runs):
+        gc.collect()
+        begin = time.perf_counter()
+        action()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def fresh(problem: Problem) -> Problem:
+    """Return a copy that has not computed its prefix sums yet."""
+    return Problem(
+        startup_ns=problem.startup_ns,
+        transfer_ns=problem.transfer_ns,
+        compute_ns=problem.compute_ns,
+        direction=problem.direction,
+    )
+
+
+def against_milp(limit: float) -> None:
+    print("## Exact method against mixed-integer programs, 200 layers\n")
+    print("| start-up | exact | solver | its time | ratio | same optimum |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for startup in (1, 10, 100, 1000, 10_000):
+        problem = table(200, startup, seed=startup)
+        own = seconds(lambda p=problem: solve(fresh(p)), 20)  # type: ignore[misc]
+        optimum = solve(problem).objective_ns
+        for name, milp in ibatch_milp.SOLVERS.items():
+            objective, proven, taken = milp(problem, limit)
+            sign = "" if proven else "≥ "
+            same = "yes" if proven and objective == optimum else "stopped" if not proven else "NO"
+            print(
+                f"| {startup} | {own * 1e3:.3f} ms | {name} | {sign}{taken:.2f} s | "
+                f"{sign}{taken / own:,.0f}× | {same} |",
+                flush=True,
+            )
+    print()
+
+
+def growth(title: str, make: Callable[[int, int], Problem], sizes: list[int]) -> None:
+    print(f"## Growth: {title}\n")
+    print("| layers | batches | solve | per doubling | peak memory | bytes a layer |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    previous: float | None = None
+    ratios = []
+    for count in sizes:
+        problems = [make(count, seed) for seed in range(3)]
+        taken = sum(seconds(lambda p=p: solve(fresh(p)), 3) for p in problems)  # type: ignore[misc]
+        ratio = "" if previous is None else f"{taken / previous:.2f}"
+        if previous is not None:
+            ratios.append(taken / previous)
+        previous = taken
+        copy = fresh(problems[0])
+        tracemalloc.start()
+        result = solve(copy)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert result.plan is not None
+        print(
+            f"| {count:,} | {len(result.plan.batches):,} | {taken / 3 * 1e3:.1f} ms | {ratio} | "
+            f"{peak / 2**20:.1f} MiB | {peak / count:.0f} |",
+            flush=True,
+        )
+    mean = prod(ratios) ** (1 / len(ratios))
+    print(f"\nGeometric mean per doubling: {mean:.2f}\n")
+
+
+def literal_mg_wfbp(problem: Problem) -> list[int]:
+    """MG-WFBP as published: all starts of communication are computed anew after each merge."""
+    startup, count = problem.startup_ns or 0, problem.layers
+    backward, sizes = list(problem.compute_ns), list(problem.transfer_ns or ())
+    ready = [0] * count
+    clock = 0
+    for layer in reversed(range(count)):
+        clock += backward[layer]
+        ready[layer] = clock
+    times = [startup + size for size in sizes]
+
+    def starts() -> list[int]:
+        begin = [0] * count
+        begin[-1] = ready[-1]
+        for layer in range(count - 2, -1, -1):
+            begin[layer] = max(begin[layer + 1] + times[layer + 1], ready[layer])
+        return begin
+
+    begin, merged = starts(), [False] * count
+    for layer in range(count - 1, 0, -1):
+        if ready[layer - 1] - begin[layer] < startup:
+            sizes[layer - 1] += sizes[layer]
+            times[layer], times[layer - 1] = 0, startup + sizes[layer - 1]
+            merged[layer] = True
+            begin = starts()
+    groups = [1]
+    for layer in range(count - 1, 0, -1):
+        if merged[layer]:
+            groups[-1] += 1
+        else:
+            groups.append(1)
+    return groups
+
+
+def against_mg_wfbp() -> None:
+    print("## Exact method against MG-WFBP's rule, push, 2,000 layers\n")
+    print("| start-up | exact | rule as published | ratio | rule, O(n) | ratio | rule's makespan |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for startup in (10, 100, 1000, 10_000):
+        problem = table(2000, startup, seed=startup, direction="push")
+        result, rule = solve(problem), solve(problem, method="mg_wfbp")
+        assert rule.plan is not None
+        assert rule.objective_ns is not None
+        assert result.objective_ns is not None
+        assert rule.objective_ns >= result.objective_ns
+        groups = literal_mg_wfbp(problem)
+        assert groups == [stop - start for start, stop in rule.plan.batches]
+        own = seconds(lambda p=problem: solve(fresh(p)), 10)  # type: ignore[misc]
+        published = seconds(lambda p=problem: literal_mg_wfbp(p), 3)  # type: ignore[misc]
+        ready, clock = [], 0
+        for time_ns in reversed(problem.compute_ns):
+            clock += time_ns
+            ready.append(clock)
+
+        def duration(first: int, stop: int, p: Problem = problem) -> int:
+            return p.transfer_time(p.layers - stop, p.layers - first)
+
+        linear = seconds(lambda: mg_wfbp_groups(ready, duration, startup), 10)
+        loss = rule.objective_ns / result.objective_ns - 1
+        print(
+            f"| {startup} | {own * 1e3:.2f} ms | {published * 1e3:.0f} ms | "
+            f"{published / own:.0f}× | {linear * 1e3:.2f} ms | {linear / own:.2f}× | "
+            f"+{loss:.2%} |",
+            flush=True,
+        )
+    print()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="how fast is the exact makespan?")
+    parser.add_argument("--milp-limit", type=float, default=120.0, help="seconds a solver")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
+    options = parser.parse_args()
+    sizes = [7812 * 2**i for i in range(8)]  # up to 999,936
+    if options.quick:
+        sizes = [1000, 2000]
+        options.milp_limit = min(options.milp_limit, 2.0)
+    print(f"Python {sys.version.split()[0]}\n")
+    against_milp(options.milp_limit)
+    growth("random tables, start-up 100", lambda n, seed: table(n, 100, seed), sizes)
+    growth("random tables, start-up 10,000", lambda n, seed: table(n, 10_000, seed), sizes)
+    growth("as many batches as layers", balanced, sizes)
+    against_mg_wfbp()
+
+
+if __name__ == "__main__":
+    main()

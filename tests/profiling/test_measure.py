@@ -1,0 +1,687 @@
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from planner.errors import InvalidInputError, MeasurementError
+from planner.profiles import Layer, Profile
+from planner.profiling import measure, measuring
+from planner.profiling.machine import processor
+from planner.profiling.structure import observe
+from planner.profiling.timing import Run, time_bare, time_layers
+
+LINEAR = 4 * (4 * 4 + 4)
+"""Bytes of `linear()`."""
+
+
+def linear() -> nn.Linear:
+    return nn.Linear(4, 4)
+
+
+class Model(nn.Module):
+    """Named modules, and a function that says how they are called."""
+
+    def __init__(self, compute: Callable[..., Any], **modules: nn.Module) -> None:
+        super().__init__()
+        self.compute = compute
+        for name, module in modules.items():
+            setattr(self, name, module)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.compute(self, *inputs)
+
+
+class WithToken(nn.Module):
+    """A container that owns a parameter itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 4))
+        self.embed = linear()
+        self.mix = linear()
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens: Tensor = self.mix(torch.cat([self.token, self.embed(x)]))
+        return tokens
+
+
+def branches(m: Any, x: Tensor) -> Any:
+    x = m.stem(x)
+    return m.head(torch.cat([m.left(x), m.right2(m.right1(x))], dim=1))
+
+
+def pooled_branch(m: Any, x: Tensor) -> Any:
+    x = m.stem(x)
+    short = functional.relu(x)
+    return m.head(torch.cat([short, m.wide(x)], dim=1))
+
+
+def view_of_changed(m: Any, x: Tensor) -> Any:
+    base = m.stem(x)
+    view = base[:, :2]
+    base.mul_(2)
+    return m.head(m.narrow(view) + base)
+
+
+def attention() -> Model:
+    def compute(m: Any, x: Tensor) -> Any:
+        return m.head(x + m.attention(x, x, x)[0])
+
+    return Model(compute, attention=nn.MultiheadAttention(4, 2, batch_first=True), head=linear())
+
+
+def tied() -> Model:
+    model = Model(
+        lambda m, ids: m.decode(m.hidden(m.embed(ids))),
+        embed=nn.Embedding(9, 4),
+        hidden=linear(),
+        decode=nn.Linear(4, 9),
+    )
+    model.decode.weight = model.embed.weight  # type: ignore[union-attr]
+    return model
+
+
+def frozen_front() -> Model:
+    def compute(m: Any, x: Tensor) -> Any:
+        x = m.stem(x)
+        return m.head(x + m.b(m.a(x)))
+
+    return Model(
+        compute,
+        stem=linear().requires_grad_(requires_grad=False),
+        a=linear().requires_grad_(requires_grad=False),
+        b=linear().requires_grad_(requires_grad=False),
+        head=linear(),
+    )
+
+
+IDS = (torch.tensor([[1, 2, 3]]),)
+ROWS = (torch.ones(2, 4),)
+SEQUENCE = (torch.ones(2, 3, 4),)
+
+
+@dataclass
+class Case:
+    make: Callable[[], nn.Module]
+    names: Sequence[str]
+    blocks: Sequence[int]
+    parameter_bytes: Sequence[int]
+    inputs: tuple[Any, ...] = ROWS
+
+
+CASES = {
+    "chain": Case(
+        lambda: nn.Sequential(linear(), nn.ReLU(inplace=True), linear()),
+        ["0", "1", "2"],
+        [0, 1, 2],
+        [LINEAR, 0, LINEAR],
+    ),
+    "a single module": Case(linear, ["Linear"], [0], [LINEAR]),
+    "residual": Case(
+        lambda: Model(
+            lambda m, x: m.head((y := m.stem(x)) + m.b(m.act(m.a(y)))),
+            stem=linear(),
+            a=linear(),
+            act=nn.ReLU(),
+            b=linear(),
+            head=linear(),
+        ),
+        ["stem", "a", "act", "b", "head"],
+        [0, 1, 1, 1, 2],
+        [LINEAR, LINEAR, 0, LINEAR, LINEAR],
+    ),
+    "concatenated branches": Case(
+        lambda: Model(
+            branches,
+            stem=linear(),
+            left=linear(),
+            right1=linear(),
+            right2=linear(),
+            head=nn.Linear(8, 4),
+        ),
+        ["stem", "left", "right1", "right2", "head"],
+        [0, 1, 1, 1, 2],
+        [LINEAR] * 4 + [LINEAR + 4 * 16],
+    ),
+    "branches of the input": Case(
+        lambda: Model(
+            lambda m, x: m.head(m.left(x) + m.right(x)),
+            left=linear(),
+            right=linear(),
+            head=linear(),
+        ),
+        ["left", "right", "head"],
+        [0, 0, 1],
+        [LINEAR] * 3,
+    ),
+    "a branch that starts with a function": Case(
+        lambda: Model(pooled_branch, stem=linear(), wide=linear(), head=nn.Linear(8, 4)),
+        ["stem", "wide", "head"],
+        [0, 1, 2],
+        [LINEAR, LINEAR, LINEAR + 4 * 16],
+    ),
+    "a module that computes nothing in a branch": Case(
+        lambda: Model(
+            lambda m, x: m.head((y := m.stem(x)) + m.b(m.nothing(m.a(y)))),
+            stem=linear(),
+            a=linear(),
+            nothing=nn.Identity(),
+            b=linear(),
+            head=linear(),
+        ),
+        ["stem", "a", "nothing", "b", "head"],
+        [0, 1, 1, 1, 2],
+        [LINEAR, LINEAR, 0, LINEAR, LINEAR],
+    ),
+    "an auxiliary head in a dict": Case(
+        lambda: Model(
+            lambda m, x: {"aux": [m.aux(y := m.stem(x))], "out": (m.head(y),), "n": 1},
+            stem=linear(),
+            aux=linear(),
+            head=linear(),
+        ),
+        ["stem", "aux", "head"],
+        [0, 1, 1],
+        [LINEAR] * 3,
+    ),
+    "called twice": Case(
+        lambda: Model(lambda m, x: m.shared(m.act(m.shared(x))), shared=linear(), act=nn.Sigmoid()),
+        ["shared", "act", "shared#2"],
+        [0, 1, 2],
+        [LINEAR, 0, 0],
+    ),
+    "called as a layer and as a container": Case(
+        lambda: Model(
+            lambda m, x: m.both(m.both(x, False), True),
+            both=Model(lambda m, x, deep: m.inner(x) if deep else x * 2, inner=linear()),
+        ),
+        ["both", "both.inner"],
+        [0, 1],
+        [0, LINEAR],
+    ),
+    "tied weights": Case(
+        tied, ["embed", "hidden", "decode"], [0, 1, 2], [4 * 9 * 4, LINEAR, 4 * 9], IDS
+    ),
+    "attention": Case(
+        attention, ["attention", "head"], [0, 1], [4 * (16 * 4 + 4 * 4), LINEAR], SEQUENCE
+    ),
+    "a token of a container": Case(
+        lambda: nn.Sequential(linear(), WithToken(), linear()),
+        ["0", "1.embed", "1.mix", "2"],
+        [0, 1, 2, 3],
+        [LINEAR, LINEAR + 16, LINEAR, LINEAR],
+    ),
+    "a frozen front": Case(frozen_front, ["stem", "a", "b", "head"], [0, 1, 1, 2], [LINEAR] * 4),
+    "frozen from token numbers on": Case(
+        lambda: Model(
+            lambda m, ids: m.head((y := m.embed(ids)) + m.b(m.a(y))),
+            embed=nn.Embedding(9, 4).requires_grad_(requires_grad=False),
+            a=linear().requires_grad_(requires_grad=False),
+            b=linear().requires_grad_(requires_grad=False),
+            head=linear(),
+        ),
+        ["embed", "a", "b", "head"],
+        [0, 1, 1, 2],
+        [4 * 9 * 4, LINEAR, LINEAR, LINEAR],
+        IDS,
+    ),
+    "calls outside the graph": Case(
+        lambda: Model(
+            lambda m, ids: (m.embed(m.before(ids)), m.after(ids)),
+            before=nn.Identity(),
+            embed=nn.Embedding(9, 4),
+            after=nn.Identity(),
+        ),
+        ["before", "embed", "after"],
+        [0, 1, 2],
+        [0, 4 * 9 * 4, 0],
+        IDS,
+    ),
+    "a view read after its base was changed": Case(
+        lambda: Model(view_of_changed, stem=linear(), narrow=nn.Linear(2, 4), head=linear()),
+        ["stem", "narrow", "head"],
+        [0, 1, 2],
+        [LINEAR, 4 * 12, LINEAR],
+    ),
+    "a tuple of outputs": Case(
+        lambda: nn.LSTM(4, 4, batch_first=True), ["LSTM"], [0], [4 * (2 * 64 + 2 * 16)], SEQUENCE
+    ),
+    "parametrised": Case(
+        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(linear()), nn.ReLU()),
+        ["0", "1"],
+        [0, 1],
+        [LINEAR + 4 * 4, 0],
+    ),
+    "parameters nobody uses": Case(
+        lambda: Model(
+            lambda m, x: m.used(x), unused=nn.Sequential(linear(), linear()), used=linear()
+        ),
+        ["used"],
+        [0],
+        [3 * LINEAR],
+    ),
+    "made at the first call": Case(
+        lambda: nn.Sequential(nn.LazyLinear(4), nn.ReLU()), ["0", "1"], [0, 1], [LINEAR, 0]
+    ),
+}
+
+
+def measured(model: nn.Module, inputs: tuple[Any, ...] = ROWS, **options: Any) -> Profile:
+    chosen = {"warmup": 0, "repetitions": 2, "threads": 1, **options}
+    return measure(model, inputs, name="model", source="a test", **chosen)
+
+
+def assert_untouched(model: nn.Module) -> None:
+    for module in model.modules():
+        assert not module._forward_pre_hooks
+        assert not module._forward_hooks
+    for parameter in model.parameters():
+        assert not getattr(parameter, "_post_accumulate_grad_hooks", None)
+        assert parameter.grad is None
+    assert gc.isenabled()
+
+
+def ticking() -> Callable[[], int]:
+    return count().__next__
+
+
+@pytest.fixture(autouse=True)
+def _same_weights() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_layers_of_an_architecture(case: Case) -> None:
+    model = case.make()
+    profile = measured(model, case.inputs)
+    layers = profile.layers
+    assert [layer.name for layer in layers] == list(case.names)
+    assert [layer.block for layer in layers] == list(case.blocks)
+    assert [layer.parameter_bytes for layer in layers] == list(case.parameter_bytes)
+    assert profile.parameter_bytes == sum(p.nbytes for p in model.parameters())
+    assert profile.forward_ns > 0
+    assert profile.backward_ns > 0
+    assert model.training
+    assert_untouched(model)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_every_moment_belongs_to_a_layer(case: Case) -> None:
+    """With a clock that ticks at each reading, times are counts and exact."""
+    model = case.make()
+    structure = observe(model, case.inputs)
+    run = time_layers(model, case.inputs, structure, ticking())
+    assert len(run.forward_ns) == len(case.names)
+    assert sum(run.forward_ns) == run.whole_ns[0] == len(structure.entered) + 1
+    trained = [
+        layer for parameter, layer in structure.parameters.items() if parameter.grad is not None
+    ]
+    moments = [
+        structure.node_layers.count(layer) + trained.count(layer)
+        for layer in range(len(structure.names))
+    ]
+    assert run.backward_ns == moments
+    assert [moment is not None for moment in run.ready_ns] == [
+        layer in trained for layer in range(len(structure.names))
+    ]
+    last = max(moment for moment in run.ready_ns if moment is not None)
+    assert last <= sum(run.backward_ns) < run.whole_ns[1]
+    assert time_bare(model, case.inputs, ticking()) == (1, 1)
+
+
+def test_backward_times_go_to_the_layers_in_reverse() -> None:
+    model = nn.Sequential(linear(), nn.ReLU(), linear(), nn.ReLU(), linear())
+    structure = observe(model, ROWS)
+    run = time_layers(model, ROWS, structure, ticking())
+    ready = [moment for moment in run.ready_ns if moment is not None]
+    assert run.ready_ns[1] is None
+    assert run.ready_ns[3] is None
+    assert ready == sorted(ready, reverse=True)
+    assert sum(run.backward_ns[2:]) >= ready[1] > sum(run.backward_ns[3:])
+    assert ready[0] == sum(run.backward_ns)
+
+
+def test_tied_gradient_is_ready_when_its_last_part_is() -> None:
+    model = tied()
+    run = time_layers(model, IDS, observe(model, IDS), ticking())
+    assert run.ready_ns[0] == max(moment for moment in run.ready_ns if moment is not None)
+    assert run.ready_ns[2] == min(moment for moment in run.ready_ns if moment is not None)
+
+
+def test_frozen_layers_have_no_gradient() -> None:
+    layers = measured(frozen_front()).layers
+    assert [layer.gradient_bytes for layer in layers] == [0, 0, 0, LINEAR]
+    assert [layer.gradient_ready_ns is None for layer in layers] == [True, True, True, False]
+    assert [layer.backward_ns for layer in layers[:3]] == [0, 0, 0]
+
+
+def test_frozen_layers_stay_frozen() -> None:
+    model = frozen_front()
+    measured(model)
+    assert [p.requires_grad for p in model.parameters()] == [False] * 6 + [True] * 2
+
+
+def test_gradients_of_a_recomputed_layer_are_seen() -> None:
+    model = Model(
+        lambda m, x: m.head(checkpoint(m.inner, m.stem(x), use_reentrant=True)),
+        stem=linear(),
+        inner=linear(),
+        head=linear(),
+    )
+    layers = measured(model).layers
+    assert [layer.name for layer in layers] == ["stem", "inner", "head"]
+    assert None not in [layer.gradient_ready_ns for layer in layers]
+
+
+def test_statistics_over_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([80, 10, 40, 20])
+
+    def one_run(*_: Any) -> Run:
+        time = next(times)
+        return Run((time, time), [time], [2 * time], [None if time == 80 else 3 * time])
+
+    monkeypatch.setattr(measuring, "time_layers", one_run)
+    layer = measured(linear(), repetitions=4).layers[0]
+    assert (layer.forward_ns, layer.backward_ns, layer.gradient_ready_ns) == (30, 60, 60)
+    assert (layer.forward_spread_ns, layer.backward_spread_ns) == (32, 65)
+
+
+def test_one_repetition_has_no_spread() -> None:
+    layer = measured(linear(), repetitions=1).layers[0]
+    assert (layer.forward_spread_ns, layer.backward_spread_ns) == (None, None)
+
+
+@st.composite
+def _sources(draw: st.DrawFn) -> list[list[int]]:
+    """Draw what each layer reads: outputs of earlier layers, or the input (number 0)."""
+    layers = draw(st.integers(1, 7))
+    return [
+        sorted(draw(st.sets(st.integers(0, layer), min_size=1, max_size=3)))
+        for layer in range(layers)
+    ]
+
+
+@settings(max_examples=80, deadline=None)
+@given(_sources())
+def test_blocks_are_cut_where_one_value_is_alive(sources: list[list[int]]) -> None:
+    size = len(sources)
+    read = {source for chosen in sources for source in chosen}
+    unread = [value for value in range(1, size + 1) if value not in read]
+
+    def compute(m: Any, x: Tensor) -> Tensor:
+        values = [x]
+        for layer, chosen in enumerate(sources):
+            values.append(getattr(m, f"l{layer}")(_sum([values[i] for i in chosen])))
+        return _sum([values[i] for i in unread])
+
+    def readers(value: int) -> list[int]:
+        found = [layer + 1 for layer, chosen in enumerate(sources) if value in chosen]
+        return [*found, size + 1] if value in unread else found
+
+    expected = [0]
+    for value in range(1, size):
+        # Behind the layer only its output is read, or behind the sum that the next layer reads.
+        behind_layer = all(max(readers(i), default=0) <= value for i in range(value))
+        behind_sum = len(sources[value]) > 1 and all(
+            max(readers(i), default=0) <= value + 1 for i in range(value + 1)
+        )
+        expected.append(expected[-1] + (behind_layer or behind_sum))
+    model = Model(compute, **{f"l{layer}": linear() for layer in range(size)})
+    assert list(observe(model, ROWS).blocks) == expected
+
+
+def _sum(values: list[Tensor]) -> Tensor:
+    result = values[0]
+    for value in values[1:]:
+        result = result + value
+    return result
+
+
+def test_a_mask_every_layer_reads_is_no_branch() -> None:
+    model = Model(lambda m, x, mask: m.b(m.a(x) * mask) * mask, a=linear(), b=linear())
+    assert observe(model, (torch.ones(2, 4), torch.ones(2, 4))).blocks == (0, 1)
+
+
+def test_blocks_without_tracking_what_cannot_be_tracked() -> None:
+    def compute(m: Any, x: Tensor) -> Any:
+        x = torch.from_numpy(x.numpy())  # refused for a tensor that requires gradients
+        return m.head((y := m.stem(x)) + m.a(y))
+
+    model = Model(compute, stem=linear(), a=linear(), head=linear())
+    assert observe(model, ROWS).blocks == (0, 1, 2)
+
+
+@dataclass
+class Output:
+    loss: Tensor | None
+    logits: Any
+
+
+class HalfAndWhole(nn.Linear):
+    """Returns two precisions."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        y = super().forward(x)
+        return Output(y, y.double())
+
+
+def test_the_models_own_loss_is_used() -> None:
+    model = Model(lambda m, x: Output(m.used(x).sum(), m.extra(x)), used=linear(), extra=linear())
+    profile = measured(model)
+    assert [layer.gradient_ready_ns is None for layer in profile.layers] == [False, True]
+    assert f"2 trainable parameters ({LINEAR} bytes) get no gradient" in profile.provenance.notes
+
+
+def test_outputs_in_a_dataclass() -> None:
+    model = Model(lambda m, x: Output(None, m.both(x)), both=HalfAndWhole())
+    layer = measured(model).layers[0]
+    assert layer.activation_bytes == 32 + 64
+    assert layer.gradient_ready_ns is not None
+
+
+def test_activations_are_what_a_call_returns() -> None:
+    model = Model(
+        lambda m, x: m.narrow(m.pair(x)[0]),
+        pair=Model(lambda _m, x: (x, x, {"more": x[:1].double()})),
+        narrow=nn.Linear(4, 2),
+    )
+    assert [layer.activation_bytes for layer in measured(model).layers] == [32 + 32, 16]
+
+
+class Alternating(nn.Module):
+    def __init__(self, *ways: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.a = linear()
+        self.b = linear()
+        self.ways = ways
+        self.runs = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.runs += 1
+        return self.ways[self.runs // 4 % 2](self, x)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (lambda m, x: m.b(m.a(x)), lambda m, x: m.a(m.b(x)), "another order"),
+        (lambda m, x: m.b(m.a(x)), lambda m, x: m.a(x), "another order"),
+        (lambda m, x: m.a(x), lambda m, x: m.a(x) + x, "other operations"),
+        (lambda m, x: m.a(x).sin(), lambda m, x: m.a(x).cos(), "other operations"),
+    ],
+)
+def test_a_model_that_changes(
+    one: Callable[[Any, Tensor], Tensor], other: Callable[[Any, Tensor], Tensor], message: str
+) -> None:
+    model = Alternating(one, other)
+    with pytest.raises(MeasurementError, match=f"changes from run to run: .*{message}"):
+        measured(model, repetitions=4)
+    assert_untouched(model)
+
+
+@pytest.mark.parametrize("failing_run", range(1, 6))
+def test_a_model_that_fails(failing_run: int) -> None:
+    runs = 0
+
+    def compute(m: Any, x: Tensor) -> Any:
+        nonlocal runs
+        runs += 1
+        if runs == failing_run:
+            raise KeyError("no such thing")
+        return m.b(m.a(x))
+
+    model = Model(compute, a=linear(), b=linear())
+    threads = torch.get_num_threads()
+    if failing_run == 3:  # the run that tracks everything may fail
+        measured(model, warmup=1)
+    else:
+        with pytest.raises(MeasurementError, match="forward pass failed: KeyError: 'no such"):
+            measured(model, warmup=1, threads=threads + 1)
+    assert torch.get_num_threads() == threads
+    assert_untouched(model)
+
+
+class Broken(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise ValueError("no derivative")
+
+
+def test_a_backward_pass_that_fails() -> None:
+    model = Model(lambda m, x: Broken.apply(m.a(x)), a=linear())  # type: ignore[no-untyped-call]
+    with pytest.raises(MeasurementError, match="backward pass failed: ValueError: no derivative"):
+        measured(model)
+    assert_untouched(model)
+
+
+def test_an_error_the_model_handles_itself() -> None:
+    def compute(m: Any, x: Tensor) -> Any:
+        with pytest.raises(RuntimeError):
+            m.a(x[:, :1])
+        return m.b(x)
+
+    profile = measured(Model(compute, a=linear(), b=linear()))
+    assert [layer.name for layer in profile.layers] == ["a", "b"]
+
+
+def test_nothing_to_train() -> None:
+    with pytest.raises(MeasurementError, match="depends on no trainable parameter"):
+        measured(linear().requires_grad_(requires_grad=False))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_model_hides_its_layers() -> None:
+    with pytest.raises(MeasurementError, match="0 is scripted"):
+        measured(nn.Sequential(torch.jit.script(linear())))
+
+
+def test_gradients_and_mode_are_put_back() -> None:
+    model = nn.Sequential(linear(), nn.Dropout()).eval()
+    model[1].train()
+    x = torch.ones(2, 4, requires_grad=True)
+    gradient = torch.ones(4, 4)
+    model[0].weight.grad = gradient
+    profile = measured(model, (x,))
+    assert model[0].weight.grad is gradient
+    assert torch.equal(gradient, torch.ones(4, 4))
+    assert model[0].bias.grad is None
+    assert x.grad is None
+    assert [model.training, model[0].training, model[1].training] == [False, False, True]
+    assert "the model is in evaluation mode" in profile.provenance.notes
+
+
+def test_gradients_can_be_turned_off_around_it() -> None:
+    with torch.no_grad():
+        assert measured(linear()).backward_ns > 0
+        assert not torch.is_grad_enabled()
+
+
+def test_provenance() -> None:
+    seen = []
+
+    def progress(done: int, total: int) -> None:
+        seen.append((done, total))
+        assert not gc.isenabled()
+
+    threads = torch.get_num_threads()
+    profile = measure(
+        linear(),
+        ROWS,
+        name="tiny",
+        source="planner profile",
+        warmup=1,
+        repetitions=2,
+        batch_size=2,
+        threads=threads + 1,
+        notes=("by hand",),
+        progress=progress,
+    )
+    provenance = profile.provenance
+    assert (profile.name, profile.batch_size) == ("tiny", 2)
+    assert (provenance.kind, provenance.source) == ("measured", "planner profile")
+    assert (provenance.warmup, provenance.repetitions) == (1, 2)
+    assert provenance.threads == threads + 1
+    assert torch.get_num_threads() == threads
+    assert provenance.statistic == "median"
+    assert len(provenance.date.split("-")) == 3
+    assert provenance.processor
+    assert set(provenance.versions) == {"python", "torch", "planner"}
+    assert provenance.versions["torch"] == torch.__version__
+    assert provenance.notes[0] == "by hand"
+    assert provenance.notes[1].startswith("hooked forward within ")
+    assert provenance.notes[2].startswith("hooked backward within ")
+    assert f"sum to {profile.forward_ns / 1e6:.3f} ms" in provenance.notes[1]
+    assert f"sum to {profile.backward_ns / 1e6:.3f} ms" in provenance.notes[2]
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_processor_names(tmp_path: Any) -> None:
+    described = tmp_path / "cpuinfo"
+    described.write_text("processor\t: 0\nmodel name\t: Abacus 9\n")
+    assert processor(linear(), described).startswith("Abacus 9, ")
+    described.write_text("processor\t: 0\n")
+    unnamed = processor(linear(), described)
+    assert unnamed == processor(linear(), tmp_path / "nothing")
+    assert not unnamed.startswith(",")
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"warmup": -1}, "warmup"),
+        ({"repetitions": 0}, "repetitions"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"threads": 0}, "threads"),
+        ({"inputs": torch.ones(2, 4)}, "inputs"),
+        ({"model": "resnet"}, "model"),
+    ],
+)
+def test_arguments_that_mean_nothing(options: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        measured(**{"model": linear(), **options})
+    assert caught.value.path == path
+
+
+def test_a_measured_profile_is_a_chain() -> None:
+    profile = measured(CASES["residual"].make())
+    assert [unit.name for unit in profile.chain().layers] == ["stem", "a–b", "head"]
+    assert all(isinstance(layer, Layer) for layer in profile.layers)
