@@ -1,0 +1,23 @@
+"""Builds the documentation: ``sphinx-build -W docs docs/_build``."""
+
+from importlib.metadata import version
+
+project = "planner"
+author = "The planner developers"
+copyright = "2026, The planner developers"
+release = version("planner")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "planner"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+default_role = "code"
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
