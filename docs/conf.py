@@ -1,11 +1,11 @@
 """Builds the documentation: ``sphinx-build -W docs docs/_build``."""
 
-from importlib.metadata import version
+from importlib import metadata
 
 project = "planner"
 author = "The planner developers"
 copyright = "2026, The planner developers"
-release = version("planner")
+release = metadata.version("planner")
 
 extensions = [
     "myst_parser",

@@ -9,6 +9,8 @@ computation from a on is still to come:
 
     H[a] = min_b c(a, b) + max(H[b], PC[L] - PC[a]).
 
+Among the optimal plans, one of few batches: each reaches as far as the optimum H[0] allows.
+
 Guarantee: optimal for every cost function. At a time limit the plan is the one of the longest
 batches and the bound the relaxation.
 
@@ -17,6 +19,7 @@ F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushing gradients.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.deadline import Deadline
 from planner.ibatch.bounds import relaxation
@@ -29,19 +32,25 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome:
     """Minimise the makespan of any problem whose layers respect the cap."""
     count, computed = problem.layers, problem.compute_prefix
     finish = np.zeros(count + 1, dtype=np.int64)
-    choice = np.zeros(count + 1, dtype=np.int64)
+
+    def finishes(start: int) -> NDArray[np.int64]:
+        """Return when all ends if the first batch of start … L-1 ends at each possible layer."""
+        reach = problem.reach(start)
+        rest = np.maximum(finish[start + 1 : reach + 1], computed[count] - computed[start])
+        return problem.transfer_times(start, reach) + rest
+
     for start in range(count - 1, -1, -1):
         if deadline.passed:
             return Outcome(_longest_batches(problem), relaxation(problem), timed_out=True)
-        reach = problem.reach(start)
-        rest = np.maximum(finish[start + 1 : reach + 1], computed[count] - computed[start])
-        times = problem.transfer_times(start, reach) + rest
-        best = int(np.argmin(times))
-        finish[start], choice[start] = times[best], start + 1 + best
+        finish[start] = finishes(start).min()
+    optimum, sent = int(finish[0]), 0
     boundaries = [0]
     while boundaries[-1] < count:
-        boundaries.append(int(choice[boundaries[-1]]))
-    return Outcome(boundaries, int(finish[0]))
+        start = boundaries[-1]
+        stop = start + 1 + int(np.flatnonzero(finishes(start) <= optimum - sent)[-1])
+        sent += problem.transfer_time(start, stop)
+        boundaries.append(stop)
+    return Outcome(boundaries, optimum)
 
 
 def _longest_batches(problem: Problem) -> list[int]:
