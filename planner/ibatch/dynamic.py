@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.deadline import Deadline
-from planner.ibatch.bounds import relaxation
+from planner.ibatch.endings import out_of_time
 from planner.ibatch.problem import Outcome, Problem
 
 __all__ = ["solve_general"]
@@ -41,7 +41,7 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome:
 
     for start in range(count - 1, -1, -1):
         if deadline.passed:
-            return Outcome(_longest_batches(problem), relaxation(problem), timed_out=True)
+            return out_of_time(problem)
         finish[start] = finishes(start).min()
     optimum, sent = int(finish[0]), 0
     boundaries = [0]
@@ -51,10 +51,3 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome:
         sent += problem.transfer_time(start, stop)
         boundaries.append(stop)
     return Outcome(boundaries, optimum)
-
-
-def _longest_batches(problem: Problem) -> list[int]:
-    boundaries = [0]
-    while boundaries[-1] < problem.layers:
-        boundaries.append(problem.reach(boundaries[-1]))
-    return boundaries

@@ -10,8 +10,8 @@ the smallest feasible M is the optimum. The search for it halves an integer inte
 feasible sweep lowers the upper end to the makespan its batches really have, an infeasible one
 lifts the lower end to the smallest M that would change any of its steps.
 
-Guarantee: optimal, and of the optimal plans one with the fewest batches. The lower end of the interval is a proven bound at all times, so a time limit
-leaves a plan and its gap.
+Guarantee: optimal, and of the optimal plans one with the fewest batches. The lower end of the
+interval is a proven bound at all times, so a time limit leaves a plan and its gap.
 
 Complexity: O(B log L) a sweep, O(log range) sweeps; memory O(L).
 

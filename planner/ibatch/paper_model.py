@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.ibatch.bounds import relaxation
+from planner.ibatch.endings import nothing_covers, out_of_time
 from planner.ibatch.problem import Outcome, Problem
-from planner.results import Infeasibility
 
 __all__ = ["MAX_LAYERS", "solve_paper_model"]
 
@@ -48,7 +47,7 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome:
     value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)
     for start in range(count):
         if deadline.passed:
-            return _out_of_time(problem)
+            return out_of_time(problem)
         reach = problem.reach(start)
         times = problem.transfer_times(start, reach)
         if start == 0:
@@ -62,7 +61,7 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome:
     ends = value[:count, count]
     reachable = np.flatnonzero(ends < _NEVER)
     if not len(reachable):
-        return Outcome(None, infeasibility=_nothing_covers(problem))
+        return Outcome(None, infeasibility=nothing_covers(problem))
     costs = ends[reachable] + (computed[count] - computed[reachable])
     last = int(reachable[int(np.argmin(costs))])
     return Outcome(_trace(problem, computed, value, last), int(costs.min()))
@@ -91,19 +90,3 @@ def _trace(
         first = int(_first_covered(computed, start, time)[0])
         boundaries.append(first + int(np.argmin(value[first:start, start])))
     return boundaries[::-1]
-
-
-def _out_of_time(problem: Problem) -> Outcome:
-    if problem.reach(0) < problem.layers:
-        reason = "the time limit passed before any plan within max_batch_bytes was found"
-        return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)
-    return Outcome([0, problem.layers], relaxation(problem), timed_out=True)
-
-
-def _nothing_covers(problem: Problem) -> Infeasibility:
-    return Infeasibility(
-        f"within max_batch_bytes = {problem.max_batch_bytes} every choice of batches breaks Eq. 5 "
-        "(computation of a batch outlasts communication of the next); without the cap one batch "
-        "always satisfies it",
-        ("eq5", "max_batch_bytes"),
-    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import check, evaluate, objective_ns
@@ -41,14 +41,18 @@ def _exact(problem: Problem) -> Method:
 
 
 def _milp(_: Problem) -> Method:
-    from planner.ibatch.milp import solve_milp
-
+    try:
+        from planner.ibatch.milp import solve_milp
+    except ImportError as error:
+        raise NotApplicableError("method", f"milp: PuLP cannot be loaded: {error}") from None
     return solve_milp
 
 
 def _cpsat(_: Problem) -> Method:
-    from planner.ibatch.cpsat import solve_cpsat
-
+    try:
+        from planner.ibatch.cpsat import solve_cpsat
+    except ImportError as error:  # for one, highspy was imported before: see planner.ibatch.milp
+        raise NotApplicableError("method", f"cpsat: OR-Tools cannot be loaded: {error}") from None
     return solve_cpsat
 
 

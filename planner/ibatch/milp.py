@@ -1,0 +1,116 @@
+"""Both objectives as a mixed-integer program: an independent witness for the exact methods.
+
+Model: a binary variable x for each possible batch, an arc from layer a to layer b; a path of arcs
+from 0 to L. For the makespan, with R_a the computation from layer a on: the batch that covers
+layer i arrives after all communication begun up to it, and R_a is still to come,
+
+    M >= E_i,  E_i = E_{i-1} + sum over arcs from i of (c + R_i) x - sum over arcs into i of R_a x,
+
+which needs no big-M. For Eq. 4 the objective is linear in the arcs. Eq. 5 at a boundary says that
+an arc into it that computes for t needs an arc out of it that communicates for at least t; written
+for every threshold t the relaxation is nearly integral.
+
+Guarantee: optimal up to the solver's tolerance; plans are priced exactly outside.
+Complexity: exponential; L²/2 variables and L rows (for Eq. 4 up to L²/2); up to `MAX_LAYERS` layers.
+Source: own; PuLP with the CBC it brings.
+"""
+
+from typing import Any
+
+# highspy, which PuLP loads where it is installed, and OR-Tools bring two builds of one library
+# that cannot both be loaded. PuLP does without it, OR-Tools does not: OR-Tools goes first.
+import ortools.sat.python.cp_model  # noqa: F401
+import pulp
+
+from planner.deadline import Deadline
+from planner.ibatch.arcs import Arc, all_arcs, path_through
+from planner.ibatch.endings import nothing_covers, out_of_time
+from planner.ibatch.problem import Outcome, Problem
+
+__all__ = ["solve_milp"]
+
+
+def solve_milp(problem: Problem, deadline: Deadline) -> Outcome:
+    """Minimise the objective of `problem` with CBC.
+
+    Raises
+    ------
+    NotApplicableError
+        If there are too many layers (see `planner.ibatch.arcs.MAX_LAYERS`).
+    """
+    arcs = all_arcs(problem, "milp")
+    # CBC computes in floating point: let the largest time be a million.
+    largest = max([arc.communication for arc in arcs] + [problem.compute_prefix[-1], 1])
+    scale = largest / 1e6
+    model = pulp.LpProblem("ibatch", pulp.LpMinimize)
+    chosen = [pulp.LpVariable(f"x{i}", cat=pulp.LpBinary) for i in range(len(arcs))]
+    _add_path(model, problem.layers, arcs, chosen)
+    if problem.objective == "makespan":
+        _add_makespan(model, problem, arcs, chosen, scale)
+    else:
+        _add_paper_model(model, problem, arcs, chosen, scale)
+    if deadline.passed:
+        return out_of_time(problem)
+    solver = pulp.PULP_CBC_CMD(
+        msg=False, threads=1, timeLimit=deadline.remaining_s, options=["randomSeed 1"]
+    )
+    model.solve(solver)
+    path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
+    timed_out = deadline.passed or model.sol_status != pulp.LpSolutionOptimal
+    if model.status == pulp.LpStatusInfeasible:
+        return Outcome(None, infeasibility=nothing_covers(problem))
+    if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return out_of_time(problem)
+    return Outcome(path_through(path), timed_out=timed_out)
+
+
+def _add_path(model: Any, count: int, arcs: list[Arc], chosen: list[Any]) -> None:
+    """Choose a path from 0 to `count`."""
+    balance: list[list[tuple[Any, int]]] = [[] for _ in range(count + 1)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        balance[arc.start].append((x, 1))
+        balance[arc.stop].append((x, -1))
+    for boundary, terms in enumerate(balance[:-1]):
+        model.addConstraint(pulp.LpAffineExpression(terms) == (1 if boundary == 0 else 0))
+
+
+def _add_makespan(
+    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], scale: float
+) -> None:
+    count, computed = problem.layers, problem.compute_prefix
+    rest = [(computed[count] - time) / scale for time in computed]
+    steps: list[list[tuple[Any, float]]] = [[] for _ in range(count + 1)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        steps[arc.start].append((x, -(arc.communication / scale + rest[arc.start])))
+        steps[arc.stop].append((x, rest[arc.start]))
+    makespan = pulp.LpVariable("makespan", lowBound=0)
+    model.setObjective(makespan)
+    previous = None
+    for layer in range(count):
+        end = pulp.LpVariable(f"e{layer}", lowBound=0)
+        terms = [(end, 1.0), *steps[layer]] + ([(previous, -1.0)] if previous is not None else [])
+        model.addConstraint(pulp.LpAffineExpression(terms) == 0)
+        model.addConstraint(makespan - end >= 0)
+        previous = end
+
+
+def _add_paper_model(
+    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], scale: float
+) -> None:
+    count = problem.layers
+    model.setObjective(
+        pulp.LpAffineExpression(
+            (x, (arc.communication + (arc.computation if arc.stop == count else 0)) / scale)
+            for arc, x in zip(arcs, chosen, strict=True)
+        )
+    )
+    into: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
+    out: list[list[tuple[int, Any]]] = [[] for _ in range(count + 1)]
+    for arc, x in zip(arcs, chosen, strict=True):
+        into[arc.stop].append((arc.computation, x))
+        out[arc.start].append((arc.communication, x))
+    for boundary in range(1, count):
+        for threshold in {time for time, _ in into[boundary]}:
+            needed = [(x, 1) for time, x in into[boundary] if time >= threshold]
+            covering = [(x, -1) for time, x in out[boundary] if time >= threshold]
+            model.addConstraint(pulp.LpAffineExpression(needed + covering) <= 0)
