@@ -64,6 +64,12 @@ def seconds(action: Callable[[], object], runs: int) -> float:
     return best
 
 
+def solving(problem: Problem, runs: int) -> float:
+    """Return the shortest time `solve` takes on a problem it has not seen, prefix sums included."""
+    copies = [fresh(problem) for _ in range(runs)]
+    return seconds(lambda: solve(copies.pop()), runs)
+
+
 def fresh(problem: Problem) -> Problem:
     """Return a copy that has not computed its prefix sums yet."""
     return Problem(
@@ -80,7 +86,7 @@ def against_milp(limit: float) -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for startup in (1, 10, 100, 1000, 10_000):
         problem = table(200, startup, seed=startup)
-        own = seconds(lambda p=problem: solve(fresh(p)), 20)  # type: ignore[misc]
+        own = solving(problem, 50)
         optimum = solve(problem).objective_ns
         for name, milp in ibatch_milp.SOLVERS.items():
             objective, proven, taken = milp(problem, limit)
@@ -102,7 +108,7 @@ def growth(title: str, make: Callable[[int, int], Problem], sizes: list[int]) ->
     ratios = []
     for count in sizes:
         problems = [make(count, seed) for seed in range(3)]
-        taken = sum(seconds(lambda p=p: solve(fresh(p)), 3) for p in problems)  # type: ignore[misc]
+        taken = sum(solving(problem, 3) for problem in problems)
         ratio = "" if previous is None else f"{taken / previous:.2f}"
         if previous is not None:
             ratios.append(taken / previous)
@@ -180,7 +186,7 @@ def against_mg_wfbp() -> None:
         assert rule.objective_ns >= result.objective_ns
         groups = literal_mg_wfbp(problem)
         assert groups == [stop - start for start, stop in rule.plan.batches]
-        own = seconds(lambda p=problem: solve(fresh(p)), 10)  # type: ignore[misc]
+        own = solving(problem, 20)
         published = seconds(lambda p=problem: literal_mg_wfbp(p), 3)  # type: ignore[misc]
         linear = seconds(lambda p=problem: linear_mg_wfbp(p), 10)  # type: ignore[misc]
         loss = rule.objective_ns / result.objective_ns - 1

@@ -11,7 +11,8 @@ an arc into it that computes for t needs an arc out of it that communicates for 
 for every threshold t the relaxation is nearly integral.
 
 Guarantee: optimal up to the solver's tolerance; plans are priced exactly outside.
-Complexity: exponential; L²/2 variables and L rows (for Eq. 4 up to L²/2); up to `MAX_LAYERS` layers.
+Complexity: exponential; L²/2 variables and 2L rows, for Eq. 4 up to L²/2 rows; up to
+`planner.ibatch.arcs.MAX_LAYERS` layers.
 Source: own; PuLP with the CBC it brings.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 # that cannot both be loaded. PuLP does without it, OR-Tools does not: OR-Tools goes first.
 import ortools.sat.python.cp_model  # noqa: F401
 import pulp
+from pulp.apis.coin_api import pulp_cbc_path
 
 from planner.deadline import Deadline
 from planner.ibatch.arcs import Arc, all_arcs, path_through
@@ -43,7 +45,7 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome:
     largest = max([arc.communication for arc in arcs] + [problem.compute_prefix[-1], 1])
     scale = largest / 1e6
     model = pulp.LpProblem("ibatch", pulp.LpMinimize)
-    chosen = [pulp.LpVariable(f"x{i}", cat=pulp.LpBinary) for i in range(len(arcs))]
+    chosen = [model.add_variable(f"x{i}", cat=pulp.LpBinary) for i in range(len(arcs))]
     _add_path(model, problem.layers, arcs, chosen)
     if problem.objective == "makespan":
         _add_makespan(model, problem, arcs, chosen, scale)
@@ -51,8 +53,12 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome:
         _add_paper_model(model, problem, arcs, chosen, scale)
     if deadline.passed:
         return out_of_time(problem)
-    solver = pulp.PULP_CBC_CMD(
-        msg=False, threads=1, timeLimit=deadline.remaining_s, options=["randomSeed 1"]
+    solver = pulp.COIN_CMD(
+        path=pulp_cbc_path,
+        msg=False,
+        threads=1,
+        timeLimit=deadline.remaining_s,
+        options=["randomSeed 1"],
     )
     model.solve(solver)
     path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
@@ -83,11 +89,11 @@ def _add_makespan(
     for arc, x in zip(arcs, chosen, strict=True):
         steps[arc.start].append((x, -(arc.communication / scale + rest[arc.start])))
         steps[arc.stop].append((x, rest[arc.start]))
-    makespan = pulp.LpVariable("makespan", lowBound=0)
+    makespan = model.add_variable("makespan", lowBound=0)
     model.setObjective(makespan)
     previous = None
     for layer in range(count):
-        end = pulp.LpVariable(f"e{layer}", lowBound=0)
+        end = model.add_variable(f"e{layer}", lowBound=0)
         terms = [(end, 1.0), *steps[layer]] + ([(previous, -1.0)] if previous is not None else [])
         model.addConstraint(pulp.LpAffineExpression(terms) == 0)
         model.addConstraint(makespan - end >= 0)
