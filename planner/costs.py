@@ -70,15 +70,17 @@ class AffineCost:
             raise InvalidInputError("ns_per_byte", f"expected an exact fraction, got {shown(rate)}")
         if not 0 <= self.ns_per_byte <= MAX_VALUE:
             raise InvalidInputError(
-                "ns_per_byte", f"expected a rate from 0 to 2^62, got {self.ns_per_byte}"
+                "ns_per_byte", f"expected a rate from 0 to 2^62, got {shown(self.ns_per_byte)}"
             )
 
     @classmethod
-    def from_bandwidth(cls, startup_ns: int, bytes_per_s: Fraction) -> "AffineCost":
+    def from_bandwidth(cls, startup_ns: int, bytes_per_s: Fraction | int) -> "AffineCost":
         """Return the cost over a link that carries `bytes_per_s` bytes a second."""
-        if bytes_per_s <= 0:
-            raise InvalidInputError("bytes_per_s", f"expected a rate > 0, got {bytes_per_s}")
-        return cls(startup_ns, Fraction(10**9) / Fraction(bytes_per_s))
+        if not isinstance(bytes_per_s, Fraction | int) or bytes_per_s <= 0:
+            raise InvalidInputError(
+                "bytes_per_s", f"expected an exact rate > 0, got {shown(bytes_per_s)}"
+            )
+        return cls(startup_ns, Fraction(10**9) / bytes_per_s)
 
     @property
     def is_monotone(self) -> bool:
@@ -96,7 +98,7 @@ class AffineCost:
 
         rate = self.ns_per_byte
         largest = int(sizes.max(initial=0))
-        if max(largest * rate.numerator, rate.denominator) >= _INT64_LIMIT:
+        if max(max(largest, 1) * rate.numerator, rate.denominator) >= _INT64_LIMIT:
             return np.array([self.cost_ns(size) for size in sizes.tolist()], dtype=np.int64)
         return self.startup_ns - (-sizes * rate.numerator // rate.denominator)
 
@@ -117,7 +119,11 @@ class TableCost:
     points: tuple[tuple[int, int], ...]
 
     def __post_init__(self) -> None:
-        points = self.points
+        try:
+            points = tuple((size, time) for size, time in self.points)
+        except (TypeError, ValueError):
+            raise InvalidInputError("cost_table", "expected pairs of bytes and ns") from None
+        object.__setattr__(self, "points", points)
         if len(points) < 2:
             raise InvalidInputError("cost_table", f"expected at least 2 points, got {len(points)}")
         for position, (size, time) in enumerate(points):

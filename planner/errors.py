@@ -34,6 +34,20 @@ class InvalidPlanError(InvalidInputError):
     """A plan that breaks a rule of its problem; `path` leads into the plan."""
 
 
+class BrokenConstraintError(InvalidPlanError):
+    """A plan that is well formed but breaks a constraint of its problem.
+
+    Attributes
+    ----------
+    binding : str
+        The constraint.
+    """
+
+    def __init__(self, path: str, message: str, binding: str) -> None:
+        super().__init__(path, message)
+        self.binding = binding
+
+
 class MissingExtraError(PlannerError, ImportError):
     """An optional package is needed and not installed.
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Literal
 
 from planner.errors import InvalidInputError
-from planner.validation import integer, shown, total
+from planner.validation import integer, shown
 
 __all__ = ["Granularity", "Layer", "Profile", "Provenance", "chain_blocks"]
 
@@ -151,9 +151,9 @@ class Profile:
             raise InvalidInputError("layers", "expected at least one layer")
         if self.batch_size is not None:
             integer(self.batch_size, "batch_size", minimum=1)
-        total(self.parameter_bytes, "layers", "the sum of the parameters' sizes")
-        times = sum(layer.forward_ns + layer.backward_ns for layer in self.layers)
-        total(times, "layers", "the sum of the layers' times")
+        for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
+            integer(sum(getattr(layer, name) for layer in self.layers), f"layers: sum of {name}")
+        integer(sum(layer.pushed_bytes for layer in self.layers), "layers: sum of gradient_bytes")
 
     @property
     def parameter_bytes(self) -> int:
@@ -192,15 +192,16 @@ class Profile:
             for position, layer in enumerate(self.layers)
         ]
         units: list[list[Layer]] = []
+        leading = True  # no layer with parameters so far
         for _, members in groupby(keys, key=lambda item: item if item[0] < 0 else (item[0], -1)):
             unit = [self.layers[position] for _, position in members]
             weightless = not any(layer.parameter_bytes for layer in unit)
-            leading = units and not any(layer.parameter_bytes for layer in units[0])
             if units and (weightless or leading):
                 units[-1].extend(unit)
             else:
                 units.append(unit)
-        if not any(layer.parameter_bytes for layer in self.layers):
+            leading = leading and weightless
+        if leading:
             raise InvalidInputError("layers", "expected at least one layer with parameters")
         return Profile(self.name, tuple(map(_merged, units)), self.provenance, self.batch_size)
 

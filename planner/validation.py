@@ -13,8 +13,8 @@ from planner.errors import InvalidInputError
 MAX_VALUE = 2**62
 """Largest time in nanoseconds, and largest size in bytes."""
 
-MAX_TOTAL = 2**63 - 1
-"""Largest sum of times or sizes."""
+MAX_TOTAL = 2**63 - 2
+"""Largest sum of times or sizes; 2^63 - 1 is left to compiled code as "never"."""
 
 MAX_SHOWN = 60
 """Longest excerpt of a bad value shown in a message."""
@@ -80,5 +80,5 @@ def total(amount: int, path: str, what: str) -> int:
         If it does not; `what` names the sum.
     """
     if amount > MAX_TOTAL:
-        raise InvalidInputError(path, f"{what} must fit in 63 bits, got {amount}")
+        raise InvalidInputError(path, f"{what} must fit in 63 bits, got {shown(amount)}")
     return amount

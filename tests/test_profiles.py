@@ -81,10 +81,10 @@ def test_bad_layers(change: dict[str, object], path: str) -> None:
     assert caught.value.path == path
 
 
-def test_sums_beyond_63_bits_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="63 bits"):
+def test_sums_beyond_the_range_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="sum of"):
         Profile("m", (layer("a", 2**62), layer("b", 2**62)), MADE_UP)
-    with pytest.raises(InvalidInputError, match="63 bits"):
+    with pytest.raises(InvalidInputError, match="sum of"):
         Profile("m", (layer("a", 1, time=2**61), layer("b", 1, time=2**61)), MADE_UP)
     with pytest.raises(InvalidInputError):
         Profile("m", (), MADE_UP)

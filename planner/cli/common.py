@@ -4,12 +4,23 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from planner.draw import Chart
 from planner.errors import InvalidInputError, PlannerError
 
-__all__ = ["Progress", "command", "in_file", "read", "save_picture", "write_text"]
+__all__ = [
+    "Progress",
+    "command",
+    "in_file",
+    "picture_format",
+    "read",
+    "save_picture",
+    "standard_input",
+    "standard_output",
+    "write_json",
+    "write_text",
+]
 
 
 def command(
@@ -29,7 +40,23 @@ def command(
 
 def read(path: str) -> bytes:
     """Return the contents of a file, or of standard input for "-"."""
-    return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    return standard_input().read() if path == "-" else Path(path).read_bytes()
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input, as bytes."""
+    stream: TextIO | None = sys.stdin
+    if stream is None:
+        raise PlannerError("standard input is closed")
+    return stream.buffer
+
+
+def standard_output() -> BinaryIO:
+    """Return standard output, as bytes."""
+    stream: TextIO | None = sys.stdout
+    if stream is None:
+        raise PlannerError("standard output is closed")
+    return stream.buffer
 
 
 def in_file(path: str, error: InvalidInputError) -> PlannerError:
@@ -38,16 +65,26 @@ def in_file(path: str, error: InvalidInputError) -> PlannerError:
     return PlannerError(f"{name}: {error}")
 
 
-def write_text(text: str, path: str | None) -> None:
-    """Write to a file, or to standard output without one."""
+def write_json(text: str, path: str | None) -> None:
+    """Write JSON, always as UTF-8, to a file, or to standard output without one."""
+    data = text.encode("utf-8", "replace")
     if path is None or path == "-":
-        sys.stdout.write(text)
+        sys.stdout.flush()
+        standard_output().write(data)
+        standard_output().flush()
     else:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_bytes(data)
 
 
-def save_picture(chart: Chart, path: Path) -> None:
-    """Write `chart` in the format its file name asks for.
+def write_text(text: str) -> None:
+    """Write what a person reads to standard output, in whatever encoding that has."""
+    standard_output()
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+
+
+def picture_format(path: Path) -> Callable[[Chart, Path], None]:
+    """Return what writes a picture of the format a file name asks for.
 
     Raises
     ------
@@ -57,19 +94,23 @@ def save_picture(chart: Chart, path: Path) -> None:
     from planner.draw import save_gantt, save_trace
 
     if path.suffix in (".svg", ".png", ".pdf"):
-        save_gantt(chart, path)
-    elif path.name.endswith((".json", ".json.gz")):
-        save_trace(chart, path)
-    else:
-        known = ".svg, .png, .pdf (a chart) or .json, .json.gz (a trace)"
-        raise InvalidInputError(str(path), f"expected a name ending in {known}")
+        return save_gantt
+    if path.name.endswith((".json", ".json.gz")):
+        return save_trace
+    known = ".svg, .png, .pdf (a chart) or .json, .json.gz (a trace)"
+    raise InvalidInputError(str(path), f"expected a name ending in {known}")
+
+
+def save_picture(chart: Chart, path: Path) -> None:
+    """Write `chart` in the format its file name asks for."""
+    picture_format(path)(chart, path)
 
 
 class Progress:
     """One line on standard error that says what is going on; silent unless it is a terminal."""
 
     def __init__(self) -> None:
-        self._active = sys.stderr.isatty()
+        self._active = sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, text: str) -> None:
         """Show `text` in place of what was shown before."""

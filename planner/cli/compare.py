@@ -9,7 +9,16 @@ from typing import Any
 import msgspec
 
 from planner import ibatch
-from planner.cli.common import Progress, command, in_file, read, save_picture, write_text
+from planner.cli.common import (
+    Progress,
+    command,
+    in_file,
+    picture_format,
+    read,
+    save_picture,
+    write_json,
+    write_text,
+)
 from planner.cli.draw import title
 from planner.costs import AffineCost
 from planner.draw import Chart, format_table, text_gantt
@@ -19,6 +28,7 @@ from planner.jsonio import decode_profile
 from planner.jsonio import ibatch as ibatch_json
 from planner.profiles import Profile
 from planner.units import format_bytes, format_ns, parse_bytes, parse_rate, parse_time
+from planner.validation import integer
 
 __all__ = ["add_parser"]
 
@@ -77,18 +87,25 @@ def run(options: argparse.Namespace) -> int:
     startup = parse_time(options.startup, "--startup")
     rate = parse_rate(options.bandwidth, "--bandwidth")
     cap = None if options.max_batch is None else parse_bytes(options.max_batch, "--max-batch")
+    if cap is not None:
+        integer(cap, "--max-batch", minimum=1)
+    if options.picture:
+        picture_format(Path(options.picture))
     try:
         profile = decode_profile(read(options.profile))
+        chain = profile.chain(options.granularity)
+    except InvalidInputError as error:
+        raise in_file(options.profile, error) from None
+    try:
         problem = ibatch.Problem.from_profile(
-            profile,
+            chain,
             AffineCost.from_bandwidth(startup, rate),
             direction=options.direction,
             objective=options.objective,
-            granularity=options.granularity,
             max_batch_bytes=cap,
         )
     except InvalidInputError as error:
-        raise in_file(options.profile, error) from None
+        raise InvalidInputError("--startup, --bandwidth", error.message) from None
     progress = Progress()
     comparison = compare(
         problem,
@@ -97,22 +114,23 @@ def run(options: argparse.Namespace) -> int:
         progress=lambda method: progress(f"running {method}"),
     )
     progress.done()
-    names = tuple(layer.name for layer in profile.chain(options.granularity).layers)
+    names = tuple(layer.name for layer in chain.layers)
     answers = [ibatch_json.answer(problem, row.result, names) for row in comparison.rows]
     if options.json:
-        write_text(msgspec.json.encode(answers).decode() + "\n", None)
+        write_json(msgspec.json.encode(answers).decode() + "\n", None)
     else:
         _print_table(profile, problem, comparison, options)
     best = answers[0] if answers and answers[0].schedule is not msgspec.UNSET else None
     if best is None:
         print("planner: no method found a plan", file=sys.stderr)
         return 0
-    chart = Chart(f"{profile.name}: {title(best)}", ibatch_json.timeline(best), best.lower_bound_ns)
+    timeline = ibatch_json.timeline(best)
+    chart = Chart(title(best, timeline, profile.name), timeline, best.lower_bound_ns)
     if not options.json:
         width = shutil.get_terminal_size((100, 24)).columns
-        write_text("\n" + text_gantt(chart, width) + "\n", None)
+        write_text("\n" + text_gantt(chart, width) + "\n")
     if options.output:
-        write_text(msgspec.json.encode(best).decode() + "\n", options.output)
+        write_json(msgspec.json.encode(best).decode() + "\n", options.output)
     if options.picture:
         save_picture(chart, Path(options.picture))
     return 0
@@ -155,7 +173,7 @@ def _print_table(
         if row.result.infeasibility
     ]
     lines += [f"left out: {method} ({reason})" for method, reason in comparison.left_out]
-    write_text("\n".join(lines) + "\n", None)
+    write_text("\n".join(lines) + "\n")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from planner.cli.common import command, in_file, read, save_picture, write_text
 from planner.draw import Chart, text_gantt
 from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer
+from planner.timeline import Timeline
 from planner.units import format_ns
 
 __all__ = ["add_parser", "title"]
@@ -41,19 +42,20 @@ def run(options: argparse.Namespace) -> int:
         answer, timeline = decode_answer(read(options.plan))
     except InvalidInputError as error:
         raise in_file(options.plan, error) from None
-    chart = Chart(title(answer), timeline, answer.lower_bound_ns)
+    chart = Chart(title(answer, timeline), timeline, answer.lower_bound_ns)
     if options.output is None:
-        write_text(text_gantt(chart, shutil.get_terminal_size((100, 24)).columns) + "\n", None)
+        write_text(text_gantt(chart, shutil.get_terminal_size((100, 24)).columns) + "\n")
     else:
         save_picture(chart, Path(options.output))
     return 0
 
 
-def title(answer: Any) -> str:
+def title(answer: Any, timeline: Timeline, name: str = "") -> str:
     """Return one line that says what a plan is and what it costs."""
-    count = len(answer.batches)
+    count = len({interval.batch for interval in timeline.intervals})
     batches = f"{count} batch{'es' if count > 1 else ''}"
-    return (
+    text = (
         f"{answer.problem} {answer.direction} · {answer.method} · {batches} · "
-        f"makespan {format_ns(answer.makespan_ns)} · {answer.status}"
+        f"makespan {format_ns(timeline.end_ns)} · {answer.status}"
     )
+    return f"{name}: {text}" if name else text

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import command, in_file, read, write_text
+from planner.cli.common import command, in_file, read, write_json
 from planner.errors import InvalidInputError
 from planner.formats import read_pipedream
 from planner.jsonio import encode_profile
@@ -30,6 +30,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
 
 
+def readable(name: str) -> str:
+    """Return a file's name as text, whatever its encoding was."""
+    return name.encode("utf-8", "replace").decode()
+
+
 def run(options: argparse.Namespace) -> int:
     """Import, with warnings on standard error."""
     if options.batch_size is not None:
@@ -45,13 +50,13 @@ def run(options: argparse.Namespace) -> int:
             ) from None
         profile, warnings = read_pipedream(
             text,
-            name=options.name or path.stem,
-            source=path.name,
+            name=readable(options.name or path.stem),
+            source=readable(path.name),
             batch_size=options.batch_size,
         )
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
     for warning in warnings:
-        print(f"planner: warning: {path.name}: {warning}", file=sys.stderr)
-    write_text(encode_profile(profile), options.output)
+        print(f"planner: warning: {readable(path.name)}: {warning}", file=sys.stderr)
+    write_json(encode_profile(profile), options.output)
     return 0

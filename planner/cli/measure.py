@@ -2,9 +2,13 @@
 
 import argparse
 import shlex
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
-from planner.cli.common import Progress, command, write_text
+from planner.cli.common import Progress, command, write_json
+from planner.errors import InvalidInputError, MeasurementError
 from planner.jsonio import encode_profile
 from planner.validation import integer
 
@@ -45,9 +49,21 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None:
             integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+    if options.output and not Path(options.output).absolute().parent.is_dir():
+        raise InvalidInputError("--output", f"no such folder: {Path(options.output).parent}")
+    with redirect_stdout(sys.stderr):  # what the model prints is not the profile
+        write = _measured(options)
+    write_json(write, options.output)
+    return 0
+
+
+def _measured(options: argparse.Namespace) -> str:
     from planner.profiling import load_factory, measure
 
-    model, inputs = load_factory(options.factory, options.input, options.batch_size)
+    try:
+        model, inputs = load_factory(options.factory, options.input, options.batch_size)
+    except SystemExit as stop:
+        raise MeasurementError(f"{options.factory} ended the program ({stop.code})") from None
     name = options.name or options.factory.partition(":")[2]
     source = ["planner", "profile", options.factory]
     if options.input:
@@ -67,5 +83,4 @@ def run(options: argparse.Namespace) -> int:
         progress=lambda done, of: progress(f"{name}: run {done} of {of}"),
     )
     progress.done()
-    write_text(encode_profile(profile), options.output)
-    return 0
+    return encode_profile(profile)

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from planner.cli.common import command, write_text
+from planner.cli.common import command, write_json
 from planner.jsonio import PROBLEMS, schema
 
 __all__ = ["add_parser"]
@@ -29,5 +29,5 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print."""
-    write_text(json.dumps(schema(options.problem), indent=2) + "\n", None)
+    write_json(json.dumps(schema(options.problem), indent=2) + "\n", None)
     return 0

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from planner.cli.common import command, read
+from planner.cli.common import command, read, standard_input, standard_output
 from planner.jsonio import Reply, reply, reply_lines
 
 __all__ = ["add_parser"]
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.jsonl:
         return _emit(reply(read(options.file)))
     if options.file == "-":
-        return _stream(sys.stdin.buffer)
+        return _stream(standard_input())
     with Path(options.file).open("rb") as stream:
         return _stream(stream)
 
@@ -47,8 +47,8 @@ def _stream(lines: BinaryIO) -> int:
 
 
 def _emit(answer: Reply) -> int:
-    sys.stdout.buffer.write(answer.data + b"\n")
-    sys.stdout.buffer.flush()
+    standard_output().write(answer.data + b"\n")
+    standard_output().flush()
     if answer.fault is not None and os.environ.get("PLANNER_DEBUG"):
         traceback.print_exception(answer.fault, file=sys.stderr)
     return answer.exit_status

@@ -6,6 +6,9 @@ from planner.timeline import Timeline
 
 __all__ = ["Chart"]
 
+MAX_TITLE = 120
+"""Longer titles are shortened."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
@@ -24,3 +27,9 @@ class Chart:
     title: str
     timeline: Timeline
     lower_bound_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        text = "".join(character if character.isprintable() else "�" for character in self.title)
+        if len(text) > MAX_TITLE:  # what the plan costs stands at the end
+            text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
+        object.__setattr__(self, "title", text)

@@ -4,6 +4,7 @@ One lane a serial resource. A batch has one colour in all lanes and its number w
 the start-up part of a communication is hatched.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ _MIN_LABEL_SHARE = 0.014
 """Share of the width below which a number would not fit into its bar."""
 _MAX_OUTLINED = 400
 """With more bars in a lane, their outlines would hide them."""
+_MAX_BARS = 4000
+"""With more bars in a lane, most are narrower than a pixel."""
 
 
 def save_gantt(chart: Chart, path: Path) -> None:
@@ -60,7 +63,7 @@ def save_gantt(chart: Chart, path: Path) -> None:
         axes.set_ylim(len(lanes) - 0.45, -0.55)
         axes.set_xlim(0, max(chart.timeline.end_ns, 1) / scale * 1.01)
         axes.set_xlabel(f"time ({unit})")
-        axes.set_title(chart.title, fontsize=11, loc="left")
+        axes.set_title(chart.title, fontsize=11, loc="left", parse_math=False).set_in_layout(False)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
         legend: list[Patch | Line2D] = [
@@ -82,7 +85,7 @@ def _draw_lane(
     axes: "Axes", intervals: list[Interval], row: int, scale: float, end_ns: int
 ) -> None:
     bars: dict[str | None, list[tuple[float, float]]] = {}
-    for interval in intervals:
+    for interval in _distinguishable(intervals, end_ns):
         length = interval.end_ns - interval.start_ns
         colour = None if interval.kind == "startup" else _COLOURS[interval.batch % len(_COLOURS)]
         if length:
@@ -106,6 +109,23 @@ def _draw_lane(
             linewidth=0.5 if len(intervals) <= _MAX_OUTLINED else 0.0,
             hatch=None if colour else "////",
         )
+
+
+def _distinguishable(intervals: list[Interval], end_ns: int) -> list[Interval]:
+    """Return the intervals with runs of bars too narrow to see merged into one bar each."""
+    if len(intervals) <= _MAX_BARS:
+        return intervals
+    narrow = end_ns // _MAX_BARS
+    merged: list[Interval] = []
+    growing = False
+    for interval in intervals:
+        small = interval.end_ns - interval.start_ns < narrow
+        if growing and small and interval.end_ns - merged[-1].start_ns < 2 * narrow:
+            merged[-1] = replace(merged[-1], end_ns=interval.end_ns)
+        else:
+            merged.append(interval)
+            growing = small
+    return merged
 
 
 def _unit(end_ns: int) -> tuple[str, float]:

@@ -13,7 +13,7 @@ and the format of its published profiles.
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from heapq import heapify, heappop, heappush
@@ -149,7 +149,7 @@ def _amount(text: str, path: str, scale: int) -> int:
     """Return a number, or the sum of a list ``[a; b]``, times `scale`, as an integer."""
     try:
         amount = sum(Decimal(item) for item in re.split(r"[;,]", text.strip("[]"))) * scale
-    except InvalidOperation:
+    except ArithmeticError:
         raise InvalidInputError(path, f"expected a number, got {shown(text)}") from None
     if not (Decimal(amount).is_finite() and 0 <= amount <= MAX_VALUE):
         raise InvalidInputError(path, f"expected a number >= 0, got {shown(text)}")
@@ -229,22 +229,29 @@ def _doubts(nodes: list[_Node]) -> list[str]:
 
 def _parameters(operation: str) -> int | None:
     """Return the number of parameters of an operation from its description, if it tells."""
+    try:
+        return _described_parameters(operation)
+    except (ArithmeticError, ValueError):  # a description nobody can compute with tells nothing
+        return None
+
+
+def _described_parameters(operation: str) -> int | None:
     kind = operation.partition("(")[0]
     if kind == "Linear":
-        found = re.search(r"in_features=(\d+), out_features=(\d+)", operation)
+        found = re.search(r"in_features=(\d{1,9}), out_features=(\d{1,9})\b", operation)
         if found is None:
             return None
         inputs, outputs = int(found[1]), int(found[2])
         return outputs * (inputs + ("bias=False" not in operation))
     if kind == "Conv2d":
-        found = re.search(r"\((\d+), (\d+), kernel_size=\(([\d, ]+)\)", operation)
+        found = re.search(r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}, \d{1,9})\)", operation)
         if found is None:
             return None
         inputs, outputs = int(found[1]), int(found[2])
-        groups = re.search(r"groups=(\d+)", operation)
+        groups = re.search(r"groups=(\d{1,9})\b", operation)
         weights = inputs // (int(groups[1]) if groups else 1) * prod(map(int, found[3].split(",")))
         return outputs * (weights + ("bias=False" not in operation))
     if kind == "BatchNorm2d" and "affine=False" not in operation:
-        found = re.search(r"\((\d+)", operation)
+        found = re.search(r"\((\d{1,9})\b", operation)
         return None if found is None else 2 * int(found[1])
     return None

@@ -10,7 +10,6 @@ from itertools import accumulate
 
 from planner.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.deadline import Deadline
-from planner.errors import NotApplicableError
 from planner.ibatch.problem import Outcome, Problem
 
 __all__ = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
@@ -27,28 +26,13 @@ def layer_by_layer(problem: Problem, _: Deadline) -> Outcome:
 
 
 def ddp(problem: Problem, _: Deadline) -> Outcome:
-    """Group gradients into PyTorch DDP's default buckets.
-
-    Raises
-    ------
-    NotApplicableError
-        If the problem is not a push, or its sizes are unknown.
-    """
-    _only_push(problem, "ddp")
-    if problem.layer_bytes is None:
-        raise NotApplicableError("layer_bytes", "missing: method ddp needs it")
+    """Group gradients into PyTorch DDP's default buckets; needs their sizes."""
+    assert problem.layer_bytes is not None
     return _from_ready_order(ddp_buckets(problem.layer_bytes[::-1]))
 
 
 def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
-    """Group gradients by MG-WFBP's rule.
-
-    Raises
-    ------
-    NotApplicableError
-        If the problem is not a push.
-    """
-    _only_push(problem, "mg_wfbp")
+    """Group gradients by MG-WFBP's rule."""
     count = problem.layers
 
     def duration(first: int, stop: int) -> int:
@@ -56,11 +40,6 @@ def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
 
     ready = list(accumulate(problem.compute_ns[::-1]))
     return _from_ready_order(mg_wfbp_groups(ready, duration, problem.batch_startup_ns))
-
-
-def _only_push(problem: Problem, method: str) -> None:
-    if problem.direction != "push":
-        raise NotApplicableError("method", f"{method} groups gradients: only with direction push")
 
 
 def _from_ready_order(groups: Sequence[int]) -> Outcome:

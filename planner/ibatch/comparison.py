@@ -65,7 +65,8 @@ def compare(
         Called with each method's name before it runs.
     """
     rows, left_out = [], []
-    for method in methods or [name for name in METHODS if name != "auto"]:
+    everything = [name for name in METHODS if name != "auto"]
+    for method in everything if methods is None else methods:
         if progress:
             progress(method)
         try:

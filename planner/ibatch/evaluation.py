@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from planner.errors import InvalidPlanError
+from planner.errors import BrokenConstraintError, InvalidPlanError
 from planner.ibatch.problem import Plan, Problem
 from planner.timeline import Interval, Timeline, overlap_ns
 from planner.validation import shown
@@ -95,15 +95,18 @@ def check(problem: Problem, plan: Plan) -> None:
             )
         expected = stop
         if stop > problem.reach(start):
-            raise InvalidPlanError(path, f"more than max_batch_bytes = {problem.max_batch_bytes}")
+            raise BrokenConstraintError(
+                path, f"more than max_batch_bytes = {problem.max_batch_bytes}", "max_batch_bytes"
+            )
     if expected != count:
         raise InvalidPlanError("batches", f"layers from {expected} on are in no batch")
     if problem.objective == "eq4":
         broken = _first_break_of_eq5(problem, plan)
         if broken is not None:
-            raise InvalidPlanError(
+            raise BrokenConstraintError(
                 f"batches[{broken}]",
                 "breaks Eq. 5: it computes longer than its neighbour transfers",
+                "eq5",
             )
 
 
@@ -176,12 +179,19 @@ def timeline(problem: Problem, plan: Plan) -> Timeline:
     return timeline_of(plan.batches, schedule(problem, plan))
 
 
-def timeline_of(batches: Sequence[tuple[int, int]], times: Sequence[BatchTimes]) -> Timeline:
-    """Return a schedule as intervals on two serial resources."""
+def timeline_of(
+    batches: Sequence[tuple[int, int]],
+    times: Sequence[BatchTimes],
+    names: Sequence[str] | None = None,
+) -> Timeline:
+    """Return a schedule as intervals on two serial resources; `names` are the layers'."""
     link, processor = "communication", "computation"
     intervals = []
     for number, ((start, stop), t) in enumerate(zip(batches, times, strict=True)):
         layers = f"layer {start}" if stop - start == 1 else f"layers {start}–{stop - 1}"
+        if names is not None:
+            layers += f" ({names[start]}"
+            layers += ")" if stop - start == 1 else f" … {names[stop - 1]})"
         label = f"batch {number + 1}: {layers}"
         intervals += [
             Interval(link, t.transfer_start_ns, t.startup_end_ns, "startup", number, label),

@@ -16,8 +16,8 @@ Where the paper leaves something open, this is the reading:
   into the longest batches that respect it.
 
 Guarantee: none. Complexity: O(L log L): monotone conditions are bisected instead of listing all
-pairs. With a cap, or a cost table whose times fall somewhere, the first step of Algorithm 1 is a
-scan.
+pairs. With a cap the first step of Algorithm 1 scans its boundaries, O(L log L) too; with a cost
+table whose times fall somewhere, each look-up scans, O(L²), and the scan stops at the deadline.
 
 Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1} where the last batch,
 l_{N-1}+1 … L, is meant).
@@ -26,7 +26,7 @@ l_{N-1}+1 … L, is meant).
 from bisect import bisect_left
 
 from planner.deadline import Deadline
-from planner.errors import InvalidPlanError
+from planner.errors import BrokenConstraintError
 from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.problem import Outcome, Plan, Problem
 
@@ -42,7 +42,7 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome:
         plan = Plan.from_boundaries(outcome.boundaries, problem.direction)
         try:
             check(problem, plan)
-        except InvalidPlanError:  # merging for Eq. 5 went beyond the cap
+        except BrokenConstraintError:  # merging for Eq. 5 went beyond the cap
             continue
         candidates.append((objective_ns(problem, evaluate(problem, plan)), outcome))
     if not candidates:
@@ -50,10 +50,10 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome:
     return min(candidates, key=lambda candidate: candidate[0])[1]
 
 
-def greedy_forward(problem: Problem, _: Deadline) -> Outcome:
+def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome:
     """Run Algorithm 1: choose l_1, l_2, … from the left."""
     count, computed = problem.layers, problem.compute_prefix
-    first = _first_boundary(problem)
+    first = _first_boundary(problem, deadline)
     if first is None:
         return Outcome(_cut_from_left(problem, [0]))
     boundaries = [0, first]
@@ -96,7 +96,7 @@ def _covers(problem: Problem, start: int, boundary: int, stop: int) -> bool:
     return problem.transfer_time(boundary, stop) >= computation
 
 
-def _first_boundary(problem: Problem) -> int | None:
+def _first_boundary(problem: Problem, deadline: Deadline) -> int | None:
     """Return l_1: the most computation a second batch can cover, then the cheapest first batch."""
     count, computed = problem.layers, problem.compute_prefix
     if problem.is_monotone and problem.max_batch_bytes is None:
@@ -106,16 +106,15 @@ def _first_boundary(problem: Problem) -> int | None:
         if feasible == 0:
             return None
         return max(1, bisect_left(computed, computed[feasible]))
-    feasible_boundaries = [
-        boundary
-        for boundary in range(1, min(problem.reach(0), count - 1) + 1)
-        if _shortest_cover(problem, boundary, computed[boundary]) is not None
-    ]
-    return max(
-        feasible_boundaries,
-        key=lambda b: (computed[b], -problem.transfer_time(0, b)),
-        default=None,
-    )
+    best: int | None = None
+    for boundary in range(min(problem.reach(0), count - 1), 0, -1):
+        if deadline.passed or (best is not None and computed[boundary] < computed[best]):
+            break  # boundaries farther left cover less computation
+        if _shortest_cover(problem, boundary, computed[boundary]) is not None and (
+            best is None or problem.transfer_time(0, boundary) <= problem.transfer_time(0, best)
+        ):
+            best = boundary
+    return best
 
 
 def _shortest_cover(problem: Problem, start: int, computation: int) -> int | None:

@@ -61,13 +61,13 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome:
         options=["randomSeed 1"],
     )
     model.solve(solver)
-    path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
-    timed_out = deadline.passed or model.sol_status != pulp.LpSolutionOptimal
+    late = deadline.remaining_s == 0
+    if late and model.sol_status != pulp.LpSolutionIntegerFeasible:
+        return out_of_time(problem)  # "infeasible" then only means that nothing was found in time
     if model.status == pulp.LpStatusInfeasible:
         return Outcome(None, infeasibility=nothing_covers(problem))
-    if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
-        return out_of_time(problem)
-    return Outcome(path_through(path), timed_out=timed_out)
+    path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
+    return Outcome(path_through(path), timed_out=model.sol_status != pulp.LpSolutionOptimal)
 
 
 def _add_path(model: Any, count: int, arcs: list[Arc], chosen: list[Any]) -> None:

@@ -88,6 +88,10 @@ class Problem:
                 raise InvalidInputError("transfer_ns", "missing (or layer_bytes with cost_table)")
             integer(self.startup_ns, "startup_ns")
         else:
+            if not isinstance(self.cost, AffineCost | TableCost):
+                raise InvalidInputError(
+                    "cost", f"expected an AffineCost or a TableCost, got {shown(self.cost)}"
+                )
             for name in ("startup_ns", "transfer_ns"):
                 if getattr(self, name) is not None:
                     raise InvalidInputError(name, "not together with cost_table")
@@ -96,7 +100,7 @@ class Problem:
         lists = {
             name: integers(getattr(self, name), name)
             for name in ("transfer_ns", "layer_bytes", "compute_ns")
-            if getattr(self, name) is not None
+            if name == "compute_ns" or getattr(self, name) is not None
         }
         first = next(iter(lists))
         for name, values in lists.items():

@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.errors import (
+    BrokenConstraintError,
+    InvalidInputError,
+    InvalidPlanError,
+    NotApplicableError,
+)
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import check, evaluate, objective_ns
@@ -22,6 +27,11 @@ from planner.validation import shown
 __all__ = ["METHODS", "Method", "solve"]
 
 Method = Callable[[Problem, Deadline], Outcome]
+
+RULES = frozenset(
+    ("greedy", "greedy_forward", "greedy_backward", "one_batch", "layer_by_layer", "mg_wfbp", "ddp")
+)
+"""Methods whose batches may break a constraint of the problem; the others search within them."""
 
 BOUND_MAX_LAYERS = 1024
 """Up to so many layers the quadratic exact methods serve as the bound of the others' plans."""
@@ -56,6 +66,23 @@ def _cpsat(_: Problem) -> Method:
     return solve_cpsat
 
 
+def _mg_wfbp(problem: Problem) -> Method:
+    _only_push(problem, "mg_wfbp")
+    return mg_wfbp
+
+
+def _ddp(problem: Problem) -> Method:
+    _only_push(problem, "ddp")
+    if problem.layer_bytes is None:
+        raise NotApplicableError("layer_bytes", "missing: method ddp needs it")
+    return ddp
+
+
+def _only_push(problem: Problem, method: str) -> None:
+    if problem.direction != "push":
+        raise NotApplicableError("method", f"{method} groups gradients: only with direction push")
+
+
 METHODS: Mapping[str, Callable[[Problem], Method]] = {
     "auto": _exact,
     "exact": _exact,
@@ -66,8 +93,8 @@ METHODS: Mapping[str, Callable[[Problem], Method]] = {
     "cpsat": _cpsat,
     "one_batch": lambda _: one_batch,
     "layer_by_layer": lambda _: layer_by_layer,
-    "mg_wfbp": lambda _: mg_wfbp,
-    "ddp": lambda _: ddp,
+    "mg_wfbp": _mg_wfbp,
+    "ddp": _ddp,
 }
 """For each name requests use, what loads the method (solver libraries are imported when used)."""
 
@@ -96,13 +123,14 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         close = get_close_matches(str(method), METHODS, n=1)
         hint = f" (did you mean '{close[0]}'?)" if close else ""
         raise InvalidInputError(
             "method", f"expected one of {', '.join(METHODS)}, got {shown(method)}{hint}"
         )
-    if time_limit is not None and not time_limit > 0:
+    number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (number and time_limit > 0):
         raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(time_limit)}")
     method = "exact" if method == "auto" else method
     run = METHODS[method](problem)
@@ -118,8 +146,17 @@ def solve(
     plan = Plan.from_boundaries(outcome.boundaries, problem.direction)
     try:
         check(problem, plan)
+    except BrokenConstraintError as error:
+        if method not in RULES:
+            raise RuntimeError(f"method {method} made no plan: {error}") from error
+        broken = Infeasibility(
+            f"the batches of method {method} break a constraint ({error}); "
+            "method exact finds the best batches that do not, or proves that there are none",
+            (error.binding,),
+        )
+        return Result(method, None, None, None, runtime, infeasibility=broken)
     except InvalidPlanError as error:
-        return Result(method, None, None, None, runtime, infeasibility=_rule_breaks(method, error))
+        raise RuntimeError(f"method {method} made no plan: {error}") from error
     cost = objective_ns(problem, evaluate(problem, plan))
     bound = outcome.lower_bound_ns
     if bound is None:
@@ -135,15 +172,3 @@ def _proven_bound(problem: Problem, deadline: Deadline) -> int:
         if bound is not None:
             return bound
     return relaxation(problem)
-
-
-def _rule_breaks(method: str, error: InvalidPlanError) -> Infeasibility:
-    """Say that a rule's batches break a constraint, if that is what happened."""
-    if "Eq. 5" not in error.message and "max_batch_bytes" not in error.message:
-        raise error  # a fault of the method, not of the problem
-    binding = "eq5" if "Eq. 5" in error.message else "max_batch_bytes"
-    return Infeasibility(
-        f"the batches of method {method} break a constraint ({error}); "
-        "method exact finds the best batches that do not, or proves that there are none",
-        (binding,),
-    )

@@ -6,7 +6,7 @@ passes over or reports without a place); msgspec checks types and ranges and kno
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 from planner.errors import InvalidInputError
 from planner.validation import shown
 
-__all__ = ["decode", "typed"]
+__all__ = ["decode", "plain", "typed"]
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def decode(data: bytes) -> Any:
             raise
         except ValueError:  # an integer longer than Python parses: give it a place in the document
             value = json.loads(text, object_pairs_hook=_object, parse_int=_saturated)
-        _find_duplicates(value, "")
+        _check_keys(value, "")
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except json.JSONDecodeError as error:
@@ -91,22 +91,51 @@ def _saturated(digits: str) -> int:
     return -huge if digits.startswith("-") else huge
 
 
-def _find_duplicates(value: Any, path: str) -> None:
+def _check_keys(value: Any, path: str) -> None:
     if isinstance(value, _Duplicate):
         raise InvalidInputError(_join(path, value.key), "key given twice")
     if isinstance(value, dict):
         for key, item in value.items():
+            if "`" in key:
+                raise InvalidInputError(_join(path, key), "unknown field")
             if isinstance(item, dict | list | _Duplicate):
-                _find_duplicates(item, _join(path, key))
+                _check_keys(item, _join(path, key))
     elif isinstance(value, list):
         for position, item in enumerate(value):
             if isinstance(item, dict | list | _Duplicate):
-                _find_duplicates(item, f"{path}[{position}]")
+                _check_keys(item, f"{path}[{position}]")
 
 
 def _join(path: str, key: str) -> str:
     clean = key.encode("utf-8", "backslashreplace").decode()
     return f"{path}.{clean}" if path else clean
+
+
+def plain(value: Any, path: str = "") -> Any:
+    """Return a value made of what JSON is made of, tuples and mappings as lists and objects.
+
+    Raises
+    ------
+    InvalidInputError
+        At the first value of another kind, such as a set, which has no order.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        items = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidInputError(path, f"expected strings as keys, got {shown(key)}")
+            if "`" in key:
+                raise InvalidInputError(_join(path, key), "unknown field")
+            items[key] = plain(item, _join(path, key))
+        return items
+    if isinstance(value, list | tuple):
+        return [
+            item if type(item) in (int, str) else plain(item, f"{path}[{position}]")
+            for position, item in enumerate(value)
+        ]
+    raise InvalidInputError(path, f"expected a JSON value, got {shown(value)}")
 
 
 def typed(value: Any, kind: type[T]) -> T:
@@ -126,31 +155,30 @@ def typed(value: Any, kind: type[T]) -> T:
 
 
 def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
-    message, _, place = text.partition(" - at ")
-    steps: list[str | int] = (
-        [
-            name or int(index)
-            for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", place.split("`")[1])
-        ]
-        if place.startswith("`$")
-        else []
+    field = re.fullmatch(
+        r"Object (contains unknown|missing required) field `(.*?)`(?: - at `(\$[^`]*)`)?",
+        text,
+        re.DOTALL,
     )
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)[
-        0 if steps and isinstance(steps[0], int) else 1 :
-    ]
-    named = re.search(r"(missing required|unknown) field `(.*)`$", message)
-    if named:
-        field = _join(path, named[2])
-        if named[1] == "missing required":
-            return InvalidInputError(field, "missing")
+    if field:
+        steps = _steps(field[3] or "$")
+        path = _join(_path(steps), field[2])
+        if field[1] == "missing required":
+            return InvalidInputError(path, "missing")
         known = _field_names(_type_at(kind, steps))
-        close = get_close_matches(named[2], known, n=1)
+        close = get_close_matches(field[2], known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
-        return InvalidInputError(field, f"unknown field; {hint}")
+        return InvalidInputError(path, f"unknown field; {hint}")
+    message, _, place = text.rpartition(" - at `")
+    steps, path = _steps(place), _path(_steps(place))
+    if not message:
+        message, steps, path = text, [], ""
     found = _value_at(value, steps)
     if message.startswith("Invalid"):
         choices = _choices(_type_at(kind, steps))
         expected = f"one of {', '.join(choices)}" if choices else "another value"
+    elif message == "Number out of range":
+        expected = "a smaller number"
     else:
         expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
         expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)
@@ -163,6 +191,17 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
     if " of length" in expected and isinstance(found, Sequence):
         got = f"one of length {len(found)}"
     return InvalidInputError(path, f"expected {expected}, got {got}")
+
+
+def _steps(place: str) -> list[str | int]:
+    """Split a place such as ``$.layers[3].name``."""
+    found = re.findall(r"\.(\w+)|\[(\d+)\]", place)
+    return [name or int(index) for name, index in found]
+
+
+def _path(steps: list[str | int]) -> str:
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return text.removeprefix(".")
 
 
 def _in_words(union: str) -> str:

@@ -1,6 +1,6 @@
 """The JSON face of the batching problem."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,7 +10,9 @@ from planner.costs import TableCost
 from planner.errors import InvalidInputError
 from planner.ibatch.evaluation import BatchTimes, timeline_of
 from planner.jsonio.types import (
+    Index,
     LayerRange,
+    Moment,
     PositiveSize,
     Rows,
     Seconds,
@@ -23,6 +25,8 @@ from planner.timeline import Timeline
 
 __all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "run", "timeline"]
 
+T = TypeVar("T")
+
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(ibatch.METHODS)})]
 
 
@@ -32,32 +36,32 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Give startup_ns and transfer_ns, or layer_bytes and cost_table.
     """
 
-    problem: Literal["ibatch"] = "ibatch"
+    problem: Literal["ibatch"]
     direction: Literal["pull", "push"] = "pull"
-    startup_ns: Time | None = None
-    transfer_ns: Times | None = None
-    layer_bytes: Sizes | None = None
-    cost_table: Rows | None = None
+    startup_ns: Time | UnsetType = UNSET
+    transfer_ns: Times | UnsetType = UNSET
+    layer_bytes: Sizes | UnsetType = UNSET
+    cost_table: Rows | UnsetType = UNSET
     compute_ns: Times
-    max_batch_bytes: PositiveSize | None = None
+    max_batch_bytes: PositiveSize | UnsetType = UNSET
     objective: Literal["makespan", "eq4"] = "makespan"
     method: MethodName = "auto"
-    time_limit_s: Seconds | None = None
-    layer_names: tuple[str, ...] | None = None
+    time_limit_s: Seconds | UnsetType = UNSET
+    layer_names: tuple[str, ...] | UnsetType = UNSET
 
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
         problem = ibatch.Problem(
             compute_ns=self.compute_ns,
-            startup_ns=self.startup_ns,
-            transfer_ns=self.transfer_ns,
-            layer_bytes=self.layer_bytes,
-            cost=None if self.cost_table is None else TableCost(self.cost_table),
+            startup_ns=_given(self.startup_ns),
+            transfer_ns=_given(self.transfer_ns),
+            layer_bytes=_given(self.layer_bytes),
+            cost=None if self.cost_table is UNSET else TableCost(self.cost_table),
             direction=self.direction,
             objective=self.objective,
-            max_batch_bytes=self.max_batch_bytes,
+            max_batch_bytes=_given(self.max_batch_bytes),
         )
-        if self.layer_names is not None and len(self.layer_names) != problem.layers:
+        if self.layer_names is not UNSET and len(self.layer_names) != problem.layers:
             raise InvalidInputError(
                 "layer_names",
                 f"expected as many elements as layers ({problem.layers}), "
@@ -66,15 +70,35 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return problem
 
 
+REQUEST_RULES = {
+    "dependentRequired": {"max_batch_bytes": ["layer_bytes"]},
+    "oneOf": [
+        {
+            "required": ["startup_ns", "transfer_ns"],
+            "properties": {"cost_table": False},
+        },
+        {
+            "required": ["layer_bytes", "cost_table"],
+            "properties": {"startup_ns": False, "transfer_ns": False},
+        },
+    ],
+}
+"""What the schema says of a request beside the fields' own types."""
+
+
+def _given(value: T | UnsetType) -> T | None:
+    return None if value is UNSET else value
+
+
 class Transfer(Struct, frozen=True, kw_only=True):
     """When one batch communicates and computes, from the start of the phase."""
 
     layers: LayerRange
-    transfer_start_ns: Time
-    startup_end_ns: Time
-    transfer_end_ns: Time
-    compute_start_ns: Time
-    compute_end_ns: Time
+    transfer_start_ns: Moment
+    startup_end_ns: Moment
+    transfer_end_ns: Moment
+    compute_start_ns: Moment
+    compute_end_ns: Moment
 
 
 class IbatchAnswer(Struct, frozen=True, kw_only=True):
@@ -83,30 +107,31 @@ class IbatchAnswer(Struct, frozen=True, kw_only=True):
     problem: Literal["ibatch"] = "ibatch"
     method: str
     status: Literal["optimal", "feasible", "infeasible", "time_limit"]
-    objective_ns: int | None
-    lower_bound_ns: int | None
+    objective_ns: Moment | None
+    lower_bound_ns: Moment | None
     runtime_s: float
     direction: Literal["pull", "push"]
     objective: Literal["makespan", "eq4"]
     batches: tuple[LayerRange, ...] | UnsetType = UNSET
-    makespan_ns: int | UnsetType = UNSET
-    eq4_ns: int | UnsetType = UNSET
+    makespan_ns: Moment | UnsetType = UNSET
+    eq4_ns: Moment | UnsetType = UNSET
     eq5_holds: bool | UnsetType = UNSET
-    overlap_ns: int | UnsetType = UNSET
-    exposed_communication_ns: int | UnsetType = UNSET
-    exposed_computation_ns: int | UnsetType = UNSET
+    overlap_ns: Moment | UnsetType = UNSET
+    exposed_communication_ns: Moment | UnsetType = UNSET
+    exposed_computation_ns: Moment | UnsetType = UNSET
     schedule: tuple[Transfer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
-    layers: tuple[int, ...] | UnsetType = UNSET
+    layers: tuple[Index, ...] | UnsetType = UNSET
 
 
 def run(request: IbatchRequest) -> IbatchAnswer:
     """Answer one request."""
     problem = request.to_problem()
-    result = ibatch.solve(problem, method=request.method, time_limit=request.time_limit_s)
-    return answer(problem, result, request.layer_names)
+    limit = _given(request.time_limit_s)
+    result = ibatch.solve(problem, method=request.method, time_limit=limit)
+    return answer(problem, result, _given(request.layer_names))
 
 
 def timeline(answer: IbatchAnswer) -> Timeline:
@@ -117,12 +142,19 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     InvalidInputError
         If the answer holds no plan, or its schedule is none.
     """
-    if answer.schedule is UNSET:
+    if answer.schedule is UNSET or not answer.schedule:
         reason = "" if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError("schedule", f"the answer ({answer.status}) holds no plan{reason}")
     rows = [msgspec.structs.asdict(row) for row in answer.schedule]
     batches = [row.pop("layers") for row in rows]
-    result = timeline_of(batches, [BatchTimes(**row) for row in rows])
+    names = None if answer.layer_names is UNSET else answer.layer_names
+    last = max((stop for _, stop in batches), default=0)
+    if names is not None and last > len(names):
+        raise InvalidInputError("layer_names", f"expected {last} names, got {len(names)}")
+    for position, (start, stop) in enumerate(batches):
+        if start >= stop:
+            raise InvalidInputError(f"schedule[{position}].layers", "expected a batch, got none")
+    result = timeline_of(batches, [BatchTimes(**row) for row in rows], names)
     result.check_serial()
     return result
 

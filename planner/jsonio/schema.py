@@ -40,7 +40,8 @@ def schema(problem: str | None = None) -> dict[str, Any]:
         known = ", ".join((*PROBLEMS, "profile"))
         raise InvalidInputError("problem", f"expected one of {known}, got {problem!r}")
     face = PROBLEMS[problem]
-    return {"request": _of(face.request), "answer": _of(face.answer), "error": _of(ErrorAnswer)}
+    request = {**_of(face.request), **face.request_rules}
+    return {"request": request, "answer": _of(face.answer), "error": _of(ErrorAnswer)}
 
 
 def _of(kind: type[Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from planner.errors import InvalidInputError
 from planner.jsonio import ibatch
-from planner.jsonio.decoding import decode, typed
+from planner.jsonio.decoding import decode, plain, typed
 from planner.timeline import Timeline
 from planner.validation import shown
 
@@ -33,10 +33,17 @@ class Face:
     answer: type[msgspec.Struct]
     run: Callable[[Any], msgspec.Struct]
     timeline: Callable[[Any], Timeline]
+    request_rules: Mapping[str, Any]
 
 
 PROBLEMS: Mapping[str, Face] = {
-    "ibatch": Face(ibatch.IbatchRequest, ibatch.IbatchAnswer, ibatch.run, ibatch.timeline),
+    "ibatch": Face(
+        ibatch.IbatchRequest,
+        ibatch.IbatchAnswer,
+        ibatch.run,
+        ibatch.timeline,
+        ibatch.REQUEST_RULES,
+    ),
 }
 """Every problem that can be asked, by the name requests use."""
 
@@ -89,7 +96,7 @@ def solve(request: Mapping[str, Any]) -> dict[str, Any]:
         ``{"error": {"code": "invalid_request", "path": …, "message": …}}``.
     """
     try:
-        answer = _answer(request)
+        answer = _answer(plain(request))
     except InvalidInputError as error:
         answer = _error("invalid_request", error.path, error.message)
     result: dict[str, Any] = msgspec.to_builtins(answer)

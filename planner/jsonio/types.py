@@ -4,11 +4,23 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from planner.validation import MAX_VALUE
+from planner.validation import MAX_TOTAL, MAX_VALUE
 
-__all__ = ["LayerRange", "PositiveSize", "Rows", "Seconds", "Size", "Sizes", "Time", "Times"]
+__all__ = [
+    "Index",
+    "LayerRange",
+    "Moment",
+    "PositiveSize",
+    "Rows",
+    "Seconds",
+    "Size",
+    "Sizes",
+    "Time",
+    "Times",
+]
 
 Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
+Moment = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="nanoseconds")]
 Size = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="bytes")]
 PositiveSize = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="bytes")]
 Times = Annotated[
@@ -26,4 +38,7 @@ Rows = Annotated[
     ),
 ]
 Seconds = Annotated[float, Meta(gt=0, le=1e9, description="seconds")]
-LayerRange = Annotated[tuple[int, int], Meta(description="half-open: [a, b] holds layers a … b-1")]
+Index = Annotated[int, Meta(ge=0, le=2**31)]
+LayerRange = Annotated[
+    tuple[Index, Index], Meta(description="half-open: [a, b] holds layers a … b-1")
+]

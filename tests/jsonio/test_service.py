@@ -157,7 +157,12 @@ without = object()
         ({"cost_table": [[0, 1], [1, 2]]}, "startup_ns", "not together"),
         ({"transfer_ns": {"a": 1}}, "transfer_ns", "expected an array, got an object"),
         ({"transfer_ns": [[1], 2, 3]}, "transfer_ns[0]", "got an array"),
-        ({"transfer_ns": None}, "transfer_ns", "missing"),
+        ({"transfer_ns": None}, "transfer_ns", "expected an array, got null"),
+        ({"a - at `$[5]": 1}, "a - at `$[5]", "unknown field"),
+        ({"a - at b": 1}, "a - at b", "unknown field"),
+        ({"a\nb": 1}, "a\nb", "unknown field"),
+        ({"time_limit_s": 10**400}, "time_limit_s", "expected a smaller number"),
+        ({"direction": "x` - at `$.y"}, "direction", "one of pull, push"),
     ],
 )
 def test_bad_fields(change: dict[str, Any], path: str, expected: str) -> None:

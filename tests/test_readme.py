@@ -1,0 +1,59 @@
+"""The README's examples run, and what it shows is what they print."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_the_python_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (example,) = blocks("python")
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("optimal ")
+
+
+def test_the_json_example() -> None:
+    (example,) = [block for block in blocks("sh") if block.startswith("echo")]
+    request = re.search(r"'(\{.*\})'", example)
+    assert request
+    done = subprocess.run(
+        [sys.executable, "-m", "planner", "solve"],
+        input=request[1].encode(),
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["status"] == "optimal"
+
+
+def test_the_output_shown_is_the_commands() -> None:
+    """All but the run times and the width, which belong to the machine and the terminal."""
+    (shown,) = blocks("text")
+    command = next(block for block in blocks("sh") if "planner compare data" in block)
+    options = re.search(r"planner compare (.*?)--picture", command.replace("\\\n", " "))
+    assert options
+    done = subprocess.run(
+        [sys.executable, "-m", "planner", "compare", *options[1].split()],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        env={"COLUMNS": "100", "LC_ALL": "C.UTF-8", "PATH": ""},
+    )
+
+    def rows(text: str) -> list[list[str]]:
+        table = text.split("\n\n")[1].splitlines()[2:]
+        return sorted(re.split(r"\s{2,}", row)[:-1] for row in table if "left out" not in row)
+
+    assert rows(done.stdout.decode()) == rows(shown)
