@@ -10,7 +10,7 @@ from fractions import Fraction
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, shown
 
-__all__ = ["format_bytes", "format_ns", "parse_bytes", "parse_rate", "parse_time"]
+__all__ = ["format_bytes", "format_ns", "parse_bytes", "parse_rate", "parse_time", "unit_of"]
 
 _TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -77,12 +77,18 @@ def _whole(amount: Fraction, path: str, text: str) -> int:
     return round(amount)
 
 
-def format_ns(time: int) -> str:
-    """Return a time with four significant digits and a fitting unit."""
+def unit_of(time: int) -> tuple[str, int]:
+    """Return the largest unit that fits a time, and its length in nanoseconds."""
     for unit, scale in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
         if time >= scale:
-            return f"{time / scale:.4g} {unit}"
-    return f"{time} ns"
+            return unit, scale
+    return "ns", 1
+
+
+def format_ns(time: int) -> str:
+    """Return a time with four significant digits and a fitting unit."""
+    unit, scale = unit_of(time)
+    return f"{time} ns" if scale == 1 else f"{time / scale:.4g} {unit}"
 
 
 def format_bytes(size: int) -> str:

@@ -2,9 +2,10 @@
 
 from fractions import Fraction
 
+from hypothesis import reject
 from hypothesis import strategies as st
 
-from planner import AffineCost, Layer, Profile, Provenance, TableCost
+from planner import AffineCost, InvalidInputError, Layer, Profile, Provenance, TableCost
 from planner.ibatch import Problem
 
 MAX_LAYERS = 8
@@ -54,8 +55,43 @@ def problems(
     else:
         fields |= {"cost": draw(st.one_of(affine_costs(), table_costs()))}
     if draw(st.booleans()) if capped is None else capped:
-        fields |= {"max_batch_bytes": draw(st.integers(1, 120))}
+        largest = max(fields["layer_bytes"])  # type: ignore[call-overload]
+        near = st.integers(max(1, largest), max(2, 2 * largest))
+        fields |= {"max_batch_bytes": draw(st.integers(1, 120) | near)}
     return Problem(**fields)  # type: ignore[arg-type]
+
+
+huge = st.integers(40, 62).flatmap(lambda bits: st.sampled_from([2**bits - 1, 2**bits])) | times
+"""Times and sizes up to the largest that are allowed."""
+
+
+@st.composite
+def huge_problems(draw: st.DrawFn) -> Problem:
+    """Problems whose sums just fit in 63 bits, in every form."""
+    count = draw(st.integers(1, 4))
+
+    def values() -> list[int]:
+        return draw(st.lists(huge, min_size=count, max_size=count))
+
+    fields: dict[str, object] = {
+        "compute_ns": values(),
+        "objective": draw(st.sampled_from(["makespan", "eq4"])),
+        "direction": draw(st.sampled_from(["pull", "push"])),
+    }
+    kind = draw(st.sampled_from(["additive", "affine", "table"]))
+    try:
+        if kind == "additive":
+            fields |= {"startup_ns": draw(huge), "transfer_ns": values()}
+        elif kind == "affine":
+            rate = Fraction(draw(st.integers(1, 2**70)), draw(st.integers(1, 2**70)))
+            fields |= {"layer_bytes": values(), "cost": AffineCost(draw(huge), rate)}
+        else:
+            low, high = sorted([draw(huge), draw(huge)])
+            points = ((0, low), (draw(st.integers(1, 2**62)), high))
+            fields |= {"layer_bytes": values(), "cost": TableCost(points)}
+        return Problem(**fields)  # type: ignore[arg-type]
+    except InvalidInputError:
+        reject()
 
 
 @st.composite

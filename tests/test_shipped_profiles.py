@@ -82,7 +82,7 @@ def test_no_method_beats_exact_on_any_of_them(name: str, direction: str) -> None
     for startup in (10_000, 1_000_000):
         problem = Problem.from_profile(
             load(name),
-            AffineCost.from_bandwidth(startup, 10**10 // 8),  # type: ignore[arg-type]
+            AffineCost.from_bandwidth(startup, 10**10 // 8),
             direction=direction,  # type: ignore[arg-type]
         )
         exact = solve(problem)

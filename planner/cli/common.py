@@ -69,9 +69,10 @@ def write_json(text: str, path: str | None) -> None:
     """Write JSON, always as UTF-8, to a file, or to standard output without one."""
     data = text.encode("utf-8", "replace")
     if path is None or path == "-":
+        output = standard_output()
         sys.stdout.flush()
-        standard_output().write(data)
-        standard_output().flush()
+        output.write(data)
+        output.flush()
     else:
         Path(path).write_bytes(data)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from planner.draw.chart import Chart
 from planner.errors import MissingExtraError
 from planner.timeline import Interval
-from planner.units import format_ns
+from planner.units import format_ns, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def save_gantt(chart: Chart, path: Path) -> None:
         figure = Figure(figsize=(_WIDTH_INCHES, 1.6 + _LANE_INCHES * len(lanes)), dpi=140)
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        unit, scale = _unit(chart.timeline.end_ns)
+        unit, scale = unit_of(chart.timeline.end_ns // 2)  # at least two of it on the axis
         for row, resource in enumerate(lanes):
             _draw_lane(axes, chart.timeline.on(resource), row, scale, chart.timeline.end_ns)
         if chart.lower_bound_ns is not None:
@@ -126,10 +126,3 @@ def _distinguishable(intervals: list[Interval], end_ns: int) -> list[Interval]:
             merged.append(interval)
             growing = small
     return merged
-
-
-def _unit(end_ns: int) -> tuple[str, float]:
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if end_ns >= 2 * scale:
-            return unit, scale
-    return "ns", 1.0

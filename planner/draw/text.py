@@ -4,10 +4,12 @@ Each lane is a line of characters, one for each equal stretch of time: the last 
 of the batch that fills most of it, ``░`` for start-up, ``·`` for idle.
 """
 
+from math import ceil, log10
+
 from planner.draw.chart import Chart
 from planner.draw.table import format_table
 from planner.timeline import Interval, Timeline
-from planner.units import format_ns
+from planner.units import format_ns, unit_of
 
 __all__ = ["text_gantt"]
 
@@ -53,18 +55,24 @@ def _list(timeline: Timeline) -> str:
     batches: dict[int, list[Interval]] = {}
     for interval in timeline.intervals:
         batches.setdefault(interval.batch, []).append(interval)
+    unit, scale = unit_of(timeline.end_ns)
+    shortest = min(
+        (i.end_ns - i.start_ns for i in timeline.intervals if i.end_ns > i.start_ns), default=1
+    )
+    # Two digits of the shortest interval, so that no batch looks as if it took no time.
+    decimals = min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))
     rows = []
     for members in batches.values():
         cells = [members[0].label]
         for resource in timeline.resources:
             own = [interval for interval in members if interval.resource == resource]
             start, end = min(i.start_ns for i in own), max(i.end_ns for i in own)
-            cells += [format_ns(start), format_ns(end)]
+            cells += [f"{start / scale:.{decimals}f}", f"{end / scale:.{decimals}f}"]
         rows.append(cells)
     if len(rows) > _MAX_ROWS:
         left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)
         rows = [*rows[: _MAX_ROWS // 2], left_out, *rows[-_MAX_ROWS // 2 :]]
     header = ["batch"]
     for resource in timeline.resources:
-        header += [resource, "until"]
+        header += [f"{resource} ({unit})", "until"]
     return format_table(header, rows)

@@ -284,3 +284,68 @@ def test_a_reader_that_stops_early_is_no_fault() -> None:
         process.stdin.close()
         assert process.wait(timeout=60) == 0
         assert process.stderr.read() == b""
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["sh", "-c", command.replace("planner", f"{sys.executable} -m planner", 1)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_closed_streams_are_no_fault() -> None:
+    done = shell("planner solve <&-")
+    assert done.returncode == 2
+    assert b"standard input is closed" in done.stderr
+    done = shell("planner schema >&-")
+    assert done.returncode == 2
+    assert b"standard output is closed" in done.stderr
+
+
+def test_other_encodings_of_the_terminal(profile: str) -> None:
+    command = f"planner compare {profile} --startup 1us --bandwidth 1Gb/s --methods exact,greedy"
+    done = shell(command, PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0, done.stderr
+    done = shell(command, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert done.returncode == 0, done.stderr
+    graph = Path(profile).with_name("graph.txt")
+    graph.write_text(
+        "n -- ReLU -- forward_compute_time=1, backward_compute_time=1, "
+        "activation_size=8.0, parameter_size=8.0\n"
+    )
+    done = shell(f"planner import pipedream {graph} --name é", PYTHONIOENCODING="latin-1")
+    assert decode_profile(done.stdout).name == "é"
+
+
+def test_faults_outweigh_invalid_requests(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("planner.ibatch.solver.check", broken)
+    piped(monkeypatch, json.dumps(REQUEST).encode() + b"\n{\n")
+    assert main(["solve", "--jsonl"]) == 1
+    assert len(capfdbinary.readouterr().out.splitlines()) == 2
+
+
+def test_profile_keeps_standard_output_for_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "noisy_model.py").write_text(
+        "import torch\nprint('hello')\n"
+        "def make():\n    return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n"
+        "def leave():\n    raise SystemExit(0)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    options = ["--repetitions", "2", "--warmup", "0"]
+    assert main(["profile", "noisy_model:make", *options]) == 0
+    out, err = capfdbinary.readouterr()
+    assert decode_profile(out).parameter_bytes == 24
+    assert b"hello" in err
+    assert main(["profile", "noisy_model:leave", *options]) == 2
+    assert b"ended the program" in capfdbinary.readouterr().err
+    assert main(["profile", "noisy_model:make", "-o", "nowhere/profile.json"]) == 2

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -102,6 +103,64 @@ def test_gantt_draws_a_bar_for_every_interval() -> None:
     }
     assert bars == {(interval.start_ns, interval.end_ns) for interval in lane}
     assert [text.get_text() for text in axes.texts] == ["1", "2", "3"]
+
+
+def test_crowded_lanes_are_thinned_without_gaps_or_overlaps() -> None:
+    pytest.importorskip("matplotlib")
+    from planner.draw.gantt import _distinguishable
+
+    count = 20_000
+    problem = Problem(startup_ns=3, transfer_ns=[2] * count, compute_ns=[5] * count)
+    lane = chart(problem).timeline.on("communication")
+    thinned = _distinguishable(lane, lane[-1].end_ns)
+    assert len(thinned) < 10_000 < len(lane)
+    assert thinned[0].start_ns == lane[0].start_ns
+    assert thinned[-1].end_ns == lane[-1].end_ns
+    assert all(a.end_ns <= b.start_ns for a, b in pairwise(thinned))
+    assert sum(i.end_ns - i.start_ns for i in thinned) == lane[-1].end_ns
+
+
+def test_titles_are_shortened_and_made_printable(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    timeline = chart().timeline
+    long = Chart("m" * 300 + "\x1b[31m\n · makespan 5 s", timeline)
+    assert len(long.title) <= 120
+    assert long.title.isprintable()
+    assert long.title.endswith("makespan 5 s")
+    save_gantt(Chart("a$^$b", timeline), tmp_path / "a.svg")
+
+
+def test_the_lower_bound_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = chart()
+    save_gantt(drawn, tmp_path / "with.svg")
+    save_gantt(Chart(drawn.title, drawn.timeline), tmp_path / "without.svg")
+    with_bound, without = ((tmp_path / f"{n}.svg").read_text() for n in ("with", "without"))
+    assert "lower bound" in with_bound
+    assert "stroke-dasharray" in with_bound
+    assert "stroke-dasharray" not in without
+
+
+def test_no_batch_looks_as_if_it_took_no_time() -> None:
+    problem = Problem(startup_ns=1, transfer_ns=[10**9, 5, 5], compute_ns=[1, 1, 1])
+    table = text_gantt(chart(problem)).split("\n\n")[-1]
+    for row in table.splitlines()[2:]:
+        cells = row.split()[-4:]
+        assert cells[0] != cells[1]
+        assert cells[2] != cells[3]
+
+
+def test_a_stretch_shows_what_fills_most_of_it() -> None:
+    problem = Problem(startup_ns=0, transfer_ns=[70, 30, 100], compute_ns=[0, 0, 0])
+    result = solve(problem, method="layer_by_layer")
+    assert result.plan is not None
+    text = text_gantt(Chart("t", timeline(problem, result.plan)), width=15 + 20)
+    assert text.splitlines()[2][15:] == "1" * 7 + "2" * 3 + "3" * 10
+    problem = Problem(startup_ns=0, transfer_ns=[79, 1, 120], compute_ns=[0, 0, 0])
+    result = solve(problem, method="layer_by_layer")
+    assert result.plan is not None
+    text = text_gantt(Chart("t", timeline(problem, result.plan)), width=15 + 20)
+    assert text.splitlines()[2][15:] == "1" * 8 + "3" * 12
 
 
 def test_an_empty_schedule_can_be_drawn(tmp_path: Path) -> None:

@@ -93,6 +93,23 @@ def test_rows_that_cannot_be_true_are_warned_about(bad: str, expected: str) -> N
 
 
 @pytest.mark.parametrize(
+    "operation",
+    [
+        "Conv2d(4, 8, kernel_size=(1, 1), groups=0)",
+        "Conv2d(4, 8, kernel_size=(3,))",
+        f"Linear(in_features={'9' * 5000}, out_features=2)",
+        "BatchNorm2d(x)",
+        "Linear()",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_descriptions_nobody_can_compute_with_are_no_reason_to_fail(operation: str) -> None:
+    profile, warnings = read_pipedream(row("node1", operation, size="8.0"), name="m", source="s")
+    assert profile.parameter_bytes == 8
+    assert warnings == ()
+
+
+@pytest.mark.parametrize(
     ("text", "path", "expected"),
     [
         ("", "", "at least one layer"),
@@ -103,6 +120,7 @@ def test_rows_that_cannot_be_true_are_warned_about(bad: str, expected: str) -> N
         (row("n", "ReLU", forward="-1"), "line 1, forward_compute_time", ">= 0"),
         (row("n", "ReLU", forward="NaN"), "line 1, forward_compute_time", ">= 0"),
         (row("n", "ReLU", forward="1e99999"), "line 1, forward_compute_time", ">= 0"),
+        (row("n", "ReLU", forward="1e999999"), "line 1, forward_compute_time", "a number"),
         (row("n", "ReLU", activation="[1; x]"), "line 1, activation_size", "a number"),
         (row("n", "ReLU") + "\n" + row("n", "ReLU"), "line 2", "given twice"),
         (row("n", "ReLU") + "\n\tn -- m", "line 2", "'m'"),
