@@ -149,9 +149,36 @@ def typed(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise _translated(str(error), value, kind) from None
+        raise _translated(_with_key(str(error), value, kind), value, kind) from None
     except UnicodeEncodeError:
         raise InvalidInputError("", "not text: half of a surrogate pair") from None
+
+
+def _with_key(text: str, value: Any, kind: type[Any]) -> str:
+    """Return msgspec's message with the key it leaves out of a place (``$.versions[...]``).
+
+    The key is the one that keeps the message when all others are taken away.
+    """
+    before, hidden, behind = text.rpartition("[...]")
+    if not hidden or "[...]" in before:
+        return text
+    steps = _steps(before.rpartition("`$")[2])
+    for key, item in _value_at(value, steps).items():
+        try:
+            msgspec.convert(_replaced(value, steps, {key: item}), kind, strict=True)
+        except msgspec.ValidationError as error:
+            if str(error) == text and re.fullmatch(r"\w+", key):
+                return f"{before}.{key}{behind}"
+    return text
+
+
+def _replaced(value: Any, steps: list[str | int], new: Any) -> Any:
+    """Return a copy of `value` with `new` at a path."""
+    if not steps:
+        return new
+    copy = value.copy()
+    copy[steps[0]] = _replaced(value[steps[0]], steps[1:], new)
+    return copy
 
 
 def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
@@ -240,7 +267,7 @@ def _inside(outer: msgspec.inspect.Type, step: str | int) -> list[msgspec.inspec
         return [field.type for field in outer.fields if field.encode_name == step]
     if isinstance(outer, msgspec.inspect.TupleType) and isinstance(step, int):
         return [outer.item_types[step]]
-    item = getattr(outer, "item_type", None)
+    item = getattr(outer, "item_type", getattr(outer, "value_type", None))
     return [] if item is None else [item]
 
 

@@ -41,6 +41,10 @@ def test_gradients_are_as_large_as_parameters_unless_said_otherwise() -> None:
         ({"provenance": {"kind": "guessed", "source": ""}}, "provenance.kind"),
         ({"provenance": {"kind": "measured"}}, "provenance.source"),
         ({"nam": 1}, "nam"),
+        (
+            {"provenance": {"kind": "measured", "source": "", "versions": {"a": "1", "b": 2}}},
+            "provenance.versions.b",
+        ),
     ],
 )
 def test_bad_profiles(change: dict[str, object], path: str) -> None:
