@@ -24,10 +24,10 @@ _DARK = ("#0072B2", "#D55E00")
 _STARTUP_EDGE = "#333333"
 _WIDTH_INCHES = 11.0
 _LANE_INCHES = 0.75
-_MIN_LABEL_SHARE = 0.014
-"""Share of the width below which a number would not fit into its bar."""
+_DIGIT_SHARE = 0.006
+"""Share of the width a digit takes; bars too narrow for their number have none."""
 _MAX_OUTLINED = 400
-"""With more bars in a lane, their outlines would hide them."""
+"""With more bars in a lane, dark outlines and hatches would hide them."""
 _MAX_BARS = 4000
 """With more bars in a lane, most are narrower than a pixel."""
 
@@ -90,24 +90,27 @@ def _draw_lane(
         colour = None if interval.kind == "startup" else _COLOURS[interval.batch % len(_COLOURS)]
         if length:
             bars.setdefault(colour, []).append((interval.start_ns / scale, length / scale))
-        if colour is not None and length >= _MIN_LABEL_SHARE * end_ns and length:
+        number = str(interval.batch + 1)
+        needed = _DIGIT_SHARE * (len(number) + 1) * end_ns
+        if colour is not None and length and length >= needed:
             axes.text(
                 (interval.start_ns + length / 2) / scale,
                 row,
-                str(interval.batch + 1),
+                number,
                 ha="center",
                 va="center",
                 fontsize=9,
                 color="white" if colour in _DARK else "black",
             )
+    crowded = len(intervals) > _MAX_OUTLINED
     for colour, spans in bars.items():
         axes.broken_barh(
             spans,
             (row - 0.31, 0.62),
-            facecolor=colour or "white",
-            edgecolor=_STARTUP_EDGE,
-            linewidth=0.5 if len(intervals) <= _MAX_OUTLINED else 0.0,
-            hatch=None if colour else "////",
+            facecolor=colour or ("#999999" if crowded else "white"),
+            edgecolor=(colour or "#999999") if crowded else _STARTUP_EDGE,
+            linewidth=0.5,  # of the bar's own colour in a crowd: no bar is too narrow to be seen
+            hatch=None if colour or crowded else "////",
         )
 
 
