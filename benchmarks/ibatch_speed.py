@@ -103,8 +103,8 @@ def against_milp(limit: float) -> None:
             sign = "" if proven else "≥ "
             same = "yes" if proven and objective == optimum else "stopped" if not proven else "NO"
             print(
-                f"| {startup} | {own * 1e3:.2f} ms | {whole * 1e3:.2f} ms | {name} | {sign}{taken:.2f} s | "
-                f"{sign}{taken / own:,.0f}× | {same} |",
+                f"| {startup} | {own * 1e3:.2f} ms | {whole * 1e3:.2f} ms | {name} | "
+                f"{sign}{taken:.2f} s | {sign}{taken / own:,.0f}× | {same} |",
                 flush=True,
             )
     print()
