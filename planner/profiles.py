@@ -7,7 +7,7 @@ as one layer since there are no parameters in pooling layers").
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
 
@@ -208,7 +208,7 @@ class Profile:
 
 def _merged(unit: list[Layer]) -> Layer:
     if len(unit) == 1:
-        return unit[0]
+        return replace(unit[0], block=None)  # in a chain there are no branches left to merge
     ready = [layer.gradient_ready_ns for layer in unit if layer.gradient_ready_ns is not None]
     return Layer(
         name=_common_name([layer.name for layer in unit if layer.parameter_bytes]),

@@ -1,6 +1,8 @@
 """Where all Hypothesis strategies live."""
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate
 
 from hypothesis import reject
 from hypothesis import strategies as st
@@ -113,4 +115,10 @@ def profiles(draw: st.DrawFn) -> Profile:
             max_size=10,
         ).filter(lambda layers: any(layer.parameter_bytes for layer in layers))
     )
+    if draw(st.booleans()):
+        steps = draw(st.lists(st.integers(0, 1), min_size=len(layers), max_size=len(layers)))
+        layers = [
+            replace(layer, block=block)
+            for layer, block in zip(layers, accumulate(steps), strict=True)
+        ]
     return Profile(draw(st.text(max_size=8)), tuple(layers), Provenance("synthetic", "a test"))

@@ -27,6 +27,7 @@ def test_a_chain_keeps_all_sums_and_leaves_no_unit_without_parameters(
         assert getattr(chain, total) == getattr(profile, total)
     sent = sum(unit.pushed_bytes for unit in chain.layers)
     assert sent == sum(one.pushed_bytes for one in profile.layers)
+    assert chain.chain("block") == chain.chain("layer") == chain
 
 
 def test_layers_without_parameters_join_the_preceding_one_leading_ones_the_next() -> None:

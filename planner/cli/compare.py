@@ -176,6 +176,12 @@ def _print_table(
     write_text("\n".join(lines) + "\n")
 
 
+def _percent(gap: float | None) -> str:
+    if gap is None:
+        return "?"
+    return "<0.01%" if 0 < gap < 5e-5 else f"{gap:.2%}"
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     result, evaluation = row.result, row.evaluation
     runtime = f"{result.runtime_s * 1e3:.3g} ms"
@@ -187,7 +193,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         format_ns(evaluation.makespan_ns),
         format_ns(evaluation.exposed_communication_ns),
         format_ns(evaluation.overlap_ns),
-        "?" if result.gap is None else f"{result.gap:.2%}",
+        _percent(result.gap),
         result.status,
         runtime,
     )

@@ -13,14 +13,15 @@ from planner.cli import main
 from planner.jsonio import decode_profile
 
 REQUEST = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1, 5], "compute_ns": [2, 6, 1]}
+LAYERS = [
+    {"name": f"l{i}", "forward_ns": 1000 * i, "backward_ns": 2000, "parameter_bytes": 4000 * i}
+    for i in range(1, 6)
+]
 PROFILE = {
     "name": "tiny",
     "provenance": {"kind": "synthetic", "source": "a test"},
     "batch_size": 2,
-    "layers": [
-        {"name": f"l{i}", "forward_ns": 1000 * i, "backward_ns": 2000, "parameter_bytes": 4000 * i}
-        for i in range(1, 6)
-    ],
+    "layers": LAYERS,
 }
 FAST = "exact,greedy,greedy_forward,greedy_backward,one_batch,layer_by_layer,mg_wfbp,ddp"
 NETWORK = ["--startup", "1us", "--bandwidth", "10Gb/s"]
@@ -131,6 +132,19 @@ def test_compare_as_json_is_sorted(profile: str, capsys: pytest.CaptureFixture[s
     assert costs == sorted(costs)
     assert len({answer["lower_bound_ns"] for answer in answers}) == 1
     assert answers[0]["layer_names"] == [f"l{i}" for i in range(1, 6)]
+
+
+def test_compare_plans_and_names_every_layer_if_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = [{**layer, "block": i // 2} for i, layer in enumerate(LAYERS)]
+    path = tmp_path / "blocks.json"
+    path.write_text(json.dumps({**PROFILE, "layers": layers}))
+    for granularity, units in (("layer", 5), ("block", 3)):
+        command = ["compare", str(path), *NETWORK, "--methods", "layer_by_layer", "--json"]
+        assert main([*command, "--granularity", granularity]) == 0
+        (answer,) = json.loads(capsys.readouterr().out)
+        assert len(answer["batches"]) == len(answer["layer_names"]) == units
 
 
 def test_compare_writes_the_plan_and_its_picture(
