@@ -27,6 +27,12 @@ def test_solvers_equal_brute_force(method: str, problem: Problem) -> None:
         assert result.infeasibility.binding == solve(problem).infeasibility.binding  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("method", [*SOLVERS, "exact"])
+def test_eq5_holds_with_equality(method: str) -> None:
+    problem = Problem(startup_ns=0, transfer_ns=[1, 5], compute_ns=[5, 1], objective="eq4")
+    assert solve(problem, method=method).objective_ns == 7
+
+
 @pytest.mark.parametrize("method", SOLVERS)
 @pytest.mark.parametrize("objective", ["makespan", "eq4"])
 @pytest.mark.parametrize("seed", range(3))
