@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, integer, shown
@@ -19,9 +19,31 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["AffineCost", "AffineFit", "TableCost", "TransferCost", "fit_affine", "fit_table"]
+__all__ = [
+    "AffineCost",
+    "AffineFit",
+    "DepthCost",
+    "Piece",
+    "TableCost",
+    "TransferCost",
+    "fit_affine",
+    "fit_table",
+]
 
 _INT64_LIMIT = 2**63
+
+
+class Piece(NamedTuple):
+    """A stretch of sizes on which the unrounded time is ``value_ns + slope·(size - start)``."""
+
+    start: int
+    stop: int | None
+    value_ns: Fraction
+    slope: Fraction
+
+    def time(self, size: int) -> Fraction:
+        """Return the unrounded time of a size on this piece."""
+        return self.value_ns + self.slope * (size - self.start)
 
 
 class TransferCost(Protocol):
@@ -43,6 +65,10 @@ class TransferCost(Protocol):
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return `cost_ns` of every element of `sizes`."""
+        ...
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Return the linear pieces; the unrounded time is the least of those that hold a size."""
         ...
 
 
@@ -86,6 +112,10 @@ class AffineCost:
     def is_monotone(self) -> bool:
         """Always true: β is not negative."""
         return True
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Return the one piece there is."""
+        return (Piece(0, None, Fraction(self.startup_ns), self.ns_per_byte),)
 
     def cost_ns(self, size: int) -> int:
         """Return ``⌈α + β·size⌉``."""
@@ -151,6 +181,15 @@ class TableCost:
         """Whether the times never fall."""
         return all(low[1] <= high[1] for low, high in pairwise(self.points))
 
+    def pieces(self) -> tuple[Piece, ...]:
+        """Return the flat piece below the first point, and one from each point to the next."""
+        (first, least), (last, _) = self.points[0], self.points[-1]
+        between = [
+            Piece(x0, x1 if x1 < last else None, Fraction(y0), Fraction(y1 - y0, x1 - x0))
+            for (x0, y0), (x1, y1) in pairwise(self.points)
+        ]
+        return (*([Piece(0, first, Fraction(least), Fraction(0))] if first else ()), *between)
+
     def cost_ns(self, size: int) -> int:
         """Return the interpolated time of one transfer of `size` bytes, rounded up."""
         points = self.points
@@ -173,6 +212,56 @@ class TableCost:
         x0, y0, x1, y1 = x[upper - 1], y[upper - 1], x[upper], y[upper]
         inside = np.maximum(sizes - x0, 0)
         return np.asarray(y0 - (-inside * (y1 - y0) // (x1 - x0)), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class DepthCost:
+    """A cost for each depth (number of chunks in flight); a transfer takes the cheapest.
+
+    Parameters
+    ----------
+    by_depth : tuple of (int, TransferCost)
+        Depths, increasing from 1, each with the cost of a transfer cut into so many chunks.
+    """
+
+    by_depth: tuple[tuple[int, "AffineCost | TableCost"], ...]
+
+    def __post_init__(self) -> None:
+        depths = [depth for depth, _ in self.by_depth]
+        if not depths or depths[0] != 1 or depths != sorted(set(depths)):
+            raise InvalidInputError("depths", f"expected increasing depths from 1, got {depths}")
+
+    @property
+    def startup_ns(self) -> int:
+        """Time of the smallest transfer, at the depth that suits it best."""
+        return min(cost.startup_ns for _, cost in self.by_depth)
+
+    @property
+    def is_monotone(self) -> bool:
+        """Whether the times never fall at any depth."""
+        return all(cost.is_monotone for _, cost in self.by_depth)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Return the pieces of all depths."""
+        return tuple(piece for _, cost in self.by_depth for piece in cost.pieces())
+
+    def best_depth(self, size: int) -> int:
+        """Return the cheapest depth for a transfer of `size` bytes; of several, the least."""
+        return min(self.by_depth, key=lambda pair: (pair[1].cost_ns(size), pair[0]))[0]
+
+    def at_depth(self, depth: int) -> "AffineCost | TableCost":
+        """Return the cost at one depth."""
+        return dict(self.by_depth)[depth]
+
+    def cost_ns(self, size: int) -> int:
+        """Return the time of one transfer of `size` bytes at its best depth, rounded up."""
+        return min(cost.cost_ns(size) for _, cost in self.by_depth)
+
+    def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `cost_ns` of every element of `sizes`."""
+        import numpy as np
+
+        return np.min([cost.costs_ns(sizes) for _, cost in self.by_depth], axis=0)
 
 
 @dataclass(frozen=True, slots=True)

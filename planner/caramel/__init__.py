@@ -1,0 +1,1 @@
+"""Caramel: order, batches, windows and depth of gradient transfers."""

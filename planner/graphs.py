@@ -1,0 +1,260 @@
+"""Dataflow graphs of one training iteration: operations, parameters, and what depends on what.
+
+An op belongs to the forward or to the backward pass. A parameter's gradient is complete once every
+op that updates it has run, and the parameter is needed when the first op that reads it in the next
+forward pass starts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from typing import Any, Literal
+
+from planner.errors import InvalidInputError
+from planner.validation import integer, shown
+
+__all__ = ["Graph", "Op", "Parameter", "Phase"]
+
+Phase = Literal["forward", "backward"]
+"""The two passes of an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation of the computation.
+
+    Attributes
+    ----------
+    name : str
+        Its name, different from every other op's.
+    duration_ns : int
+        Its time; 0 is allowed.
+    phase : {"forward", "backward"}
+        The pass it belongs to.
+    after : tuple of str
+        Names of the ops whose results it needs.
+    """
+
+    name: str
+    duration_ns: int
+    phase: Phase
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter, and where its transfer window begins and ends.
+
+    Attributes
+    ----------
+    name : str
+        Its name, different from every other parameter's.
+    size_bytes : int
+        Size of its gradient, at least 1.
+    updated_by : tuple of str
+        Backward ops that contribute to its gradient; it is complete after the last of them.
+    read_by : tuple of str
+        Forward ops that use it; it is needed by the first of them.
+    """
+
+    name: str
+    size_bytes: int
+    updated_by: tuple[str, ...]
+    read_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A checked dataflow graph. Checking is O(ops + dependencies).
+
+    Attributes
+    ----------
+    ops : tuple of Op
+        In any order; ties of planning algorithms go to the earlier op.
+    parameters : tuple of Parameter
+        At least one.
+
+    Raises
+    ------
+    InvalidInputError
+        At the first field that cannot be: names given twice, unknown ops, cycles (named), a
+        forward op that depends on a backward op, a backward op that depends on no forward op, a
+        parameter updated in the forward pass, read in the backward pass, or without bytes.
+    """
+
+    ops: tuple[Op, ...]
+    parameters: tuple[Parameter, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ops", tuple(self.ops))
+        object.__setattr__(self, "parameters", tuple(self.parameters))
+        if not self.ops:
+            raise InvalidInputError("ops", "expected at least one op")
+        if not self.parameters:
+            raise InvalidInputError("parameters", "expected at least one parameter")
+        self._check_ops()
+        self._check_parameters()
+        integer(sum(op.duration_ns for op in self.ops), "ops: sum of ns")
+        integer(sum(one.size_bytes for one in self.parameters), "parameters: sum of bytes")
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """Index of each op by name."""
+        return {op.name: index for index, op in enumerate(self.ops)}
+
+    @cached_property
+    def predecessors(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of what each op needs, without repetition."""
+        position = self.position
+        return tuple(
+            tuple(dict.fromkeys(position[name] for name in op.after)) for op in self.ops
+        )
+
+    @cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of what needs each op."""
+        following: list[list[int]] = [[] for _ in self.ops]
+        for index, needed in enumerate(self.predecessors):
+            for one in needed:
+                following[one].append(index)
+        return tuple(map(tuple, following))
+
+    @cached_property
+    def updaters(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of the ops that update each parameter."""
+        return tuple(
+            tuple(dict.fromkeys(self.position[name] for name in one.updated_by))
+            for one in self.parameters
+        )
+
+    @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of the ops that read each parameter."""
+        return tuple(
+            tuple(dict.fromkeys(self.position[name] for name in one.read_by))
+            for one in self.parameters
+        )
+
+    @cached_property
+    def topological(self) -> tuple[int, ...]:
+        """A topological order; of the ops that can come next, the first one given comes next."""
+        return tuple(self._kahn())
+
+    def pass_order(self, phase: Phase) -> tuple[int, ...]:
+        """Return the stable topological order of one pass."""
+        return tuple(index for index in self.topological if self.ops[index].phase == phase)
+
+    def _kahn(self) -> list[int]:
+        missing = [len(needed) for needed in self.predecessors]
+        ready = [index for index, count in enumerate(missing) if not count]
+        heapify(ready)
+        order = []
+        while ready:
+            index = heappop(ready)
+            order.append(index)
+            for following in self.successors[index]:
+                missing[following] -= 1
+                if not missing[following]:
+                    heappush(ready, following)
+        return order
+
+    def _check_ops(self) -> None:
+        names: dict[str, int] = {}
+        for index, op in enumerate(self.ops):
+            path = f"ops[{index}]"
+            if not isinstance(op, Op):
+                raise InvalidInputError(path, f"expected an Op, got {shown(op)}")
+            _check_name(op.name, names, index, "ops")
+            integer(op.duration_ns, f"{path}.ns")
+            if op.phase not in ("forward", "backward"):
+                raise InvalidInputError(
+                    f"{path}.pass", f"expected forward or backward, got {shown(op.phase)}"
+                )
+        for index, op in enumerate(self.ops):
+            for place, name in enumerate(_strings(op.after, f"ops[{index}].after")):
+                path = f"ops[{index}].after[{place}]"
+                needed = self.ops[_known(name, names, path)]
+                if op.phase == "forward" and needed.phase == "backward":
+                    raise InvalidInputError(
+                        path,
+                        f"forward op {shown(op.name)} cannot depend on backward op {shown(name)}",
+                    )
+        order = self._kahn()
+        if len(order) < len(self.ops):
+            cycle = self._cycle(order)
+            loop = " -> ".join(self.ops[index].name for index in [*cycle, cycle[0]])
+            raise InvalidInputError(f"ops[{cycle[0]}].after", f"the ops form a cycle: {loop}")
+        grounded = [False] * len(self.ops)
+        for index in order:
+            op = self.ops[index]
+            grounded[index] = op.phase == "forward" or any(
+                grounded[needed] for needed in self.predecessors[index]
+            )
+        for index, op in enumerate(self.ops):
+            if not grounded[index]:
+                raise InvalidInputError(
+                    f"ops[{index}].after",
+                    f"backward op {shown(op.name)} depends on no forward op, not even indirectly",
+                )
+
+    def _cycle(self, sorted_out: list[int]) -> list[int]:
+        """Return the ops of one cycle, each needed by the next one, the first given first."""
+        left = set(range(len(self.ops))) - set(sorted_out)
+        seen: dict[int, None] = {}
+        one = min(left)
+        while one not in seen:  # everything left needs something left
+            seen[one] = None
+            one = next(needed for needed in self.predecessors[one] if needed in left)
+        loop = list(seen)[list(seen).index(one) :][::-1]
+        first = loop.index(min(loop))
+        return loop[first:] + loop[:first]
+
+    def _check_parameters(self) -> None:
+        names: dict[str, int] = {}
+        for index, one in enumerate(self.parameters):
+            path = f"parameters[{index}]"
+            if not isinstance(one, Parameter):
+                raise InvalidInputError(path, f"expected a Parameter, got {shown(one)}")
+            _check_name(one.name, names, index, "parameters")
+            integer(one.size_bytes, f"{path}.bytes", minimum=1)
+            for field, phase, wrong in (
+                ("updated_by", "backward", "updated in the forward pass"),
+                ("read_by", "forward", "read in the backward pass"),
+            ):
+                ends = _strings(getattr(one, field), f"{path}.{field}")
+                if not ends:
+                    raise InvalidInputError(f"{path}.{field}", "expected at least one op")
+                for place, name in enumerate(ends):
+                    where = f"{path}.{field}" + (f"[{place}]" if len(ends) > 1 else "")
+                    op = self.ops[_known(name, self.position, where)]
+                    if op.phase != phase:
+                        raise InvalidInputError(
+                            where,
+                            f"expected a {phase} op, got {shown(name)}: a parameter cannot be "
+                            f"{wrong}",
+                        )
+
+
+def _check_name(name: Any, names: dict[str, int], index: int, field: str) -> None:
+    path = f"{field}[{index}].name"
+    if not isinstance(name, str):
+        raise InvalidInputError(path, f"expected a string, got {shown(name)}")
+    if name in names:
+        raise InvalidInputError(path, f"{shown(name)} given twice, first in {field}[{names[name]}]")
+    names[name] = index
+
+
+def _strings(names: Any, path: str) -> tuple[str, ...]:
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(path, f"expected names, got {shown(names)}")
+    return names
+
+
+def _known(name: str, names: Mapping[str, int], path: str) -> int:
+    if name not in names:
+        close = get_close_matches(name, names, n=1) if len(names) <= 10_000 else []
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        raise InvalidInputError(path, f"no op is called {shown(name)}{hint}")
+    return names[name]
