@@ -261,7 +261,7 @@ class DepthCost:
         """Return `cost_ns` of every element of `sizes`."""
         import numpy as np
 
-        return np.min([cost.costs_ns(sizes) for _, cost in self.by_depth], axis=0)
+        return np.asarray(np.min([cost.costs_ns(sizes) for _, cost in self.by_depth], axis=0))
 
 
 @dataclass(frozen=True, slots=True)

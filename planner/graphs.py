@@ -108,9 +108,7 @@ class Graph:
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
         """Indices of what each op needs, without repetition."""
         position = self.position
-        return tuple(
-            tuple(dict.fromkeys(position[name] for name in op.after)) for op in self.ops
-        )
+        return tuple(tuple(dict.fromkeys(position[name] for name in op.after)) for op in self.ops)
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:

@@ -3,18 +3,28 @@
 A profile lists the layers of a model in the order of forward computation. Its *chain* is the view
 planners of contiguous batches take: branches merged into one unit, layers without parameters merged
 into a neighbour (Wang et al., iBatch, "adjacent convolutional layer and pooling layer are regarded
-as one layer since there are no parameters in pooling layers").
+as one layer since there are no parameters in pooling layers"). Its *dataflow* is the view planners
+of single parameters take: a graph of operations, and where each parameter is updated and read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Literal
 
 from planner.errors import InvalidInputError
+from planner.graphs import Graph, Op, Parameter
 from planner.validation import integer, shown
 
-__all__ = ["Granularity", "Layer", "Profile", "Provenance", "chain_blocks"]
+__all__ = [
+    "Granularity",
+    "Layer",
+    "Profile",
+    "Provenance",
+    "chain_blocks",
+    "graph_of_layers",
+    "unique_names",
+]
 
 Granularity = Literal["block", "layer"]
 """Unit of a chain: a block (its branches together) or each layer with parameters by itself."""
@@ -134,20 +144,25 @@ class Profile:
     name : str
         Name of the model.
     layers : tuple of Layer
-        In the order of forward computation, at least one.
+        In the order of forward computation; at least one, unless there is a graph.
     provenance : Provenance
         Where the numbers come from.
     batch_size : int or None
         Samples of one iteration; None if unknown.
+    graph : Graph or None
+        The dataflow graph; None if only the layers are known.
     """
 
     name: str
     layers: tuple[Layer, ...]
     provenance: Provenance
     batch_size: int | None = None
+    graph: Graph | None = None
 
     def __post_init__(self) -> None:
-        if not self.layers:
+        if self.graph is not None and not isinstance(self.graph, Graph):
+            raise InvalidInputError("graph", f"expected a Graph, got {shown(self.graph)}")
+        if not self.layers and self.graph is None:
             raise InvalidInputError("layers", "expected at least one layer")
         if self.batch_size is not None:
             integer(self.batch_size, "batch_size", minimum=1)
@@ -157,34 +172,57 @@ class Profile:
 
     @property
     def parameter_bytes(self) -> int:
-        """Size of all parameters."""
+        """Size of all parameters; without layers, of those in the graph."""
+        if not self.layers and self.graph is not None:
+            return sum(one.size_bytes for one in self.graph.parameters)
         return sum(layer.parameter_bytes for layer in self.layers)
 
     @property
     def forward_ns(self) -> int:
-        """Time of the whole forward pass."""
+        """Time of the whole forward pass; without layers, of the graph's ops."""
+        if not self.layers and self.graph is not None:
+            return sum(op.duration_ns for op in self.graph.ops if op.phase == "forward")
         return sum(layer.forward_ns for layer in self.layers)
 
     @property
     def backward_ns(self) -> int:
-        """Time of the whole backward pass."""
+        """Time of the whole backward pass; without layers, of the graph's ops."""
+        if not self.layers and self.graph is not None:
+            return sum(op.duration_ns for op in self.graph.ops if op.phase == "backward")
         return sum(layer.backward_ns for layer in self.layers)
+
+    def dataflow(self) -> Graph:
+        """Return the dataflow graph, or that of the layers one after the other if there is none.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no graph, and no layer has gradients to send.
+        """
+        return self.graph or graph_of_layers(self.layers, pairwise(range(len(self.layers))))
 
     def chain(self, granularity: Granularity = "block") -> "Profile":
         """Return the profile as a chain of units that each have parameters.
 
         Layers of one block become one unit (with ``granularity="layer"`` they stay apart: on one
         device they still compute one after the other). Units without parameters join the
-        preceding unit that has some, leading ones the next. Sums of times and sizes are kept.
+        preceding unit that has some, leading ones the next. Sums of times and sizes are kept. A
+        chain is its own dataflow: the graph is left out.
 
         Raises
         ------
         InvalidInputError
-            If no layer has parameters.
+            If there are no layers, or none with parameters.
         """
         if granularity not in ("block", "layer"):
             raise InvalidInputError(
                 "granularity", f"expected 'block' or 'layer', got {shown(granularity)}"
+            )
+        if not self.layers:
+            raise InvalidInputError(
+                "layers",
+                f"missing: profile {shown(self.name)} has a dataflow graph only, and a chain is "
+                "made of layers",
             )
         by_block = granularity == "block"
         keys = [
@@ -238,6 +276,74 @@ def _common_name(names: list[str]) -> str:
             break
         shared.append(parts[0])
     return ".".join(shared) or f"{names[0]}–{names[-1]}"
+
+
+def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -> Graph:
+    """Return the dataflow graph of whole layers.
+
+    A layer has a forward op behind those of the layers it reads, and a backward op behind its own
+    forward op and the backward ops of the layers that read it. What a layer sends for its gradient
+    is one parameter, updated and read by the layer.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        The layers. Names given twice get ``#2`` behind them.
+    links : iterable of (int, int)
+        Pairs (layer, layer that reads it), by position.
+
+    Raises
+    ------
+    InvalidInputError
+        If no layer has gradients to send, or the links form a cycle.
+    """
+    names = unique_names([layer.name for layer in layers])
+    read: list[list[int]] = [[] for _ in layers]
+    readers: list[list[int]] = [[] for _ in layers]
+    for producer, consumer in dict.fromkeys(links):
+        read[consumer].append(producer)
+        readers[producer].append(consumer)
+    parameters = tuple(
+        Parameter(name, layer.pushed_bytes, (f"{name}/backward",), (f"{name}/forward",))
+        for name, layer in zip(names, layers, strict=True)
+        if layer.pushed_bytes
+    )
+    if not parameters:
+        raise InvalidInputError("layers", "expected at least one layer with gradients to send")
+    forward = [
+        Op(
+            f"{name}/forward",
+            layer.forward_ns,
+            "forward",
+            tuple(f"{names[one]}/forward" for one in producers),
+        )
+        for name, layer, producers in zip(names, layers, read, strict=True)
+    ]
+    backward = [
+        Op(
+            f"{name}/backward",
+            layer.backward_ns,
+            "backward",
+            (*(f"{names[one]}/backward" for one in consumers), f"{name}/forward"),
+        )
+        for name, layer, consumers in zip(names, layers, readers, strict=True)
+    ]
+    return Graph((*forward, *reversed(backward)), parameters)
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Return the names made distinct: what is given again gets ``#2``, ``#3``, … behind it."""
+    wanted = list(names)
+    given = set(wanted)
+    found: list[str] = []
+    times: dict[str, int] = {}
+    for name in wanted:
+        chosen = name
+        times[name] = times.get(name, 0) + 1
+        while times[name] > 1 and (chosen := f"{name}#{times[name]}") in given:
+            times[name] += 1  # somebody else is called that
+        found.append(chosen)
+    return found
 
 
 def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError, Layer, Profile, Provenance
-from planner.profiles import chain_blocks
+from planner.graphs import Graph, Op, Parameter
+from planner.profiles import chain_blocks, unique_names
 from tests.strategies import profiles
 
 MADE_UP = Provenance("synthetic", "a test")
@@ -53,6 +54,93 @@ def test_branches_form_one_unit_unless_layers_are_asked_for() -> None:
 def test_a_model_without_parameters_has_no_chain() -> None:
     with pytest.raises(InvalidInputError, match="parameters"):
         Profile("m", (layer("a", 0),), MADE_UP).chain()
+
+
+GRAPH = Graph(
+    (
+        Op("f", 3, "forward"),
+        Op("g", 4, "forward", ("f",)),
+        Op("G", 5, "backward", ("g",)),
+        Op("F", 6, "backward", ("G", "f")),
+    ),
+    (Parameter("w", 7, ("F", "G"), ("f",)), Parameter("v", 8, ("G",), ("g",))),
+)
+
+
+def test_the_dataflow_of_layers_is_a_chain() -> None:
+    layers = (layer("a", 8), layer("b", 0, time=3), layer("c", 4))
+    assert Profile("m", layers, MADE_UP).dataflow() == Graph(
+        (
+            Op("a/forward", 1, "forward"),
+            Op("b/forward", 3, "forward", ("a/forward",)),
+            Op("c/forward", 1, "forward", ("b/forward",)),
+            Op("c/backward", 2, "backward", ("c/forward",)),
+            Op("b/backward", 6, "backward", ("c/backward", "b/forward")),
+            Op("a/backward", 2, "backward", ("b/backward", "a/forward")),
+        ),
+        (
+            Parameter("a", 8, ("a/backward",), ("a/forward",)),
+            Parameter("c", 4, ("c/backward",), ("c/forward",)),
+        ),
+    )
+
+
+def test_the_dataflow_counts_what_is_sent() -> None:
+    compressed = Layer("a", 1, 1, 8, gradient_bytes=2)
+    frozen = Layer("b", 1, 1, 8, gradient_bytes=0)
+    graph = Profile("m", (compressed, frozen), MADE_UP).dataflow()
+    assert [(one.name, one.size_bytes) for one in graph.parameters] == [("a", 2)]
+    with pytest.raises(InvalidInputError, match="gradients to send") as caught:
+        Profile("m", (frozen,), MADE_UP).dataflow()
+    assert caught.value.path == "layers"
+
+
+@given(profiles())
+def test_the_dataflow_keeps_times_and_sizes(profile: Profile) -> None:
+    sent = sum(one.pushed_bytes for one in profile.layers)
+    if not sent:
+        return
+    graph = profile.dataflow()
+    assert sum(one.size_bytes for one in graph.parameters) == sent
+    only_graph = Profile("m", (), MADE_UP, graph=graph)
+    assert only_graph.forward_ns == profile.forward_ns
+    assert only_graph.backward_ns == profile.backward_ns
+    assert only_graph.parameter_bytes == sent
+
+
+def test_a_graph_goes_before_the_layers() -> None:
+    layers = (layer("a", 8),)
+    assert Profile("m", layers, MADE_UP, graph=GRAPH).dataflow() is GRAPH
+    assert Profile("m", layers, MADE_UP, graph=GRAPH).forward_ns == 1
+    chain = Profile("m", layers, MADE_UP, graph=GRAPH).chain()
+    assert chain.graph is None
+    assert len(chain.dataflow().ops) == 2
+
+
+def test_a_profile_may_have_a_graph_only() -> None:
+    profile = Profile("m", (), MADE_UP, graph=GRAPH)
+    assert (profile.forward_ns, profile.backward_ns, profile.parameter_bytes) == (7, 11, 15)
+    assert profile.dataflow() is GRAPH
+    with pytest.raises(InvalidInputError, match="'m' has a dataflow graph only") as caught:
+        profile.chain()
+    assert caught.value.path == "layers"
+    with pytest.raises(InvalidInputError) as caught:
+        Profile("m", (), MADE_UP, graph="a, b")  # type: ignore[arg-type]
+    assert caught.value.path == "graph"
+
+
+@given(st.lists(st.sampled_from(["a", "b", "a#2", "a#3", "a#2#2"])))
+def test_names_are_made_distinct(names: list[str]) -> None:
+    found = unique_names(names)
+    assert len(set(found)) == len(names)
+    for index, (name, made) in enumerate(zip(names, found, strict=True)):
+        assert made.startswith(name)
+        assert (made == name) == (name not in names[:index])
+
+
+def test_layers_of_the_same_name_are_told_apart() -> None:
+    graph = Profile("m", (layer("a", 1), layer("a", 2)), MADE_UP).dataflow()
+    assert [one.name for one in graph.parameters] == ["a", "a#2"]
 
 
 @given(st.integers(1, 8), st.data())

@@ -4,7 +4,8 @@ One line a node, ``node12 -- Conv2d(…) -- forward_compute_time=…, backward_c
 activation_size=…, parameter_size=…`` with times in milliseconds and sizes in bytes (a list in
 brackets where a module has several outputs), in any order; then one tab-indented line an edge,
 ``node11 -- node12``. The row called Input is data loading: it is no layer, and its time is not
-forward computation.
+forward computation. The nodes become both the layers of the profile and, with the edges, its
+dataflow graph: a node's backward pass follows those of the nodes that read it.
 
 Complexity: O(nodes · log nodes + edges).
 Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP 2019,
@@ -20,7 +21,7 @@ from heapq import heapify, heappop, heappush
 from math import prod
 
 from planner.errors import InvalidInputError
-from planner.profiles import Layer, Profile, Provenance, chain_blocks
+from planner.profiles import Layer, Profile, Provenance, chain_blocks, graph_of_layers
 from planner.validation import MAX_VALUE, shown
 
 __all__ = ["read_pipedream"]
@@ -95,7 +96,19 @@ def read_pipedream(
     if not order:
         raise InvalidInputError("", "expected at least one layer, found none")
     position = {node: index for index, node in enumerate(order)}
-    blocks = chain_blocks(len(order), [(position[one], position[other]) for one, other in links])
+    steps = [(position[one], position[other]) for one, other in links]
+    layers = tuple(
+        Layer(
+            name=f"{node} {nodes[node].kind}",
+            forward_ns=nodes[node].forward_ns,
+            backward_ns=nodes[node].backward_ns,
+            parameter_bytes=nodes[node].parameter_bytes,
+            activation_bytes=nodes[node].activation_bytes,
+            block=block,
+        )
+        for node, block in zip(order, chain_blocks(len(order), steps), strict=True)
+    )
+    weighted = any(layer.parameter_bytes for layer in layers)
     warnings = [
         f"line {node.line}: {node.name} is data loading, not a layer: left out "
         f"({node.forward_ns / 1e6:g} ms)"
@@ -105,23 +118,14 @@ def read_pipedream(
     warnings += _doubts([nodes[name] for name in order])
     return Profile(
         name=name,
-        layers=tuple(
-            Layer(
-                name=f"{node} {nodes[node].kind}",
-                forward_ns=nodes[node].forward_ns,
-                backward_ns=nodes[node].backward_ns,
-                parameter_bytes=nodes[node].parameter_bytes,
-                activation_bytes=nodes[node].activation_bytes,
-                block=block,
-            )
-            for node, block in zip(order, blocks, strict=True)
-        ),
+        layers=layers,
         provenance=Provenance(
             kind="imported",
             source=f"PipeDream profiler graph {source}",
             notes=(f"sha256 of the file: {sha256(text.encode()).hexdigest()}", *warnings),
         ),
         batch_size=batch_size,
+        graph=graph_of_layers(layers, steps) if weighted else None,
     ), tuple(warnings)
 
 

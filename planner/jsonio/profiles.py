@@ -4,13 +4,16 @@ import json
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
 from planner.jsonio.decoding import decode, typed
+from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
 from planner.jsonio.types import Size, Time
 from planner.profiles import Layer, Profile, Provenance
 
-__all__ = ["ProfileDocument", "decode_profile", "encode_profile"]
+__all__ = ["PROFILE_RULES", "ProfileDocument", "decode_profile", "encode_profile"]
 
 Count = Annotated[int, Meta(ge=0, le=2**31)]
 
@@ -46,12 +49,36 @@ class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ProfileDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A profiled model: its layers in the order of forward computation."""
+    """A profiled model: its layers in the order of forward computation, its dataflow graph.
+
+    Give layers, or ops and parameters, or all three.
+    """
 
     name: str
     provenance: ProvenanceDocument
     batch_size: Annotated[int, Meta(ge=1, le=2**31)] | None = None
-    layers: Annotated[tuple[LayerDocument, ...], Meta(min_length=1)]
+    layers: Annotated[tuple[LayerDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    ops: Annotated[tuple[OpDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    parameters: Annotated[tuple[ParameterDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+
+    def graph(self) -> Graph | None:
+        """Return the dataflow graph, if there is one."""
+        if self.ops is not UNSET and self.parameters is not UNSET:
+            return graph_of(self.ops, self.parameters)
+        if self.ops is not UNSET:
+            raise InvalidInputError("parameters", "missing: ops come with parameters")
+        if self.parameters is not UNSET:
+            raise InvalidInputError("ops", "missing: parameters come with ops")
+        if self.layers is UNSET:
+            raise InvalidInputError("layers", "missing: expected layers, or ops and parameters")
+        return None
+
+
+PROFILE_RULES = {
+    "dependentRequired": {"ops": ["parameters"], "parameters": ["ops"]},
+    "anyOf": [{"required": ["layers"]}, {"required": ["ops", "parameters"]}],
+}
+"""What the schema says of a profile beside the fields' own types."""
 
 
 def decode_profile(data: bytes) -> Profile:
@@ -63,24 +90,37 @@ def decode_profile(data: bytes) -> Profile:
         If it is none, with the path of the first bad field.
     """
     document = typed(decode(data), ProfileDocument)
+    layers = () if document.layers is UNSET else document.layers
     return Profile(
         name=document.name,
-        layers=tuple(Layer(**msgspec.structs.asdict(layer)) for layer in document.layers),
+        layers=tuple(Layer(**msgspec.structs.asdict(layer)) for layer in layers),
         provenance=Provenance(**msgspec.structs.asdict(document.provenance)),
         batch_size=document.batch_size,
+        graph=document.graph(),
     )
 
 
 def encode_profile(profile: Profile) -> str:
-    """Return a profile as JSON text, one layer a line."""
-    plain: dict[str, Any] = msgspec.to_builtins(profile)
-    layers = plain.pop("layers")
-    head = json.dumps(plain, indent=1, ensure_ascii=False).removesuffix("\n}")
-    rows = ",\n".join(
-        "  " + json.dumps(_without_nulls(layer), ensure_ascii=False) for layer in layers
-    )
-    return f'{head},\n "layers": [\n{rows}\n ]\n}}\n'
+    """Return a profile as JSON text, one layer, op or parameter a line."""
+    plain: dict[str, Any] = {
+        "name": profile.name,
+        "provenance": msgspec.to_builtins(profile.provenance),
+        "batch_size": profile.batch_size,
+    }
+    text = json.dumps(plain, indent=1, ensure_ascii=False).removesuffix("\n}")
+    ops, parameters = documents_of(profile.graph) if profile.graph else ((), ())
+    for name, documents in (
+        ("layers", profile.layers),
+        ("ops", ops),
+        ("parameters", parameters),
+    ):
+        if documents:
+            rows = ",\n".join(f"  {_line(document)}" for document in documents)
+            text += f',\n "{name}": [\n{rows}\n ]'
+    return f"{text}\n}}\n"
 
 
-def _without_nulls(layer: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in layer.items() if value is not None}
+def _line(document: Layer | OpDocument | ParameterDocument) -> str:
+    fields = msgspec.to_builtins(document)
+    known = {name: value for name, value in fields.items() if value is not None}
+    return json.dumps(known, ensure_ascii=False)

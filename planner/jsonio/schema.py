@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.jsonio.profiles import ProfileDocument
+from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
 
 __all__ = ["schema"]
@@ -35,7 +35,7 @@ def schema(problem: str | None = None) -> dict[str, Any]:
     if problem is None:
         return {name: schema(name) for name in (*PROBLEMS, "profile")}
     if problem == "profile":
-        return _of(ProfileDocument)
+        return {**_of(ProfileDocument), **PROFILE_RULES}
     if problem not in PROBLEMS:
         known = ", ".join((*PROBLEMS, "profile"))
         raise InvalidInputError("problem", f"expected one of {known}, got {problem!r}")

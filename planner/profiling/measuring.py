@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from planner.errors import InvalidInputError
+from planner.graphs import Graph, Op, Parameter
 from planner.profiles import Layer, Profile, Provenance
 from planner.profiling.machine import processor, versions
 from planner.profiling.structure import Structure, observe
@@ -32,11 +33,13 @@ def measure(
     notes: tuple[str, ...] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
-    """Return a model's profile: the time and the size of each of its layers.
+    """Return a model's profile: the time and the size of each of its layers, and its dataflow.
 
-    A layer is a call of a module during which no other module is called. Times are medians over
-    the repetitions. The model is measured in the mode (training or evaluation) it is in; its
-    gradients are put back, while what a forward pass itself changes (running statistics) changes.
+    A layer is a call of a module during which no other module is called. In the dataflow graph
+    what is computed between two such calls is an op of its own, and so is the loss. Times are
+    medians over the repetitions. The model is measured in the mode (training or evaluation) it is
+    in; its gradients are put back, while what a forward pass itself changes (running statistics)
+    changes.
 
     Parameters
     ----------
@@ -98,6 +101,7 @@ def measure(
             runs.append(time_layers(model, inputs, structure, clock))
             report(warmup + done + 1, warmup + repetitions)
         layers = _layers(structure, runs)
+        graph = _graph(model, structure, runs)
         provenance = Provenance(
             kind="measured",
             source=source,
@@ -110,7 +114,7 @@ def measure(
             versions=versions(),
             notes=(*notes, *_notes(model, structure, layers, bare, runs)),
         )
-    return Profile(name, layers, provenance, batch_size)
+    return Profile(name, layers, provenance, batch_size, graph)
 
 
 def _layers(structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
@@ -140,6 +144,60 @@ def _layers(structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
             )
         )
     return tuple(layers)
+
+
+def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph | None:
+    """Return the dataflow graph; None if no parameter gets a gradient, as the input alone may.
+
+    Times come from the same runs as the layers'. A backward op follows its forward op and the
+    backward ops that give it its gradient; where autograd does not say which (a recomputed layer),
+    that of the next op that has one.
+    """
+    updated = {
+        name: (parameter, structure.updaters[parameter])
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None and parameter.numel()
+    }
+    if not updated:
+        return None
+    going_back = set(structure.node_ops)
+    for parameter, using in updated.values():
+        going_back |= {structure.accumulators[parameter], *using}
+    forward = [f"{op.name}/forward" for op in structure.ops]
+    backward = [f"{op.name}/backward" for op in structure.ops]
+    ops = [
+        Op(
+            forward[index],
+            round(median(run.op_forward_ns[index] for run in runs)),
+            "forward",
+            tuple(forward[one] for one in op.reads),
+        )
+        for index, op in enumerate(structure.ops)
+    ]
+    following: tuple[int, ...] = ()
+    for index in sorted(going_back, reverse=True):
+        giving = structure.ops[index].gradient_from or following
+        ops.append(
+            Op(
+                backward[index],
+                round(median(run.op_backward_ns[index] for run in runs)),
+                "backward",
+                (*(backward[one] for one in giving), forward[index]),
+            )
+        )
+        following = (index,)
+    return Graph(
+        tuple(ops),
+        tuple(
+            Parameter(
+                name,
+                parameter.numel() * parameter.element_size(),
+                tuple(backward[one] for one in using),
+                tuple(forward[one] for one in using),
+            )
+            for name, (parameter, using) in updated.items()
+        ),
+    )
 
 
 def _spread(times: Sequence[int]) -> int | None:

@@ -1,7 +1,6 @@
 """What a model computes, found by running it once untimed."""
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,14 @@ from torch.autograd.graph import Node, saved_tensors_hooks
 
 from planner.errors import MeasurementError
 from planner.profiling.calls import Call, layer_names, trace
+from planner.profiling.dataflow import (
+    Flow,
+    Operation,
+    Stretches,
+    flow,
+    operations,
+    updating_ops,
+)
 from planner.profiling.graph import blocks_of_spans, nodes_behind, order_number
 from planner.profiling.ownership import parameter_layers
 from planner.profiling.tensors import loss_of, tensors_in
@@ -33,65 +40,116 @@ class Structure:
         Block of each layer.
     parameters : mapping of Parameter to int
         Layer of each parameter.
-    entered : tuple of (str, bool)
-        Calls of the modules that are a layer in some call, and whether this call is one.
+    ops : tuple of Operation
+        What is computed, in the order of the forward pass, loss included: each layer's call is an
+        op, and so is what is computed between two of them.
+    updaters : mapping of Parameter to tuple of int
+        Ops that compute the gradient of each parameter.
+    accumulators : mapping of Parameter to int
+        Op that counts the time of adding the gradient to the parameter; one of its layer.
+    marks : tuple of (str, int)
+        Starts and ends, in their order, of the calls of the modules that are a layer in some call:
+        the module, and the op that counts the time from there on.
     node_names : tuple of str
         What the backward pass computes, in the order of the forward pass, loss included.
-    node_layers : tuple of int
-        Layer of each of them.
+    node_ops : tuple of int
+        Op of each of them.
     """
 
     names: tuple[str, ...]
     activation_bytes: tuple[int, ...]
     blocks: tuple[int, ...]
-    parameters: dict[nn.Parameter, int]
-    entered: tuple[tuple[str, bool], ...]
+    parameters: Mapping[nn.Parameter, int]
+    ops: tuple[Operation, ...]
+    updaters: Mapping[nn.Parameter, tuple[int, ...]]
+    accumulators: Mapping[nn.Parameter, int]
+    marks: tuple[tuple[str, int], ...]
     node_names: tuple[str, ...]
-    node_layers: tuple[int, ...]
+    node_ops: tuple[int, ...]
+
+    @property
+    def node_layers(self) -> tuple[int, ...]:
+        """Layer of each node."""
+        return tuple(self.ops[op].layer for op in self.node_ops)
+
+    def by_layer(self, times: Sequence[int]) -> list[int]:
+        """Return the layers' times from their ops'."""
+        sums = [0] * len(self.names)
+        for op, time in zip(self.ops, times, strict=True):
+            sums[op.layer] += time
+        return sums
 
 
 def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
     """Run the model forward and return what it computes.
 
-    What is computed between two layers belongs to the earlier one, what comes before the first
-    layer to the first, the loss to the last.
+    What is computed between two layers counts for the earlier one, what comes before the first
+    layer for the first, the loss for the last.
     """
     calls, output = trace(model, inputs)
     leaves = [call for call in calls if call.leaf]
-    starts = [leaf.first for leaf in leaves]
     nodes = nodes_behind([loss_of(output)])
-    timed = {leaf.module for leaf in leaves}
-    blocks = _blocks_with_everything_tracked(model, inputs, calls)
-    if blocks is None:
-        blocks = _blocks(leaves, nodes_behind(tensors_in(output)))
+    names = layer_names(leaves, model)
+    stretches = Stretches(calls)
+    run = flow(nodes, calls)
+    tracked = _with_everything_tracked(model, inputs, calls)
+    if tracked is None:
+        blocks, everything = _blocks(leaves, nodes_behind(tensors_in(output))), run
+    else:
+        blocks, everything = tracked
+    ops, owners = operations(stretches, names, run, everything)
+    parameters = parameter_layers(model, calls)
+    updaters = updating_ops(parameters, run, owners)
     return Structure(
-        names=tuple(layer_names(leaves, model)),
+        names=tuple(names),
         activation_bytes=tuple(leaf.activation_bytes for leaf in leaves),
         blocks=tuple(blocks),
-        parameters=parameter_layers(model, calls),
-        entered=tuple((call.module, call.leaf) for call in calls if call.module in timed),
+        parameters=parameters,
+        ops=ops,
+        updaters=updaters,
+        accumulators={
+            parameter: next(
+                (op for op in updaters[parameter] if ops[op].layer == layer),
+                owners[2 * layer + 1],
+            )
+            for parameter, layer in parameters.items()
+        },
+        marks=_marks(calls, stretches, owners),
         node_names=tuple(node.name() for node in nodes),
-        node_layers=tuple(max(bisect_right(starts, order_number(node)) - 1, 0) for node in nodes),
+        node_ops=tuple(owners[max(stretches.at(order_number(node)), 0)] for node in nodes),
     )
+
+
+def _marks(
+    calls: Sequence[Call], stretches: Stretches, owners: Sequence[int]
+) -> tuple[tuple[str, int], ...]:
+    timed = {call.module for call in calls if call.leaf}
+    moments = sorted(
+        (number, call.module)
+        for call in calls
+        if call.module in timed
+        for number in (call.first, call.end)
+    )
+    return tuple((module, owners[stretches.at(number)]) for number, module in moments)
 
 
 def _blocks(leaves: Sequence[Call], nodes: Sequence[Node]) -> list[int]:
     return blocks_of_spans(nodes, [(leaf.first, leaf.end) for leaf in leaves])
 
 
-def _blocks_with_everything_tracked(
+def _with_everything_tracked(
     model: nn.Module, inputs: tuple[Any, ...], calls: Sequence[Call]
-) -> list[int] | None:
-    """Return the layers' blocks, frozen layers included.
+) -> tuple[list[int], Flow] | None:
+    """Return the layers' blocks and what reads what, frozen layers included.
 
     Autograd does not record what depends on no trainable parameter, such as the branches of a
     frozen backbone, so everything is made to require gradients for one more run.
 
     Returns
     -------
-    list of int or None
-        None if the model does something else then, or fails: all that is known then are the
-        blocks of what is trained, and every layer before counts as a block of its own.
+    (list of int, Flow) or None
+        None if the model does something else then, or fails: all that is known then is what is
+        trained. Of the blocks, every layer before counts as one of its own.
     """
     try:
         with _everything_tracked(model, inputs) as tracked:
@@ -101,7 +159,7 @@ def _blocks_with_everything_tracked(
         return None
     if [(call.module, call.leaf) for call in again] != [(call.module, call.leaf) for call in calls]:
         return None
-    return _blocks([call for call in again if call.leaf], nodes)
+    return _blocks([call for call in again if call.leaf], nodes), flow(nodes, again)
 
 
 @contextmanager

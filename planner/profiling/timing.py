@@ -37,12 +37,16 @@ class Run:
         gradient.
     ready_ns : list of (int or None)
         When the gradients of each layer's parameters are complete, from the same start.
+    op_forward_ns, op_backward_ns : list of int
+        Of each op; those of a layer's ops sum to the layer's time.
     """
 
     whole_ns: tuple[int, int]
     forward_ns: list[int]
     backward_ns: list[int]
     ready_ns: list[int | None]
+    op_forward_ns: list[int]
+    op_backward_ns: list[int]
 
 
 def clock_for(model: nn.Module) -> Clock:
@@ -70,11 +74,12 @@ def time_bare(model: nn.Module, inputs: tuple[Any, ...], clock: Clock) -> tuple[
 def time_layers(
     model: nn.Module, inputs: tuple[Any, ...], structure: Structure, clock: Clock
 ) -> Run:
-    """Return the times of each layer in one forward and one backward pass.
+    """Return the times of each layer, and of each op, in one forward and one backward pass.
 
-    A layer's forward time lasts from its start to the start of the next layer. In the backward
-    pass a moment is taken at the end of each autograd node and at each complete gradient; the
-    time since the moment before is the layer's the node or the parameter belongs to.
+    A layer's forward time lasts from its start to the start of the next layer; if an op lies
+    between the two, it takes what follows the layer's end. In the backward pass a moment is taken
+    at the end of each autograd node and at each complete gradient; the time since the moment before
+    is the op's the node or the parameter belongs to.
 
     Raises
     ------
@@ -82,61 +87,60 @@ def time_layers(
         If the model does not compute what it did when its structure was observed.
     """
     model.zero_grad(set_to_none=True)
-    layers = len(structure.names)
-    entered: list[tuple[str, int]] = []
-    timed = {name for name, _ in structure.entered}
+    marks: list[tuple[str, int]] = []
+    timed = {name for name, _ in structure.marks}
     with ExitStack() as hooks:
         for name, module in observed_modules(model):
             if name in timed:
-                handle = module.register_forward_pre_hook(
-                    lambda _module, _args, name=name: entered.append((name, clock())),
-                    prepend=True,
-                )
-                hooks.callback(handle.remove)
+
+                def mark(*_: Any, name: str = name) -> None:
+                    marks.append((name, clock()))
+
+                hooks.callback(module.register_forward_pre_hook(mark, prepend=True).remove)
+                hooks.callback(module.register_forward_hook(mark, always_call=True).remove)
         start = clock()
         output = forward(model, inputs)
         end = clock()
-    if [name for name, _ in entered] != [name for name, _ in structure.entered]:
+    if [name for name, _ in marks] != [name for name, _ in structure.marks]:
         raise _changed("its modules are called in another order")
-    starts = [
-        moment for (_, moment), (_, leaf) in zip(entered, structure.entered, strict=True) if leaf
-    ]
-    forward_ns = [after - before for before, after in pairwise([start, *starts[1:], end])]
+    op_forward_ns = [0] * len(structure.ops)
+    owners = [0, *(op for _, op in structure.marks)]  # the first op starts with the model
+    moments = [start, *(moment for _, moment in marks), end]
+    for op, (before, after) in zip(owners, pairwise(moments), strict=True):
+        op_forward_ns[op] += after - before
 
     loss = loss_of(output)
     nodes = nodes_behind([loss])
     if tuple(node.name() for node in nodes) != structure.node_names:
         raise _changed("its backward pass has other operations")
     passed: list[tuple[int, int]] = []
-    ready_ns: list[int | None] = [None] * layers
+    ready_ns: list[int | None] = [None] * len(structure.names)
 
-    def gradient_ready(layer: int) -> None:
-        passed.append((layer, clock()))
-        ready_ns[layer] = passed[-1][1]
+    def gradient_ready(parameter: nn.Parameter) -> None:
+        passed.append((structure.accumulators[parameter], clock()))
+        ready_ns[structure.parameters[parameter]] = passed[-1][1]
 
     with ExitStack() as hooks:
-        for node, layer in zip(nodes, structure.node_layers, strict=True):
-            handle = node.register_hook(
-                lambda *_grads, layer=layer: passed.append((layer, clock()))
-            )
+        for node, op in zip(nodes, structure.node_ops, strict=True):
+            handle = node.register_hook(lambda *_grads, op=op: passed.append((op, clock())))
             hooks.callback(handle.remove)
-        for parameter, layer in structure.parameters.items():
+        for parameter in structure.parameters:
             if parameter.requires_grad:
-                handle = parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                    lambda _parameter, layer=layer: gradient_ready(layer)
-                )
+                handle = parameter.register_post_accumulate_grad_hook(gradient_ready)  # type: ignore[no-untyped-call]
                 hooks.callback(handle.remove)
         start, end = _backward(loss, clock)
-    backward_ns = [0] * layers
+    op_backward_ns = [0] * len(structure.ops)
     before = start
-    for layer, moment in passed:
-        backward_ns[layer] += moment - before
+    for op, moment in passed:
+        op_backward_ns[op] += moment - before
         before = moment
     return Run(
-        whole_ns=(sum(forward_ns), end - start),
-        forward_ns=forward_ns,
-        backward_ns=backward_ns,
+        whole_ns=(sum(op_forward_ns), end - start),
+        forward_ns=structure.by_layer(op_forward_ns),
+        backward_ns=structure.by_layer(op_backward_ns),
         ready_ns=[None if moment is None else moment - start for moment in ready_ns],
+        op_forward_ns=op_forward_ns,
+        op_backward_ns=op_backward_ns,
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from planner import InvalidInputError
 from planner.formats import read_pipedream
+from planner.graphs import Parameter
 
 ROW = (
     "{} -- {} -- forward_compute_time={}, backward_compute_time={}, "
@@ -22,6 +23,7 @@ def row(
     return ROW.format(name, operation, forward, backward, activation, size)
 
 
+NODES = ((2, "A", "8.0"), (3, "B", "0.0"), (4, "C", "4.0"), (5, "D", "0.0"))
 CONV = "Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))"
 GOOD = "\n".join(
     [
@@ -68,6 +70,38 @@ def test_branches_share_a_block() -> None:
     )
     profile, _ = read_pipedream(text, name="m", source="s")
     assert [layer.block for layer in profile.layers] == [0, 1, 2, 2, 2]
+
+
+def test_the_edges_make_a_dataflow_graph() -> None:
+    text = "\n".join(
+        [
+            row("node1", "Input"),
+            *(row(f"node{i}", f"{kind}()", size=size) for i, kind, size in NODES),
+            *("\tnode1 -- node2", "\tnode2 -- node3", "\tnode2 -- node4", "\tnode2 -- node4"),
+            *("\tnode3 -- node5", "\tnode4 -- node5"),
+        ]
+    )
+    graph = read_pipedream(text, name="m", source="s")[0].graph
+    assert graph is not None
+    assert [(op.name, op.after) for op in graph.ops] == [
+        ("node2 A/forward", ()),
+        ("node3 B/forward", ("node2 A/forward",)),
+        ("node4 C/forward", ("node2 A/forward",)),
+        ("node5 D/forward", ("node3 B/forward", "node4 C/forward")),
+        ("node5 D/backward", ("node5 D/forward",)),
+        ("node4 C/backward", ("node5 D/backward", "node4 C/forward")),
+        ("node3 B/backward", ("node5 D/backward", "node3 B/forward")),
+        ("node2 A/backward", ("node3 B/backward", "node4 C/backward", "node2 A/forward")),
+    ]
+    assert {op.duration_ns for op in graph.ops if op.phase == "backward"} == {2_000_000}
+    assert graph.parameters == (
+        Parameter("node2 A", 8, ("node2 A/backward",), ("node2 A/forward",)),
+        Parameter("node4 C", 4, ("node4 C/backward",), ("node4 C/forward",)),
+    )
+
+
+def test_without_parameters_there_is_no_dataflow_graph() -> None:
+    assert read_pipedream(row("node1", "ReLU"), name="m", source="s")[0].graph is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import pytest
@@ -12,275 +11,27 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from planner.errors import InvalidInputError, MeasurementError
-from planner.profiles import Layer, Profile
+from planner.profiles import Layer
 from planner.profiling import measure, measuring
 from planner.profiling.machine import processor
 from planner.profiling.structure import observe
 from planner.profiling.timing import Run, time_bare, time_layers
-
-LINEAR = 4 * (4 * 4 + 4)
-"""Bytes of `linear()`."""
-
-
-def linear() -> nn.Linear:
-    return nn.Linear(4, 4)
-
-
-class Model(nn.Module):
-    """Named modules, and a function that says how they are called."""
-
-    def __init__(self, compute: Callable[..., Any], **modules: nn.Module) -> None:
-        super().__init__()
-        self.compute = compute
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.compute(self, *inputs)
-
-
-class WithToken(nn.Module):
-    """A container that owns a parameter itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.token = nn.Parameter(torch.zeros(1, 4))
-        self.embed = linear()
-        self.mix = linear()
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens: Tensor = self.mix(torch.cat([self.token, self.embed(x)]))
-        return tokens
-
-
-def branches(m: Any, x: Tensor) -> Any:
-    x = m.stem(x)
-    return m.head(torch.cat([m.left(x), m.right2(m.right1(x))], dim=1))
-
-
-def pooled_branch(m: Any, x: Tensor) -> Any:
-    x = m.stem(x)
-    short = functional.relu(x)
-    return m.head(torch.cat([short, m.wide(x)], dim=1))
-
-
-def view_of_changed(m: Any, x: Tensor) -> Any:
-    base = m.stem(x)
-    view = base[:, :2]
-    base.mul_(2)
-    return m.head(m.narrow(view) + base)
-
-
-def attention() -> Model:
-    def compute(m: Any, x: Tensor) -> Any:
-        return m.head(x + m.attention(x, x, x)[0])
-
-    return Model(compute, attention=nn.MultiheadAttention(4, 2, batch_first=True), head=linear())
-
-
-def tied() -> Model:
-    model = Model(
-        lambda m, ids: m.decode(m.hidden(m.embed(ids))),
-        embed=nn.Embedding(9, 4),
-        hidden=linear(),
-        decode=nn.Linear(4, 9),
-    )
-    model.decode.weight = model.embed.weight  # type: ignore[union-attr]
-    return model
-
-
-def frozen_front() -> Model:
-    def compute(m: Any, x: Tensor) -> Any:
-        x = m.stem(x)
-        return m.head(x + m.b(m.a(x)))
-
-    return Model(
-        compute,
-        stem=linear().requires_grad_(requires_grad=False),
-        a=linear().requires_grad_(requires_grad=False),
-        b=linear().requires_grad_(requires_grad=False),
-        head=linear(),
-    )
-
-
-IDS = (torch.tensor([[1, 2, 3]]),)
-ROWS = (torch.ones(2, 4),)
-SEQUENCE = (torch.ones(2, 3, 4),)
-
-
-@dataclass
-class Case:
-    make: Callable[[], nn.Module]
-    names: Sequence[str]
-    blocks: Sequence[int]
-    parameter_bytes: Sequence[int]
-    inputs: tuple[Any, ...] = ROWS
-
-
-CASES = {
-    "chain": Case(
-        lambda: nn.Sequential(linear(), nn.ReLU(inplace=True), linear()),
-        ["0", "1", "2"],
-        [0, 1, 2],
-        [LINEAR, 0, LINEAR],
-    ),
-    "a single module": Case(linear, ["Linear"], [0], [LINEAR]),
-    "residual": Case(
-        lambda: Model(
-            lambda m, x: m.head((y := m.stem(x)) + m.b(m.act(m.a(y)))),
-            stem=linear(),
-            a=linear(),
-            act=nn.ReLU(),
-            b=linear(),
-            head=linear(),
-        ),
-        ["stem", "a", "act", "b", "head"],
-        [0, 1, 1, 1, 2],
-        [LINEAR, LINEAR, 0, LINEAR, LINEAR],
-    ),
-    "concatenated branches": Case(
-        lambda: Model(
-            branches,
-            stem=linear(),
-            left=linear(),
-            right1=linear(),
-            right2=linear(),
-            head=nn.Linear(8, 4),
-        ),
-        ["stem", "left", "right1", "right2", "head"],
-        [0, 1, 1, 1, 2],
-        [LINEAR] * 4 + [LINEAR + 4 * 16],
-    ),
-    "branches of the input": Case(
-        lambda: Model(
-            lambda m, x: m.head(m.left(x) + m.right(x)),
-            left=linear(),
-            right=linear(),
-            head=linear(),
-        ),
-        ["left", "right", "head"],
-        [0, 0, 1],
-        [LINEAR] * 3,
-    ),
-    "a branch that starts with a function": Case(
-        lambda: Model(pooled_branch, stem=linear(), wide=linear(), head=nn.Linear(8, 4)),
-        ["stem", "wide", "head"],
-        [0, 1, 2],
-        [LINEAR, LINEAR, LINEAR + 4 * 16],
-    ),
-    "a module that computes nothing in a branch": Case(
-        lambda: Model(
-            lambda m, x: m.head((y := m.stem(x)) + m.b(m.nothing(m.a(y)))),
-            stem=linear(),
-            a=linear(),
-            nothing=nn.Identity(),
-            b=linear(),
-            head=linear(),
-        ),
-        ["stem", "a", "nothing", "b", "head"],
-        [0, 1, 1, 1, 2],
-        [LINEAR, LINEAR, 0, LINEAR, LINEAR],
-    ),
-    "an auxiliary head in a dict": Case(
-        lambda: Model(
-            lambda m, x: {"aux": [m.aux(y := m.stem(x))], "out": (m.head(y),), "n": 1},
-            stem=linear(),
-            aux=linear(),
-            head=linear(),
-        ),
-        ["stem", "aux", "head"],
-        [0, 1, 1],
-        [LINEAR] * 3,
-    ),
-    "called twice": Case(
-        lambda: Model(lambda m, x: m.shared(m.act(m.shared(x))), shared=linear(), act=nn.Sigmoid()),
-        ["shared", "act", "shared#2"],
-        [0, 1, 2],
-        [LINEAR, 0, 0],
-    ),
-    "called as a layer and as a container": Case(
-        lambda: Model(
-            lambda m, x: m.both(m.both(x, False), True),
-            both=Model(lambda m, x, deep: m.inner(x) if deep else x * 2, inner=linear()),
-        ),
-        ["both", "both.inner"],
-        [0, 1],
-        [0, LINEAR],
-    ),
-    "tied weights": Case(
-        tied, ["embed", "hidden", "decode"], [0, 1, 2], [4 * 9 * 4, LINEAR, 4 * 9], IDS
-    ),
-    "attention": Case(
-        attention, ["attention", "head"], [0, 1], [4 * (16 * 4 + 4 * 4), LINEAR], SEQUENCE
-    ),
-    "a token of a container": Case(
-        lambda: nn.Sequential(linear(), WithToken(), linear()),
-        ["0", "1.embed", "1.mix", "2"],
-        [0, 1, 2, 3],
-        [LINEAR, LINEAR + 16, LINEAR, LINEAR],
-    ),
-    "a frozen front": Case(frozen_front, ["stem", "a", "b", "head"], [0, 1, 1, 2], [LINEAR] * 4),
-    "frozen from token numbers on": Case(
-        lambda: Model(
-            lambda m, ids: m.head((y := m.embed(ids)) + m.b(m.a(y))),
-            embed=nn.Embedding(9, 4).requires_grad_(requires_grad=False),
-            a=linear().requires_grad_(requires_grad=False),
-            b=linear().requires_grad_(requires_grad=False),
-            head=linear(),
-        ),
-        ["embed", "a", "b", "head"],
-        [0, 1, 1, 2],
-        [4 * 9 * 4, LINEAR, LINEAR, LINEAR],
-        IDS,
-    ),
-    "calls outside the graph": Case(
-        lambda: Model(
-            lambda m, ids: (m.embed(m.before(ids)), m.after(ids)),
-            before=nn.Identity(),
-            embed=nn.Embedding(9, 4),
-            after=nn.Identity(),
-        ),
-        ["before", "embed", "after"],
-        [0, 1, 2],
-        [0, 4 * 9 * 4, 0],
-        IDS,
-    ),
-    "a view read after its base was changed": Case(
-        lambda: Model(view_of_changed, stem=linear(), narrow=nn.Linear(2, 4), head=linear()),
-        ["stem", "narrow", "head"],
-        [0, 1, 2],
-        [LINEAR, 4 * 12, LINEAR],
-    ),
-    "a tuple of outputs": Case(
-        lambda: nn.LSTM(4, 4, batch_first=True), ["LSTM"], [0], [4 * (2 * 64 + 2 * 16)], SEQUENCE
-    ),
-    "parametrised": Case(
-        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(linear()), nn.ReLU()),
-        ["0", "1"],
-        [0, 1],
-        [LINEAR + 4 * 4, 0],
-    ),
-    "parameters nobody uses": Case(
-        lambda: Model(
-            lambda m, x: m.used(x), unused=nn.Sequential(linear(), linear()), used=linear()
-        ),
-        ["used"],
-        [0],
-        [3 * LINEAR],
-    ),
-    "made at the first call": Case(
-        lambda: nn.Sequential(nn.LazyLinear(4), nn.ReLU()), ["0", "1"], [0, 1], [LINEAR, 0]
-    ),
-}
-
-
-def measured(model: nn.Module, inputs: tuple[Any, ...] = ROWS, **options: Any) -> Profile:
-    chosen = {"warmup": 0, "repetitions": 2, "threads": 1, **options}
-    return measure(model, inputs, name="model", source="a test", **chosen)
+from tests.profiling.models import (
+    CASES,
+    IDS,
+    LINEAR,
+    ROWS,
+    Case,
+    Model,
+    frozen_front,
+    linear,
+    measured,
+    ticking,
+    tied,
+)
 
 
 def assert_untouched(model: nn.Module) -> None:
@@ -291,10 +42,6 @@ def assert_untouched(model: nn.Module) -> None:
         assert not getattr(parameter, "_post_accumulate_grad_hooks", None)
         assert parameter.grad is None
     assert gc.isenabled()
-
-
-def ticking() -> Callable[[], int]:
-    return count().__next__
 
 
 @pytest.fixture(autouse=True)
@@ -324,7 +71,7 @@ def test_every_moment_belongs_to_a_layer(case: Case) -> None:
     structure = observe(model, case.inputs)
     run = time_layers(model, case.inputs, structure, ticking())
     assert len(run.forward_ns) == len(case.names)
-    assert sum(run.forward_ns) == run.whole_ns[0] == len(structure.entered) + 1
+    assert sum(run.forward_ns) == run.whole_ns[0] == len(structure.marks) + 1
     trained = [
         layer for parameter, layer in structure.parameters.items() if parameter.grad is not None
     ]
@@ -390,7 +137,8 @@ def test_statistics_over_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def one_run(*_: Any) -> Run:
         time = next(times)
-        return Run((time, time), [time], [2 * time], [None if time == 80 else 3 * time])
+        ready = [None if time == 80 else 3 * time]
+        return Run((time, time), [time], [2 * time], ready, [time, 0], [time, time])
 
     monkeypatch.setattr(measuring, "time_layers", one_run)
     layer = measured(linear(), repetitions=4).layers[0]

@@ -1,0 +1,228 @@
+"""What today's systems do with the same gradients: the plans to compare with.
+
+None of them enforces an order of the computation, so each worker draws one of its own and a
+gradient is ready when the last worker has it, unless the problem fixes an op order. All but
+ByteScheduler and parameter servers finish every transfer before the forward pass begins.
+
+Complexity: O(n log n) each, after O(workers · ops) for the orders.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import accumulate, pairwise
+
+from planner.bucketing import ddp_buckets, mg_wfbp_groups
+from planner.caramel.evaluation import plan_heads
+from planner.caramel.orders import drawn_orders
+from planner.caramel.problem import Group, Outcome, Part, Plan, Problem
+from planner.costs import DepthCost
+from planner.deadline import Deadline
+from planner.errors import NotApplicableError
+
+__all__ = [
+    "BYTESCHEDULER_PARTITION_BYTES",
+    "HOROVOD_CYCLE_NS",
+    "HOROVOD_FUSION_BYTES",
+    "bytescheduler",
+    "ddp",
+    "horovod",
+    "layer_by_layer",
+    "mg_wfbp",
+    "parameter_servers",
+    "ready_order",
+    "unordered",
+    "whole",
+]
+
+HOROVOD_CYCLE_NS = 10**6
+HOROVOD_FUSION_BYTES = 128 * 2**20
+"""Horovod's defaults since version 0.21 (before: 5 ms and 64 MiB)."""
+
+BYTESCHEDULER_PARTITION_BYTES = 4 * 10**6
+"""ByteScheduler's default of a million parameters, of four bytes each."""
+
+
+def unordered(problem: Problem) -> Plan:
+    """Return a plan without transfers in which no op order is enforced."""
+    backward = problem.order.backward
+    orders = (
+        (backward,)
+        if problem.fixed_order
+        else drawn_orders(problem.graph, problem.workers, problem.seed)
+    )
+    return Plan((), orders, problem.order.forward)
+
+
+def whole(problem: Problem, parameters: Sequence[int]) -> Group:
+    """Return the group of these parameters, uncut, at depth 1."""
+    sizes = problem.windows.sizes
+    return Group(tuple(Part(j, 0, sizes[j]) for j in parameters))
+
+
+def ready_order(heads: Sequence[int]) -> list[int]:
+    """Return the parameters by readiness; of those ready at once, the last one given first.
+
+    Models list their parameters in the order of the forward pass, so that is the reverse order.
+    """
+    return sorted(range(len(heads)), key=lambda j: (heads[j], -j))
+
+
+def layer_by_layer(problem: Problem, _: Deadline) -> Outcome:
+    """Send what the same op updates and the same op reads together, each as it becomes ready."""
+    plan = unordered(problem)
+    heads = plan_heads(problem.graph, plan)
+    graph = problem.graph
+    layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for j in ready_order(heads):
+        layers.setdefault((graph.updaters[j], graph.readers[j]), []).append(j)
+    return _finished(problem, plan, layers.values())
+
+
+def ddp(problem: Problem, _: Deadline) -> Outcome:
+    """Fill buckets as PyTorch's DistributedDataParallel, in the order in which worker 0 is ready.
+
+    Notes
+    -----
+    Source: Li et al., VLDB 2020, §4.2 (see `planner.bucketing.ddp_buckets`); buckets follow the
+    order rank 0 saw in the first iteration, and leave in that order.
+    """
+    plan = unordered(problem)
+    first = Plan((), plan.backward_orders[:1], plan.forward_order)
+    order = ready_order(plan_heads(problem.graph, first))
+    sizes = problem.windows.sizes
+    return _finished(problem, plan, _runs(order, ddp_buckets([sizes[j] for j in order])))
+
+
+def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
+    """Merge gradients as MG-WFBP (see `planner.bucketing.mg_wfbp_groups`)."""
+    plan = unordered(problem)
+    heads = plan_heads(problem.graph, plan)
+    order = ready_order(heads)
+    sent = list(accumulate((problem.windows.sizes[j] for j in order), initial=0))
+    cost = _cost_ns(problem)
+    groups = mg_wfbp_groups(
+        [heads[j] for j in order],
+        lambda first, stop: cost(sent[stop] - sent[first]),
+        problem.cost.startup_ns,
+    )
+    return _finished(problem, plan, _runs(order, groups))
+
+
+def horovod(
+    problem: Problem,
+    _: Deadline,
+    cycle_ns: int = HOROVOD_CYCLE_NS,
+    fusion_bytes: int = HOROVOD_FUSION_BYTES,
+) -> Outcome:
+    """Send at each cycle what all workers have ready, fused up to the buffer's size.
+
+    A cycle begins `cycle_ns` after the one before, or when its transfers have ended.
+
+    Notes
+    -----
+    Source: Sergeev and Del Balso, arXiv 1802.05799, §4 (Tensor Fusion), and the package's
+    documentation of its cycle.
+    """
+    plan = unordered(problem)
+    heads = plan_heads(problem.graph, plan)
+    sizes, cost = problem.windows.sizes, _cost_ns(problem)
+    waiting = ready_order(heads)[::-1]
+    groups: list[Group] = []
+    tick = 0
+    while waiting:
+        if heads[waiting[-1]] > tick:  # cycles that find nothing
+            tick += -(-(heads[waiting[-1]] - tick) // cycle_ns) * cycle_ns
+        free = tick
+        ready = []
+        while waiting and heads[waiting[-1]] <= tick:
+            ready.append(waiting.pop())
+        while ready:
+            taken = [ready[0]]
+            for j in ready[1:]:
+                if sum(sizes[i] for i in taken) + sizes[j] > fusion_bytes:
+                    break
+                taken.append(j)
+            ready = ready[len(taken) :]
+            groups.append(Group(whole(problem, taken).parts, not_before_ns=tick))
+            free += cost(groups[-1].size_bytes)
+        tick = max(tick + cycle_ns, free)
+    return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order, barrier=True))
+
+
+def bytescheduler(
+    problem: Problem, _: Deadline, partition_bytes: int = BYTESCHEDULER_PARTITION_BYTES
+) -> Outcome:
+    """Send partitions, of those that are ready always one whose parameter is read first.
+
+    One partition is in flight at a time (a credit of one): the best case for priorities.
+
+    Notes
+    -----
+    Source: Peng et al., SOSP 2019, §4 (priority queuing, tensor partitioning).
+    """
+    plan = unordered(problem)
+    heads = plan_heads(problem.graph, plan)
+    sizes, tails = problem.windows.sizes, problem.windows.tails
+    step = max(partition_bytes - partition_bytes % problem.element_bytes, problem.element_bytes)
+    cost = _cost_ns(problem)
+    arriving = sorted(range(len(sizes)), key=lambda j: (heads[j], j), reverse=True)
+    queue: list[tuple[int, int, int]] = []  # (-tail, parameter, next byte)
+    groups = []
+    now = 0
+    while arriving or queue:
+        if not queue:
+            now = max(now, heads[arriving[-1]])
+        while arriving and heads[arriving[-1]] <= now:
+            j = arriving.pop()
+            heappush(queue, (-tails[j], j, 0))
+        priority, j, start = heappop(queue)
+        stop = min(start + step, sizes[j])
+        groups.append(Group((Part(j, start, stop),)))
+        now += cost(stop - start)
+        if stop < sizes[j]:
+            heappush(queue, (priority, j, stop))
+    return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order))
+
+
+def parameter_servers(problem: Problem, _: Deadline) -> Outcome:
+    """Push every parameter to its server and pull it back, as each becomes ready.
+
+    The servers are machines of their own and share the load evenly, the best case. For each byte
+    of a parameter the W workers push W bytes to the S servers and pull W back, over S network
+    cards; an all-reduce moves 2(W - 1)/W bytes over each worker's. That is W²/(S(W - 1)) times the
+    traffic of an all-reduce, with one start-up for push and pull together. Pulls reach into the
+    forward pass.
+
+    Notes
+    -----
+    Source: Caramel §6.1 and Fig. 8 (as many servers as workers, and half as many).
+    """
+    workers = problem.workers
+    if workers < 2:
+        raise NotApplicableError("workers", "ps needs at least 2 workers")
+    servers = workers if problem.servers is None else problem.servers
+    plan = unordered(problem)
+    heads = plan_heads(problem.graph, plan)
+    tails = problem.windows.tails
+    order = sorted(range(len(heads)), key=lambda j: (heads[j], -tails[j], j))
+    groups = tuple(whole(problem, [j]) for j in order)
+    traffic = Fraction(workers * workers, servers * (workers - 1))
+    return Outcome(Plan(groups, plan.backward_orders, plan.forward_order, traffic=traffic))
+
+
+def _cost_ns(problem: Problem) -> Callable[[int], int]:
+    """Return the cost these systems see: they do not choose a depth."""
+    cost = problem.cost
+    return (cost.at_depth(1) if isinstance(cost, DepthCost) else cost).cost_ns
+
+
+def _runs(order: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
+    ends = accumulate(counts, initial=0)
+    return [list(order[start:stop]) for start, stop in pairwise(ends)]
+
+
+def _finished(problem: Problem, plan: Plan, groups: Iterable[Sequence[int]]) -> Outcome:
+    """Return the plan that sends these groups in this order, all in the backward pass."""
+    made = tuple(whole(problem, group) for group in groups)
+    return Outcome(Plan(made, plan.backward_orders, plan.forward_order, barrier=True))

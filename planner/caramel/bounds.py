@@ -1,0 +1,63 @@
+"""Lower bounds on the iteration of every plan, for one op order and one cost.
+
+Three kinds, the largest counts: the computation itself; Jackson's preemptive schedule at the best
+rate any transfer reaches; and for affine costs below the given one (its supporting lines) the
+least target with windows widened until they are nested, which counts start-ups
+(`planner.caramel.nested`).
+
+Complexity: O(n log n), plus O(states · log n · log M) a line.
+Source: Jackson's rule as in Carlier, EJOR 11 (1982); the start-up-aware bound is our own.
+"""
+
+from fractions import Fraction
+from itertools import pairwise
+
+from planner.caramel.jackson import preemptive_bound
+from planner.caramel.nested import Targets, widened
+from planner.caramel.windows import Windows
+from planner.costs import TransferCost
+
+__all__ = ["lower_bound", "supporting_lines"]
+
+
+def supporting_lines(cost: TransferCost, largest: int) -> list[tuple[Fraction, Fraction]]:
+    """Return affine costs (α, β) that no transfer of 1 … `largest` bytes undercuts.
+
+    They are the edges of the lower convex hull of the cost that have no negative start-up and no
+    negative slope, and the horizontal line through the cheapest size.
+    """
+    corners: dict[int, Fraction] = {}
+    for piece in cost.pieces():
+        stop = largest if piece.stop is None else min(piece.stop, largest)
+        for size in (max(piece.start, 1), stop):
+            if piece.start <= size <= stop:
+                corners[size] = min(piece.time(size), corners.get(size, piece.time(size)))
+    hull: list[tuple[int, Fraction]] = []
+    for x, y in sorted(corners.items()):
+        while len(hull) > 1 and _turns_right(hull[-2], hull[-1], (x, y)):
+            hull.pop()
+        hull.append((x, y))
+    lines = [(min(corners.values()), Fraction(0))]
+    for (x0, y0), (x1, y1) in pairwise(hull):
+        slope = (y1 - y0) / (x1 - x0)
+        if slope >= 0 and y0 - slope * x0 >= 0:
+            lines.append((y0 - slope * x0, slope))
+    return lines
+
+
+def _turns_right(
+    one: tuple[int, Fraction], two: tuple[int, Fraction], three: tuple[int, Fraction]
+) -> bool:
+    """Whether `two` lies on or above the line from `one` to `three`."""
+    return (two[1] - one[1]) * (three[0] - one[0]) >= (three[1] - one[1]) * (two[0] - one[0])
+
+
+def lower_bound(windows: Windows, cost: TransferCost) -> int:
+    """Return a proven bound on the iteration, in ns."""
+    best = preemptive_bound(windows, cost)
+    lines = supporting_lines(cost, sum(windows.sizes))
+    nests = widened(windows)
+    for startup, rate in lines:
+        for nested in nests:
+            best, _ = Targets(nested, startup, rate).least(best)
+    return best

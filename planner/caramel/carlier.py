@@ -1,0 +1,165 @@
+"""Carlier's branch and bound: the best order of transfers whose batches are fixed.
+
+Problem: 1 | r_j, q_j | Cmax: one machine; job j is ready at its head r_j, takes p_j without
+interruption, and q_j of other work follows its end. Minimise max(C_j + q_j). Strongly NP-hard.
+
+Method: Schrage's schedule runs, whenever the machine is free, the ready job with the longest tail.
+Its value is r_a + (the durations of a block of jobs a … b without idle time) + q_b. If no job of
+the block has a shorter tail than b, that is a bound, and the schedule optimal. Otherwise the last
+such job c, the critical one, must go before all jobs after it in the block, or after all of them,
+in any better schedule: two branches, one with a longer tail and one with a later head. The branch
+with the least bound (Jackson's preemptive schedule) goes first.
+
+Guarantee: optimal, unless the deadline passes: then the best order found, and a bound.
+Complexity: O(n log n) a node; few nodes in practice, also for hundreds of jobs; exponential at
+worst.
+Source: Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §3; Schrage's heuristic
+(1971).
+"""
+
+from collections.abc import Sequence as Values
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from planner.caramel.jackson import preemptive
+from planner.deadline import Deadline
+
+__all__ = ["Sequence", "carlier", "schrage", "sequence_value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """An order of the jobs.
+
+    Attributes
+    ----------
+    order : tuple of int
+        The jobs in time order.
+    value : int
+        Largest sum of a job's end and its tail.
+    lower_bound : int
+        No order has a smaller value than this.
+    timed_out : bool
+        Whether the deadline cut the search short.
+    """
+
+    order: tuple[int, ...]
+    value: int
+    lower_bound: int
+    timed_out: bool
+
+
+def sequence_value(
+    order: Values[int], heads: Values[int], durations: Values[int], tails: Values[int]
+) -> int:
+    """Return the largest sum of end and tail if the jobs run in the given order."""
+    clock = value = 0
+    for job in order:
+        clock = max(clock, heads[job]) + durations[job]
+        value = max(value, clock + tails[job])
+    return value
+
+
+def schrage(heads: Values[int], durations: Values[int], tails: Values[int]) -> tuple[int, ...]:
+    """Return Schrage's order; of equal tails, the longer job, then the one given first, goes first.
+
+    O(n log n); the value exceeds the optimum by less than one duration.
+    """
+    arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
+    ready: list[tuple[int, int, int]] = []
+    order: list[int] = []
+    clock = coming = 0
+    while ready or coming < len(arrivals):
+        if not ready:
+            clock = max(clock, heads[arrivals[coming]])
+        while coming < len(arrivals) and heads[arrivals[coming]] <= clock:
+            job = arrivals[coming]
+            heappush(ready, (-tails[job], -durations[job], job))
+            coming += 1
+        job = heappop(ready)[2]
+        order.append(job)
+        clock += durations[job]
+    return tuple(order)
+
+
+def carlier(
+    heads: Values[int], durations: Values[int], tails: Values[int], deadline: Deadline
+) -> Sequence:
+    """Order the jobs so that the largest sum of end and tail is least.
+
+    Parameters
+    ----------
+    heads, durations, tails : sequence of int
+        Of each job, at least one job, none negative.
+    deadline : Deadline
+        When to stop; Schrage's order is found in any case.
+    """
+    best: tuple[int, ...] = ()
+    value = -1
+    root = int(preemptive(heads, durations, tails).value)
+    # Open nodes: bound, number of the node (older first: the same search every time), heads, tails.
+    nodes: list[tuple[int, int, list[int], list[int]]] = [(root, 0, list(heads), list(tails))]
+    made = 1
+    while nodes:
+        bound = nodes[0][0]
+        if best and (bound >= value or deadline.passed):
+            return Sequence(best, value, min(bound, value), timed_out=bound < value)
+        bound, _, node_heads, node_tails = heappop(nodes)
+        order = schrage(node_heads, durations, node_tails)
+        priced = sequence_value(order, heads, durations, tails)
+        if not best or priced < value:
+            best, value = order, priced
+        critical = _critical(order, node_heads, durations, node_tails)
+        if critical is None:  # the best of this node, and its value is the node's bound
+            continue
+        job, followers, last = critical
+        work = sum(durations[one] for one in followers)
+        earliest = min(node_heads[one] for one in followers)
+        before = list(node_tails)
+        before[job] = max(before[job], work + node_tails[last])
+        after = list(node_heads)
+        after[job] = max(after[job], earliest + work)
+        for child_heads, child_tails in ((node_heads, before), (after, node_tails)):
+            child = max(
+                bound,
+                int(preemptive(child_heads, durations, child_tails).value),
+                _together((*followers, job), child_heads, durations, child_tails),
+            )
+            if child < value:
+                heappush(nodes, (child, made, child_heads, child_tails))
+                made += 1
+    return Sequence(best, value, value, timed_out=False)
+
+
+def _together(
+    jobs: Values[int], heads: Values[int], durations: Values[int], tails: Values[int]
+) -> int:
+    """Return the bound that some jobs alone give."""
+    return (
+        min(heads[job] for job in jobs)
+        + sum(durations[job] for job in jobs)
+        + min(tails[job] for job in jobs)
+    )
+
+
+def _critical(
+    order: Values[int], heads: Values[int], durations: Values[int], tails: Values[int]
+) -> tuple[int, tuple[int, ...], int] | None:
+    """Return the critical job, those after it in the block, and the block's last; None if none.
+
+    The block goes from the last idle time to the last of the jobs that decide the value. Its first
+    job has its least head: at that moment nothing else was ready.
+    """
+    clock = block = 0
+    value, first, last = -1, 0, 0
+    for place, job in enumerate(order):
+        if heads[job] > clock:
+            clock, block = heads[job], place
+        clock += durations[job]
+        if clock + tails[job] >= value:
+            value, first, last = clock + tails[job], block, place
+    final = order[last]
+    for place in range(last - 1, first - 1, -1):
+        if tails[order[place]] < tails[final]:
+            return order[place], tuple(order[place + 1 : last + 1]), final
+    return None

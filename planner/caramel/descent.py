@@ -1,0 +1,146 @@
+"""Local search on what transfers carry and on their order.
+
+Problem: transfers where windows are not nested, so that no grouping is known to be best.
+
+Rule: take the transfer that ends the iteration and the unbroken stretch of transfers before it.
+Something in that stretch must change: two neighbours merge (a start-up less), two swap, a transfer
+is put behind the critical one, or it is cut in two where tails or heads part, the urgent half first
+and the other half behind itself, behind the critical transfer or into one that is there already.
+The first change that helps is kept. What helps is a shorter iteration or, at the same length, less
+time over the target, summed over the transfers.
+
+Guarantee: never worse than the start; a local optimum unless the budget of prices runs out. The
+budget counts prices, not seconds, so that the same request gets the same answer.
+
+Complexity: O(transfers + parts of two transfers) a price.
+Source: own; critical blocks as in Carlier, EJOR 11 (1982), and in local search for job shops.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from planner.caramel.loads import Load, LoadPricer
+from planner.deadline import Deadline
+
+__all__ = ["descend"]
+
+MAX_CUTS = 8
+"""Places tried in which to cut one transfer."""
+
+
+class _Transfer(NamedTuple):
+    parts: Load
+    head: int
+    tail: int
+    duration: int
+
+
+def descend(
+    pricer: LoadPricer, loads: Sequence[Load], target: int, budget: int, deadline: Deadline
+) -> list[Load]:
+    """Return loads at least as good as `loads`.
+
+    Parameters
+    ----------
+    pricer : LoadPricer
+        Prices them.
+    loads : sequence of Load
+        The start, in transfer order.
+    target : int
+        A lower bound; the search ends when it is met.
+    budget : int
+        Prices to compute at most.
+    deadline : Deadline
+        When to stop in any case.
+    """
+    now = [_transfer(pricer, load) for load in loads]
+    value = _value(pricer, now, target)
+    left = budget
+    improved = True
+    while improved and value[0] > target and left > 0 and not deadline.passed:
+        improved = False
+        for changed in _changes(pricer, now):
+            left -= 1
+            new = _value(pricer, changed, target)
+            if new < value:
+                now, value, improved = changed, new, True
+                break
+            if left <= 0:
+                break
+    return [transfer.parts for transfer in now]
+
+
+def _transfer(pricer: LoadPricer, parts: Load) -> _Transfer:
+    heads, tails = pricer.windows.heads, pricer.windows.tails
+    return _Transfer(
+        parts,
+        max(heads[j] for j, _ in parts),
+        max(tails[j] for j, _ in parts),
+        pricer.cost_ns(sum(size for _, size in parts)),
+    )
+
+
+def _value(pricer: LoadPricer, transfers: list[_Transfer], target: int) -> tuple[int, int]:
+    """Return what the iteration lasts, and the time over the target, summed."""
+    free, end, over = 0, pricer.windows.compute_ns, 0
+    for _, head, tail, duration in transfers:
+        free = max(free, head) + duration
+        if free + tail > target:
+            over += free + tail - target
+            end = max(end, free + tail)
+    return end, over
+
+
+def _block(transfers: list[_Transfer]) -> tuple[int, int]:
+    """Return the stretch of transfers that ends the iteration: its first and its last one."""
+    free, worst = 0, -1
+    start = first = last = 0
+    for place, (_, head, tail, duration) in enumerate(transfers):
+        if head >= free:
+            start = place
+            free = head
+        free += duration
+        if free + tail > worst:
+            worst, first, last = free + tail, start, place
+    return first, last
+
+
+def _changes(pricer: LoadPricer, now: list[_Transfer]) -> Iterator[list[_Transfer]]:
+    """Yield neighbours of a list of transfers, the cheapest and most promising first."""
+    first, last = _block(now)
+    for place in range(max(first - 1, 0), min(last + 1, len(now) - 1)):
+        one, two = now[place], now[place + 1]
+        yield [*now[:place], _transfer(pricer, one.parts + two.parts), *now[place + 2 :]]
+        yield [*now[:place], two, one, *now[place + 2 :]]
+    for place in range(first, last):
+        if now[place].tail < now[last].tail:
+            yield [*now[:place], *now[place + 1 : last + 1], now[place], *now[last + 1 :]]
+    for place in range(last, first - 1, -1):
+        for urgent, rest in _cuts(pricer, now[place].parts):
+            before, behind = now[:place], now[place + 1 :]
+            here, other = _transfer(pricer, urgent), _transfer(pricer, rest)
+            yield [*before, here, other, *behind]
+            yield [*before, other, here, *behind]
+            after = last - place
+            if after:
+                yield [*before, here, *behind[:after], other, *behind[after:]]
+            for target, transfer in enumerate(behind):
+                joined = _transfer(pricer, transfer.parts + rest)
+                yield [*before, here, *behind[:target], joined, *behind[target + 1 :]]
+            for target, transfer in enumerate(before):
+                joined = _transfer(pricer, transfer.parts + urgent)
+                yield [*before[:target], joined, *before[target + 1 :], other, *behind]
+
+
+def _cuts(pricer: LoadPricer, parts: Load) -> Iterator[tuple[Load, Load]]:
+    """Yield ways to cut a transfer in two: by tails and by heads."""
+    for values in (pricer.windows.tails, pricer.windows.heads):
+        ordered = tuple(sorted(parts, key=lambda part: (-values[part[0]], part)))
+        places = [
+            place
+            for place in range(1, len(ordered))
+            if values[ordered[place][0]] != values[ordered[place - 1][0]]
+        ]
+        step = max(1, -(-len(places) // MAX_CUTS))
+        for place in places[::step]:
+            yield ordered[:place], ordered[place:]

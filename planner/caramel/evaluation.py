@@ -1,0 +1,285 @@
+"""What a plan of gradient transfers costs, when everything happens, and whether it is a plan.
+
+The one place where plans of this family are checked and priced. It knows no method.
+
+Complexity: O(ops + dependencies + parts), times the number of op orders.
+Source: Caramel §3.1 (ρ, overlap coefficient, utilisation), §3.3.1 (transfer boundaries).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from planner.caramel.problem import Group, Plan, Problem
+from planner.caramel.windows import ready_times
+from planner.costs import DepthCost
+from planner.errors import InvalidPlanError
+from planner.graphs import Graph, Phase
+from planner.simulator import Iteration, Transfer, simulate
+
+__all__ = [
+    "Evaluation",
+    "TransferTimes",
+    "check",
+    "check_times",
+    "duration_ns",
+    "evaluate",
+    "plan_heads",
+]
+
+
+class TransferTimes(NamedTuple):
+    """When one group is ready, leaves and has arrived, in ns from the start of the backward pass.
+
+    `due_ns` is when the forward pass would need it if it never waited.
+    """
+
+    ready_ns: int
+    start_ns: int
+    end_ns: int
+    due_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a plan costs.
+
+    Attributes
+    ----------
+    iteration : Iteration
+        When each op and each transfer happens.
+    times : tuple of TransferTimes
+        Of each group, in transfer order.
+    iteration_ns : int
+        Backward pass and next forward pass, stalls included: the objective.
+    communication_ns, computation_ns : int
+        Total time of the transfers, and of the ops.
+    """
+
+    iteration: Iteration
+    times: tuple[TransferTimes, ...]
+    iteration_ns: int
+    communication_ns: int
+    computation_ns: int
+
+    @property
+    def stall_ns(self) -> int:
+        """For how long computation waits for communication."""
+        return self.iteration_ns - self.computation_ns
+
+    @property
+    def rho(self) -> float | None:
+        """Communication over computation, ρ; None if nothing is computed."""
+        return self.communication_ns / self.computation_ns if self.computation_ns else None
+
+    @property
+    def overlap(self) -> float:
+        """Overlap coefficient α: overlapped time over the shorter of the two; 1 if that is 0."""
+        shorter = min(self.communication_ns, self.computation_ns)
+        both = self.communication_ns + self.computation_ns - self.iteration_ns
+        return both / shorter if shorter else 1.0
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the iteration that computes, ``1 / (1 + ρ - α·min(ρ, 1))``."""
+        return self.computation_ns / self.iteration_ns if self.iteration_ns else 1.0
+
+
+def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1)) -> int:
+    """Return how long a group occupies the network, at its depth if costs by depth are known.
+
+    More traffic is never faster, not even where a measured cost falls with the size.
+    """
+    cost = problem.cost
+    cost = cost.at_depth(group.depth) if isinstance(cost, DepthCost) else cost
+    size = group.size_bytes
+    if traffic == 1:
+        return cost.cost_ns(size)
+    sent = -(-size * traffic.numerator // traffic.denominator)
+    return max(cost.cost_ns(size), cost.cost_ns(sent))
+
+
+def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
+    """Return when each gradient is ready on the last worker."""
+    each = [ready_times(graph, order) for order in plan.backward_orders]
+    return each[0] if len(each) == 1 else tuple(map(max, zip(*each, strict=True)))
+
+
+def evaluate(problem: Problem, plan: Plan) -> Evaluation:
+    """Price a checked plan."""
+    graph = problem.graph
+    heads = plan_heads(graph, plan)
+    place = {index: position for position, index in enumerate(plan.forward_order)}
+    first_read = [min(place[index] for index in readers) for readers in graph.readers]
+    backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
+    forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
+    transfers = [
+        Transfer(
+            max(group.not_before_ns, *(heads[part.parameter] for part in group.parts)),
+            duration_ns(problem, group, plan.traffic),
+            min(first_read[part.parameter] for part in group.parts),
+        )
+        for group in plan.groups
+    ]
+    iteration = simulate(backward_ns, forward_ns, transfers, barrier=plan.barrier)
+    undisturbed = [sum(backward_ns)]
+    for duration in forward_ns:
+        undisturbed.append(undisturbed[-1] + duration)
+    times = tuple(
+        TransferTimes(
+            transfer.ready_ns, start, end, undisturbed[0 if plan.barrier else transfer.needed_by]
+        )
+        for transfer, (start, end) in zip(transfers, iteration.transfers, strict=True)
+    )
+    return Evaluation(
+        iteration=iteration,
+        times=times,
+        iteration_ns=iteration.end_ns,
+        communication_ns=sum(transfer.duration_ns for transfer in transfers),
+        computation_ns=undisturbed[-1],
+    )
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Check that `plan` is a plan of `problem`.
+
+    Every byte of every parameter is in exactly one group, cut only between whole elements; every
+    order runs each op of its pass once, after what it depends on.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first group or op that breaks a rule.
+    """
+    graph = problem.graph
+    if not plan.backward_orders:
+        raise InvalidPlanError("backward_orders", "expected at least one order")
+    for number, order in enumerate(plan.backward_orders):
+        _check_order(graph, order, "backward", f"backward_orders[{number}]")
+    _check_order(graph, plan.forward_order, "forward", "forward_order")
+    if problem.fixed_order and (
+        plan.forward_order != problem.order.forward
+        or any(order != problem.order.backward for order in plan.backward_orders)
+    ):
+        raise InvalidPlanError("backward_orders", "not the op order the problem asks for")
+    if plan.traffic < 1:
+        raise InvalidPlanError("traffic", f"expected at least 1, got {plan.traffic}")
+    _check_groups(problem, plan)
+
+
+def _check_groups(problem: Problem, plan: Plan) -> None:
+    parameters = problem.graph.parameters
+    sent: list[list[tuple[int, int]]] = [[] for _ in parameters]
+    depths = (
+        [depth for depth, _ in problem.cost.by_depth]
+        if isinstance(problem.cost, DepthCost)
+        else None
+    )
+    for number, group in enumerate(plan.groups):
+        path = f"groups[{number}]"
+        if not group.parts:
+            raise InvalidPlanError(path, "carries nothing")
+        if group.depth < 1 or (depths is not None and group.depth not in depths):
+            raise InvalidPlanError(f"{path}.depth", f"no cost is known for depth {group.depth}")
+        if group.not_before_ns < 0:
+            raise InvalidPlanError(f"{path}.not_before_ns", "expected a time >= 0")
+        for index, start, stop in group.parts:
+            if not 0 <= index < len(parameters):
+                raise InvalidPlanError(path, f"there is no parameter {index}")
+            one = parameters[index]
+            if not 0 <= start < stop <= one.size_bytes:
+                raise InvalidPlanError(
+                    path, f"{one.name} has no bytes [{start}, {stop}) of {one.size_bytes}"
+                )
+            if start % problem.element_bytes or (
+                stop % problem.element_bytes and stop != one.size_bytes
+            ):
+                raise InvalidPlanError(path, f"{one.name} is cut inside an element")
+            sent[index].append((start, stop))
+    for one, spans in zip(parameters, sent, strict=True):
+        reached = 0
+        for start, stop in sorted(spans):
+            if start != reached:
+                what = "sent twice" if start < reached else "not sent"
+                first, last = sorted((start, reached))
+                raise InvalidPlanError(
+                    "groups", f"bytes [{first}, {last}) of {one.name} are {what}"
+                )
+            reached = stop
+        if reached != one.size_bytes:
+            raise InvalidPlanError(
+                "groups", f"bytes [{reached}, {one.size_bytes}) of {one.name} are not sent"
+            )
+
+
+def _check_order(graph: Graph, order: Sequence[int], phase: Phase, path: str) -> None:
+    done: set[int] = set()
+    for index in order:
+        if not 0 <= index < len(graph.ops) or graph.ops[index].phase != phase:
+            raise InvalidPlanError(path, f"op {index} is no {phase} op")
+        if index in done:
+            raise InvalidPlanError(path, f"{graph.ops[index].name} runs twice")
+        for needed in graph.predecessors[index]:
+            if graph.ops[needed].phase == phase and needed not in done:
+                raise InvalidPlanError(
+                    path,
+                    f"{graph.ops[index].name} runs before {graph.ops[needed].name}, "
+                    "which it depends on",
+                )
+        done.add(index)
+    if len(done) != sum(op.phase == phase for op in graph.ops):
+        raise InvalidPlanError(path, f"some {phase} ops do not run")
+
+
+def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
+    """Check when things happen, apart from how they were computed.
+
+    No transfer leaves before its last gradient is ready, none overlaps another on the channel,
+    each takes what it costs, no op runs before what it needs or together with another one.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first transfer or op that breaks a rule.
+    """
+    graph = problem.graph
+    heads = plan_heads(graph, plan)
+    lanes = (
+        ("transfers", iteration.transfers),
+        ("ops", (*iteration.backward, *iteration.forward)),
+    )
+    for name, spans in lanes:
+        for number, (one, other) in enumerate(pairwise(spans)):
+            if other[0] < one[1]:
+                raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
+    for order, spans in (
+        (plan.backward_orders[0], iteration.backward),
+        (plan.forward_order, iteration.forward),
+    ):
+        for index, (start, end) in zip(order, spans, strict=True):
+            if end - start != graph.ops[index].duration_ns:
+                raise InvalidPlanError(graph.ops[index].name, "does not take its duration")
+    if iteration.backward and iteration.backward[-1][1] != sum(
+        graph.ops[index].duration_ns for index in plan.backward_orders[0]
+    ):
+        raise InvalidPlanError("ops", "the backward pass waits")
+    starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
+    begin = iteration.forward[0][0]
+    pairs = zip(plan.groups, iteration.transfers, strict=True)
+    for number, (group, (start, end)) in enumerate(pairs):
+        path = f"transfers[{number}]"
+        if end - start != duration_ns(problem, group, plan.traffic):
+            raise InvalidPlanError(path, "does not take what it costs")
+        if start < group.not_before_ns:
+            raise InvalidPlanError(path, "leaves before it may")
+        for part in group.parts:
+            if start < heads[part.parameter]:
+                name = graph.parameters[part.parameter].name
+                raise InvalidPlanError(path, f"leaves before the gradient of {name} is ready")
+            if any(starts[index] < end for index in graph.readers[part.parameter]):
+                name = graph.parameters[part.parameter].name
+                raise InvalidPlanError(path, f"{name} is read before it has arrived")
+        if plan.barrier and begin < end:
+            raise InvalidPlanError(path, "ends after the forward pass has begun")

@@ -1,0 +1,122 @@
+"""Jackson's preemptive schedule: the strongest fast bound on when the last gradient is used.
+
+Problem: 1 | r_j, q_j, pmtn | Cmax: one machine; job j is ready at its head r_j, takes p_j, may be
+interrupted, and q_j of other work follows its end. Minimise max(C_j + q_j).
+
+Guarantee: optimal. Whenever a job becomes ready or ends, the ready job with the longest tail runs.
+The value is max over non-empty sets J of (min r_j + sum p_j + min q_j), which no schedule beats.
+Complexity: O(n log n).
+Source: Jackson, "An extension of Johnson's results on job lot scheduling", Naval Research Logistics
+Quarterly 3 (1956); Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §2.2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+from math import ceil
+
+from planner.caramel.windows import Windows
+from planner.costs import TransferCost
+
+__all__ = ["Preemptive", "least_rate", "preemptive", "preemptive_bound"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptive:
+    """A preemptive schedule.
+
+    Attributes
+    ----------
+    value : int or Fraction
+        Largest sum of a job's end and its tail.
+    segments : tuple of (int, int or Fraction, int or Fraction)
+        Job, start and end of every uninterrupted stretch, in time order. A job of no duration has
+        one segment of no length.
+    """
+
+    value: int | Fraction
+    segments: tuple[tuple[int, int | Fraction, int | Fraction], ...]
+
+
+def preemptive(
+    heads: Sequence[int | Fraction],
+    durations: Sequence[int | Fraction],
+    tails: Sequence[int | Fraction],
+) -> Preemptive:
+    """Return Jackson's preemptive schedule; of equal tails, the job given first goes first.
+
+    Parameters
+    ----------
+    heads, durations, tails : sequence of int or Fraction
+        Of each job, at least one job, none negative.
+    """
+    arrivals = sorted(range(len(heads)), key=lambda job: heads[job])
+    left = list(durations)
+    ready: list[tuple[int | Fraction, int]] = []
+    segments: list[tuple[int, int | Fraction, int | Fraction]] = []
+    value: int | Fraction = 0
+    clock: int | Fraction = 0
+    coming = 0
+    while ready or coming < len(arrivals):
+        if not ready:
+            clock = max(clock, heads[arrivals[coming]])
+        while coming < len(arrivals) and heads[arrivals[coming]] <= clock:
+            job = arrivals[coming]
+            heappush(ready, (-tails[job], job))
+            coming += 1
+        job = ready[0][1]
+        end = clock + left[job]
+        if coming < len(arrivals) and heads[arrivals[coming]] < end:
+            end = heads[arrivals[coming]]
+        else:
+            heappop(ready)
+            value = max(value, end + tails[job])
+        left[job] -= end - clock
+        if segments and segments[-1][0] == job and segments[-1][2] == clock:
+            segments[-1] = (job, segments[-1][1], end)
+        else:
+            segments.append((job, clock, end))
+        clock = end
+    return Preemptive(value, tuple(segments))
+
+
+def least_rate(cost: TransferCost, total_bytes: int) -> Fraction:
+    """Return the least unrounded time per byte of any transfer of 1 to `total_bytes` bytes.
+
+    On a linear piece, time over size, ``slope + (value - slope·start) / size``, goes one way, so
+    the least is at an end of a piece.
+    """
+    rates = []
+    for piece in cost.pieces():
+        first = max(piece.start, 1)
+        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
+        if first <= last:
+            rates += [piece.time(first) / first, piece.time(last) / last]
+    return min(rates)
+
+
+def preemptive_bound(windows: Windows, cost: TransferCost) -> int:
+    """Return a bound on the iteration of every plan, however it splits, groups and orders.
+
+    Parameters
+    ----------
+    windows : Windows
+        The parameters and their windows.
+    cost : TransferCost
+        What a transfer costs.
+
+    Returns
+    -------
+    int
+        In ns; computation alone counts as well.
+    """
+    # A transfer of x bytes takes f(x) >= rate * x, as 1 <= x <= all bytes. So within the time of
+    # each transfer of any plan there is room to process rate * (its bytes of j) of every member j:
+    # the members are ready when it starts, and their part is done when it ends. Together these
+    # stretches are a preemptive schedule of jobs of rate * bytes_j, in which no job ends later than
+    # its last transfer. With f(x) = α + βx the rate is f(S) / S = β + α/S for S bytes in all.
+    rate = least_rate(cost, sum(windows.sizes))
+    durations = [rate * size for size in windows.sizes]
+    value = preemptive(windows.heads, durations, windows.tails).value
+    return max(windows.compute_ns, ceil(value))

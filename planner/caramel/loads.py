@@ -1,0 +1,80 @@
+"""Plans as searches see them: what each transfer carries, and what that costs at a glance.
+
+A load lists (parameter, bytes) of one transfer; where in the parameter the bytes lie does not
+matter for its time. The searches compare lists of loads by `LoadPricer`, whose values the returned
+plan must confirm when it is checked and priced (`planner.caramel.evaluation`).
+
+Complexity: O(parts) a list of loads.
+"""
+
+from collections.abc import Sequence
+
+from planner.caramel.problem import Group, OpOrder, Part, Plan, Problem
+from planner.caramel.windows import Windows
+from planner.costs import DepthCost, TransferCost
+
+__all__ = ["Load", "LoadPricer", "loads_of", "plan_of"]
+
+Load = tuple[tuple[int, int], ...]
+"""Pairs (parameter, bytes) of one transfer."""
+
+
+class LoadPricer:
+    """Prices lists of loads for one set of windows and one cost."""
+
+    def __init__(self, windows: Windows, cost: TransferCost) -> None:
+        self.windows = windows
+        self._cost_ns = cost.cost_ns
+        self._known: dict[int, int] = {}
+
+    def cost_ns(self, size: int) -> int:
+        """Return the time of one transfer of `size` bytes."""
+        if size not in self._known:
+            self._known[size] = self._cost_ns(size)
+        return self._known[size]
+
+    def iteration_ns(self, loads: Sequence[Load]) -> int:
+        """Return what an iteration lasts."""
+        heads, tails = self.windows.heads, self.windows.tails
+        free, end = 0, self.windows.compute_ns
+        for load in loads:
+            head = tail = size = 0
+            for j, part in load:
+                head = max(head, heads[j])
+                tail = max(tail, tails[j])
+                size += part
+            free = max(free, head) + self.cost_ns(size)
+            end = max(end, free + tail)
+        return end
+
+    def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
+        """Return what the best of several lists has least: time, then parts, then transfers."""
+        return self.iteration_ns(loads), sum(map(len, loads)), len(loads)
+
+
+def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
+    """Return the plan that sends these loads, each at the depth that suits it best."""
+    reached: dict[int, int] = {}
+    groups = []
+    for load in loads:
+        together: dict[int, int] = {}
+        for j, size in load:
+            together[j] = together.get(j, 0) + size
+        parts = []
+        for j, size in together.items():
+            start = reached.get(j, 0)
+            reached[j] = start + size
+            parts.append(Part(j, start, start + size))
+        size = sum(together.values())
+        cost = problem.cost
+        depth = cost.best_depth(size) if isinstance(cost, DepthCost) else 1
+        groups.append(Group(tuple(parts), depth))
+    return Plan(tuple(groups), (order.backward,), order.forward)
+
+
+def loads_of(plan: Plan) -> list[Load]:
+    """Return what each transfer of a plan carries."""
+    return [
+        tuple((part.parameter, part.stop - part.start) for part in group.parts)
+        for group in plan.groups
+    ]

@@ -1,0 +1,236 @@
+"""The least target reachable when windows are nested: the start-up-aware bound, and its groups.
+
+Problem: parameters with nested windows [head, M - tail] (in a chain, the layer nearest the input
+has the innermost one), transfers that cost α + β·bytes, cuts and groups at will. Which is the least
+iteration M, and which groups reach it?
+
+Grow outwards from the innermost window. With k groups whose narrowest members on the left and on
+the right are a and b, the network has moved at most M - tail_b - head_a - α·k worth of bytes. As
+long as all bytes of the windows so far fit, no group is opened; the first window m that does not
+fit opens one with narrowest member m on the left (from head_m on), on the right (until M - tail_m),
+or on both sides. Opening later reaches further, so opening early is never better; of the states
+(head_a, tail_b, k) only those that are least in all three matter. M is found by bisection.
+
+Guarantee: with fluid bytes and times the least M is a lower bound on every plan, and the cut groups
+reach it up to the rounding of each transfer to whole nanoseconds and bytes. For windows that are
+not nested: widen them until they are for a bound, tighten them for groups.
+
+Complexity: O(states · log n) a target and O(log M) targets; states are the Pareto-least openings,
+about as many as groups in practice.
+Source: own; the bound of Caramel's transfer problem with start-ups, in the manner of Jackson's.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import accumulate
+from math import lcm
+
+from planner.caramel.windows import Windows
+from planner.validation import MAX_VALUE
+
+__all__ = ["Nested", "Openings", "Targets", "tightened", "widened"]
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """Nested windows, the innermost first.
+
+    Attributes
+    ----------
+    members : tuple of tuple of int
+        Parameters of each window.
+    heads, tails : tuple of int
+        Of each window, neither increasing.
+    loads : tuple of tuple of int
+        Bytes of each of these parameters.
+    """
+
+    members: tuple[tuple[int, ...], ...]
+    heads: tuple[int, ...]
+    tails: tuple[int, ...]
+    loads: tuple[tuple[int, ...], ...]
+
+
+def widened(windows: Windows) -> tuple[Nested, ...]:
+    """Return the windows widened until they are nested, at the right end and at the left end."""
+    return _both_ways(windows, min, outwards=True)
+
+
+def tightened(windows: Windows) -> tuple[Nested, ...]:
+    """Return the windows tightened until they are nested, at the right end and at the left end."""
+    return _both_ways(windows, max, outwards=False)
+
+
+def _both_ways(
+    windows: Windows, choose: Callable[[int, int], int], *, outwards: bool
+) -> tuple[Nested, ...]:
+    pairs = list(zip(windows.heads, windows.tails, strict=True))
+    results = []
+    for kept, changed in ((0, 1), (1, 0)):
+        order = sorted(range(len(pairs)), key=lambda j: (-pairs[j][kept], -pairs[j][changed], j))
+        walk = order if outwards else order[::-1]
+        moved = accumulate((pairs[j][changed] for j in walk), choose)
+        value = dict(zip(walk, moved, strict=True))
+        units: dict[tuple[int, int], list[int]] = {}
+        for j in order:
+            new = (pairs[j][0], value[j]) if kept == 0 else (value[j], pairs[j][1])
+            units.setdefault(new, []).append(j)
+        result = Nested(
+            members=tuple(map(tuple, units.values())),
+            heads=tuple(head for head, _ in units),
+            tails=tuple(tail for _, tail in units),
+            loads=tuple(tuple(windows.sizes[j] for j in unit) for unit in units.values()),
+        )
+        if result not in results:
+            results.append(result)
+    return tuple(results)
+
+
+Openings = tuple[tuple[int, str], ...]
+"""Windows that open a group, and on which side: "left", "right" or "both"."""
+
+Load = tuple[tuple[int, int], ...]
+"""What one group carries: pairs (parameter, bytes)."""
+
+
+class Targets:
+    """Which targets can be reached, for one set of nested windows and one affine cost.
+
+    Parameters
+    ----------
+    nested : Nested
+        The windows.
+    startup, rate : Fraction
+        α in ns and β in ns per byte.
+    """
+
+    def __init__(self, nested: Nested, startup: Fraction, rate: Fraction) -> None:
+        self.nested = nested
+        self._unit = lcm(startup.denominator, rate.denominator)
+        self._startup = int(startup * self._unit)
+        self._rate = int(rate * self._unit)
+        self._heads = [head * self._unit for head in nested.heads]
+        self._tails = [tail * self._unit for tail in nested.tails]
+        self._needed = [size * self._rate for size in accumulate(map(sum, nested.loads))]
+
+    def least(self, at_least: int) -> tuple[int, Openings]:
+        """Return the least integer target from `at_least` on that can be reached, and how."""
+        found = self.openings(at_least)
+        if found is not None:
+            return at_least, found
+        one_group = self._heads[0] + self._startup + self._needed[-1] + self._tails[0]
+        low, high = at_least, -(-one_group // self._unit)
+        best: Openings = ()
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = self.openings(middle)
+            if found is None:
+                low = middle
+            else:
+                high, best = middle, found
+        return high, best
+
+    def openings(self, target: int) -> Openings | None:
+        """Return openings that reach `target` with the fewest groups, None if there are none."""
+        count = len(self._needed)
+        end = target * self._unit
+        covered = self._covered(end - self._startup - self._heads[0] - self._tails[0])
+        if not covered:
+            return None
+        # Fewest groups first, then the farthest: (groups, -covered, head, tail, openings).
+        waiting: list[tuple[int, int, int, int, Openings]] = [
+            (1, -covered, self._heads[0], self._tails[0], ())
+        ]
+        seen: list[tuple[int, int]] = []
+        while waiting:
+            groups, behind, head, tail, path = heappop(waiting)
+            window = -behind
+            if window == count:
+                return path
+            if any(h <= head and t <= tail for h, t in seen):
+                continue  # reached as far on both sides with no more groups before
+            seen.append((head, tail))
+            for side, more, h, t in (
+                ("left", 1, self._heads[window], tail),
+                ("right", 1, head, self._tails[window]),
+                ("both", 2, self._heads[window], self._tails[window]),
+            ):
+                covered = self._covered(end - self._startup * (groups + more) - h - t)
+                if covered > window:
+                    state = (groups + more, -covered, h, t, (*path, (window, side)))
+                    heappush(waiting, state)
+        return None
+
+    def _covered(self, capacity: int) -> int:
+        """Return how many windows, from the innermost on, fit into `capacity`."""
+        return bisect_right(self._needed, capacity)
+
+    def whole_loads(self, openings: Openings) -> list[Load]:
+        """Return what each group carries, in transfer order, if nothing is cut.
+
+        Every window goes into the group opened last. That may miss the target: what a group
+        carries beyond its own stretch of time pushes the groups inside it.
+        """
+        sides = dict(openings)
+        latest: list[tuple[int, int]] = []
+        groups = [latest]
+        for window in range(len(self._needed)):
+            if window in sides:
+                latest = []
+                groups.insert(0 if sides[window] == "left" else len(groups), latest)
+            latest.extend(self._load(window))
+        return list(map(tuple, groups))
+
+    def cut_loads(self, target: int, openings: Openings, element_bytes: int = 1) -> list[Load]:
+        """Return what each group carries, in transfer order, if parameters may be cut.
+
+        A group's own stretch of time, less the start-up, is what it can carry. Every window fits
+        into the groups open for it; a parameter that fits into none of them whole is cut.
+        """
+        sides = dict(openings)
+        head, tail = self._heads[0], self._tails[0]
+        groups: list[list[tuple[int, int]]] = [[]]
+        rooms = [self._room(target * self._unit - head - tail)]
+        for window in range(len(self._needed)):
+            side = sides.get(window, "")
+            if side in ("left", "both"):
+                groups.insert(0, [])
+                rooms.insert(0, self._room(head - self._heads[window]))
+                head = self._heads[window]
+            if side in ("right", "both"):
+                groups.append([])
+                rooms.append(self._room(tail - self._tails[window]))
+                tail = self._tails[window]
+            for parameter, size in self._load(window):
+                _pack(groups, rooms, parameter, size, element_bytes)
+        return [tuple(group) for group in groups if group]
+
+    def _load(self, window: int) -> Iterable[tuple[int, int]]:
+        return zip(self.nested.members[window], self.nested.loads[window], strict=True)
+
+    def _room(self, stretch: int) -> int:
+        """Return the bytes one group can carry in a stretch of time."""
+        return (stretch - self._startup) // self._rate if self._rate else MAX_VALUE
+
+
+def _pack(
+    groups: list[list[tuple[int, int]]], rooms: list[int], parameter: int, size: int, element: int
+) -> None:
+    """Put a parameter where it fits best whole, else in pieces where most room is left."""
+    fitting = [place for place, room in enumerate(rooms) if room >= size]
+    while not fitting:
+        place = max(range(len(rooms)), key=lambda one: (rooms[one], -one))
+        piece = rooms[place] - rooms[place] % element
+        if piece <= 0:  # only what rounding left over
+            fitting = [place]
+            break
+        groups[place].append((parameter, piece))
+        rooms[place] -= piece
+        size -= piece
+        fitting = [place for place, room in enumerate(rooms) if room >= size]
+    place = min(fitting, key=lambda one: (rooms[one], one))
+    groups[place].append((parameter, size))
+    rooms[place] -= size

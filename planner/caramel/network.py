@@ -1,0 +1,109 @@
+"""Caramel's network model: two micro-benchmarks, a line through them, and the threshold.
+
+Problem: from which size on does a transfer use the network well enough to travel alone? The
+smallest size x with f(2x) / (2·f(x)) > θ, for θ = 0.8: doubling it costs more than θ of twice its
+time, so there is little left to gain by batching.
+
+For an affine cost α + β·x that is x > α(2θ - 1) / (2β(1 - θ)), 1.5·α/β for θ = 0.8. A measured
+cost is searched piece by piece: where x and 2x both stay on one piece, the condition is linear.
+
+Complexity: O(pieces²) for a measured cost, O(1) for an affine one.
+Source: Caramel §4.2.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from statistics import mean
+
+from planner.costs import AffineCost, DepthCost, Piece, TransferCost
+from planner.errors import InvalidInputError
+from planner.validation import integers
+
+__all__ = ["LARGE_BYTES", "SMALL_BYTES", "batching_threshold", "two_point_model"]
+
+SMALL_BYTES = 64
+LARGE_BYTES = 4 * 10**6
+"""Sizes of the two micro-benchmarks."""
+
+DOUBLING = Fraction(4, 5)
+"""θ."""
+
+
+def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineCost:
+    """Return the line through the mean times of transfers of 64 B and of 4 MB.
+
+    With two sizes that is what linear regression gives. A line that would start below 0 or fall
+    (a noisy measurement) is an error.
+
+    Parameters
+    ----------
+    small_ns, large_ns : sequence of int
+        Times of repeated transfers of `SMALL_BYTES` and of `LARGE_BYTES`, in ns.
+    """
+    small, large = (
+        mean(map(Fraction, integers(times, name)))
+        for times, name in ((small_ns, "small_ns"), (large_ns, "large_ns"))
+    )
+    rate = (large - small) / (LARGE_BYTES - SMALL_BYTES)
+    startup = small - SMALL_BYTES * rate
+    if rate < 0 or startup < 0:
+        raise InvalidInputError(
+            "large_ns",
+            f"expected times that grow, less than in proportion to the size, got {float(small):g} "
+            f"ns for {SMALL_BYTES} B and {float(large):g} ns for {LARGE_BYTES} B",
+        )
+    return AffineCost(round(startup), rate)
+
+
+def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int | None:
+    """Return the smallest size of at least a byte that uses the network well.
+
+    Parameters
+    ----------
+    cost : TransferCost
+        The network's cost; of a cost by depth, that of depth 1.
+    doubling : Fraction
+        θ, at least 1/2 and below 1.
+
+    Returns
+    -------
+    int or None
+        The threshold in bytes; None if no size reaches it.
+    """
+    if not Fraction(1, 2) <= doubling < 1:
+        raise InvalidInputError("doubling", f"expected 1/2 <= θ < 1, got {doubling}")
+    if isinstance(cost, DepthCost):
+        cost = cost.at_depth(1)
+    if isinstance(cost, AffineCost):
+        if not cost.ns_per_byte:
+            return None
+        well = cost.startup_ns * (2 * doubling - 1) / (2 * cost.ns_per_byte * (1 - doubling))
+        return well.__floor__() + 1
+    pieces = cost.pieces()
+    found = [
+        size
+        for one in pieces
+        for two in pieces
+        if (size := _smallest(one, two, doubling)) is not None
+    ]
+    return min(found, default=None)
+
+
+def _smallest(one: Piece, two: Piece, doubling: Fraction) -> int | None:
+    """Return the smallest x on piece `one` with 2x on piece `two` that passes."""
+    low = max(1, one.start, -(-two.start // 2))
+    stops = [stop for stop in (one.stop, two.stop and two.stop // 2) if stop is not None]
+    high = min(stops, default=None)
+    if high is not None and high < low:
+        return None
+
+    def surplus(size: int) -> Fraction:
+        return two.time(2 * size) - 2 * doubling * one.time(size)
+
+    if surplus(low) > 0:
+        return low
+    slope = 2 * two.slope - 2 * doubling * one.slope
+    if slope <= 0:
+        return None
+    size = low + (-surplus(low) / slope).__floor__() + 1
+    return size if high is None or size <= high else None

@@ -1,0 +1,73 @@
+"""Caramel's own method: its stages one after the other.
+
+1. Activation order, enforced by control edges (`activation`, `enforcement`). Without it every
+   worker draws an order of its own.
+2. Batches of small parameters (`batching`). Without it every parameter travels alone.
+3. Two-dimensional bin packing of the groups into both passes (`packing`). Without it the groups
+   leave as they become ready, and the forward pass waits for them.
+4. Adaptive depth (`depth`).
+
+Guarantee: none. Complexity: the sum of the stages'.
+Source: Caramel §4, with the switches of §5.
+"""
+
+from planner.caramel.baselines import unordered, whole
+from planner.caramel.batching import small_batches
+from planner.caramel.depth import adaptive_depth
+from planner.caramel.evaluation import duration_ns, plan_heads
+from planner.caramel.network import batching_threshold
+from planner.caramel.packing import Item, pack
+from planner.caramel.problem import Group, Outcome, Plan, Problem
+from planner.costs import DepthCost
+from planner.deadline import Deadline
+
+__all__ = ["caramel", "threshold_of"]
+
+
+def threshold_of(problem: Problem) -> int | None:
+    """Return the threshold between small and large parameters; None if all are small."""
+    if problem.threshold_bytes is not None:
+        return problem.threshold_bytes
+    return batching_threshold(problem.cost)
+
+
+def caramel(problem: Problem, _: Deadline) -> Outcome:
+    """Plan as the paper does."""
+    stages, known = problem.stages, problem.windows
+    order = problem.order
+    base = Plan((), (order.backward,), order.forward)
+    if not stages.serialization:
+        base = unordered(problem)
+    heads = plan_heads(problem.graph, base)
+    rank = {j: place for place, j in enumerate(problem.activation)}
+    by_update = sorted(range(len(heads)), key=lambda j: (heads[j], rank[j]))
+    threshold = threshold_of(problem)
+    batches = (
+        small_batches(by_update, known.sizes, heads, problem.cost.cost_ns, threshold)
+        if stages.batching
+        else [[j] for j in by_update]
+    )
+    groups = [_with_depth(problem, whole(problem, batch), threshold) for batch in batches]
+    if stages.scheduling:
+        items = [
+            Item(
+                ready_ns=max(heads[j] for j in batch),
+                due_ns=known.forward_ns - max(known.tails[j] for j in batch),
+                duration_ns=duration_ns(problem, group),
+                size_bytes=group.size_bytes,
+            )
+            for batch, group in zip(batches, groups, strict=True)
+        ]
+        groups = [groups[number] for number in pack(items, known.backward_ns)]
+    return Outcome(
+        Plan(tuple(groups), base.backward_orders, base.forward_order, not stages.scheduling)
+    )
+
+
+def _with_depth(problem: Problem, group: Group, threshold: int | None) -> Group:
+    size, cost = group.size_bytes, problem.cost
+    if isinstance(cost, DepthCost):
+        depth = adaptive_depth(size, threshold, [depth for depth, _ in cost.by_depth])
+    else:
+        depth = adaptive_depth(size, threshold)
+    return Group(group.parts, depth)

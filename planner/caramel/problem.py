@@ -1,0 +1,238 @@
+"""What is planned, and what a plan of gradient transfers is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from planner.caramel.activation import activation_order, backward_order
+from planner.caramel.windows import Windows, windows
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
+from planner.profiles import Profile
+from planner.results import Infeasibility
+from planner.validation import MAX_TOTAL, integer, shown, total
+
+__all__ = ["Group", "OpOrder", "Outcome", "Part", "Plan", "Problem", "Stages"]
+
+Cost = AffineCost | TableCost | DepthCost
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Which stages of Caramel's own method run (the switches of its interface, §5).
+
+    Attributes
+    ----------
+    serialization : bool
+        Activation order, enforced on all workers.
+    batching : bool
+        Small parameters share transfers.
+    scheduling : bool
+        Transfers reach into the next forward pass.
+    """
+
+    serialization: bool = True
+    batching: bool = True
+    scheduling: bool = True
+
+
+class OpOrder(NamedTuple):
+    """Indices of the ops of each pass, in the order in which they run."""
+
+    backward: tuple[int, ...]
+    forward: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A dataflow graph, a network, and what the methods may be told.
+
+    Attributes
+    ----------
+    graph : Graph
+        Computation of one iteration.
+    cost : AffineCost, TableCost or DepthCost
+        What an all-reduce of a given size costs.
+    op_order : sequence of str, optional
+        Names of all ops in the order in which they run; only the order within each pass counts.
+        By default backward ops by activation order, forward ops in stable topological order. If
+        given, every worker keeps to it under every method.
+    workers : int
+        Workers that draw an op order of their own under methods that enforce none.
+    servers : int, optional
+        Parameter servers of the method `ps`; by default as many as workers.
+    seed : int
+        Seed of the drawn orders.
+    threshold_bytes : int, optional
+        Caramel's threshold between small and large parameters; by default from `cost`.
+    stages : Stages
+        Stages of Caramel's method to run.
+    element_bytes : int
+        Parameters are cut at multiples of so many bytes.
+    """
+
+    graph: Graph
+    cost: Cost
+    op_order: Sequence[str] | None = None
+    workers: int = 8
+    servers: int | None = None
+    seed: int = 0
+    threshold_bytes: int | None = None
+    stages: Stages = field(default_factory=Stages)
+    element_bytes: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, Graph):
+            raise InvalidInputError("graph", f"expected a Graph, got {shown(self.graph)}")
+        if not isinstance(self.cost, Cost):
+            raise InvalidInputError("network", f"expected a cost, got {shown(self.cost)}")
+        integer(self.workers, "workers", minimum=1, maximum=2**16)
+        integer(self.seed, "seed")
+        integer(self.element_bytes, "element_bytes", minimum=1)
+        if self.servers is not None:
+            integer(self.servers, "servers", minimum=1, maximum=2**16)
+            if self.servers > self.workers:
+                raise InvalidInputError(
+                    "servers",
+                    f"expected at most as many as workers ({self.workers}), got {self.servers}",
+                )
+        if self.threshold_bytes is not None:
+            integer(self.threshold_bytes, "threshold_bytes")
+        if self.op_order is not None:
+            object.__setattr__(self, "op_order", tuple(self.op_order))
+            self._check_order(self.op_order)
+        sizes = [one.size_bytes for one in self.graph.parameters]
+        apart = sum(map(self.cost.cost_ns, sizes))
+        computation = sum(op.duration_ns for op in self.graph.ops)
+        # Every transfer by itself, or all bytes at the worst rate, and then some: nothing wraps.
+        worst = 4 * max(apart, self.cost.cost_ns(sum(sizes))) + computation
+        total(worst, "network", "computation and four times the communication")
+        if self.cost.cost_ns(sum(sizes)) > MAX_TOTAL:
+            raise InvalidInputError("network", "the cost of all parameters must fit in 63 bits")
+
+    @classmethod
+    def from_profile(cls, profile: Profile, cost: Cost, **options: object) -> "Problem":
+        """Return the problem of a profiled model over a network; `options` as above."""
+        return cls(profile.dataflow(), cost, **options)  # type: ignore[arg-type]
+
+    @property
+    def fixed_order(self) -> bool:
+        """Whether all methods must keep to a given op order."""
+        return self.op_order is not None
+
+    @cached_property
+    def activation(self) -> tuple[int, ...]:
+        """Parameters in Caramel's activation order."""
+        return activation_order(self.graph)
+
+    @cached_property
+    def order(self) -> OpOrder:
+        """The op order that is priced: the given one, or by activation order."""
+        graph = self.graph
+        if self.op_order is None:
+            backward = backward_order(graph, self.activation)
+            return OpOrder(backward, graph.pass_order("forward"))
+        indices = [graph.position[name] for name in self.op_order]
+        return OpOrder(
+            tuple(index for index in indices if graph.ops[index].phase == "backward"),
+            tuple(index for index in indices if graph.ops[index].phase == "forward"),
+        )
+
+    @cached_property
+    def windows(self) -> Windows:
+        """Transfer windows under `order`."""
+        return windows(self.graph, *self.order)
+
+    def _check_order(self, names: Sequence[str]) -> None:
+        position = self.graph.position
+        done: set[int] = set()
+        for place, name in enumerate(names):
+            path = f"op_order[{place}]"
+            if not isinstance(name, str) or name not in position:
+                raise InvalidInputError(path, f"no op is called {shown(name)}")
+            index = position[name]
+            if index in done:
+                raise InvalidInputError(path, f"{shown(name)} given twice")
+            phase = self.graph.ops[index].phase
+            for needed in self.graph.predecessors[index]:
+                if self.graph.ops[needed].phase == phase and needed not in done:
+                    other = self.graph.ops[needed].name
+                    raise InvalidInputError(
+                        path, f"{shown(name)} comes before {shown(other)}, which it depends on"
+                    )
+            done.add(index)
+        if len(done) < len(position):
+            missing = next(op.name for index, op in enumerate(self.graph.ops) if index not in done)
+            raise InvalidInputError("op_order", f"{shown(missing)} is missing")
+
+
+class Part(NamedTuple):
+    """Bytes start … stop-1 of one parameter (an index into `Graph.parameters`)."""
+
+    parameter: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one transfer carries.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+        At least one, none empty.
+    depth : int
+        Number of chunks in flight.
+    not_before_ns : int
+        When the transfer may leave at the earliest, ready or not (systems that look for work at
+        intervals).
+    """
+
+    parts: tuple[Part, ...]
+    depth: int = 1
+    not_before_ns: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the transfer."""
+        return sum(part.stop - part.start for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Transfers in the order in which they leave, and the op orders they are planned for.
+
+    Attributes
+    ----------
+    groups : tuple of Group
+        In transfer order.
+    backward_orders : tuple of tuple of int
+        One order of the backward ops if all workers keep to it; else one a worker, and a
+        gradient is ready when the last worker has it.
+    forward_order : tuple of int
+        Order of the forward ops.
+    barrier : bool
+        Whether the forward pass waits for all transfers.
+    traffic : Fraction
+        What is sent for each byte, relative to an all-reduce (more with parameter servers).
+    """
+
+    groups: tuple[Group, ...]
+    backward_orders: tuple[tuple[int, ...], ...]
+    forward_order: tuple[int, ...]
+    barrier: bool = False
+    traffic: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a method returns: a plan, and what it proved about every plan of its op order."""
+
+    plan: Plan | None
+    lower_bound_ns: int | None = None
+    timed_out: bool = False
+    infeasibility: Infeasibility | None = None

@@ -1,0 +1,86 @@
+"""The best plan found for one op order: construct, descend, prove.
+
+Starts: groups of nested windows for each supporting line of the cost (`nested`), priority batches
+of several sizes (`dispatch`), and what every other method sends, without its barrier. The best ones
+are improved by local search (`descent`). Where a bound is met the search ends.
+
+Guarantee: at most what any start costs. For an affine cost and nested windows, so for every chain,
+the bound up to rounding.
+
+Complexity: O(lines · states · log) for the starts, and a fixed budget of prices for the descent.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from planner.caramel.bounds import supporting_lines
+from planner.caramel.descent import descend
+from planner.caramel.dispatch import priority_batches
+from planner.caramel.loads import Load, LoadPricer
+from planner.caramel.nested import Targets, tightened, widened
+from planner.caramel.network import batching_threshold
+from planner.costs import TransferCost
+from planner.deadline import Deadline
+
+__all__ = ["best_loads"]
+
+BUDGET = 4000
+"""Prices each descent computes at most."""
+
+DESCENTS = 3
+"""Starts improved."""
+
+
+def best_loads(
+    pricer: LoadPricer,
+    cost: TransferCost,
+    target: int,
+    others: Iterable[list[Load]],
+    element_bytes: int,
+    deadline: Deadline,
+) -> list[Load]:
+    """Return the best loads found, in transfer order.
+
+    Parameters
+    ----------
+    pricer : LoadPricer
+        The windows and their prices.
+    cost : TransferCost
+        The same cost, for its lines.
+    target : int
+        A lower bound; loads that meet it end the search.
+    others : iterable of list of Load
+        Further starts.
+    element_bytes : int
+        Parameters are cut at multiples of so many bytes.
+    deadline : Deadline
+        When to stop.
+    """
+    starts = list(others)
+    for start in _starts(pricer, cost, target, element_bytes):
+        starts.append(start)
+        if deadline.passed:
+            break
+    starts.sort(key=pricer.rank)
+    best = starts[0]
+    for start in starts[:DESCENTS]:
+        if pricer.iteration_ns(best) <= target or deadline.passed:
+            break
+        best = min(best, descend(pricer, start, target, BUDGET, deadline), key=pricer.rank)
+    return best
+
+
+def _starts(
+    pricer: LoadPricer, cost: TransferCost, target: int, element_bytes: int
+) -> Iterator[list[Load]]:
+    total = sum(pricer.windows.sizes)
+    for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
+        for startup, rate in supporting_lines(cost, total):
+            targets = Targets(nested, startup, rate)
+            least, openings = targets.least(target)
+            yield targets.whole_loads(openings)
+            yield targets.cut_loads(least, openings, element_bytes)
+    unit = batching_threshold(cost) or total
+    limits = {min(total, max(1, int(unit * 2.0**power))) for power in range(-2, 6)} | {total}
+    for limit in sorted(limits):
+        if total // max(limit, 1) <= 4 * len(pricer.windows.sizes):
+            yield priority_batches(pricer, limit, element_bytes)

@@ -1,0 +1,191 @@
+"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+
+`auto` returns the best plan any of the others finds, and mostly a better one: it starts its search
+from all of them (`planner.caramel.search`), and on few parameters lets the exact methods finish.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+
+from planner.caramel.baselines import (
+    bytescheduler,
+    ddp,
+    horovod,
+    layer_by_layer,
+    mg_wfbp,
+    parameter_servers,
+)
+from planner.caramel.bounds import lower_bound
+from planner.caramel.evaluation import check, check_times, evaluate, plan_heads
+from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
+from planner.caramel.paper import caramel
+from planner.caramel.problem import OpOrder, Outcome, Plan, Problem
+from planner.caramel.search import best_loads
+from planner.caramel.windows import windows
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.results import Result
+from planner.validation import shown
+
+__all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "solve"]
+
+Method = Callable[[Problem, Deadline], Outcome]
+
+EXACT_PARAMETERS = 10
+"""Up to so many parameters `exact` is solved to proof in reasonable time."""
+
+SPLIT_PARAMETERS = 6
+"""The same where parameters may be cut."""
+
+
+def _exact(problem: Problem, deadline: Deadline) -> Outcome:
+    """Find the best grouping and order of whole parameters."""
+    from planner.caramel.exact import best_grouping
+
+    count = len(problem.graph.parameters)
+    if count > EXACT_PARAMETERS:
+        raise NotApplicableError(
+            "method",
+            f"exact takes up to {EXACT_PARAMETERS} parameters, got {count}; auto has no limit "
+            "and says how far from the best it can be",
+        )
+    found = best_grouping(problem.windows, problem.cost, deadline=deadline)
+    return Outcome(
+        plan_of(problem, problem.order, found.groups), found.lower_bound, found.timed_out
+    )
+
+
+def _exact_split(problem: Problem, deadline: Deadline) -> Outcome:
+    """Find the best plan that may cut parameters: by construction, proven on few parameters."""
+    return _best(problem, problem.order, [], deadline)
+
+
+def _auto(problem: Problem, deadline: Deadline) -> Outcome:
+    """Find the best plan of all."""
+    rules = []
+    for name, rule in RULES.items():
+        try:
+            rules.append(rule(problem, deadline).plan)
+        except NotApplicableError:
+            assert name == "ps"
+    plans = [plan for plan in rules if plan is not None]
+    outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
+    assert outcome.plan is not None
+    best = evaluate(problem, outcome.plan).iteration_ns
+    luckiest = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+    if evaluate(problem, luckiest).iteration_ns >= best:
+        return outcome
+    # Orders drawn at random beat the activation order: then what they beat it with is planned for
+    # one of them, enforced, under which no gradient is ready later.
+    order = OpOrder(luckiest.backward_orders[0], luckiest.forward_order)
+    return _best(problem, order, [loads_of(luckiest)], deadline)
+
+
+def _best(
+    problem: Problem, order: OpOrder, starts: list[list[Load]], deadline: Deadline
+) -> Outcome:
+    """Return the best plan found under one op order."""
+    known = windows(problem.graph, *order)
+    bound = lower_bound(known, problem.cost)
+    pricer = LoadPricer(known, problem.cost)
+    loads = best_loads(pricer, problem.cost, bound, starts, problem.element_bytes, deadline)
+    value = pricer.iteration_ns(loads)
+    timed_out = deadline.passed
+    for split, limit in ((False, EXACT_PARAMETERS), (True, SPLIT_PARAMETERS)):
+        if value == bound or len(known.sizes) > limit or deadline.passed:
+            break
+        from planner.caramel.exact import best_grouping
+
+        try:
+            found = best_grouping(
+                known,
+                problem.cost,
+                deadline=deadline,
+                split=split,
+                quantum=problem.element_bytes,
+                upper=value,
+                lower=bound,
+            )
+        except NotApplicableError:
+            break
+        if found.value is not None and found.value < value:
+            loads, value = list(found.groups), found.value
+        if split:
+            bound = max(bound, found.lower_bound)
+        timed_out = found.timed_out
+    return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
+
+
+RULES: Mapping[str, Method] = {
+    "caramel": caramel,
+    "ddp": ddp,
+    "horovod": horovod,
+    "mg_wfbp": mg_wfbp,
+    "bytescheduler": bytescheduler,
+    "layer_by_layer": layer_by_layer,
+    "ps": parameter_servers,
+}
+"""Methods that follow a rule, whatever it costs."""
+
+METHODS: Mapping[str, Method] = {
+    "auto": _auto,
+    "exact": _exact,
+    "exact_split": _exact_split,
+    **RULES,
+}
+"""Every method by the name requests use."""
+
+
+def solve(
+    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+) -> Result[Plan]:
+    """Plan the gradient transfers of `problem`.
+
+    Parameters
+    ----------
+    problem : Problem
+        The graph, the network and the options.
+    method : str
+        A key of `METHODS`.
+    time_limit : float, optional
+        Seconds after which the best plan so far is returned.
+
+    Returns
+    -------
+    Result
+        The plan, checked and priced outside the method. Its bound holds for its op order; that of
+        `exact` for plans of whole parameters.
+
+    Raises
+    ------
+    InvalidInputError
+        If the method is unknown or does not apply to the problem.
+    """
+    if not isinstance(method, str) or method not in METHODS:
+        close = get_close_matches(str(method), METHODS, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise InvalidInputError(
+            "method", f"expected one of {', '.join(METHODS)}, got {shown(method)}{hint}"
+        )
+    number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (number and time_limit > 0):
+        raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(time_limit)}")
+    begin = time.perf_counter()
+    deadline = Deadline(time_limit)
+    outcome = METHODS[method](problem, deadline)
+    runtime = time.perf_counter() - begin
+    plan = outcome.plan
+    assert plan is not None
+    try:
+        check(problem, plan)
+        evaluation = evaluate(problem, plan)
+        check_times(problem, plan, evaluation.iteration)
+    except InvalidPlanError as error:
+        raise RuntimeError(f"method {method} made no plan: {error}") from error
+    bound = outcome.lower_bound_ns
+    if bound is None:
+        heads = plan_heads(problem.graph, plan)
+        bound = lower_bound(replace(problem.windows, heads=heads), problem.cost)
+    return Result(method, plan, evaluation.iteration_ns, bound, runtime, outcome.timed_out)

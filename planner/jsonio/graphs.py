@@ -1,0 +1,75 @@
+"""The JSON form of dataflow graphs."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from planner.graphs import Graph, Op, Parameter, Phase
+from planner.jsonio.types import PositiveSize, Time
+
+__all__ = ["OpDocument", "ParameterDocument", "documents_of", "graph_of"]
+
+OpNames = str | Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class OpDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One operation, and the names of those whose results it needs."""
+
+    name: str
+    ns: Time
+    phase: Phase = field(name="pass")
+    after: tuple[str, ...] = ()
+
+
+class ParameterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One parameter: the backward ops that update its gradient, the forward ops that read it."""
+
+    name: str
+    bytes: PositiveSize
+    updated_by: OpNames
+    read_by: OpNames
+
+
+def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument]) -> Graph:
+    """Return the typed graph.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with a path into ``ops`` or ``parameters``.
+    """
+    return Graph(
+        tuple(Op(one.name, one.ns, one.phase, one.after) for one in ops),
+        tuple(
+            Parameter(one.name, one.bytes, _several(one.updated_by), _several(one.read_by))
+            for one in parameters
+        ),
+    )
+
+
+def documents_of(graph: Graph) -> tuple[tuple[OpDocument, ...], tuple[ParameterDocument, ...]]:
+    """Return the JSON forms of a graph's ops and parameters."""
+    return (
+        tuple(
+            OpDocument(name=op.name, ns=op.duration_ns, phase=op.phase, after=op.after)
+            for op in graph.ops
+        ),
+        tuple(
+            ParameterDocument(
+                name=one.name,
+                bytes=one.size_bytes,
+                updated_by=_short(one.updated_by),
+                read_by=_short(one.read_by),
+            )
+            for one in graph.parameters
+        ),
+    )
+
+
+def _several(names: OpNames) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
+
+
+def _short(names: tuple[str, ...]) -> OpNames:
+    return names[0] if len(names) == 1 else names

@@ -1,0 +1,172 @@
+"""Independent answers for the exact methods: enumeration, and dynamic programs over what is sent."""
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations, permutations, product
+
+from planner.caramel.windows import Windows, windows
+from planner.costs import TransferCost
+from planner.graphs import Graph
+
+Groups = Sequence[Sequence[tuple[int, int]]]
+
+
+def price(one: Windows, cost: TransferCost, groups: Groups) -> int:
+    """Simulate a plan; groups of (parameter, bytes), in transfer order."""
+    clock, value = 0, one.compute_ns
+    for group in groups:
+        clock = max([clock, *(one.heads[j] for j, _ in group)])
+        clock += cost.cost_ns(sum(amount for _, amount in group))
+        value = max([value, *(clock + one.tails[j] for j, _ in group)])
+    return value
+
+
+def is_complete(one: Windows, groups: Groups) -> bool:
+    """Whether every byte is sent exactly once, and nothing empty."""
+    sent = [0] * len(one.sizes)
+    for group in groups:
+        for j, amount in group:
+            if amount < 1:
+                return False
+            sent[j] += amount
+    return all(group for group in groups) and tuple(sent) == one.sizes
+
+
+def ordered_partitions(items: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
+    """Every way to put the items into groups, one group after the other."""
+    if not items:
+        yield []
+    for count in range(1, len(items) + 1):
+        for group in combinations(items, count):
+            rest = tuple(item for item in items if item not in group)
+            for following in ordered_partitions(rest):
+                yield [group, *following]
+
+
+def best_by_enumeration(one: Windows, cost: TransferCost) -> int:
+    """Best plan of whole parameters, by trying all of them."""
+    return min(
+        price(one, cost, [[(j, one.sizes[j]) for j in group] for group in groups])
+        for groups in ordered_partitions(tuple(range(len(one.sizes))))
+    )
+
+
+def _least(low: int, high: int, feasible: Callable[[int], bool]) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        if feasible(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _bisect(one: Windows, cost: TransferCost, feasible: Callable[[int], bool]) -> int:
+    in_one_go = price(one, cost, [list(enumerate(one.sizes))])
+    return _least(one.compute_ns, in_one_go, feasible)
+
+
+def best_by_subsets(one: Windows, cost: TransferCost) -> int:
+    """Best plan of whole parameters: by target, the earliest end for every set of sent ones."""
+    count = len(one.sizes)
+    everything = (1 << count) - 1
+    members = [[j for j in range(count) if mask >> j & 1] for mask in range(everything + 1)]
+    ready = [max((one.heads[j] for j in group), default=0) for group in members]
+    tail = [max((one.tails[j] for j in group), default=0) for group in members]
+    times = [cost.cost_ns(sum(one.sizes[j] for j in group)) for group in members]
+
+    def feasible(target: int) -> bool:
+        finish: list[int | None] = [None] * (everything + 1)
+        finish[0] = 0
+        for sent in range(everything):
+            now = finish[sent]
+            if now is None:
+                continue
+            left = group = everything & ~sent
+            while group:
+                end = max(now, ready[group]) + times[group]
+                known = finish[sent | group]
+                if end + tail[group] <= target and (known is None or end < known):
+                    finish[sent | group] = end
+                group = (group - 1) & left
+        return finish[everything] is not None
+
+    return _bisect(one, cost, feasible)
+
+
+def best_split(one: Windows, cost: TransferCost, quantum: int = 1) -> int:
+    """Best plan with split parameters: by target, the earliest end for every rest still to send.
+
+    A piece is a multiple of the quantum, or all that is left of its parameter.
+    """
+
+    def feasible(target: int) -> bool:
+        finish: dict[tuple[int, ...], int] = {one.sizes: 0}
+        # What is left only shrinks, and smaller rests come later in this order.
+        for left in product(*(range(size, -1, -1) for size in one.sizes)):
+            if left not in finish:
+                continue
+            choices = [
+                [piece for piece in range(rest + 1) if piece % quantum == 0 or piece == rest]
+                for rest in left
+            ]
+            for pieces in product(*choices):
+                group = [(j, piece) for j, piece in enumerate(pieces) if piece]
+                if not group:
+                    continue
+                end = max([finish[left], *(one.heads[j] for j, _ in group)])
+                end += cost.cost_ns(sum(pieces))
+                after = tuple(rest - piece for rest, piece in zip(left, pieces, strict=True))
+                if end + max(one.tails[j] for j, _ in group) <= target:
+                    finish[after] = min(end, finish.get(after, end))
+        return tuple(0 for _ in one.sizes) in finish
+
+    return _bisect(one, cost, feasible)
+
+
+def preemptive_value(
+    heads: Sequence[int], durations: Sequence[int | Fraction], tails: Sequence[int]
+) -> int | Fraction:
+    """Value of the best preemptive schedule: the worst set of jobs decides."""
+    jobs = range(len(heads))
+    return max(
+        min(heads[j] for j in some)
+        + sum(durations[j] for j in some)
+        + min(tails[j] for j in some)
+        for count in range(1, len(heads) + 1)
+        for some in combinations(jobs, count)
+    )
+
+
+def best_sequence(heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]) -> int:
+    """Best value over all orders."""
+    values = []
+    for order in permutations(range(len(heads))):
+        clock, value = 0, 0
+        for job in order:
+            clock = max(clock, heads[job]) + durations[job]
+            value = max(value, clock + tails[job])
+        values.append(value)
+    return min(values)
+
+
+def backward_orders(graph: Graph) -> Iterator[tuple[int, ...]]:
+    """Every order of the backward ops that respects their dependencies."""
+    ops = graph.pass_order("backward")
+    for order in permutations(ops):
+        place = {index: number for number, index in enumerate(order)}
+        if all(
+            place[needed] < place[index]
+            for index in order
+            for needed in graph.predecessors[index]
+            if needed in place
+        ):
+            yield order
+
+
+def best_order_value(graph: Graph, cost: TransferCost) -> int:
+    """Best iteration over all orders of the backward ops and all plans of whole parameters."""
+    forward = graph.pass_order("forward")
+    return min(
+        best_by_subsets(windows(graph, order, forward), cost) for order in backward_orders(graph)
+    )

@@ -1,0 +1,158 @@
+"""Control edges: what every order that they admit has in common."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.caramel.activation import activation_order, backward_order
+from planner.caramel.enforcement import control_edges
+from planner.caramel.windows import ready_times
+from planner.graphs import Graph, Op, Parameter
+from tests.caramel.graph_strategies import graphs, tied_durations, training_graphs
+
+any_graphs = st.one_of(
+    graphs(),
+    graphs(max_ops=24, max_parameters=8),
+    graphs(max_ops=24, max_parameters=8, durations=tied_durations),
+    training_graphs(),
+)
+
+
+@given(any_graphs)
+def test_edges_join_backward_ops_without_cycles(graph: Graph) -> None:
+    edges = control_edges(graph, activation_order(graph))
+    assert len(set(edges)) == len(edges)
+    assert all(graph.ops[op].phase == "backward" for edge in edges for op in edge)
+    place = {op: at for at, op in enumerate(backward_order(graph, activation_order(graph)))}
+    assert all(place[before] < place[after] for before, after in edges)
+
+
+@given(any_graphs, st.data())
+def test_every_order_is_ready_at_the_same_times(graph: Graph, data: st.DataObject) -> None:
+    activation = activation_order(graph)
+    order = any_order(graph, control_edges(graph, activation), data)
+    assert ready_times(graph, order) == ready_times(graph, backward_order(graph, activation))
+
+
+@given(any_graphs, st.data())
+def test_one_order_of_parameters(graph: Graph, data: st.DataObject) -> None:
+    """Parameters follow each other as they should, or are completed by the same op."""
+    activation = activation_order(graph)
+    order = any_order(graph, control_edges(graph, activation), data)
+    place = {op: at for at, op in enumerate(order)}
+    last = [max(map(place.__getitem__, graph.updaters[parameter])) for parameter in activation]
+    assert all(before <= after for before, after in pairwise(settled(graph, activation, last)))
+
+
+@given(any_graphs)
+def test_no_edge_can_be_left_out(graph: Graph) -> None:
+    """Each edge orders two ops that nothing else orders."""
+    edges = control_edges(graph, activation_order(graph))
+    for edge in edges:
+        rest = [other for other in edges if other != edge]
+        assert not reaches(graph, rest, *edge)
+
+
+@given(any_graphs)
+def test_tags_are_ordered_completely(graph: Graph) -> None:
+    """Each op runs before all ops of later tags, data dependencies or not."""
+    activation = activation_order(graph)
+    edges = control_edges(graph, activation)
+    order = backward_order(graph, activation)
+    stops = sorted(
+        {max(order.index(op) for op in graph.updaters[parameter]) + 1 for parameter in activation}
+    )
+    for stop in stops:
+        assert all(
+            reaches(graph, edges, before, after)
+            for before in order[:stop]
+            for after in order[stop:]
+        )
+
+
+def test_ops_of_no_gradient_wait() -> None:
+    graph = Graph(
+        (
+            Op("f", 1, "forward"),
+            Op("unused", 1, "backward", ("f",)),
+            Op("a", 5, "backward", ("f",)),
+            Op("b", 7, "backward", ("f",)),
+        ),
+        (Parameter("w", 1, ("b",), ("f",)), Parameter("x", 1, ("a",), ("f",))),
+    )
+    assert control_edges(graph, activation_order(graph)) == ((2, 3), (3, 1))
+
+
+def test_data_dependencies_need_no_edges() -> None:
+    graph = Graph(
+        (
+            Op("f", 1, "forward"),
+            Op("a", 5, "backward", ("f",)),
+            Op("b", 7, "backward", ("a",)),
+            Op("c", 1, "backward", ("f",)),
+            Op("d", 1, "backward", ("b", "c")),
+        ),
+        (Parameter("w", 1, ("a",), ("f",)), Parameter("x", 1, ("d",), ("f",))),
+    )
+    assert activation_order(graph) == (0, 1)
+    assert control_edges(graph, (0, 1)) == ((1, 3),)
+
+
+def settled(graph: Graph, activation: tuple[int, ...], last: list[int]) -> list[int]:
+    """Let parameters that share a tag be complete when the last of them is."""
+    ready = ready_times(graph, backward_order(graph, activation))
+    needs = [ancestors(graph, parameter) for parameter in activation]
+    done: set[int] = set()
+    groups: list[list[int]] = []
+    for at, needed in enumerate(needs):
+        if needed <= done:
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+        done |= needed
+    for group in groups:
+        assert len({ready[activation[at]] for at in group}) == 1
+    return [max(last[at] for at in group) for group in groups]
+
+
+def ancestors(graph: Graph, parameter: int) -> set[int]:
+    found: set[int] = set()
+    stack = list(graph.updaters[parameter])
+    while stack:
+        op = stack.pop()
+        if op not in found:
+            found.add(op)
+            stack += graph.predecessors[op]
+    return found
+
+
+def any_order(graph: Graph, edges: tuple[tuple[int, int], ...], data: st.DataObject) -> list[int]:
+    """Draw a topological order of the backward ops under data dependencies and control edges."""
+    left = list(graph.pass_order("backward"))
+    before = {op: {one for one in graph.predecessors[op] if one in left} for op in left}
+    for first, second in edges:
+        before[second].add(first)
+    order: list[int] = []
+    while left:
+        op = data.draw(st.sampled_from([op for op in left if before[op].issubset(order)]))
+        order.append(op)
+        left.remove(op)
+    return order
+
+
+def reaches(
+    graph: Graph,
+    edges: list[tuple[int, int]] | tuple[tuple[int, int], ...],
+    first: int,
+    second: int,
+) -> bool:
+    found: set[int] = set()
+    stack = [first]
+    while stack:
+        op = stack.pop()
+        if op not in found:
+            found.add(op)
+            stack += graph.successors[op]
+            stack += [after for before, after in edges if before == op]
+    return second in found

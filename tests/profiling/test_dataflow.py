@@ -1,0 +1,316 @@
+"""Dataflow graphs of measured models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from planner.graphs import Graph
+from planner.profiling.structure import observe
+from planner.profiling.timing import time_layers
+from tests.profiling.models import (
+    CASES,
+    IDS,
+    LINEAR,
+    ROWS,
+    Case,
+    Model,
+    frozen_front,
+    linear,
+    measured,
+    ticking,
+    tied,
+)
+
+
+def dataflow(model: nn.Module, inputs: tuple[Any, ...] = ROWS) -> Graph:
+    graph = measured(model, inputs, repetitions=1).graph
+    assert graph is not None
+    return graph
+
+
+def reads(graph: Graph, phase: str = "forward") -> dict[str, set[str]]:
+    """Return what each op of a pass needs of the same pass, by names without the pass."""
+    end = f"/{phase}"
+    return {
+        op.name.removesuffix(end): {
+            name.removesuffix(end) for name in op.after if name.endswith(end)
+        }
+        for op in graph.ops
+        if op.phase == phase
+    }
+
+
+def updaters(graph: Graph) -> Mapping[str, tuple[str, ...]]:
+    for one in graph.parameters:
+        assert one.read_by == tuple(
+            f"{name.removesuffix('/backward')}/forward" for name in one.updated_by
+        )
+    return {
+        one.name: tuple(name.removesuffix("/backward") for name in one.updated_by)
+        for one in graph.parameters
+    }
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_graph_of_an_architecture(case: Case) -> None:
+    model = case.make()
+    graph = dataflow(model, case.inputs)
+    names = [op.name for op in graph.ops]
+    assert [name for name in names if name.removesuffix("/forward") in case.names] == [
+        f"{name}/forward" for name in case.names
+    ]
+    for op in graph.ops:
+        assert op.name.endswith(f"/{op.phase}")
+        if op.phase == "backward":
+            assert op.name.replace("/backward", "/forward") in op.after
+    assert graph.topological[: len(reads(graph))] == graph.pass_order("forward")
+    assert {one.name: one.size_bytes for one in graph.parameters} == {
+        name: parameter.nbytes
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and not name.startswith("unused")
+    }
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_ops_of_a_layer_share_its_time(case: Case) -> None:
+    model = case.make()
+    structure = observe(model, case.inputs)
+    run = time_layers(model, case.inputs, structure, ticking())
+    for name, of_layers, of_ops in (
+        ("forward", run.forward_ns, run.op_forward_ns),
+        ("backward", run.backward_ns, run.op_backward_ns),
+    ):
+        assert len(of_ops) == len(structure.ops), name
+        assert [
+            sum(time for op, time in zip(structure.ops, of_ops, strict=True) if op.layer == layer)
+            for layer in range(len(case.names))
+        ] == of_layers, name
+
+
+def test_times_of_the_ops_sum_to_those_of_the_layers() -> None:
+    profile = measured(CASES["residual"].make(), repetitions=1)
+    assert profile.graph is not None
+    for phase, total in (("forward", profile.forward_ns), ("backward", profile.backward_ns)):
+        assert sum(op.duration_ns for op in profile.graph.ops if op.phase == phase) == total
+    ops = {op.name: op.duration_ns for op in profile.graph.ops}
+    layer = {layer.name: layer for layer in profile.layers}
+    assert ops["b/forward"] + ops["add/forward"] == layer["b"].forward_ns
+    assert ops["b/backward"] + ops["add/backward"] == layer["b"].backward_ns
+    assert ops["loss/forward"] == 0
+    assert ops["head/backward"] + ops["loss/backward"] == layer["head"].backward_ns
+
+
+def test_a_residual_sum_is_an_op_of_its_own() -> None:
+    graph = dataflow(CASES["residual"].make())
+    assert reads(graph) == {
+        "stem": set(),
+        "a": {"stem"},
+        "act": {"a"},
+        "b": {"act"},
+        "add": {"stem", "b"},
+        "head": {"add"},
+        "loss": {"head"},
+    }
+    assert reads(graph, "backward") == {
+        "loss": set(),
+        "head": {"loss"},
+        "add": {"head"},
+        "b": {"add"},
+        "act": {"b"},
+        "a": {"act"},
+        "stem": {"a", "add"},
+    }
+    assert updaters(graph)["a.weight"] == ("a",)
+
+
+def test_a_concatenation_joins_branches() -> None:
+    graph = dataflow(CASES["concatenated branches"].make())
+    assert reads(graph)["cat"] == {"left", "right2"}
+    assert reads(graph)["left"] == reads(graph)["right1"] == {"stem"}
+    assert reads(graph, "backward")["stem"] == {"left", "right1"}
+
+
+def test_branches_of_the_input_do_not_wait_for_each_other() -> None:
+    graph = dataflow(CASES["branches of the input"].make())
+    assert reads(graph)["left"] == reads(graph)["right"] == set()
+    assert reads(graph)["add"] == {"left", "right"}
+
+
+def test_an_op_between_layers_is_named_after_its_module_and_what_it_does() -> None:
+    def block() -> Model:
+        return Model(lambda m, x: functional.relu(x + m.inner(x)).sin().cos(), inner=linear())
+
+    graph = dataflow(nn.Sequential(linear(), block(), block(), linear()))
+    assert [name for name in reads(graph) if ":" in name] == [
+        "1:add+relu+sin+...",
+        "2:add+relu+sin+...",
+    ]
+    twice = Model(lambda m, x: m.b(m.a(x) * 2) * 3, a=linear(), b=linear())
+    assert list(reads(dataflow(twice))) == ["a", "mul", "b", "mul#2", "loss"]
+
+
+def test_layers_keep_their_names() -> None:
+    model = Model(lambda m, x: m.loss(m.add(m.a(x) + x)), a=linear(), add=linear(), loss=linear())
+    assert list(reads(dataflow(model))) == ["a", "add#2", "add", "loss", "loss#2"]
+
+
+def test_tied_weights_are_updated_twice() -> None:
+    found = updaters(dataflow(tied(), IDS))
+    assert found["embed.weight"] == ("embed", "decode")
+    assert found["decode.bias"] == ("decode",)
+    assert "decode.weight" not in found
+
+
+def test_a_module_called_twice_updates_twice() -> None:
+    graph = dataflow(CASES["called twice"].make())
+    assert updaters(graph) == {
+        "shared.weight": ("shared", "shared#2"),
+        "shared.bias": ("shared", "shared#2"),
+    }
+    assert reads(graph, "backward")["shared"] == {"act"}
+
+
+def test_a_parameter_used_by_a_function_belongs_to_what_uses_it() -> None:
+    assert updaters(dataflow(CASES["a token of a container"].make()))["1.token"] == ("1:cat",)
+    assert updaters(dataflow(CASES["parametrised"].make())) == {
+        "0.bias": ("0",),
+        "0.parametrizations.weight.original0": ("0",),
+        "0.parametrizations.weight.original1": ("0",),
+    }
+    early = Model(lambda m, x: m.b(x * m.a.weight), a=linear(), b=linear())
+    found = dataflow(early, (torch.ones(4, 4),))
+    assert updaters(found)["a.weight"] == ("mul",)
+    assert reads(found) == {"mul": set(), "b": {"mul"}, "loss": {"b"}}
+
+
+def test_frozen_parts_have_their_dataflow_and_no_backward_pass() -> None:
+    graph = dataflow(frozen_front())
+    assert reads(graph)["add"] == {"stem", "b"}
+    assert reads(graph)["head"] == {"add"}
+    assert reads(graph, "backward") == {"loss": set(), "head": {"loss"}}
+    assert [one.size_bytes for one in graph.parameters] == [64, 16]
+
+
+def test_what_autograd_does_not_see_stays_in_its_place() -> None:
+    def compute(m: Any, x: Tensor) -> Tensor:
+        return m.head(m.drop(y := m.stem(x)) + m.a(y))  # type: ignore[no-any-return]
+
+    model = Model(compute, stem=linear(), drop=nn.Dropout(), a=linear(), head=linear()).eval()
+    graph = dataflow(model)
+    assert reads(graph)["drop"] == {"stem"}
+    assert reads(graph)["a"] == {"stem", "drop"}
+    assert "drop" not in reads(graph, "backward")
+    assert reads(graph, "backward")["stem"] == {"a", "add"}
+
+
+def test_what_reads_nothing_recorded_follows_the_op_before() -> None:
+    def compute(m: Any, ids: Tensor) -> Tensor:
+        return m.decode(m.again(m.embed(ids).argmax(-1)))  # type: ignore[no-any-return]
+
+    model = Model(compute, embed=nn.Embedding(9, 4), again=nn.Embedding(9, 4), decode=linear())
+    graph = dataflow(model, IDS)
+    assert reads(graph)["again"] == {"embed"}
+    assert list(reads(graph, "backward")) == ["loss", "decode", "again"]
+    assert "embed.weight" not in updaters(graph)
+
+
+def test_a_recomputed_layer_updates_its_parameters() -> None:
+    model = Model(
+        lambda m, x: m.head(checkpoint(m.inner, m.stem(x), use_reentrant=True)),
+        stem=linear(),
+        inner=linear(),
+        head=linear(),
+    )
+    graph = dataflow(model)
+    assert updaters(graph)["inner.weight"] == ("inner",)
+    assert reads(graph, "backward")["inner"] == {"head"}
+    assert reads(graph)["head"] == {"inner", "checkpointfunction"}
+
+
+def test_two_outputs_meet_in_the_loss() -> None:
+    graph = dataflow(CASES["an auxiliary head in a dict"].make())
+    assert reads(graph)["loss"] == {"aux", "head"}
+    assert reads(graph, "backward")["stem"] == {"aux", "head"}
+
+
+def test_a_gradient_of_the_input_alone_makes_no_graph() -> None:
+    frozen = linear().requires_grad_(requires_grad=False)
+    profile = measured(frozen, (torch.ones(2, 4, requires_grad=True),))
+    assert profile.graph is None
+    assert profile.backward_ns > 0
+
+
+def test_an_input_with_a_history_of_its_own() -> None:
+    grown = torch.ones(2, 4, requires_grad=True) * 2
+    model = Model(lambda m, x: m.a(x) + m.b(x), a=linear(), b=linear())
+    model_graph = observe(model, (grown,))
+    assert [op.reads for op in model_graph.ops] == [(), (), (0, 1), (2,)]
+    assert model_graph.node_ops[0] == 0
+
+
+@st.composite
+def _sources(draw: st.DrawFn) -> list[list[int]]:
+    """Draw what each layer reads: outputs of earlier layers, or the input (number 0)."""
+    layers = draw(st.integers(1, 6))
+    return [
+        sorted(draw(st.sets(st.integers(0, layer), min_size=1, max_size=3)))
+        for layer in range(layers)
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(_sources(), st.data())
+def test_any_dataflow_is_found(sources: list[list[int]], data: st.DataObject) -> None:
+    """Values flow as drawn, with any layers frozen; sums of several values are ops."""
+    size = len(sources)
+    frozen = data.draw(st.sets(st.integers(0, size - 2))) if size > 1 else set()
+    read = {source for chosen in sources for source in chosen}
+    unread = [value for value in range(1, size + 1) if value not in read]
+
+    def compute(m: Any, x: Tensor) -> list[Tensor]:
+        values = [x]
+        for layer, chosen in enumerate(sources):
+            total = sum((values[i] for i in chosen[1:]), start=values[chosen[0]])
+            values.append(getattr(m, f"l{layer}")(total))
+        return [values[i] for i in unread]
+
+    model = Model(compute, **{f"l{layer}": linear() for layer in range(size)})
+    for layer in frozen:
+        getattr(model, f"l{layer}").requires_grad_(requires_grad=False)
+    graph = dataflow(model)
+    forward, backward = reads(graph), reads(graph, "backward")
+    trained = [False]
+    for layer, chosen in enumerate(sources):
+        trained.append(layer not in frozen or any(trained[value] for value in chosen))
+    sums = iter([name for name in forward if name.startswith("add")])
+    for layer, chosen in enumerate(sources):
+        name = f"l{layer}"
+        of_layers = {f"l{i - 1}" for i in chosen if i}
+        if len(chosen) > 1:
+            join = next(sums)
+            assert forward[join] == of_layers
+            assert forward[name] == {join}
+        else:
+            assert forward[name] == of_layers
+        assert (name in backward) == trained[layer + 1]
+    assert forward["loss"] == {f"l{value - 1}" for value in unread if trained[value]}
+    for name, needed in backward.items():
+        expected = {other for other, used in forward.items() if name in used and other in backward}
+        assert needed == expected
+
+
+def test_parameters_sum_to_the_gradients_sent() -> None:
+    profile = measured(frozen_front())
+    assert profile.graph is not None
+    sizes = sum(one.size_bytes for one in profile.graph.parameters)
+    assert sizes == sum(layer.pushed_bytes for layer in profile.layers) == LINEAR
