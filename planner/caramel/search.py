@@ -55,17 +55,22 @@ def best_loads(
     deadline : Deadline
         When to stop.
     """
-    starts = list(others)
-    for start in _starts(pricer, cost, target, element_bytes):
-        starts.append(start)
-        if deadline.passed:
-            break
-    starts.sort(key=pricer.rank)
-    best = starts[0]
-    for start in starts[:DESCENTS]:
-        if pricer.iteration_ns(best) <= target or deadline.passed:
-            break
-        best = min(best, descend(pricer, start, target, BUDGET, deadline), key=pricer.rank)
+    best: list[Load] | None = None
+    # What the further starts add never takes away from what is found without them.
+    for starts in (_starts(pricer, cost, target, element_bytes), others):
+        tried = []
+        for start in starts:
+            tried.append(start)
+            if deadline.passed:
+                break
+        for start in sorted(tried, key=pricer.rank)[:DESCENTS]:
+            if best is None or pricer.rank(start) < pricer.rank(best):
+                best = start
+            if pricer.iteration_ns(best) <= target or deadline.passed:
+                break
+            improved = descend(pricer, start, target, BUDGET, deadline)
+            best = min(best, improved, key=pricer.rank)
+    assert best is not None
     return best
 
 

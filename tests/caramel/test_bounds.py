@@ -1,0 +1,125 @@
+"""The start-up-aware bound: never above the optimum, and for chains met by its own groups."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.caramel.bounds import lower_bound, supporting_lines
+from planner.caramel.jackson import preemptive_bound
+from planner.caramel.loads import LoadPricer
+from planner.caramel.nested import Targets, tightened, widened
+from planner.caramel.windows import Windows
+from planner.costs import AffineCost, DepthCost, TableCost, TransferCost
+from tests.caramel.exact_oracles import best_by_enumeration, best_split
+from tests.caramel.window_strategies import nested_windows, windows_strategy
+from tests.strategies import affine_costs, table_costs
+
+costs = st.one_of(affine_costs(), table_costs())
+
+
+@settings(max_examples=400)
+@given(windows_strategy(4), costs)
+def test_no_plan_of_whole_parameters_beats_the_bound(known: Windows, cost: TransferCost) -> None:
+    assert lower_bound(known, cost) <= best_by_enumeration(known, cost)
+
+
+@settings(max_examples=300)
+@given(windows_strategy(3, max_bytes=4), costs)
+def test_no_plan_that_cuts_beats_the_bound(known: Windows, cost: TransferCost) -> None:
+    assert lower_bound(known, cost) <= best_split(known, cost)
+
+
+@settings(max_examples=300)
+@given(windows_strategy(6), costs)
+def test_at_least_jackson_and_the_computation(known: Windows, cost: TransferCost) -> None:
+    assert lower_bound(known, cost) >= max(known.compute_ns, preemptive_bound(known, cost))
+
+
+@settings(max_examples=500)
+@given(nested_windows(7), st.integers(0, 40), st.integers(1, 9))
+def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, rate: int) -> None:
+    cost = AffineCost(startup, Fraction(rate))
+    (nested,) = widened(known)
+    targets = Targets(nested, Fraction(startup), Fraction(rate))
+    least, openings = targets.least(known.compute_ns)
+    pricer = LoadPricer(known, cost)
+    loads = targets.cut_loads(least, openings)
+    # Each transfer may lack part of a byte that then travels elsewhere.
+    assert least <= pricer.iteration_ns(loads) <= least + rate * (len(openings) * 2 + 1)
+    assert least == lower_bound(known, cost)
+
+
+@settings(max_examples=300)
+@given(windows_strategy(6), st.integers(0, 40), st.integers(1, 9))
+def test_loads_carry_every_byte_once(known: Windows, startup: int, rate: int) -> None:
+    for nested in (*tightened(known), *widened(known)):
+        targets = Targets(nested, Fraction(startup), Fraction(rate))
+        least, openings = targets.least(known.compute_ns)
+        for loads in (targets.cut_loads(least, openings, 2), targets.whole_loads(openings)):
+            sent = [0] * len(known.sizes)
+            for load in loads:
+                for j, size in load:
+                    sent[j] += size
+            assert tuple(sent) == known.sizes
+            assert all(load for load in loads)
+
+
+@settings(max_examples=300)
+@given(windows_strategy(6))
+def test_nested_windows_contain_and_are_contained(known: Windows) -> None:
+    for nests, inside in ((widened(known), False), (tightened(known), True)):
+        for nested in nests:
+            assert list(nested.heads) == sorted(nested.heads, reverse=True)
+            assert list(nested.tails) == sorted(nested.tails, reverse=True)
+            for members, head, tail in zip(nested.members, nested.heads, nested.tails, strict=True):
+                for j in members:
+                    ends = (known.heads[j], known.tails[j])
+                    wide, narrow = (ends, (head, tail)) if inside else ((head, tail), ends)
+                    assert wide[0] <= narrow[0]
+                    assert wide[1] <= narrow[1]
+
+
+@settings(max_examples=300)
+@given(costs, st.integers(1, 200))
+def test_no_size_undercuts_a_supporting_line(cost: TransferCost, largest: int) -> None:
+    lines = supporting_lines(cost, largest)
+    assert lines
+    for startup, rate in lines:
+        assert startup >= 0
+        assert rate >= 0
+        for size in range(1, largest + 1):
+            assert startup + rate * size <= min(
+                piece.time(size)
+                for piece in cost.pieces()
+                if piece.start <= size and (piece.stop is None or size <= piece.stop)
+            )
+
+
+def test_an_affine_cost_is_its_own_line() -> None:
+    lines = supporting_lines(AffineCost(7, Fraction(3, 2)), 100)
+    assert (Fraction(7), Fraction(3, 2)) in lines
+
+
+def test_start_ups_count() -> None:
+    # Two gradients, the second ready when the first must have gone: two transfers, two start-ups.
+    known = Windows((10, 10), (0, 100), (100, 0), 100, 100)
+    cost = AffineCost(50, Fraction(1))
+    assert lower_bound(known, cost) == 200
+    narrow = Windows((60, 60), (0, 100), (100, 0), 100, 100)
+    assert lower_bound(narrow, cost) == 220
+    assert preemptive_bound(narrow, cost) < 220
+
+
+@pytest.mark.parametrize("size", [1, 10, 10**6])
+def test_the_pieces_of_a_cost_are_the_cost(size: int) -> None:
+    table = TableCost(((0, 5), (10, 25), (100, 40)))
+    deep = DepthCost(((1, table), (4, AffineCost(30, Fraction(1, 10)))))
+    for cost in (table, AffineCost(3, Fraction(1, 3)), deep):
+        least = min(
+            piece.time(size)
+            for piece in cost.pieces()
+            if piece.start <= size and (piece.stop is None or size <= piece.stop)
+        )
+        assert least.__ceil__() == cost.cost_ns(size)
