@@ -10,9 +10,9 @@ from typing import Literal
 
 from planner.errors import InvalidInputError, InvalidPlanError
 
-__all__ = ["Interval", "Timeline", "busy_ns", "overlap_ns"]
+__all__ = ["Interval", "Kind", "Mark", "Timeline", "Window", "busy_ns", "overlap_ns"]
 
-Kind = Literal["startup", "transfer", "compute"]
+Kind = Literal["startup", "transfer", "compute", "backward", "forward"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Interval:
         Name of the serial resource, such as "communication".
     start_ns, end_ns : int
         Its time.
-    kind : {"startup", "transfer", "compute"}
-        What happens in it.
+    kind : {"startup", "transfer", "compute", "backward", "forward"}
+        What happens in it: parts of a transfer, the computation of a batch, or an op of one pass.
     batch : int
-        Number of the batch it belongs to, from 0 in transfer order.
+        Number of the batch it belongs to, from 0 in transfer order; -1 if it belongs to none.
     label : str
         What a reader should see.
     """
@@ -46,6 +46,48 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """When a transfer could happen, and when it does.
+
+    Attributes
+    ----------
+    batch : int
+        Number of the transfer's batch.
+    ready_ns : int
+        When it may start.
+    start_ns, end_ns : int
+        When it does, and when it has ended.
+    due_ns : int
+        When its end is waited for; it can end later.
+    label : str
+        What a reader should see.
+    """
+
+    batch: int
+    ready_ns: int
+    start_ns: int
+    end_ns: int
+    due_ns: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment a reader should see.
+
+    Attributes
+    ----------
+    time_ns : int
+        When it is.
+    label : str
+        What happens then.
+    """
+
+    time_ns: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Intervals on named serial resources.
 
@@ -55,10 +97,16 @@ class Timeline:
         In the order in which they are drawn.
     intervals : tuple of Interval
         In any order.
+    windows : tuple of Window
+        Of each batch, in transfer order; empty if the batches have none.
+    marks : tuple of Mark
+        Moments to point out.
     """
 
     resources: tuple[str, ...]
     intervals: tuple[Interval, ...]
+    windows: tuple[Window, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
     @property
     def end_ns(self) -> int:

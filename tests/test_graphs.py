@@ -50,7 +50,7 @@ def test_neighbours_are_seen_from_both_sides() -> None:
         ((F1, B1), (W1, W1), "parameters[1].name", "given twice"),
         ((Op("f1", -1, "forward"), B1), (W1,), "ops[0].ns", ">= 0"),
         ((Op("f1", 1, "sideways"), B1), (W1,), "ops[0].pass", "forward or backward"),  # type: ignore[arg-type]
-        ((F1, Op("b1", 1, "backward", ("f2",))), (W1,), "ops[1].after[0]", "did you mean 'f1'?"),
+        ((F1, Op("b1", 1, "backward", ("f11",))), (W1,), "ops[1].after[0]", "did you mean 'f1'?"),
         ((F1, B1, Op("f2", 1, "forward", ("b1",))), (W1,), "ops[2].after[0]", "cannot depend"),
         ((F1, Op("b1", 1, "backward")), (W1,), "ops[1].after", "no forward op"),
         ((F1, B1, Op("b2", 1, "backward")), (W1,), "ops[2].after", "no forward op"),

@@ -12,8 +12,10 @@ A_k(r) says that transfer k starts at r or later, for every distinct head r; T_k
 is sent from k on needs T_k(q_j); the first rises with k and the second falls, so both are linear
 without a big-M:
 
-    start_k >= sum over heads of (r - next smaller r) A_k(r),   sum over l <= k of x_jl <= b_j A_k(r_j),
-    V >= end_k + sum over tails of (q - next smaller q) T_k(q), sum over l >= k of x_jl <= b_j T_k(q_j).
+    start_k >= sum over heads of (r - next smaller r) A_k(r)
+    sum over l <= k of x_jl <= b_j A_k(r_j)
+    V >= end_k + sum over tails of (q - next smaller q) T_k(q)
+    sum over l >= k of x_jl <= b_j T_k(q_j)
 
 The duration is an integer at least the exact rational value of one linear piece that holds the
 size; there every coefficient is an integer (`_line`).
@@ -45,7 +47,7 @@ from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
-from planner.caramel.jackson import least_rate, preemptive_bound
+from planner.caramel.jackson import preemptive_bound
 from planner.caramel.windows import Windows, windows
 from planner.costs import Piece, TransferCost
 from planner.deadline import Deadline
@@ -57,15 +59,8 @@ __all__ = ["Grouping", "OpOrder", "best_grouping", "best_op_order"]
 _LIMIT = 2**60
 """CP-SAT adds in 63 bits; every linear expression of a model stays below this."""
 
-import os
-
-LIN = int(os.environ.get("LIN", "1"))
-INTER = int(os.environ.get("INTER", "0"))
-DOM = int(os.environ.get("DOM", "1"))
-RATE = int(os.environ.get("RATE", "0"))
-MONO = int(os.environ.get("MONO", "1"))
-EN = int(os.environ.get("EN", "0"))
-DISAG = int(os.environ.get("DISAG", "0"))
+_FIRST_ROUND = 0.3
+"""Deterministic time of the first round of a search, in about seconds; the rounds double."""
 
 Part = tuple[int, int]
 """A parameter's index and a number of its bytes."""
@@ -158,17 +153,19 @@ def best_grouping(
     if quantum < 1:
         raise InvalidInputError("quantum", f"expected an integer >= 1, got {quantum}")
     total = sum(windows.sizes)
-    count = slots = len(windows.sizes)
+    count = places = len(windows.sizes)
     if _is_subadditive(cost, total):
         enough = len(set(windows.heads)) + len(set(windows.tails)) - 1
-        slots = enough if split else min(count, enough)
+        places = enough if split else min(count, enough)
     elif split:
         raise NotApplicableError(
             "method",
             "exact splits parameters only if two transfers never take less time than one of the "
             "same bytes: they do with this cost",
         )
-    known = _simple_plan(windows, cost) if upper is None else Grouping((), None, upper, False)
+    known = (
+        _simple_plan(windows, cost) if upper is None else Grouping((), None, upper, timed_out=False)
+    )
     limit = known.lower_bound
     lower = max(lower, preemptive_bound(windows, cost))
     if lower >= limit:
@@ -176,16 +173,12 @@ def best_grouping(
     search = _Search(limit - 1, lower, min(windows.heads) + min(windows.tails))
     shares = [_shares(size, quantum if split else size) for size in windows.sizes]
     unit = gcd(*(share.bytes for one in shares for share in one))
-    transfers = search.transfers(shares, slots, unit, _lines(cost, unit, total, search.horizon))
-    heads = sorted(set(windows.heads))
-    for k in range(slots):
-        search.after(transfers, k, heads, windows.heads)
+    transfers = search.transfers(shares, places, unit, _lines(cost, unit, total, search.horizon))
+    search.after_heads(transfers, windows.heads)
     search.before_tails(transfers, windows.tails)
-    if DOM:
-        search.alike_in_order(transfers, shares, windows)
-    if EN:
-        search.energy(transfers, windows, cost)
-    answer = search.run(deadline)
+    if not split:
+        search.alike_in_order(transfers, windows)
+    answer = search.run(deadline, levels=(2,) if split else (0, 1))
     if answer.solution is None:
         bound = limit if answer.finished else answer.bound
         return Grouping(known.groups, known.value, bound, timed_out=not answer.finished)
@@ -222,7 +215,9 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Op
     forward = graph.pass_order("forward")
     ops = graph.pass_order("backward")
     known = windows(graph, ops, forward)
-    start = best_grouping(known, cost, deadline=deadline)
+    left = deadline.remaining_s
+    part = Deadline(None if left is None else left / 4)
+    start = best_grouping(known, cost, deadline=part)
     assert start.value is not None
     limit = start.value
     total, count = sum(known.sizes), len(known.sizes)
@@ -242,17 +237,17 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Op
     if lower >= limit:
         return OpOrder(ops, limit, limit, timed_out=False)
     classes = sorted({tuple(sorted(updaters)) for updaters in graph.updaters})
-    slots = count
+    places = count
     if _is_subadditive(cost, total):
-        slots = min(count, len(classes) + len(set(known.tails)) - 1)
-    search = _Search(limit - 1, lower, 0)
+        places = min(count, len(classes) + len(set(known.tails)) - 1)
+    search = _Search(limit - 1, lower, min(known.tails))
     shares = [_shares(size, size) for size in known.sizes]
     unit = gcd(*known.sizes)
-    transfers = search.transfers(shares, slots, unit, _lines(cost, unit, total, search.horizon))
-    ends = search.ops(graph, ops, durations, known.backward_ns)
-    search.after_ops(transfers, [tuple(sorted(one)) for one in graph.updaters], ends)
+    transfers = search.transfers(shares, places, unit, _lines(cost, unit, total, search.horizon))
+    ends = search.ops(graph, ops, known.backward_ns)
+    search.after_ops(transfers, graph.updaters, ends)
     search.before_tails(transfers, known.tails)
-    answer = search.run(deadline)
+    answer = search.run(deadline, levels=(0, 1))
     if answer.solution is None:
         bound = limit if answer.finished else answer.bound
         return OpOrder(ops, limit, bound, timed_out=not answer.finished)
@@ -274,9 +269,9 @@ def _value(windows: Windows, cost: TransferCost, groups: Sequence[Sequence[Part]
     """Return what an iteration lasts."""
     clock, value = 0, windows.compute_ns
     for group in groups:
-        clock = max(clock, max(windows.heads[j] for j, _ in group))
+        clock = max(clock, *(windows.heads[j] for j, _ in group))
         clock += cost.cost_ns(sum(size for _, size in group))
-        value = max(value, clock + max(windows.tails[j] for j, _ in group))
+        value = max(value, *(clock + windows.tails[j] for j, _ in group))
     return value
 
 
@@ -419,7 +414,7 @@ def _is_subadditive(cost: TransferCost, total: int) -> bool:
 
 
 class _Answer(NamedTuple):
-    """What the solver says: the best solution, a bound, and whether there is no better one."""
+    """The best solution found, a bound on the objective, and whether there is nothing better."""
 
     solution: Any
     bound: int
@@ -427,17 +422,16 @@ class _Answer(NamedTuple):
 
 
 class _Transfers(NamedTuple):
-    """The variables of the transfers: by slot, and the parts by parameter, share and slot."""
+    """The variables of the transfers; `parts` by parameter, share and place."""
 
     starts: list[Any]
     ends: list[Any]
-    used: list[Any]
     shares: list[list[_Share]]
     parts: list[list[list[Any]]]
 
     def groups(self, solution: Any) -> tuple[tuple[Part, ...], ...]:
         """Return the transfers of a solution."""
-        slots = []
+        groups = []
         for k in range(len(self.starts)):
             sizes = [
                 sum(
@@ -446,261 +440,218 @@ class _Transfers(NamedTuple):
                 )
                 for shares, parts in zip(self.shares, self.parts, strict=True)
             ]
-            slots.append(tuple((j, size) for j, size in enumerate(sizes) if size))
-        return tuple(slot for slot in slots if slot)
+            groups.append(tuple((j, size) for j, size in enumerate(sizes) if size))
+        return tuple(group for group in groups if group)
 
 
 class _Search:
-    """A model whose objective lies between two bounds; times count from `shift` less."""
+    """A model whose objective lies between two bounds; its times are `shift` below the real ones.
+
+    What it looks for need not exist.
+    """
 
     def __init__(self, upper: int, lower: int, shift: int) -> None:
-        self.model = cp_model.CpModel()
         self.lower = lower
         self.base = lower - shift
         self.horizon = upper - shift
-        self._fits(4 * self.horizon, "times")
-        self.excess = self.model.new_int_var(0, upper - lower, "excess")
+        _check_fits(4 * self.horizon, "times")
+        self.model = cp_model.CpModel()
+        self.excess = self.model.new_int_var(0, upper - lower, "")
         self.model.minimize(self.excess)
 
-    @staticmethod
-    def _fits(amount: int, what: str) -> None:
-        if amount >= _LIMIT:
-            raise NotApplicableError(
-                "method",
-                f"exact adds {what} in 60 bits; here a sum can need {amount.bit_length()}",
-            )
-
     def transfers(
-        self, shares: list[list[_Share]], slots: int, unit: int, lines: list[_Line]
+        self, shares: list[list[_Share]], places: int, unit: int, lines: list[_Line]
     ) -> _Transfers:
-        """Add transfers in time order that send everything."""
-        model, horizon = self.model, self.horizon
-        total = sum(share.bytes * share.pieces for one in shares for share in one) // unit
+        """Add transfers in time order, the empty ones last, that send everything."""
+        model = self.model
+        total = sum(share.bytes * share.pieces for some in shares for share in some) // unit
         for line in lines:
-            self._fits(
-                line.den * horizon + abs(line.num) * total + abs(line.constant),
+            _check_fits(
+                line.den * self.horizon + abs(line.num) * total + abs(line.constant),
                 "times and sizes, multiplied by what makes the rates whole,",
             )
-        starts = [model.new_int_var(0, horizon, "") for _ in range(slots)]
-        ends = [model.new_int_var(0, horizon, "") for _ in range(slots)]
-        used = [model.new_bool_var("") for _ in range(slots)]
+        starts = [model.new_int_var(0, self.horizon, "") for _ in range(places)]
+        ends = [model.new_int_var(0, self.horizon, "") for _ in range(places)]
+        used = [model.new_bool_var("") for _ in range(places)]
         parts = [
-            [[model.new_int_var(0, share.pieces, "") for _ in range(slots)] for share in one]
-            for one in shares
+            [[model.new_int_var(0, share.pieces, "") for _ in range(places)] for share in some]
+            for some in shares
         ]
-        flat = [
-            (share, part)
-            for one, some in zip(shares, parts, strict=True)
-            for share, part in zip(one, some, strict=True)
-        ]
-        for share, part in flat:
-            model.add(sum(part) == share.pieces)
-            for k in range(slots):
-                model.add(part[k] <= share.pieces * used[k])
-        for some in parts:
-            if len(some) == 2:  # quanta, and a rest that goes with the last of them
-                for k in range(1, slots):
-                    last = sum(some[1][k:])
-                    quanta = next(s for one, s in zip(parts, shares, strict=True) if one is some)[0]
-                    model.add(sum(some[0][k:]) <= quanta.pieces * last)
+        for some, variables in zip(shares, parts, strict=True):
+            for share, part in zip(some, variables, strict=True):
+                model.add(sum(part) == share.pieces)
+                for k in range(places):
+                    model.add(part[k] <= share.pieces * used[k])
+            if len(some) == 2:  # no quanta after the rest
+                for k in range(1, places):
+                    model.add(sum(variables[0][k:]) <= some[0].pieces * sum(variables[1][k:]))
         model.add(used[0] == 1)
-        for before, after in pairwise(range(slots)):
-            model.add(starts[after] >= ends[before])
-            model.add(used[after] <= used[before])
-        for k in range(slots):
-            size = model.new_int_var(0, total, "")
-            model.add(size == sum(share.bytes // unit * part[k] for share, part in flat))
-            duration = ends[k] - starts[k]
-            if len(lines) == 1 and lines[0].first == 1 and lines[0].last >= total:
-                line = lines[0]
-                model.add(line.den * duration >= line.num * size + line.constant * used[k])
-                continue
-            model.add(ends[k] >= starts[k])
-            chosen = [model.new_bool_var("") for _ in lines]
-            model.add(sum(chosen) == used[k])
-            model.add(size == 0).only_enforce_if(~used[k])
-            for line, literal in zip(lines, chosen, strict=True):
-                model.add(size >= line.first).only_enforce_if(literal)
-                model.add(size <= line.last).only_enforce_if(literal)
-                model.add(line.den * duration >= line.num * size + line.constant).only_enforce_if(
-                    literal
-                )
-        return _Transfers(starts, ends, used, shares, parts)
+        for k, following in pairwise(range(places)):
+            model.add(starts[following] >= ends[k])
+            model.add(used[following] <= used[k])
+        for k in range(places):
+            size = sum(
+                share.bytes // unit * part[k]
+                for some, variables in zip(shares, parts, strict=True)
+                for share, part in zip(some, variables, strict=True)
+            )
+            self._add_duration(ends[k] - starts[k], size, used[k], total, lines)
+        return _Transfers(starts, ends, shares, parts)
 
-    def after(self, transfers: _Transfers, k: int, heads: list[int], of: Sequence[int]) -> None:
-        """Transfer k starts at each of the distinct heads that something sent by then has."""
+    def _add_duration(
+        self, duration: Any, size: Any, used: Any, total: int, lines: list[_Line]
+    ) -> None:
         model = self.model
-        reached = {head: model.new_bool_var("") for head in heads[1:]}
-        for low, high in pairwise(heads[1:]):
-            model.add(reached[high] <= reached[low])
-        model.add(
-            transfers.starts[k]
-            >= sum((high - low) * reached[high] for low, high in pairwise(heads))
-        )
-        for head, shares, parts in zip(of, transfers.shares, transfers.parts, strict=True):
-            if head in reached:
-                for share, part in zip(shares, parts, strict=True):
-                    model.add(sum(part[: k + 1]) <= share.pieces * reached[head])
-        if MONO:
-            if k:
-                for head in heads[1:]:
-                    model.add(self._previous[head] <= reached[head])
-            self._previous = reached
-        self.__dict__.setdefault("reached", []).append(reached)
+        if len(lines) == 1 and lines[0].first == 1 and lines[0].last == total:
+            line = lines[0]
+            model.add(line.den * duration >= line.num * size + line.constant * used)
+            return
+        amount = model.new_int_var(0, total, "")
+        model.add(amount == size)
+        model.add(duration >= 0)
+        chosen = [model.new_bool_var("") for _ in lines]
+        model.add(sum(chosen) == used)
+        for line, literal in zip(lines, chosen, strict=True):
+            model.add(amount >= line.first).only_enforce_if(literal)
+            model.add(amount <= line.last).only_enforce_if(literal)
+            model.add(line.den * duration >= line.num * amount + line.constant).only_enforce_if(
+                literal
+            )
 
-    def energy(self, transfers, windows, cost) -> None:
-        rate = least_rate(cost, sum(windows.sizes))
-        alpha = 0
-        if hasattr(cost, "ns_per_byte"):
-            rate, alpha = cost.ns_per_byte, cost.startup_ns
-        rate = Fraction(int(rate * 2**16), 2**16)
-        num, den = rate.numerator, rate.denominator
-        model = self.model
-        h0, t0 = min(windows.heads), min(windows.tails)
-        for k in range(len(transfers.starts)):
-            if EN & 1:
-                for tail in sorted(set(windows.tails))[0:]:
-                    lit = self.waiting[k].get(tail, transfers.used[k])
-                    work = sum(
-                        share.bytes * var
-                        for j, t in enumerate(windows.tails)
-                        if t >= tail
-                        for share, part in zip(transfers.shares[j], transfers.parts[j])
-                        for var in part[k:]
-                    )
-                    model.add(
-                        den * (self.base + self.excess - transfers.starts[k])
-                        >= den * (tail - t0 + alpha) * lit + num * work
-                    )
-            if EN & 2:
-                for head in sorted(set(windows.heads))[0:]:
-                    lit = self.reached[k].get(head, 1)
-                    work = sum(
-                        share.bytes * var
-                        for j, t in enumerate(windows.heads)
-                        if t >= head
-                        for share, part in zip(transfers.shares[j], transfers.parts[j])
-                        for var in part[: k + 1]
-                    )
-                    model.add(den * transfers.ends[k] >= den * (head - h0) * lit + num * work)
+    def after_heads(self, transfers: _Transfers, of: Sequence[int]) -> None:
+        """Add that a transfer starts after the head of everything sent up to then."""
+        model, heads = self.model, sorted(set(of))
+        previous: dict[int, Any] = {}
+        for k, start in enumerate(transfers.starts):
+            reached = {head: model.new_bool_var("") for head in heads[1:]}
+            model.add(start >= sum((high - low) * reached[high] for low, high in pairwise(heads)))
+            for low, high in pairwise(heads[1:]):
+                model.add(reached[high] <= reached[low])
+            for head, before in previous.items():
+                model.add(before <= reached[head])
+            self._allow(transfers, slice(k + 1), of, reached)
+            previous = reached
 
     def before_tails(self, transfers: _Transfers, of: Sequence[int]) -> None:
-        """The objective is at least every end with the longest tail of all sent from then on."""
-        model = self.model
-        tails = sorted(set(of))
-        previous = None
-        for k in range(len(transfers.ends)):
+        """Add that the objective is at least each end and the longest tail of all from then on."""
+        model, tails = self.model, sorted(set(of))
+        previous: dict[int, Any] = {}
+        for k, end in enumerate(transfers.ends):
             waiting = {tail: model.new_bool_var("") for tail in tails[1:]}
+            longest = sum((high - low) * waiting[high] for low, high in pairwise(tails))
+            model.add(end + longest <= self.base + self.excess)
             for low, high in pairwise(tails[1:]):
                 model.add(waiting[high] <= waiting[low])
-            model.add(
-                transfers.ends[k]
-                + sum((high - low) * waiting[high] for low, high in pairwise(tails))
-                <= self.base + self.excess
-            )
-            for tail, shares, parts in zip(of, transfers.shares, transfers.parts, strict=True):
-                if tail in waiting:
-                    for share, part in zip(shares, parts, strict=True):
-                        model.add(sum(part[k:]) <= share.pieces * waiting[tail])
-            if MONO and previous:
-                for tail in tails[1:]:
-                    model.add(previous[tail] >= waiting[tail])
+            for tail, before in previous.items():
+                model.add(before >= waiting[tail])
+            self._allow(transfers, slice(k, None), of, waiting)
             previous = waiting
-            self.__dict__.setdefault("waiting", []).append(waiting)
 
-    def alike_in_order(
-        self, transfers: _Transfers, shares: list[list[_Share]], windows: Windows
+    def _allow(
+        self, transfers: _Transfers, places: slice, of: Sequence[int], literals: dict[int, Any]
     ) -> None:
-        """Of whole parameters of one size, one with the earlier head and longer tail goes first.
+        """Add that a parameter is sent in some places only if the literal of its value is true."""
+        for value, some, variables in zip(of, transfers.shares, transfers.parts, strict=True):
+            if value in literals:
+                for share, part in zip(some, variables, strict=True):
+                    self.model.add(sum(part[places]) <= share.pieces * literals[value])
 
-        Otherwise exchanging the two breaks nothing.
+    def alike_in_order(self, transfers: _Transfers, windows: Windows) -> None:
+        """Add an order of whole parameters of one size.
+
+        Of two, the one that has no later head and no shorter tail goes first, or with the other:
+        exchanging them breaks nothing.
         """
-        if any(sum(share.pieces for share in one) > 1 for one in shares):
-            return
-        jobs = sorted(
-            range(len(shares)),
-            key=lambda j: (windows.sizes[j], windows.heads[j], -windows.tails[j]),
-        )
+        sizes, tails = windows.sizes, windows.tails
+        jobs = sorted(range(len(sizes)), key=lambda j: (sizes[j], windows.heads[j], -tails[j]))
         for number, j in enumerate(jobs):
-            least = None
+            nearest: int | None = None  # those that go before a parameter before j follow from it
             for i in reversed(jobs[:number]):
-                if windows.sizes[i] != windows.sizes[j]:
+                if sizes[i] != sizes[j]:
                     break
-                if windows.tails[i] >= windows.tails[j] and (
-                    least is None or windows.tails[i] < least
-                ):
-                    least = windows.tails[i]
-                    for k in range(len(transfers.starts)):
-                        self.model.add(
-                            sum(transfers.parts[j][0][: k + 1])
-                            <= sum(transfers.parts[i][0][: k + 1])
-                        )
+                if tails[i] < tails[j] or (nearest is not None and tails[i] >= nearest):
+                    continue
+                nearest = tails[i]
+                for k in range(1, len(transfers.starts)):
+                    self.model.add(sum(transfers.parts[j][0][:k]) <= sum(transfers.parts[i][0][:k]))
 
-    def ops(
-        self,
-        graph: Graph,
-        ops: Sequence[int],
-        durations: dict[int, int],
-        backward_ns: int,
-    ) -> dict[int, Any]:
-        """Add the backward ops, one at a time, and return their ends."""
+    def ops(self, graph: Graph, ops: Sequence[int], backward_ns: int) -> dict[int, Any]:
+        """Add the backward ops, one at a time without a pause, and return their ends."""
         model = self.model
-        starts = {index: model.new_int_var(0, backward_ns - durations[index], "") for index in ops}
-        ends = {index: starts[index] + durations[index] for index in ops}
-        model.add_no_overlap(
-            [
-                model.new_interval_var(starts[index], durations[index], ends[index], "")
-                for index in ops
-            ]
-        )
+        ends: dict[int, Any] = {}
+        intervals = []
         for index in ops:
+            duration = graph.ops[index].duration_ns
+            start = model.new_int_var(0, backward_ns - duration, "")
+            ends[index] = start + duration
+            intervals.append(model.new_interval_var(start, duration, ends[index], ""))
             for needed in graph.predecessors[index]:
                 if needed in ends:
-                    model.add(starts[index] >= ends[needed])
+                    model.add(start >= ends[needed])
+        model.add_no_overlap(intervals)
         return ends
 
     def after_ops(
-        self, transfers: _Transfers, updaters: list[tuple[int, ...]], ends: dict[int, Any]
+        self, transfers: _Transfers, updaters: Sequence[tuple[int, ...]], ends: dict[int, Any]
     ) -> None:
-        """Add that a transfer starts after the updaters of all it sends."""
+        """Add that a transfer starts after the updaters of everything sent up to then."""
         model = self.model
         previous: dict[int, Any] = {}
+        relevant = sorted({index for some in updaters for index in some})
         for k, start in enumerate(transfers.starts):
-            reached = {op: model.new_bool_var("") for op in {op for one in updaters for op in one}}
-            for op, literal in reached.items():
-                model.add(start >= ends[op]).only_enforce_if(literal)
-                if op in previous:
-                    model.add(previous[op] <= literal)
-            for j, one in enumerate(updaters):
-                for op in one:
-                    model.add(sum(transfers.parts[j][0][: k + 1]) <= reached[op])
+            reached = {index: model.new_bool_var("") for index in relevant}
+            for index, literal in reached.items():
+                model.add(start >= ends[index]).only_enforce_if(literal)
+            for index, before in previous.items():
+                model.add(before <= reached[index])
+            for some, variables in zip(updaters, transfers.parts, strict=True):
+                for index in some:
+                    model.add(sum(variables[0][: k + 1]) <= reached[index])
             previous = reached
 
-    def run(self, deadline: Deadline) -> _Answer:
-        """Solve; the same answer every time unless the deadline passes."""
-        if deadline.passed:
-            return _Answer(None, self.lower, finished=False)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 1
-        solver.parameters.linearization_level = LIN
-        for kv in filter(None, os.environ.get("PAR", "").split(",")):
-            name, val = kv.split("=")
-            setattr(solver.parameters, name, type(getattr(solver.parameters, name))(int(val)))
-        if INTER:
-            solver.parameters.num_workers = INTER
-            solver.parameters.interleave_search = True
-        if deadline.remaining_s is not None:
-            solver.parameters.max_time_in_seconds = deadline.remaining_s
-        status = solver.solve(self.model)
-        self.solver = solver
-        if status == cp_model.INFEASIBLE:
-            return _Answer(None, self.lower, finished=True)
-        if status == cp_model.OPTIMAL:
-            return _Answer(solver, self.lower, finished=True)
-        assert status in (cp_model.FEASIBLE, cp_model.UNKNOWN), solver.status_name(status)
-        bound = solver.best_objective_bound  # a float, exact below 2^53
-        more = int(bound) if 0 < bound < 2**53 else 0
-        return _Answer(
-            solver if status == cp_model.FEASIBLE else None, self.lower + more, finished=False
+    def run(self, deadline: Deadline, levels: Sequence[int]) -> _Answer:
+        """Solve; the same answer every time unless the deadline passes.
+
+        Parameters
+        ----------
+        deadline : Deadline
+            When to stop.
+        levels : sequence of int
+            How much of the model CP-SAT puts into its linear relaxation. Neither none nor more is
+            always better, and the wrong choice can cost a factor of ten or more: several levels
+            take turns, for a deterministic time that doubles, each looking for something better.
+        """
+        best, bound, turn = None, 0, 0
+        while not deadline.passed:
+            solver = cp_model.CpSolver()
+            solver.parameters.num_workers = 1
+            solver.parameters.random_seed = 1
+            solver.parameters.linearization_level = levels[turn % len(levels)]
+            if len(levels) > 1:
+                budget = _FIRST_ROUND * 2.0 ** (turn // len(levels))
+                solver.parameters.max_deterministic_time = budget
+            if deadline.remaining_s is not None:
+                solver.parameters.max_time_in_seconds = deadline.remaining_s
+            status = solver.solve(self.model)
+            assert status != cp_model.MODEL_INVALID, self.model.validate()
+            if status == cp_model.INFEASIBLE:
+                return _Answer(best, self.lower, finished=True)
+            if status == cp_model.OPTIMAL:
+                return _Answer(solver, self.lower, finished=True)
+            floating = solver.best_objective_bound  # a float, exact below 2^53
+            if bound < floating < 2**53:
+                bound = int(floating)
+            if status == cp_model.FEASIBLE:
+                best = solver
+                self.model.add(self.excess < solver.value(self.excess))
+            turn += 1
+        return _Answer(best, self.lower + bound, finished=False)
+
+
+def _check_fits(amount: int, what: str) -> None:
+    if amount >= _LIMIT:
+        raise NotApplicableError(
+            "method",
+            f"exact adds {what} in {_LIMIT.bit_length() - 1} bits; "
+            f"here a sum may need {amount.bit_length()}",
         )

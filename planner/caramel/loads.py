@@ -54,6 +54,7 @@ class LoadPricer:
 
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
     """Return the plan that sends these loads, each at the depth that suits it best."""
+    element, sizes = problem.element_bytes, problem.windows.sizes
     reached: dict[int, int] = {}
     groups = []
     for load in loads:
@@ -62,6 +63,9 @@ def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:
             together[j] = together.get(j, 0) + size
         parts = []
         for j, size in together.items():
+            if size % element:  # only the end of a parameter is no whole number of elements
+                parts.append(Part(j, sizes[j] - size, sizes[j]))
+                continue
             start = reached.get(j, 0)
             reached[j] = start + size
             parts.append(Part(j, start, start + size))

@@ -18,43 +18,48 @@ from planner.caramel.baselines import (
     parameter_servers,
 )
 from planner.caramel.bounds import lower_bound
+from planner.caramel.descent import descend
 from planner.caramel.evaluation import check, check_times, evaluate, plan_heads
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Outcome, Plan, Problem
-from planner.caramel.search import best_loads
+from planner.caramel.search import BUDGET, best_loads
+from planner.caramel.subsets import MAX_PARAMETERS, best_whole
 from planner.caramel.windows import windows
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.results import Result
 from planner.validation import shown
 
-__all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "solve"]
+__all__ = ["METHODS", "Method", "solve"]
 
 Method = Callable[[Problem, Deadline], Outcome]
 
-EXACT_PARAMETERS = 10
-"""Up to so many parameters `exact` is solved to proof in reasonable time."""
-
 SPLIT_PARAMETERS = 6
-"""The same where parameters may be cut."""
+"""Up to so many parameters the best way of cutting them is searched for to proof."""
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome:
     """Find the best grouping and order of whole parameters."""
-    from planner.caramel.exact import best_grouping
-
-    count = len(problem.graph.parameters)
-    if count > EXACT_PARAMETERS:
+    known, cost = problem.windows, problem.cost
+    count = len(known.sizes)
+    if count > MAX_PARAMETERS:
         raise NotApplicableError(
             "method",
-            f"exact takes up to {EXACT_PARAMETERS} parameters, got {count}; auto has no limit "
-            "and says how far from the best it can be",
+            f"exact takes up to {MAX_PARAMETERS} parameters, got {count}; auto has no limit and "
+            "says how far from the best it can be",
         )
-    found = best_grouping(problem.windows, problem.cost, deadline=deadline)
-    return Outcome(
-        plan_of(problem, problem.order, found.groups), found.lower_bound, found.timed_out
-    )
+    bound = lower_bound(known, cost)
+    pricer = LoadPricer(known, cost)
+    apart: list[Load] = [
+        ((j, known.sizes[j]),) for j in sorted(range(count), key=known.heads.__getitem__)
+    ]
+    start = descend(pricer, apart, bound, BUDGET, deadline)
+    value = pricer.iteration_ns(start)
+    found, timed_out = best_whole(known, cost, value, bound, deadline)
+    loads = start if found is None else found
+    proven = bound if timed_out else pricer.iteration_ns(loads)
+    return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
 
 def _exact_split(problem: Problem, deadline: Deadline) -> Outcome:
@@ -93,9 +98,11 @@ def _best(
     loads = best_loads(pricer, problem.cost, bound, starts, problem.element_bytes, deadline)
     value = pricer.iteration_ns(loads)
     timed_out = deadline.passed
-    for split, limit in ((False, EXACT_PARAMETERS), (True, SPLIT_PARAMETERS)):
-        if value == bound or len(known.sizes) > limit or deadline.passed:
-            break
+    if value > bound and len(known.sizes) <= MAX_PARAMETERS:
+        better, timed_out = best_whole(known, problem.cost, value, bound, deadline)
+        if better is not None:
+            loads, value = better, pricer.iteration_ns(better)
+    if value > bound and len(known.sizes) <= SPLIT_PARAMETERS and not timed_out:
         from planner.caramel.exact import best_grouping
 
         try:
@@ -103,18 +110,16 @@ def _best(
                 known,
                 problem.cost,
                 deadline=deadline,
-                split=split,
+                split=True,
                 quantum=problem.element_bytes,
                 upper=value,
                 lower=bound,
             )
-        except NotApplicableError:
-            break
+        except NotApplicableError:  # nobody knows how many transfers the best plan may need
+            return Outcome(plan_of(problem, order, loads), bound, timed_out)
         if found.value is not None and found.value < value:
             loads, value = list(found.groups), found.value
-        if split:
-            bound = max(bound, found.lower_bound)
-        timed_out = found.timed_out
+        bound, timed_out = max(bound, found.lower_bound), found.timed_out
     return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
 
 

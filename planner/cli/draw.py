@@ -8,11 +8,9 @@ from typing import Any
 from planner.cli.common import command, in_file, read, save_picture, write_text
 from planner.draw import Chart, text_gantt
 from planner.errors import InvalidInputError
-from planner.jsonio import decode_answer
-from planner.timeline import Timeline
-from planner.units import format_ns
+from planner.jsonio import PROBLEMS, decode_answer
 
-__all__ = ["add_parser", "title"]
+__all__ = ["add_parser", "chart_of"]
 
 
 def add_parser(commands: Any) -> None:
@@ -39,10 +37,10 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Draw."""
     try:
-        answer, timeline = decode_answer(read(options.plan))
+        answer, _ = decode_answer(read(options.plan))
     except InvalidInputError as error:
         raise in_file(options.plan, error) from None
-    chart = Chart(title(answer, timeline), timeline, answer.lower_bound_ns)
+    chart = chart_of(answer)
     if options.output is None:
         write_text(text_gantt(chart, shutil.get_terminal_size((100, 24)).columns) + "\n")
     else:
@@ -50,12 +48,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def title(answer: Any, timeline: Timeline, name: str = "") -> str:
-    """Return one line that says what a plan is and what it costs."""
-    count = len({interval.batch for interval in timeline.intervals})
-    batches = f"{count} batch{'es' if count > 1 else ''}"
-    text = (
-        f"{answer.problem} {answer.direction} · {answer.method} · {batches} · "
-        f"makespan {format_ns(timeline.end_ns)} · {answer.status}"
-    )
-    return f"{name}: {text}" if name else text
+def chart_of(answer: Any, name: str = "") -> Chart:
+    """Return what there is to draw of an answer, about the model `name` if it has one."""
+    face = PROBLEMS[answer.problem]
+    title = f"{name}: {face.headline(answer)}" if name else face.headline(answer)
+    return Chart(title, face.timeline(answer), answer.lower_bound_ns)

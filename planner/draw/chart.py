@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from planner.timeline import Timeline
 
-__all__ = ["Chart"]
+__all__ = ["Chart", "printable", "shortened"]
 
 MAX_TITLE = 120
 """Longer titles are shortened."""
@@ -29,7 +29,19 @@ class Chart:
     lower_bound_ns: int | None = None
 
     def __post_init__(self) -> None:
-        text = "".join(character if character.isprintable() else "�" for character in self.title)
+        text = printable(self.title)
         if len(text) > MAX_TITLE:  # what the plan costs stands at the end
             text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
         object.__setattr__(self, "title", text)
+
+
+def printable(text: str) -> str:
+    """Return `text` with a mark in place of what a terminal or a picture cannot show."""
+    return "".join(character if character.isprintable() else "�" for character in text)
+
+
+def shortened(text: str, length: int) -> str:
+    """Return `text` with its middle left out if it is longer than `length`."""
+    if len(text) <= length:
+        return text
+    return f"{text[: length // 2]}…{text[-(length - length // 2 - 1) :]}"

@@ -1,33 +1,36 @@
 """The two-lane Gantt chart of iBatch's Fig. 4, as SVG or PNG.
 
 One lane a serial resource. A batch has one colour in all lanes and its number where there is room;
-the start-up part of a communication is hatched.
+the start-up part of a communication is hatched. Below them the windows of the transfers, if the
+timeline has any.
 """
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.chart import Chart
+from planner.draw.passes import draw_passes
+from planner.draw.style import BACKWARD, COLOURS, DARK, FORWARD, MAX_OUTLINED, OUTLINE, OVERRUN
+from planner.draw.windows import MAX_WINDOWS, draw_windows, panel_inches
 from planner.errors import MissingExtraError
 from planner.timeline import Interval
 from planner.units import format_ns, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["save_gantt"]
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
-_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
-_DARK = ("#0072B2", "#D55E00")
-_STARTUP_EDGE = "#333333"
 _WIDTH_INCHES = 11.0
 _LANE_INCHES = 0.75
+_MARK_INCHES = 0.25
+_LEGEND_INCHES = 0.28
+_MARK = "#B00020"
 _DIGIT_SHARE = 0.006
 """Share of the width a digit takes; bars too narrow for their number have none."""
-_MAX_OUTLINED = 400
-"""With more bars in a lane, dark outlines and hatches would hide them."""
 _MAX_BARS = 4000
 """With more bars in a lane, most are narrower than a pixel."""
 
@@ -44,50 +47,119 @@ def save_gantt(chart: Chart, path: Path) -> None:
         import matplotlib as mpl
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-        from matplotlib.lines import Line2D
-        from matplotlib.patches import Patch
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
 
-    lanes = chart.timeline.resources
-    with mpl.rc_context({"svg.hashsalt": "planner", "hatch.linewidth": 0.6}):
-        figure = Figure(figsize=(_WIDTH_INCHES, 1.6 + _LANE_INCHES * len(lanes)), dpi=140)
+    timeline = chart.timeline
+    lanes = timeline.resources
+    windows = timeline.windows if len(timeline.windows) <= MAX_WINDOWS else ()
+    lanes_inches = 1.6 + _LANE_INCHES * len(lanes) + (_MARK_INCHES if timeline.marks else 0)
+    with (
+        mpl.rc_context({"svg.hashsalt": "planner", "hatch.linewidth": 0.6}),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
+        panel = panel_inches(len(windows)) if windows else 0
+        figure = Figure(figsize=(_WIDTH_INCHES, lanes_inches + panel), dpi=140)
         FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        unit, scale = unit_of(chart.timeline.end_ns // 2)  # at least two of it on the axis
+        if windows:
+            grid = {"height_ratios": [lanes_inches - 1.4, panel]}
+            axes, below = figure.subplots(2, 1, sharex=True, gridspec_kw=grid)
+            every = [axes, below]
+        else:
+            axes = figure.add_subplot()
+            every = [axes]
+        unit, scale = unit_of(timeline.end_ns // 2)  # at least two of it on the axis
         for row, resource in enumerate(lanes):
-            _draw_lane(axes, chart.timeline.on(resource), row, scale, chart.timeline.end_ns)
-        if chart.lower_bound_ns is not None:
-            axes.axvline(chart.lower_bound_ns / scale, color="black", linestyle="--", linewidth=1)
+            _draw_lane(axes, timeline.on(resource), row, scale, timeline.end_ns)
+        if windows:
+            draw_windows(below, windows, scale)
+        for one in every:
+            if chart.lower_bound_ns is not None:
+                one.axvline(
+                    chart.lower_bound_ns / scale, color="black", linestyle="--", linewidth=1
+                )
+            for mark in timeline.marks:
+                one.axvline(mark.time_ns / scale, color=_MARK, linestyle=":", linewidth=1.4)
         axes.set_yticks(range(len(lanes)), lanes)
-        axes.set_ylim(len(lanes) - 0.45, -0.55)
-        axes.set_xlim(0, max(chart.timeline.end_ns, 1) / scale * 1.01)
-        axes.set_xlabel(f"time ({unit})")
+        axes.set_ylim(len(lanes) - 0.45, -0.85 if timeline.marks else -0.55)
+        axes.set_xlim(0, max(timeline.end_ns, 1) / scale * 1.01)
+        every[-1].set_xlabel(f"time ({unit})")
         axes.set_title(chart.title, fontsize=11, loc="left", parse_math=False).set_in_layout(False)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-        legend: list[Patch | Line2D] = [
-            Patch(facecolor="white", edgecolor=_STARTUP_EDGE, hatch="////", label="start-up"),
-            Patch(facecolor="#BBBBBB", edgecolor=_STARTUP_EDGE, label="transfer or computation"),
-        ]
-        if chart.lower_bound_ns is not None:
-            label = f"lower bound ({format_ns(chart.lower_bound_ns)})"
-            legend.append(Line2D([], [], color="black", linestyle="--", linewidth=1, label=label))
-        figure.legend(
-            handles=legend, loc="lower right", ncols=len(legend), frameon=False, fontsize=9
-        )
-        figure.tight_layout(rect=(0, 0.06, 1, 1))
+        for one in every:
+            one.spines[["top", "right", "left"]].set_visible(False)
+            one.tick_params(axis="y", length=0)
+        _draw_mark_labels(axes, chart, scale)
+        foot = _draw_legend(figure, chart, with_windows=bool(windows))
+        figure.tight_layout(rect=(0, foot, 1, 1))
         metadata = {"Date": None} if path.suffix == ".svg" else None
         figure.savefig(path, metadata=metadata)
+
+
+def _draw_mark_labels(axes: "Axes", chart: Chart, scale: float) -> None:
+    """Write what marks mean above the lanes, on the side of the line that has more room."""
+    for mark in chart.timeline.marks:
+        left = mark.time_ns > chart.timeline.end_ns / 2
+        text = f"{mark.label} ({format_ns(mark.time_ns)})"
+        axes.annotate(
+            text,
+            (mark.time_ns / scale, -0.6),
+            (-5 if left else 5, 0),
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=8,
+            color=_MARK,
+            parse_math=False,
+        )
+
+
+def _draw_legend(figure: "Figure", chart: Chart, *, with_windows: bool) -> float:
+    """Draw the legend at the foot and return the share of the height it takes."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    def patch(colour: str, label: str, hatch: str | None = None) -> Patch:
+        return Patch(facecolor=colour, edgecolor=OUTLINE, hatch=hatch, label=label)
+
+    legend: list[Patch | Line2D] = [patch("white", "start-up", "////")]
+    if any(interval.kind in ("backward", "forward") for interval in chart.timeline.intervals):
+        legend += [
+            patch(COLOURS[0], "transfer"),
+            patch(BACKWARD, "backward ops"),
+            patch(FORWARD, "forward ops"),
+        ]
+    else:
+        legend.append(patch("#BBBBBB", "transfer or computation"))
+    if with_windows:
+        line = Line2D([], [], color=COLOURS[0], linewidth=1.6, marker="|", label="ready to due")
+        line.set_markeredgecolor(OUTLINE)
+        legend += [
+            line,
+            patch(OVERRUN, "transfer past due"),
+        ]
+    if chart.lower_bound_ns is not None:
+        label = f"lower bound ({format_ns(chart.lower_bound_ns)})"
+        legend.append(Line2D([], [], color="black", linestyle="--", linewidth=1, label=label))
+    size = 8.5 if with_windows else 9
+    figure.legend(
+        handles=legend, loc="lower right", ncols=len(legend), frameon=False, fontsize=size
+    )
+    if not chart.timeline.marks and not with_windows:
+        return 0.06
+    return _LEGEND_INCHES / float(figure.get_size_inches()[1])
 
 
 def _draw_lane(
     axes: "Axes", intervals: list[Interval], row: int, scale: float, end_ns: int
 ) -> None:
+    if any(interval.kind in ("backward", "forward") for interval in intervals):
+        draw_passes(axes, intervals, row, scale, end_ns)
+        return
     bars: dict[str | None, list[tuple[float, float]]] = {}
     for interval in _distinguishable(intervals, end_ns):
         length = interval.end_ns - interval.start_ns
-        colour = None if interval.kind == "startup" else _COLOURS[interval.batch % len(_COLOURS)]
+        colour = None if interval.kind == "startup" else COLOURS[interval.batch % len(COLOURS)]
         if length:
             bars.setdefault(colour, []).append((interval.start_ns / scale, length / scale))
         number = str(interval.batch + 1)
@@ -100,15 +172,15 @@ def _draw_lane(
                 ha="center",
                 va="center",
                 fontsize=9,
-                color="white" if colour in _DARK else "black",
+                color="white" if colour in DARK else "black",
             )
-    crowded = len(intervals) > _MAX_OUTLINED
+    crowded = len(intervals) > MAX_OUTLINED
     for colour, spans in bars.items():
         axes.broken_barh(
             spans,
             (row - 0.31, 0.62),
             facecolor=colour or ("#999999" if crowded else "white"),
-            edgecolor=(colour or "#999999") if crowded else _STARTUP_EDGE,
+            edgecolor=(colour or "#999999") if crowded else OUTLINE,
             linewidth=0.5,  # of the bar's own colour in a crowd: no bar is too narrow to be seen
             hatch=None if colour or crowded else "////",
         )

@@ -1,20 +1,23 @@
 """Gantt charts for a terminal.
 
 Each lane is a line of characters, one for each equal stretch of time: the last digit of the number
-of the batch that fills most of it, ``░`` for start-up, ``·`` for idle.
+of the batch that fills most of it, ``░`` for start-up, ``·`` for idle; ``b`` and ``f`` for ops of
+the backward and the forward pass.
 """
 
 from math import ceil, log10
 
-from planner.draw.chart import Chart
+from planner.draw.chart import Chart, printable
 from planner.draw.table import format_table
-from planner.timeline import Interval, Timeline
+from planner.timeline import Interval, Kind, Mark, Timeline
 from planner.units import format_ns, unit_of
 
 __all__ = ["text_gantt"]
 
 _MAX_ROWS = 40
 """Longer lists of batches are cut in the middle."""
+_SYMBOLS: dict[Kind, str] = {"startup": "░", "backward": "b", "forward": "f"}
+"""What is not shown by the number of its batch."""
 
 
 def text_gantt(chart: Chart, width: int = 80) -> str:
@@ -26,10 +29,25 @@ def text_gantt(chart: Chart, width: int = 80) -> str:
     for resource in timeline.resources:
         lane = _lane(timeline.on(resource), timeline.end_ns, columns)
         lines.append(f"{resource:<{margin}}{lane}")
+    lines += [" " * margin + _mark(mark, timeline.end_ns, columns) for mark in timeline.marks]
     end = format_ns(timeline.end_ns)
     lines.append(" " * margin + "0" + end.rjust(columns - 1))
-    lines += ["", "digits: batches (last digit) · ░ start-up · '·' idle", "", _list(timeline)]
+    if timeline.windows:
+        legend = "b backward · f forward · digits: transfers (last digit)"
+        listed = _list_of_windows(timeline)
+    else:
+        legend, listed = "digits: batches (last digit)", _list(timeline)
+    lines += ["", f"{legend} · ░ start-up · '·' idle", "", listed]
     return "\n".join(lines)
+
+
+def _mark(mark: Mark, end_ns: int, columns: int) -> str:
+    """Return a row that points at a moment and says what it is."""
+    column = min(mark.time_ns * columns // end_ns, columns - 1) if end_ns else 0
+    text = f"{mark.label} ({format_ns(mark.time_ns)})"
+    if column >= len(text) + 1 and column > columns // 2:
+        return f"{text} |".rjust(column + 1)
+    return f"{' ' * column}| {text}"
 
 
 def _lane(intervals: list[Interval], end_ns: int, columns: int) -> str:
@@ -39,7 +57,7 @@ def _lane(intervals: list[Interval], end_ns: int, columns: int) -> str:
     if not end_ns:
         return "".join(lane)
     for interval in intervals:
-        symbol = "░" if interval.kind == "startup" else str((interval.batch + 1) % 10)
+        symbol = _SYMBOLS.get(interval.kind) or str((interval.batch + 1) % 10)
         first = interval.start_ns * columns // end_ns
         last = -(-interval.end_ns * columns // end_ns)
         for column in range(first, min(last, columns)):
@@ -56,23 +74,49 @@ def _list(timeline: Timeline) -> str:
     for interval in timeline.intervals:
         batches.setdefault(interval.batch, []).append(interval)
     unit, scale = unit_of(timeline.end_ns)
-    shortest = min(
-        (i.end_ns - i.start_ns for i in timeline.intervals if i.end_ns > i.start_ns), default=1
-    )
-    # Two digits of the shortest interval, so that no batch looks as if it took no time.
-    decimals = min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))
+    decimals = _decimals([i.end_ns - i.start_ns for i in timeline.intervals], scale)
     rows = []
     for members in batches.values():
-        cells = [members[0].label]
+        cells = [printable(members[0].label)]
         for resource in timeline.resources:
             own = [interval for interval in members if interval.resource == resource]
             start, end = min(i.start_ns for i in own), max(i.end_ns for i in own)
             cells += [f"{start / scale:.{decimals}f}", f"{end / scale:.{decimals}f}"]
         rows.append(cells)
-    if len(rows) > _MAX_ROWS:
-        left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)
-        rows = [*rows[: _MAX_ROWS // 2], left_out, *rows[-_MAX_ROWS // 2 :]]
     header = ["batch"]
     for resource in timeline.resources:
         header += [f"{resource} ({unit})", "until"]
-    return format_table(header, rows)
+    return format_table(header, _cut(rows))
+
+
+def _list_of_windows(timeline: Timeline) -> str:
+    """Return a table of when each transfer is ready, happens and is due."""
+    unit, scale = unit_of(timeline.end_ns)
+    decimals = _decimals([one.end_ns - one.start_ns for one in timeline.windows], scale)
+    rows = [
+        [
+            printable(one.label),
+            *(
+                f"{moment / scale:.{decimals}f}"
+                for moment in (one.ready_ns, one.start_ns, one.end_ns, one.due_ns)
+            ),
+            f"{(one.end_ns - one.due_ns) / scale:.{decimals}f}" if one.end_ns > one.due_ns else "–",
+        ]
+        for one in timeline.windows
+    ]
+    header = ["transfer", f"ready ({unit})", "start", "end", "due", "past due"]
+    return format_table(header, _cut(rows))
+
+
+def _decimals(lengths: list[int], scale: int) -> int:
+    """Return enough decimals for two digits of the shortest, so that none looks like nothing."""
+    shortest = min((length for length in lengths if length), default=1)
+    return min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))
+
+
+def _cut(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows without the middle of too many."""
+    if len(rows) <= _MAX_ROWS:
+        return rows
+    left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)
+    return [*rows[: _MAX_ROWS // 2], left_out, *rows[-_MAX_ROWS // 2 :]]

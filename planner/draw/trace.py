@@ -1,5 +1,7 @@
 """Plans as traces for Perfetto or ``chrome://tracing``: one thread a serial resource.
 
+Windows, which overlap, are pairs of asynchronous events; marks are instants.
+
 Source: the Trace Event Format; complete events ("ph": "X") with times in microseconds.
 """
 
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.draw.chart import Chart
+from planner.timeline import Interval, Window
 
 __all__ = ["save_trace"]
 
@@ -37,11 +40,39 @@ def save_trace(chart: Chart, path: Path) -> None:
                 "dur": (interval.end_ns - interval.start_ns) / 1000,
                 "name": interval.label if interval.kind != "startup" else "start-up",
                 "cat": interval.kind,
-                "args": {"batch": interval.batch + 1, "kind": interval.kind},
+                "args": _arguments(interval),
             }
             for interval in chart.timeline.on(resource)
             if interval.end_ns > interval.start_ns
         ]
+    for window in chart.timeline.windows:
+        events += _window_events(window)
+    events += [
+        {"ph": "i", "s": "p", "pid": 1, "tid": 1, "ts": mark.time_ns / 1000, "name": mark.label}
+        for mark in chart.timeline.marks
+    ]
     text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
     data = text.encode()
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def _arguments(interval: Interval) -> dict[str, Any]:
+    if interval.batch < 0:
+        return {"kind": interval.kind}
+    return {"batch": interval.batch + 1, "kind": interval.kind}
+
+
+def _window_events(window: Window) -> list[dict[str, Any]]:
+    """Return the beginning and the end of a window; one that is due before it is ready is empty."""
+    common = {
+        "cat": "window",
+        "id": window.batch + 1,
+        "pid": 1,
+        "tid": 1,
+        "name": f"window of {window.label}",
+    }
+    end = max(window.ready_ns, window.due_ns)
+    return [
+        {**common, "ph": "b", "ts": window.ready_ns / 1000, "args": {"batch": window.batch + 1}},
+        {**common, "ph": "e", "ts": end / 1000},
+    ]

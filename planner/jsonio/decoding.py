@@ -149,27 +149,27 @@ def typed(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise _translated(_with_key(str(error), value, kind), value, kind) from None
+        raise _translated(str(error), value, kind) from None
     except UnicodeEncodeError:
         raise InvalidInputError("", "not text: half of a surrogate pair") from None
 
 
-def _with_key(text: str, value: Any, kind: type[Any]) -> str:
-    """Return msgspec's message with the key it leaves out of a place (``$.versions[...]``).
+def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:
+    """Return the key that msgspec leaves out of a place (``$.versions[...]``).
 
-    The key is the one that keeps the message when all others are taken away.
+    It is the one that keeps the message when all others are taken away.
     """
-    before, hidden, behind = text.rpartition("[...]")
-    if not hidden or "[...]" in before:
-        return text
-    steps = _steps(before.rpartition("`$")[2])
+    place = re.search(r" - at `(\$[^`]*)`$", text)
+    if place is None or "[...]" not in place[1]:
+        return ""
+    steps = _steps(place[1].rpartition("[...]")[0])
     for key, item in _value_at(value, steps).items():
         try:
             msgspec.convert(_replaced(value, steps, {key: item}), kind, strict=True)
         except msgspec.ValidationError as error:
-            if str(error) == text and re.fullmatch(r"\w+", key):
-                return f"{before}.{key}{behind}"
-    return text
+            if str(error) == text:
+                return str(key)
+    return ""
 
 
 def _replaced(value: Any, steps: list[str | int], new: Any) -> Any:
@@ -182,13 +182,14 @@ def _replaced(value: Any, steps: list[str | int], new: Any) -> Any:
 
 
 def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
+    key = _hidden_key(text, value, kind)
     field = re.fullmatch(
         r"Object (contains unknown|missing required) field `(.*?)`(?: - at `(\$[^`]*)`)?",
         text,
         re.DOTALL,
     )
     if field:
-        steps = _steps(field[3] or "$")
+        steps = _steps(field[3] or "$", key)
         path = _join(_path(steps), field[2])
         if field[1] == "missing required":
             return InvalidInputError(path, "missing")
@@ -197,7 +198,8 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
         hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
         return InvalidInputError(path, f"unknown field; {hint}")
     message, _, place = text.rpartition(" - at `")
-    steps, path = _steps(place), _path(_steps(place))
+    steps = _steps(place, key)
+    path = _path(steps)
     if not message:
         message, steps, path = text, [], ""
     found = _value_at(value, steps)
@@ -209,9 +211,12 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
     else:
         expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
         expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)
-        minima = [
-            one.ge for one in _type_at(kind, steps) if isinstance(one, msgspec.inspect.IntType)
-        ]
+        types = _type_at(kind, steps)
+        minima = [one.ge for one in types if isinstance(one, msgspec.inspect.IntType)]
+        if any(isinstance(one, msgspec.inspect.FloatType) for one in types):
+            # An integer is a number, and 0.0 is 0.
+            expected = expected.replace("an integer or a number", "a number")
+            expected = re.sub(r"^an integer", "a number", expected).replace("0.0", "0")
         if expected == "an integer" and minima and minima[0] is not None:
             expected = f"an integer >= {minima[0]}"
     got = shown(found)
@@ -220,10 +225,10 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
     return InvalidInputError(path, f"expected {expected}, got {got}")
 
 
-def _steps(place: str) -> list[str | int]:
-    """Split a place such as ``$.layers[3].name``."""
-    found = re.findall(r"\.(\w+)|\[(\d+)\]", place)
-    return [name or int(index) for name, index in found]
+def _steps(place: str, key: str = "") -> list[str | int]:
+    """Split a place such as ``$.layers[3].name``; `key` stands for ``[...]``."""
+    found = re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place)
+    return [key if hidden else name or int(index) for name, index, hidden in found]
 
 
 def _path(steps: list[str | int]) -> str:

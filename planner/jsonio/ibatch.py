@@ -22,8 +22,9 @@ from planner.jsonio.types import (
 )
 from planner.results import Result
 from planner.timeline import Timeline
+from planner.units import format_ns
 
-__all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "run", "timeline"]
+__all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "headline", "run", "timeline"]
 
 T = TypeVar("T")
 
@@ -132,6 +133,17 @@ def run(request: IbatchRequest) -> IbatchAnswer:
     limit = _given(request.time_limit_s)
     result = ibatch.solve(problem, method=request.method, time_limit=limit)
     return answer(problem, result, _given(request.layer_names))
+
+
+def headline(answer: IbatchAnswer) -> str:
+    """Return one line that says what an answer's plan is and what it costs."""
+    rows = () if answer.schedule is UNSET else answer.schedule
+    batches = f"{len(rows)} batch{'es' if len(rows) > 1 else ''}"
+    end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
+    return (
+        f"{answer.problem} {answer.direction} · {answer.method} · {batches} · "
+        f"makespan {format_ns(end)} · {answer.status}"
+    )
 
 
 def timeline(answer: IbatchAnswer) -> Timeline:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.jsonio import ibatch
+from planner.jsonio import caramel, ibatch
 from planner.jsonio.decoding import decode, plain, typed
 from planner.timeline import Timeline
 from planner.validation import shown
@@ -27,12 +27,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """How one problem is asked and answered."""
+    """How one problem is asked and answered, and how its answers are shown."""
 
     request: type[msgspec.Struct]
     answer: type[msgspec.Struct]
     run: Callable[[Any], msgspec.Struct]
     timeline: Callable[[Any], Timeline]
+    headline: Callable[[Any], str]
     request_rules: Mapping[str, Any]
 
 
@@ -42,7 +43,16 @@ PROBLEMS: Mapping[str, Face] = {
         ibatch.IbatchAnswer,
         ibatch.run,
         ibatch.timeline,
+        ibatch.headline,
         ibatch.REQUEST_RULES,
+    ),
+    "caramel": Face(
+        caramel.CaramelRequest,
+        caramel.CaramelAnswer,
+        caramel.run,
+        caramel.timeline,
+        caramel.headline,
+        caramel.REQUEST_RULES,
     ),
 }
 """Every problem that can be asked, by the name requests use."""

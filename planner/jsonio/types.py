@@ -11,6 +11,7 @@ __all__ = [
     "LayerRange",
     "Moment",
     "PositiveSize",
+    "Rate",
     "Rows",
     "Seconds",
     "Size",
@@ -23,6 +24,10 @@ Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
 Moment = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="nanoseconds")]
 Size = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="bytes")]
 PositiveSize = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="bytes")]
+Rate = (
+    Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds a byte")]
+    | Annotated[float, Meta(ge=0, le=float(MAX_VALUE), description="nanoseconds a byte")]
+)
 Times = Annotated[
     tuple[Time, ...], Meta(min_length=1, description="one value a layer, layer 0 first")
 ]

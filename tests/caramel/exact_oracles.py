@@ -1,4 +1,4 @@
-"""Independent answers for the exact methods: enumeration, and dynamic programs over what is sent."""
+"""Independent answers for the exact methods: enumeration, and dynamic programs over sets sent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -130,9 +130,7 @@ def preemptive_value(
     """Value of the best preemptive schedule: the worst set of jobs decides."""
     jobs = range(len(heads))
     return max(
-        min(heads[j] for j in some)
-        + sum(durations[j] for j in some)
-        + min(tails[j] for j in some)
+        min(heads[j] for j in some) + sum(durations[j] for j in some) + min(tails[j] for j in some)
         for count in range(1, len(heads) + 1)
         for some in combinations(jobs, count)
     )

@@ -53,9 +53,7 @@ def test_hundreds_of_jobs_to_the_end(seed: int) -> None:
     assert not found.timed_out
     assert found.lower_bound == found.value
     assert found.value >= preemptive(heads, durations, tails).value
-    assert found.value <= sequence_value(
-        schrage(heads, durations, tails), heads, durations, tails
-    )
+    assert found.value <= sequence_value(schrage(heads, durations, tails), heads, durations, tails)
 
 
 def test_without_time_there_is_an_order_and_a_bound() -> None:

@@ -1,16 +1,18 @@
 """The constraint program against enumeration and dynamic programs."""
 
 from fractions import Fraction
+from math import ceil
+from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, NotApplicableError, TableCost
 from planner.caramel.exact import (
-    Grouping,
     _is_subadditive,
     _lines,
+    _rounded_up,
     best_grouping,
     best_op_order,
 )
@@ -18,7 +20,7 @@ from planner.caramel.jackson import preemptive_bound
 from planner.caramel.windows import Windows, windows
 from planner.costs import DepthCost, TransferCost
 from planner.deadline import Deadline
-from planner.graphs import Graph
+from planner.graphs import Graph, Op, Parameter
 from tests.caramel.exact_oracles import (
     backward_orders,
     best_by_enumeration,
@@ -78,3 +80,187 @@ def test_as_good_as_every_split_plan(one: Windows, cost: TransferCost, quantum: 
             best_grouping(one, cost, deadline=Deadline(None), split=True)
         return
     assert solved(one, cost, split=True, quantum=quantum) == best_split(one, cost, quantum)
+
+
+@settings(max_examples=60)
+@given(windows_strategy(5), affine_costs(), st.data())
+def test_bound_split_whole_any_plan(one: Windows, cost: AffineCost, data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.integers(0, 4), min_size=5, max_size=5))
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for j, size in enumerate(one.sizes):
+        groups.setdefault(places[j], []).append((j, size))
+    plan = [groups[place] for place in sorted(groups)]
+    whole = solved(one, cost)
+    split = solved(one, cost, split=True)
+    assert preemptive_bound(one, cost) <= split <= whole <= price(one, cost, plan)
+
+
+@settings(max_examples=60)
+@given(windows_strategy(5), costs, st.integers(0, 3), st.integers(0, 3))
+def test_only_better_than_known(one: Windows, cost: TransferCost, above: int, below: int) -> None:
+    best = best_by_subsets(one, cost)
+    assume(above + below > 0)
+    found = best_grouping(
+        one, cost, deadline=Deadline(None), upper=best + above, lower=best - below
+    )
+    assert not found.timed_out
+    if above:
+        assert found.value is not None
+        assert best <= found.value == price(one, cost, found.groups) < best + above
+        assert found.lower_bound <= best
+    else:
+        assert found.value is None
+        assert found.groups == ()
+        assert found.lower_bound == best
+
+
+def test_a_plan_that_meets_the_known_bound_ends_the_search() -> None:
+    one, cost = random_windows(40, 1), AffineCost(10**5, Fraction(8, 5))
+    simple = best_grouping(one, cost, deadline=Deadline(0))
+    assert simple.value is not None
+    found = best_grouping(one, cost, deadline=Deadline(None), lower=simple.value)
+    assert found.value == simple.value
+    assert not found.timed_out
+
+
+@settings(max_examples=40)
+@given(small_graphs(), affine_costs() | table_costs())
+def test_as_good_as_every_order(graph: Graph, cost: TransferCost) -> None:
+    found = best_op_order(graph, cost, deadline=Deadline(None))
+    assert not found.timed_out
+    assert found.backward in set(backward_orders(graph))
+    assert found.value == found.lower_bound == best_order_value(graph, cost)
+    one = windows(graph, found.backward, graph.pass_order("forward"))
+    assert best_by_subsets(one, cost) == found.value
+
+
+def test_an_order_that_is_not_the_given_one() -> None:
+    # The gradient of the slow op is the large one, and needed first.
+    graph = Graph(
+        (
+            Op("f0", 5, "forward"),
+            Op("f1", 5, "forward", ("f0",)),
+            Op("small", 4, "backward", ("f1",)),
+            Op("large", 6, "backward", ("f1",)),
+        ),
+        (Parameter("a", 1, ("small",), ("f1",)), Parameter("b", 20, ("large",), ("f0",))),
+    )
+    cost = AffineCost(1, Fraction(1))
+    found = best_op_order(graph, cost, deadline=Deadline(None))
+    assert found.backward == (3, 2)
+    assert found.value == best_order_value(graph, cost) == 37
+    hurried = best_op_order(graph, cost, deadline=Deadline(0))
+    assert hurried.backward == (2, 3)
+    assert hurried.timed_out
+    assert hurried.lower_bound <= 37 < hurried.value
+
+
+def random_windows(count: int, seed: int) -> Windows:
+    random = Random(seed)
+    heads = tuple(random.randint(0, 10**7) for _ in range(count))
+    tails = tuple(random.randint(0, 10**7) for _ in range(count))
+    sizes = tuple(4 * random.randint(1, 10**6) for _ in range(count))
+    return Windows(sizes, heads, tails, max(heads), max(tails))
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("seconds", [0, 0.001, 0.05, 0.5])
+def test_out_of_time_there_is_a_plan_and_a_bound(split: bool, seconds: float) -> None:
+    one, cost = random_windows(14, 3), AffineCost(10**6, Fraction(2, 3))
+    found = best_grouping(one, cost, deadline=Deadline(seconds), split=split, quantum=4)
+    assert found.value == price(one, cost, found.groups)
+    assert is_complete(one, found.groups)
+    assert preemptive_bound(one, cost) <= found.lower_bound <= found.value
+    if found.lower_bound < found.value:
+        assert found.timed_out
+    unknown = best_grouping(one, cost, deadline=Deadline(0), split=split, upper=found.value)
+    assert unknown.value is None
+    assert unknown.timed_out
+    assert unknown.lower_bound < found.value
+
+
+def test_the_same_plan_every_time() -> None:
+    one, cost = random_windows(6, 5), AffineCost(10**6, Fraction(2, 3))
+    for split in (False, True):
+        first, second = (
+            best_grouping(one, cost, deadline=Deadline(None), split=split, quantum=10**6)
+            for _ in range(2)
+        )
+        assert first == second
+
+
+def test_large_times_are_exact_or_refused() -> None:
+    def shifted(by: int) -> Windows:
+        return Windows((3, 5, 2), (by, by + 4, by + 9), (by + 7, by + 3, by), by + 9, by + 7)
+
+    cost = AffineCost(4, Fraction(1, 3))
+    best = solved(shifted(0), cost)
+    assert best < 30
+    assert solved(shifted(2**60), cost) == best + 2**61, "only differences matter"
+    far = Windows((3, 5), (0, 2**60), (2**60, 0), 2**60, 2**60)
+    with pytest.raises(NotApplicableError, match="60 bits") as error:
+        best_grouping(far, AffineCost(2**60, Fraction(1)), deadline=Deadline(None))
+    assert error.value.path == "method"
+
+
+def test_a_quantum_is_positive() -> None:
+    one = Windows((1,), (0,), (0,), 0, 0)
+    with pytest.raises(InvalidInputError, match="quantum"):
+        best_grouping(one, AffineCost(1, Fraction(1)), deadline=Deadline(None), quantum=0)
+
+
+fractions = st.fractions(min_value=-50, max_value=50, max_denominator=10**6)
+
+
+@given(fractions, st.integers(1, 60))
+def test_the_simplest_rate_that_rounds_alike(rate: Fraction, most: int) -> None:
+    simple = _rounded_up(rate, most)
+    assert simple.denominator <= most
+    assert all(ceil(simple * size) == ceil(rate * size) for size in range(most + 1))
+
+
+@given(costs, st.integers(1, 9), st.integers(1, 40))
+@example(AffineCost(3, Fraction(repr(0.1234567891234567))), 4, 40)
+def test_lines_are_the_cost(cost: TransferCost, unit: int, count: int) -> None:
+    lines = _lines(cost, unit, unit * count, 10**9)
+    for size in range(1, count + 1):
+        times = [
+            -(-(line.num * size + line.constant) // line.den)
+            for line in lines
+            if line.first <= size <= line.last
+        ]
+        assert min(times) == cost.cost_ns(unit * size)
+
+
+@given(costs, st.integers(2, 60))
+def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
+    def time(size: Fraction) -> Fraction:
+        return min(
+            piece.value_ns + piece.slope * (size - piece.start)
+            for piece in cost.pieces()
+            if piece.start <= size and (piece.stop is None or size <= piece.stop)
+        )
+
+    halves = [Fraction(number, 2) for number in range(2, 2 * total + 1)]
+    times = {size: time(size) for size in halves}
+    worse = any(
+        times[a] + times[b] < times[a + b]
+        for number, a in enumerate(halves)
+        for b in halves[: number + 1]
+        if a + b <= total
+    )
+    found = _is_subadditive(cost, total)
+    if found:
+        assert not worse
+    if isinstance(cost, TableCost) and not worse:
+        assert found, "a table has its corners at whole sizes"
+
+
+def test_a_jump_between_sizes_is_not_subadditive() -> None:
+    cost = TableCost(((1, 1), (2, 1), (3, 10), (4, 11)))
+    assert _is_subadditive(cost, 2)
+    assert not _is_subadditive(cost, 3)
+    one = Windows((1, 2), (0, 0), (0, 0), 0, 0)
+    with pytest.raises(NotApplicableError, match="never take less"):
+        best_grouping(one, cost, deadline=Deadline(None), split=True)
+    assert solved(one, cost) == 2

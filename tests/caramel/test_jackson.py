@@ -71,7 +71,9 @@ def test_no_plan_beats_the_bound(
         cuts = [0, size // 2, size] if len(slots) == 2 else [0, size]
         for place, slot in enumerate(slots):
             groups.setdefault(slot, []).append((j, cuts[place + 1] - cuts[place]))
-    assert preemptive_bound(one, cost) <= price(one, cost, [groups[slot] for slot in sorted(groups)])
+    assert preemptive_bound(one, cost) <= price(
+        one, cost, [groups[slot] for slot in sorted(groups)]
+    )
 
 
 def test_all_in_one_transfer_without_other_work_meets_the_bound() -> None:

@@ -1,0 +1,162 @@
+"""``planner compare`` for gradient transfers: all-reduces among workers."""
+
+import argparse
+from fractions import Fraction
+
+from planner import caramel
+from planner.caramel.comparison import Comparison, Row, compare
+from planner.cli.family import Family, Option, percent
+from planner.costs import AffineCost
+from planner.graphs import Graph
+from planner.jsonio import caramel as caramel_json
+from planner.profiles import Profile
+from planner.results import Result
+from planner.units import format_bytes, format_ns
+from planner.validation import integer
+
+__all__ = ["FAMILY"]
+
+_ELEMENT_BYTES = 4
+"""Parameters are cut between numbers of so many bytes, if their sizes admit it."""
+
+_MAX_WORKERS = 2**16
+
+_COLUMNS = (
+    "method",
+    "groups",
+    "iteration",
+    "stalls",
+    "overlap",
+    "utilisation",
+    "above bound",
+    "status",
+    "run time",
+)
+
+_OPTIONS = (
+    Option(
+        "--workers",
+        8,
+        {
+            "type": int,
+            "metavar": "W",
+            "help": "workers of the all-reduce: each moves 2(W-1)/W bytes per byte; default: 8",
+        },
+    ),
+    Option(
+        "--servers",
+        None,
+        {
+            "type": int,
+            "metavar": "S",
+            "help": "servers of method ps; default: as many as workers",
+        },
+    ),
+    Option(
+        "--seed",
+        0,
+        {
+            "type": int,
+            "metavar": "N",
+            "help": "seed of the op orders of methods that enforce none; default: 0",
+        },
+    ),
+)
+
+
+def _check(options: argparse.Namespace) -> None:
+    integer(options.workers, "--workers", minimum=2, maximum=_MAX_WORKERS)
+    integer(options.seed, "--seed")
+    if options.servers is not None:
+        integer(options.servers, "--servers", minimum=1, maximum=options.workers)
+
+
+def _subject(profile: Profile, _: argparse.Namespace) -> Graph:
+    return profile.dataflow()
+
+
+def _problem(
+    graph: Graph, startup_ns: int, rate: Fraction, options: argparse.Namespace
+) -> caramel.Problem:
+    moved = Fraction(2 * (options.workers - 1), options.workers)
+    whole = all(one.size_bytes % _ELEMENT_BYTES == 0 for one in graph.parameters)
+    return caramel.Problem(
+        graph,
+        AffineCost(startup_ns, moved * 10**9 / rate),
+        workers=options.workers,
+        servers=options.servers,
+        seed=options.seed,
+        element_bytes=_ELEMENT_BYTES if whole else 1,
+    )
+
+
+def _answer(
+    _: Graph, problem: caramel.Problem, result: Result[caramel.Plan]
+) -> caramel_json.CaramelAnswer:
+    return caramel_json.answer(problem, result)
+
+
+def _summary(profile: Profile, problem: caramel.Problem) -> str:
+    graph = problem.graph
+    return (
+        f"{profile.name}: {len(graph.parameters)} parameters, "
+        f"{format_bytes(sum(one.size_bytes for one in graph.parameters))} of gradients, "
+        f"{len(graph.ops)} ops, {format_ns(problem.windows.compute_ns)} to compute"
+    )
+
+
+def _network(options: argparse.Namespace) -> str:
+    workers = options.workers
+    moved = float(Fraction(2 * (workers - 1), workers))
+    return (
+        f"network: all-reduce among {workers} workers, start-up {options.startup}, "
+        f"{moved:.4g} bytes moved per byte over {options.bandwidth}"
+    )
+
+
+def _table(comparison: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    bounds = {row.result.method: row.result.lower_bound_ns for row in comparison.rows}
+    return _COLUMNS, [_cells(row, bounds.get("auto")) for row in comparison.rows]
+
+
+def _cells(row: Row, bound_ns: int | None) -> tuple[str, ...]:
+    result, evaluation = row.result, row.evaluation
+    assert result.plan is not None
+    assert evaluation is not None
+    return (
+        result.method,
+        str(len(result.plan.groups)),
+        format_ns(evaluation.iteration_ns),
+        format_ns(evaluation.stall_ns),
+        f"{evaluation.overlap:.1%}",
+        f"{evaluation.utilisation:.1%}",
+        percent(_above(result, bound_ns)),
+        result.status,
+        format_ns(round(result.runtime_s * 1e9)),
+    )
+
+
+def _above(result: Result[caramel.Plan], bound_ns: int | None) -> float | None:
+    """Return the distance to the bound of `auto`, or to the method's own without it.
+
+    `auto` can be stopped before it has looked at every other plan; a plan below its bound belongs
+    to another op order.
+    """
+    if bound_ns and result.objective_ns is not None and result.objective_ns >= bound_ns:
+        return result.objective_ns / bound_ns - 1
+    return result.gap
+
+
+FAMILY = Family(
+    methods=list(caramel.METHODS),
+    options=_OPTIONS,
+    check=_check,
+    subject=_subject,
+    problem=_problem,
+    compare=compare,
+    answer=_answer,
+    summary=_summary,
+    network=_network,
+    table=_table,
+)
+"""What is compared, and how it is shown."""

@@ -1,0 +1,134 @@
+"""``planner compare`` for the batching problem."""
+
+import argparse
+from fractions import Fraction
+
+from planner import ibatch
+from planner.cli.family import Family, Option, percent
+from planner.costs import AffineCost
+from planner.ibatch.comparison import Comparison, Row, compare
+from planner.jsonio import ibatch as ibatch_json
+from planner.profiles import Profile
+from planner.results import Result
+from planner.units import format_bytes, format_ns, parse_bytes
+from planner.validation import integer
+
+__all__ = ["FAMILY"]
+
+_COLUMNS = (
+    "method",
+    "batches",
+    "makespan",
+    "exposed comm.",
+    "overlap",
+    "above bound",
+    "status",
+    "run time",
+)
+
+_OPTIONS = (
+    Option(
+        "--direction",
+        "pull",
+        {
+            "choices": ["pull", "push"],
+            "help": "pull: parameters before the forward pass (default); "
+            "push: gradients after backward",
+        },
+    ),
+    Option(
+        "--granularity",
+        "block",
+        {
+            "choices": ["block", "layer"],
+            "help": "unit to batch: whole blocks of branches (default), or every layer with "
+            "parameters",
+        },
+    ),
+    Option(
+        "--objective",
+        "makespan",
+        {
+            "choices": ["makespan", "eq4"],
+            "help": "the real makespan (default), or the iBatch paper's Eq. 4 under its Eq. 5",
+        },
+    ),
+    Option("--max-batch", None, {"metavar": "SIZE", "help": "cap on the size of a batch: 64MiB"}),
+)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.max_batch is not None:
+        cap = parse_bytes(options.max_batch, "--max-batch")
+        options.max_batch = integer(cap, "--max-batch", minimum=1)
+
+
+def _subject(profile: Profile, options: argparse.Namespace) -> Profile:
+    return profile.chain(options.granularity)
+
+
+def _problem(
+    chain: Profile, startup_ns: int, rate: Fraction, options: argparse.Namespace
+) -> ibatch.Problem:
+    return ibatch.Problem.from_profile(
+        chain,
+        AffineCost.from_bandwidth(startup_ns, rate),
+        direction=options.direction,
+        objective=options.objective,
+        max_batch_bytes=options.max_batch,
+    )
+
+
+def _answer(
+    chain: Profile, problem: ibatch.Problem, result: Result[ibatch.Plan]
+) -> ibatch_json.IbatchAnswer:
+    return ibatch_json.answer(problem, result, tuple(layer.name for layer in chain.layers))
+
+
+def _summary(profile: Profile, problem: ibatch.Problem) -> str:
+    assert problem.layer_bytes is not None
+    return (
+        f"{profile.name}, {problem.direction}: {problem.layers} units, "
+        f"{format_bytes(sum(problem.layer_bytes))} to send, "
+        f"{format_ns(problem.compute_prefix[-1])} to compute"
+    )
+
+
+def _network(options: argparse.Namespace) -> str:
+    return f"network: start-up {options.startup}, bandwidth {options.bandwidth}"
+
+
+def _table(comparison: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    return _COLUMNS, [_cells(row) for row in comparison.rows]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    result, evaluation = row.result, row.evaluation
+    runtime = f"{result.runtime_s * 1e3:.3g} ms"
+    if result.plan is None or evaluation is None:
+        return (result.method, "–", "–", "–", "–", "–", result.status, runtime)
+    return (
+        result.method,
+        str(len(result.plan.batches)),
+        format_ns(evaluation.makespan_ns),
+        format_ns(evaluation.exposed_communication_ns),
+        format_ns(evaluation.overlap_ns),
+        percent(result.gap),
+        result.status,
+        runtime,
+    )
+
+
+FAMILY = Family(
+    methods=[name for name in ibatch.METHODS if name != "auto"],
+    options=_OPTIONS,
+    check=_check,
+    subject=_subject,
+    problem=_problem,
+    compare=compare,
+    answer=_answer,
+    summary=_summary,
+    network=_network,
+    table=_table,
+)
+"""What is compared, and how it is shown."""

@@ -1,0 +1,79 @@
+"""Every method of a family on one problem, the best first."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from planner.errors import NotApplicableError
+from planner.results import Result
+
+__all__ = ["Comparison", "Row", "compare_methods"]
+
+PlanT = TypeVar("PlanT")
+EvaluationT = TypeVar("EvaluationT")
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[PlanT, EvaluationT]):
+    """One method's result.
+
+    Attributes
+    ----------
+    result : Result
+        The plan, or why there is none.
+    evaluation : object or None
+        What the plan costs, as its family says it; None without a plan.
+    """
+
+    result: Result[PlanT]
+    evaluation: EvaluationT | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Generic[PlanT, EvaluationT]):
+    """Every method on one problem.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        By objective, the best first; methods without a plan last.
+    left_out : tuple of (str, str)
+        Methods that do not apply, and why.
+    """
+
+    rows: tuple[Row[PlanT, EvaluationT], ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+def compare_methods(
+    methods: Iterable[str],
+    solve: Callable[[str], Result[PlanT]],
+    evaluate: Callable[[PlanT], EvaluationT],
+    progress: Callable[[str], None] | None = None,
+) -> Comparison[PlanT, EvaluationT]:
+    """Solve one problem by several methods.
+
+    Parameters
+    ----------
+    methods : iterable of str
+        Their names.
+    solve : callable
+        Returns a method's result.
+    evaluate : callable
+        Returns what a plan costs.
+    progress : callable, optional
+        Called with each method's name before it runs.
+    """
+    rows: list[Row[PlanT, EvaluationT]] = []
+    left_out = []
+    for method in methods:
+        if progress:
+            progress(method)
+        try:
+            result = solve(method)
+        except NotApplicableError as error:
+            left_out.append((method, error.message))
+            continue
+        rows.append(Row(result, None if result.plan is None else evaluate(result.plan)))
+    rows.sort(key=lambda row: (row.result.objective_ns is None, row.result.objective_ns or 0))
+    return Comparison(tuple(rows), tuple(left_out))

@@ -1,0 +1,224 @@
+"""Every method on every kind of graph and cost: what must hold between them, and of each."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import AffineCost, InvalidInputError, NotApplicableError, Result, Status
+from planner.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
+from planner.caramel.bounds import lower_bound
+from planner.caramel.evaluation import check_times, plan_heads
+from planner.caramel.jackson import preemptive_bound
+from planner.caramel.subsets import MAX_PARAMETERS
+from planner.caramel.windows import windows
+from planner.costs import DepthCost
+from planner.graphs import Graph, Op, Parameter
+from tests.caramel.exact_oracles import best_by_enumeration, best_split, price
+from tests.caramel.graph_strategies import graphs, training_graphs
+from tests.strategies import affine_costs, table_costs
+
+some_graphs = st.one_of(graphs(max_parameters=4), training_graphs())
+
+
+@st.composite
+def depth_costs(draw: st.DrawFn) -> DepthCost:
+    depths = [1, *sorted(draw(st.sets(st.integers(2, 8), max_size=2)))]
+    return DepthCost(tuple((depth, draw(affine_costs() | table_costs())) for depth in depths))
+
+
+costs = st.one_of(affine_costs(), table_costs(), depth_costs())
+
+
+@st.composite
+def problems(draw: st.DrawFn, max_parameters: int = 4) -> Problem:
+    graph = draw(graphs(max_parameters=max_parameters) | training_graphs())
+    workers = draw(st.integers(1, 4))
+    problem = Problem(
+        graph,
+        draw(costs),
+        workers=workers,
+        servers=draw(st.none() | st.integers(1, workers)),
+        seed=draw(st.integers(0, 3)),
+        threshold_bytes=draw(st.none() | st.integers(0, 80)),
+        stages=Stages(draw(st.booleans()), draw(st.booleans()), draw(st.booleans())),
+        element_bytes=draw(st.sampled_from([1, 1, 2, 4])),
+    )
+    if draw(st.booleans()):
+        order = draw(st.permutations(range(len(graph.ops))))
+        names = [graph.ops[index].name for index in _sorted_by(graph, order)]
+        problem = replace(problem, op_order=names)
+    return problem
+
+
+def _sorted_by(graph: Graph, wish: list[int]) -> list[int]:
+    """Return a topological order that keeps close to `wish`."""
+    done: list[int] = []
+    while len(done) < len(wish):
+        done.append(
+            next(
+                index
+                for index in wish
+                if index not in done and all(one in done for one in graph.predecessors[index])
+            )
+        )
+    return done
+
+
+def answers(problem: Problem) -> dict[str, Result[Plan]]:
+    found, left_out = {}, set()
+    for method in METHODS:
+        try:
+            found[method] = solve(problem, method=method)
+        except NotApplicableError:
+            left_out.add(method)
+    expected = {"ps"} if problem.workers == 1 else set()
+    if len(problem.graph.parameters) > MAX_PARAMETERS:
+        expected.add("exact")
+    assert left_out == expected
+    return found
+
+
+@settings(max_examples=250)
+@given(problems())
+def test_every_plan_passes_the_checker_and_the_ladder_holds(problem: Problem) -> None:
+    found = answers(problem)
+    for result in found.values():
+        assert result.plan is not None
+        check(problem, result.plan)
+        evaluation = evaluate(problem, result.plan)
+        check_times(problem, result.plan, evaluation.iteration)
+        assert result.objective_ns == evaluation.iteration_ns
+        assert result.lower_bound_ns is not None
+        assert result.lower_bound_ns <= evaluation.iteration_ns
+        assert evaluation.iteration_ns >= evaluation.computation_ns
+    costs = {method: result.objective_ns or 0 for method, result in found.items()}
+    assert costs["auto"] == min(costs.values())
+    if "exact" in found:
+        assert costs["exact_split"] <= costs["exact"]
+
+
+@settings(max_examples=150)
+@given(problems(), st.data())
+def test_on_one_op_order(problem: Problem, data: st.DataObject) -> None:
+    """Bound ≤ cut optimum ≤ whole optimum ≤ every plan of whole parameters."""
+    names = [problem.graph.ops[i].name for i in (*problem.order.backward, *problem.order.forward)]
+    problem = replace(problem, op_order=names)
+    known, found = problem.windows, answers(problem)
+    costs = {method: result.objective_ns or 0 for method, result in found.items()}
+    assert preemptive_bound(known, problem.cost) <= lower_bound(known, problem.cost)
+    assert lower_bound(known, problem.cost) <= costs["auto"]
+    if "exact" in found:
+        if len(known.sizes) <= 5:
+            assert costs["exact"] == best_by_enumeration(known, problem.cost)
+        assert found["exact"].status is Status.OPTIMAL
+        for method in ("ddp", "horovod", "mg_wfbp", "layer_by_layer", "ps"):
+            assert costs["exact"] <= costs.get(method, costs["exact"])
+        if not isinstance(problem.cost, DepthCost):
+            assert costs["exact"] <= costs["caramel"]
+    order = data.draw(st.permutations(range(len(known.sizes))))
+    apart = [((j, known.sizes[j]),) for j in order]
+    assert costs["auto"] <= price(known, problem.cost, apart)
+
+
+@settings(max_examples=100)
+@given(graphs(max_parameters=3, sizes=st.integers(1, 4)), affine_costs())
+def test_cutting_is_solved_to_the_optimum(graph: Graph, cost: AffineCost) -> None:
+    problem = Problem(graph, cost)
+    best = best_split(problem.windows, cost)
+    for method in ("exact_split", "auto"):
+        result = solve(problem, method=method)
+        assert result.objective_ns == best
+        assert result.status is Status.OPTIMAL
+
+
+@settings(max_examples=80)
+@given(problems(), st.integers(2, 1000))
+def test_scaling_changes_nothing(problem: Problem, factor: int) -> None:
+    rate = Fraction(3)
+    one = replace(problem, cost=AffineCost(7, rate))
+    ops = tuple(replace(op, duration_ns=op.duration_ns * factor) for op in one.graph.ops)
+    graph = Graph(ops, one.graph.parameters)
+    two = replace(one, graph=graph, cost=AffineCost(7 * factor, rate * factor))
+    for method in ("auto", "caramel", "ddp", "mg_wfbp", "bytescheduler", "layer_by_layer"):
+        first, second = solve(one, method=method), solve(two, method=method)
+        assert second.objective_ns == factor * (first.objective_ns or 0)
+        assert second.status == first.status
+
+
+@settings(max_examples=80)
+@given(problems())
+def test_names_mean_nothing(problem: Problem) -> None:
+    graph = problem.graph
+
+    def new(name: str) -> str:
+        return f"{name[::-1]}?"
+
+    ops = tuple(replace(op, name=new(op.name), after=tuple(map(new, op.after))) for op in graph.ops)
+    parameters = tuple(
+        Parameter(
+            f"p{one.name}",
+            one.size_bytes,
+            tuple(map(new, one.updated_by)),
+            tuple(map(new, one.read_by)),
+        )
+        for one in graph.parameters
+    )
+    order = None if problem.op_order is None else tuple(map(new, problem.op_order))
+    other = replace(problem, graph=Graph(ops, parameters), op_order=order)
+    for method, result in answers(problem).items():
+        assert solve(other, method=method).plan == result.plan
+
+
+@settings(max_examples=60)
+@given(problems())
+def test_the_same_request_gets_the_same_plan(problem: Problem) -> None:
+    for method, result in answers(problem).items():
+        again = solve(problem, method=method)
+        assert again.plan == result.plan
+        assert again.lower_bound_ns == result.lower_bound_ns
+
+
+@settings(max_examples=100)
+@given(problems())
+def test_metrics(problem: Problem) -> None:
+    for method in ("auto", "caramel", "ddp"):
+        plan = solve(problem, method=method).plan
+        assert plan is not None
+        one = evaluate(problem, plan)
+        assert one.iteration_ns == one.computation_ns + one.stall_ns
+        if one.rho is not None and one.computation_ns:
+            utilisation = 1 / (1 + one.rho - one.overlap * min(one.rho, 1))
+            assert utilisation == pytest.approx(one.utilisation)
+        assert one.overlap <= 1 + 1e-12
+
+
+@settings(max_examples=100)
+@given(problems())
+def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
+    plan = solve(problem, method="ddp").plan
+    assert plan is not None
+    if problem.fixed_order:
+        assert plan.backward_orders == (problem.order.backward,)
+        return
+    assert len(plan.backward_orders) == problem.workers
+    heads = plan_heads(problem.graph, plan)
+    for order in plan.backward_orders:
+        own = windows(problem.graph, *OpOrder(order, plan.forward_order)).heads
+        assert all(mine <= last for mine, last in zip(own, heads, strict=True))
+
+
+def test_an_unknown_method_names_the_known_ones() -> None:
+    graph = Graph(
+        (Op("f", 1, "forward"), Op("b", 1, "backward", ("f",))),
+        (Parameter("w", 1, ("b",), ("f",)),),
+    )
+    problem = Problem(graph, AffineCost(1, Fraction(1)))
+    with pytest.raises(InvalidInputError, match="did you mean 'exact'") as error:
+        solve(problem, method="exakt")
+    assert error.value.path == "method"
+    with pytest.raises(InvalidInputError, match="> 0"):
+        solve(problem, time_limit=0)
+    assert solve(problem, method="auto", time_limit=1e-9).plan is not None
