@@ -27,6 +27,14 @@ def test_as_good_as_every_order(rows: list[tuple[int, int, int]]) -> None:
     assert not found.timed_out
 
 
+def test_as_good_as_every_order_where_schrage_errs() -> None:
+    random = Random(1)
+    for _ in range(400):
+        heads, durations, tails = ([random.randint(low, 20) for _ in range(6)] for low in (0, 1, 0))
+        found = carlier(heads, durations, tails, Deadline(None))
+        assert found.value == found.lower_bound == best_sequence(heads, durations, tails)
+
+
 @settings(max_examples=40)
 @given(st.lists(st.tuples(huge, huge, huge), min_size=1, max_size=5))
 def test_huge_times_are_exact(rows: list[tuple[int, int, int]]) -> None:

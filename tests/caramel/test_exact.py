@@ -123,6 +123,22 @@ def test_a_plan_that_meets_the_known_bound_ends_the_search() -> None:
     assert not found.timed_out
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_equal_sizes_and_quanta_with_a_rest(seed: int) -> None:
+    random = Random(seed)
+
+    def drawn(count: int, size: int) -> Windows:
+        heads = tuple(random.randint(0, 25) for _ in range(count))
+        tails = tuple(random.randint(0, 25) for _ in range(count))
+        return Windows((size,) * count, heads, tails, max(heads), max(tails))
+
+    cost = AffineCost(random.randint(0, 4), Fraction(random.randint(2, 9), 2))
+    alike = drawn(5, random.randint(1, 3))
+    assert solved(alike, cost) == best_by_subsets(alike, cost)
+    cut = drawn(2, random.choice([4, 5, 7]))
+    assert solved(cut, cost, split=True, quantum=3) == best_split(cut, cost, 3)
+
+
 @settings(max_examples=40)
 @given(small_graphs(), affine_costs() | table_costs())
 def test_as_good_as_every_order(graph: Graph, cost: TransferCost) -> None:

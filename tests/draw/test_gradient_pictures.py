@@ -119,7 +119,8 @@ def test_windows_have_a_line_a_bar_and_an_overrun_each(count: int) -> None:
     draw_windows(axes, drawn, 1.0)
     lines = sum(len(collection.get_paths()) for collection in axes.collections)
     assert lines == sum(one.due_ns > one.ready_ns for one in drawn)
-    bars, late = [], []
+    bars: list[tuple[int, int, int]] = []
+    late: list[tuple[int, int, int]] = []
     for patch in axes.patches:
         assert isinstance(patch, Rectangle)
         (x, _), width, middle = patch.get_xy(), patch.get_width(), patch.get_center()[1]

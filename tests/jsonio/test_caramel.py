@@ -561,7 +561,7 @@ def test_no_row_makes_a_fault(field: str, place: int, row: dict[str, Any]) -> No
 def test_answers_that_do_not_fit_are_refused() -> None:
     """Servers that are few multiply the traffic: it must not leave the range in silence."""
     network = {"startup_ns": 0, "ns_per_byte": 2**50}
-    answer = ask(chain(network=network, method="ps", workers=2**16, servers=1))
+    answer = ask(chain(network=network, method="ps", workers=64, servers=1))
     assert answer["error"]["path"] == "network"
     assert "63 bits" in answer["error"]["message"]
 

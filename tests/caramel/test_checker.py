@@ -1,0 +1,158 @@
+"""The checker rejects every kind of plan and of schedule that is wrong."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+
+from planner import AffineCost, InvalidPlanError
+from planner.caramel import Group, Part, Plan, Problem, check, evaluate, solve
+from planner.caramel.evaluation import check_times
+from planner.costs import DepthCost
+from planner.simulator import Iteration
+from tests.caramel.test_baselines import chain
+from tests.caramel.test_methods import problems
+
+PROBLEM = Problem(
+    chain((5, 10, 30), (5, 10, 20), (5, 10, 40)), AffineCost(2, Fraction(1, 2)), element_bytes=2
+)
+PLAN = Plan(
+    (
+        Group((Part(2, 0, 40),)),
+        Group((Part(1, 0, 20), Part(0, 0, 10))),
+        Group((Part(0, 10, 30),)),
+    ),
+    (PROBLEM.order.backward,),
+    PROBLEM.order.forward,
+)
+
+
+def groups(*changed: Group) -> Plan:
+    return replace(PLAN, groups=changed)
+
+
+def test_the_plan_itself_passes() -> None:
+    check(PROBLEM, PLAN)
+    check_times(PROBLEM, PLAN, evaluate(PROBLEM, PLAN).iteration)
+
+
+A, B, C = PLAN.groups
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (groups(A, B), r"bytes \[10, 30\) of w0 are not sent"),
+        (groups(A, B, C, C), r"bytes \[10, 30\) of w0 are sent twice"),
+        (groups(B, C), "w2 are not sent"),
+        (groups(A, B, Group((Part(0, 12, 30),))), r"bytes \[10, 12\) of w0 are not sent"),
+        (groups(A, B, Group((Part(0, 8, 30),))), r"bytes \[8, 10\) of w0 are sent twice"),
+        (groups(A, B, Group((Part(0, 10, 32),))), "has no bytes"),
+        (groups(A, B, Group((Part(3, 0, 2),)), C), "no parameter 3"),
+        (groups(A, B, C, Group(())), "carries nothing"),
+        (
+            groups(A, Group((Part(1, 0, 20), Part(0, 0, 9))), Group((Part(0, 9, 30),))),
+            "cut inside an element",
+        ),
+        (groups(A, B, replace(C, depth=0)), "depth 0"),
+        (groups(A, B, replace(C, not_before_ns=-1)), "time >= 0"),
+        (replace(PLAN, backward_orders=()), "at least one order"),
+        (replace(PLAN, backward_orders=(PROBLEM.order.backward[::-1],)), "depends on"),
+        (replace(PLAN, backward_orders=(PROBLEM.order.backward[:-1],)), "do not run"),
+        (replace(PLAN, backward_orders=((*PROBLEM.order.backward, 3),)), "runs twice"),
+        (replace(PLAN, backward_orders=((*PROBLEM.order.backward, 0),)), "no backward op"),
+        (replace(PLAN, forward_order=PROBLEM.order.forward[::-1]), "depends on"),
+        (replace(PLAN, traffic=Fraction(1, 2)), "at least 1"),
+    ],
+)
+def test_wrong_plans(plan: Plan, message: str) -> None:
+    with pytest.raises(InvalidPlanError, match=message):
+        check(PROBLEM, plan)
+
+
+def test_a_depth_nobody_measured() -> None:
+    problem = replace(PROBLEM, cost=DepthCost(((1, AffineCost(1, Fraction(1))),)))
+    check(problem, PLAN)
+    with pytest.raises(InvalidPlanError, match="depth 2"):
+        check(problem, groups(A, B, replace(C, depth=2)))
+
+
+def test_a_given_order_is_kept() -> None:
+    # Independent backward ops: two orders are possible, one is asked for.
+    problem = Problem(
+        chain((1, 1, 1)).__class__(
+            (
+                *chain((1, 1, 1)).ops,
+                replace(chain((1, 1, 1)).ops[1], name="other", after=("f0",)),
+            ),
+            chain((1, 1, 1)).parameters,
+        ),
+        AffineCost(0, Fraction(1)),
+        op_order=("f0", "other", "b0"),
+    )
+    plan = solve(problem).plan
+    assert plan is not None
+    with pytest.raises(InvalidPlanError, match="not the op order"):
+        check(problem, replace(plan, backward_orders=(plan.backward_orders[0][::-1],)))
+
+
+def moved(spans: tuple[tuple[int, int], ...], which: int, by: int) -> tuple[tuple[int, int], ...]:
+    start, end = spans[which]
+    return (*spans[:which], (start + by, end + by), *spans[which + 1 :])
+
+
+Change = Callable[[Iteration], Iteration]
+CHANGES: list[tuple[Change, str]] = [
+    (lambda i: replace(i, transfers=moved(i.transfers, 0, -1)), "before the gradient of w2"),
+    (lambda i: replace(i, transfers=moved(i.transfers, 1, -1)), "before the gradient of w0|before"),
+    (lambda i: replace(i, transfers=moved(i.transfers, 1, 3)), "before the one before ends"),
+    (lambda i: replace(i, transfers=moved(i.transfers, 2, 1)), "read before it has arrived"),
+    (
+        lambda i: replace(i, transfers=(i.transfers[0], (32, 48), i.transfers[2])),
+        "does not take what it costs",
+    ),
+    (lambda i: replace(i, forward=moved(i.forward, 0, -1)), "read before it has arrived"),
+    (lambda i: replace(i, forward=moved(i.forward, 1, -1)), "before the one before ends"),
+    (lambda i: replace(i, forward=(*i.forward[:2], (71, 75))), "does not take its duration"),
+    (lambda i: replace(i, backward=moved(i.backward, 2, 1)), "backward pass waits"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CHANGES)))
+def test_wrong_schedules(number: int) -> None:
+    change, message = CHANGES[number]
+    iteration = evaluate(PROBLEM, PLAN).iteration
+    with pytest.raises(InvalidPlanError, match=message):
+        check_times(PROBLEM, PLAN, change(iteration))
+
+
+def test_a_barrier_and_a_cycle_are_kept() -> None:
+    plan = replace(groups(B, C, A), barrier=True)
+    iteration = evaluate(PROBLEM, plan).iteration
+    check_times(PROBLEM, plan, iteration)
+    with pytest.raises(InvalidPlanError, match="forward pass has begun"):
+        check_times(PROBLEM, plan, replace(iteration, transfers=moved(iteration.transfers, 2, 1)))
+    late = groups(A, B, replace(C, not_before_ns=1000))
+    iteration = evaluate(PROBLEM, late).iteration
+    with pytest.raises(InvalidPlanError, match="leaves before it may"):
+        check_times(PROBLEM, late, replace(iteration, transfers=moved(iteration.transfers, 2, -1)))
+
+
+@settings(max_examples=100)
+@given(problems())
+def test_no_transfer_can_leave_earlier_or_later_unseen(problem: Problem) -> None:
+    plan = solve(problem, method="auto").plan
+    assert plan is not None
+    iteration = evaluate(problem, plan).iteration
+    for number, (start, _) in enumerate(iteration.transfers):
+        if start:
+            earlier = replace(iteration, transfers=moved(iteration.transfers, number, -1))
+            with pytest.raises(InvalidPlanError):
+                check_times(problem, plan, earlier)
+        never = replace(
+            iteration, transfers=moved(iteration.transfers, number, iteration.end_ns + 1)
+        )
+        with pytest.raises(InvalidPlanError):
+            check_times(problem, plan, never)

@@ -1,0 +1,649 @@
+"""Requests for gradient plans and their answers: the contract, bad input, what can be drawn."""
+
+import json
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner import caramel
+from planner.graphs import Graph
+from planner.jsonio import decode_answer, reply, schema
+from planner.jsonio.graphs import documents_of
+from planner.validation import MAX_VALUE
+from tests.caramel.graph_strategies import graphs, training_graphs
+from tests.jsonio.test_service import ask, error, json_values, without
+
+CONTRACT: dict[str, Any] = {
+    "problem": "caramel",
+    "ops": [
+        {"name": "f1", "ns": 10, "pass": "forward", "after": []},
+        {"name": "b1", "ns": 20, "pass": "backward", "after": ["f1"]},
+    ],
+    "parameters": [{"name": "w1", "bytes": 4096, "updated_by": "b1", "read_by": "f1"}],
+    "network": {"startup_ns": 50000, "ns_per_byte": 0.8},
+    "method": "caramel",
+}
+CHAIN: dict[str, Any] = {
+    "problem": "caramel",
+    "ops": [
+        {"name": "f1", "ns": 10, "pass": "forward"},
+        {"name": "f2", "ns": 20, "pass": "forward", "after": ["f1"]},
+        {"name": "b2", "ns": 30, "pass": "backward", "after": ["f2"]},
+        {"name": "b1", "ns": 20, "pass": "backward", "after": ["b2", "f1"]},
+        {"name": "b0", "ns": 20, "pass": "backward", "after": ["b2"]},
+    ],
+    "parameters": [
+        {"name": "w1", "bytes": 400, "updated_by": ["b1", "b0"], "read_by": ["f1"]},
+        {"name": "w2", "bytes": 300, "updated_by": "b2", "read_by": ["f2", "f1"]},
+        {"name": "w3", "bytes": 100, "updated_by": "b2", "read_by": "f2"},
+    ],
+    "network": {"startup_ns": 5, "ns_per_byte": 0.1},
+}
+TABLE = {"table": [[0, 5], [100, 20], [1000, 90]]}
+DEPTHS = {**CHAIN["network"], "depths": {"2": {"startup_ns": 9, "ns_per_byte": 0.05}, "8": TABLE}}
+
+
+def chain(**fields: Any) -> dict[str, Any]:
+    """The request with some fields changed, or left out."""
+    return {k: v for k, v in {**CHAIN, **fields}.items() if v is not without}
+
+
+def changed(field: str, place: int, **fields: Any) -> dict[str, Any]:
+    """The request with one op or parameter changed."""
+    rows = [
+        {k: v for k, v in {**row, **fields}.items() if v is not without} if i == place else row
+        for i, row in enumerate(CHAIN[field])
+    ]
+    return chain(**{field: rows})
+
+
+def request_of(graph: Graph, **fields: Any) -> dict[str, Any]:
+    import msgspec
+
+    ops, parameters = (msgspec.to_builtins(part) for part in documents_of(graph))
+    return {**chain(ops=ops, parameters=parameters), **fields}
+
+
+def validate(value: Any, kind: str) -> None:
+    jsonschema.validate(value, schema("caramel")[kind], jsonschema.Draft202012Validator)
+
+
+def test_the_contracts_example() -> None:
+    answer = ask(CONTRACT)
+    assert answer["problem"] == answer["method"] == "caramel"
+    assert answer["order"] == ["w1"]
+    assert answer["op_order"] == ["b1", "f1"]
+    assert answer["control_edges"] == []
+    assert answer["threshold_bytes"] == 93751  # 1.5·α/β, and one
+    (group,) = answer["groups"]
+    assert (group["parameters"], group["bytes"], group["depth"]) == (["w1"], 4096, 1)
+    assert "part" not in group
+    assert (group["ready_ns"], group["start_ns"], group["end_ns"]) == (20, 20, 53297)
+    assert group["startup_end_ns"] == 50020
+    assert group["due_ns"] == 20
+    assert answer["iteration_ns"] == answer["objective_ns"] == answer["lower_bound_ns"] == 53307
+    assert answer["status"] == "optimal"
+    assert answer["communication_ns"] == 53277
+    assert answer["computation_ns"] == 30
+    assert answer["stall_ns"] == 53277
+    assert answer["rho"] == 53277 / 30
+    assert answer["overlap"] == 0
+    assert answer["utilisation"] == 30 / 53307
+    assert answer["schedule"] == [
+        {"op": "b1", "pass": "backward", "start_ns": 0, "end_ns": 20},
+        {"op": "f1", "pass": "forward", "start_ns": 53297, "end_ns": 53307},
+    ]
+    assert "workers" not in answer
+    assert answer["runtime_s"] >= 0
+
+
+@pytest.mark.parametrize("method", list(caramel.METHODS))
+@pytest.mark.parametrize(
+    "network", [CHAIN["network"], TABLE, DEPTHS], ids=["affine", "table", "depths"]
+)
+def test_requests_and_answers_fit_their_schemas(method: str, network: dict[str, Any]) -> None:
+    small = chain(method=method, network=network)
+    full = {
+        **small,
+        "op_order": ["f1", "f2", "b2", "b0", "b1"],
+        "time_limit_s": 10,
+        "stages": {"serialization": False, "batching": True},
+        "threshold_bytes": 200,
+        "element_bytes": 4,
+        "workers": 4,
+        "servers": 2,
+        "seed": 7,
+    }
+    for request in (small, full):
+        validate(request, "request")
+        answer = ask(request)
+        validate(answer, "answer")
+        assert answer["method"] == method
+        decoded, timeline = decode_answer(json.dumps(answer).encode())
+        assert timeline.end_ns == decoded.iteration_ns
+    assert answer["op_order"] == full["op_order"]
+
+
+def test_the_schema_lists_every_method() -> None:
+    everything = schema("caramel")
+    for one in everything.values():
+        jsonschema.Draft202012Validator.check_schema(one)
+    listed = everything["request"]["$defs"]["CaramelRequest"]["properties"]["method"]["enum"]
+    assert listed == list(caramel.METHODS)
+
+
+def test_the_method_is_auto_by_default() -> None:
+    answer = ask(chain())
+    assert answer["method"] == "auto"
+    assert answer["status"] == "optimal"
+
+
+def test_rates_are_the_decimals_as_written() -> None:
+    for text, size, expected in (("0.1", 30, 3), ("1e-1", 30, 3), ("0.3", 10, 3), ("3", 7, 21)):
+        request = json.dumps(
+            {**CONTRACT, "network": {"startup_ns": 0, "ns_per_byte": "RATE"}}
+        ).replace('"RATE"', text)
+        request = request.replace("4096", str(size))
+        answer = json.loads(reply(request.encode()).data)
+        assert answer["communication_ns"] == expected, text
+
+
+def test_integer_rates_are_exact() -> None:
+    parameter = {**CONTRACT["parameters"][0], "bytes": 1}
+    network = {"startup_ns": 0, "ns_per_byte": 2**53 + 1}
+    answer = ask({**CONTRACT, "parameters": [parameter], "network": network})
+    assert answer["communication_ns"] == 2**53 + 1
+
+
+def test_depths() -> None:
+    answer = ask(chain(network=DEPTHS, method="exact"))
+    assert {group["depth"] for group in answer["groups"]} <= {1, 2, 8}
+    inside = {"depths": {**DEPTHS["depths"], "1": CHAIN["network"]}}
+    both = {**DEPTHS, **inside}
+    for network in (inside, both):
+        other = ask(chain(network=network, method="exact"))
+        assert {**other, "runtime_s": 0} == {**answer, "runtime_s": 0}
+        validate(chain(network=network), "request")
+    base_table = {**TABLE, "depths": {"64": CHAIN["network"]}}
+    assert ask(chain(network=base_table))["status"] == "optimal"
+
+
+def test_every_size_can_be_small() -> None:
+    network: dict[str, Any] = {"startup_ns": 5, "ns_per_byte": 0}
+    assert ask(chain(network=network))["threshold_bytes"] is None
+    network = {"startup_ns": 2**58, "ns_per_byte": 1e-300}
+    for method in caramel.METHODS:
+        assert ask(chain(network=network, method=method))["threshold_bytes"] is None
+    assert ask(chain(network=network, threshold_bytes=7))["threshold_bytes"] == 7
+
+
+@pytest.mark.parametrize("element_bytes", [1, 4, 7, 64, 1000])
+def test_parameters_need_not_consist_of_whole_elements(element_bytes: int) -> None:
+    for method in caramel.METHODS:
+        answer = ask(chain(element_bytes=element_bytes, method=method))
+        validate(answer, "answer")
+
+
+def test_stages_can_be_switched_off() -> None:
+    def groups(**stages: bool) -> list[dict[str, Any]]:
+        network = {"startup_ns": 5, "ns_per_byte": 0.01}
+        request = chain(method="caramel", network=network, stages=stages)
+        found: list[dict[str, Any]] = ask(request)["groups"]
+        return found
+
+    assert len(groups(batching=False)) == 3
+    assert len(groups()) < 3
+    late = groups(scheduling=False)
+    assert all(group["due_ns"] == 70 for group in late)
+    assert "workers" in ask(chain(method="caramel", stages={"serialization": False}))
+
+
+def test_orders_are_enforced_or_drawn() -> None:
+    answer = ask(chain(method="caramel"))
+    assert answer["order"] == ["w2", "w3", "w1"]
+    assert answer["op_order"][:3] in (["b2", "b1", "b0"], ["b2", "b0", "b1"])
+    drawn = ask(chain(method="ddp", workers=3, seed=5))
+    assert drawn["control_edges"] == []
+    assert (drawn["workers"], drawn["seed"]) == (3, 5)
+    alone = ask(chain(method="ddp", workers=1))
+    assert alone["workers"] == 1
+    given = ask(chain(method="ddp", op_order=["b2", "b0", "b1", "f1", "f2"]))
+    assert "workers" not in given
+    assert given["order"] == ["w2", "w3", "w1"]
+
+
+def test_control_edges_name_ops() -> None:
+    ops = [
+        {"name": "f", "ns": 1, "pass": "forward"},
+        {"name": "long", "ns": 9, "pass": "backward", "after": ["f"]},
+        {"name": "short", "ns": 2, "pass": "backward", "after": ["f"]},
+    ]
+    parameters = [
+        {"name": "w", "bytes": 5, "updated_by": "long", "read_by": "f"},
+        {"name": "v", "bytes": 5, "updated_by": "short", "read_by": "f"},
+    ]
+    answer = ask(chain(ops=ops, parameters=parameters))
+    assert answer["order"] == ["v", "w"]
+    assert answer["control_edges"] == [["short", "long"]]
+    other = ask(chain(ops=ops, parameters=parameters, op_order=["long", "short", "f"]))
+    assert other["order"] == ["w", "v"]
+    assert other["control_edges"] == [["long", "short"]]
+
+
+def test_parts_say_which_bytes() -> None:
+    parameter = {**CHAIN["parameters"][0], "bytes": 10_000_001}
+    answer = ask(chain(parameters=[parameter], method="bytescheduler", element_bytes=4))
+    parts = [group["part"]["w1"] for group in answer["groups"]]
+    assert parts == [[0, 4_000_000], [4_000_000, 8_000_000], [8_000_000, 10_000_001]]
+
+
+def test_nothing_to_compute_is_fine() -> None:
+    ops = [{**op, "ns": 0} for op in CONTRACT["ops"]]
+    for method in caramel.METHODS:
+        answer = ask({**CONTRACT, "ops": ops, "method": method})
+        assert answer["rho"] is None
+        validate(answer, "answer")
+        decode_answer(json.dumps(answer).encode())
+    free = {"startup_ns": 0, "ns_per_byte": 0}
+    answer = ask({**CONTRACT, "ops": ops, "network": free})
+    assert answer["iteration_ns"] == 0
+    assert answer["utilisation"] == 1
+    decode_answer(json.dumps(answer).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "expected"),
+    [
+        ({"ops": without}, "ops", "missing"),
+        ({"ops": []}, "ops", "length >= 1"),
+        ({"parameters": []}, "parameters", "length >= 1"),
+        ({"network": without}, "network", "missing"),
+        ({"network": 3}, "network", "expected an object, got 3"),
+        ({"metod": "auto"}, "metod", "did you mean 'method'?"),
+        ({"method": "caramell"}, "method", "did you mean 'caramel'?"),
+        ({"stages": {"batchin": True}}, "stages.batchin", "did you mean 'batching'?"),
+        ({"stages": {"batching": 1}}, "stages.batching", "true or false"),
+        ({"threshold_bytes": -1}, "threshold_bytes", ">= 0"),
+        ({"element_bytes": 0}, "element_bytes", ">= 1"),
+        ({"workers": 0}, "workers", ">= 1"),
+        ({"workers": 2**16 + 1}, "workers", "<= 65536"),
+        ({"workers": 2, "servers": 3}, "servers", "at most as many as workers (2), got 3"),
+        ({"seed": -1}, "seed", ">= 0"),
+        ({"time_limit_s": 0}, "time_limit_s", "> 0"),
+        ({"workers": 1, "method": "ps"}, "workers", "at least 2"),
+        ({"op_order": ["b2", "b1", "b0", "f1", "fx"]}, "op_order[4]", "no op is called 'fx'"),
+        ({"op_order": ["b2", "b1", "b0", "f1"]}, "op_order", "'f2' is missing"),
+        ({"op_order": ["b1", "b2", "b0", "f1", "f2"]}, "op_order[0]", "'b1' comes before 'b2'"),
+        ({"op_order": ["b2", "b2", "b0", "f1", "f2"]}, "op_order[1]", "'b2' given twice"),
+        ({"op_order": "b2"}, "op_order", "expected an array"),
+        ({"network": {"startup_ns": MAX_VALUE, "ns_per_byte": 1}}, "network", "63 bits"),
+    ],
+)
+def test_bad_fields(change: dict[str, Any], path: str, expected: str) -> None:
+    found_path, message = error(chain(**change))
+    assert found_path == path
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("field", "place", "change", "path", "expected"),
+    [
+        ("ops", 1, {"after": ["f1", "f2"]}, "ops[1].after", "form a cycle: f2 -> f2"),
+        ("ops", 2, {"after": ["f2", "b1"]}, "ops[2].after", "form a cycle: b2 -> b1 -> b2"),
+        ("ops", 1, {"after": ["f"]}, "ops[1].after[0]", "no op is called 'f'"),
+        ("ops", 1, {"after": ["b1"]}, "ops[1].after[0]", "cannot depend on backward op 'b1'"),
+        ("ops", 2, {"after": []}, "ops[2].after", "'b2' depends on no forward op"),
+        ("ops", 1, {"name": "f1"}, "ops[1].name", "'f1' given twice"),
+        ("ops", 1, {"ns": without}, "ops[1].ns", "missing"),
+        ("ops", 1, {"ns": -1}, "ops[1].ns", ">= 0, got -1"),
+        ("ops", 1, {"ns": 1.5}, "ops[1].ns", "got 1.5"),
+        ("ops", 1, {"ns": MAX_VALUE + 1}, "ops[1].ns", "<="),
+        ("ops", 1, {"pass": "sideways"}, "ops[1].pass", "one of backward, forward"),
+        ("ops", 1, {"afer": []}, "ops[1].afer", "did you mean 'after'?"),
+        ("parameters", 1, {"updated_by": "f1"}, "parameters[1].updated_by", "backward op"),
+        ("parameters", 1, {"read_by": "b1"}, "parameters[1].read_by", "forward op"),
+        ("parameters", 1, {"read_by": ["f1", "b1"]}, "parameters[1].read_by[1]", "forward op"),
+        ("parameters", 1, {"updated_by": "b9"}, "parameters[1].updated_by", "no op is called"),
+        ("parameters", 0, {"read_by": ["f1", "f9"]}, "parameters[0].read_by[1]", "no op is"),
+        ("parameters", 0, {"read_by": []}, "parameters[0].read_by", "length >= 1"),
+        ("parameters", 1, {"name": "w1"}, "parameters[1].name", "'w1' given twice"),
+        ("parameters", 1, {"bytes": 0}, "parameters[1].bytes", ">= 1, got 0"),
+        ("parameters", 1, {"read_by": without}, "parameters[1].read_by", "missing"),
+    ],
+)
+def test_bad_graphs(
+    field: str, place: int, change: dict[str, Any], path: str, expected: str
+) -> None:
+    found_path, message = error(changed(field, place, **change))
+    assert found_path == path
+    assert expected in message
+
+
+def test_cycles_are_named_in_the_order_of_their_arrows() -> None:
+    _, message = error(changed("ops", 0, after=["f2"]))
+    assert "f1 -> f2 -> f1" in message
+
+
+AFFINE = CHAIN["network"]
+
+
+@pytest.mark.parametrize(
+    ("network", "path", "expected"),
+    [
+        ({}, "network.startup_ns", "missing; or give a table"),
+        ({"startup_ns": 5}, "network.ns_per_byte", "missing"),
+        ({"ns_per_byte": 5}, "network.startup_ns", "missing"),
+        ({**AFFINE, "ns_per_byte": -0.5}, "network.ns_per_byte", "a number >= 0, got -0.5"),
+        ({**AFFINE, "ns_per_byte": -1}, "network.ns_per_byte", "a number >= 0, got -1"),
+        ({**AFFINE, "ns_per_byte": float("nan")}, "network.ns_per_byte", "got NaN"),
+        ({**AFFINE, "ns_per_byte": float("inf")}, "network.ns_per_byte", "got Infinity"),
+        ({**AFFINE, "ns_per_byte": 1e300}, "network.ns_per_byte", "<="),
+        ({**AFFINE, "ns_per_byte": 10**400}, "network.ns_per_byte", "<="),
+        ({**AFFINE, "ns_per_byte": "1"}, "network.ns_per_byte", "expected a number, got '1'"),
+        ({**AFFINE, "startup_ns": 1.5}, "network.startup_ns", "got 1.5"),
+        ({**AFFINE, "startup": 1}, "network.startup", "did you mean 'startup_ns'?"),
+        ({"table": []}, "network.table", "length >= 2"),
+        ({"table": [[0, 1]]}, "network.table", "length >= 2"),
+        ({"table": [[0, 1], [0, 2]]}, "network.table[1][0]", "> 0"),
+        ({"table": [[0, 1], [1, -2]]}, "network.table[1][1]", ">= 0"),
+        ({"table": [[0, 9], [1, 2]]}, "network.table[1][1]", ">= 9"),
+        ({"table": [[0, 1], [1]]}, "network.table[1]", "length 2"),
+        ({**AFFINE, **TABLE}, "network.startup_ns", "not together with table"),
+        ({"ns_per_byte": 1, **TABLE}, "network.ns_per_byte", "not together with table"),
+        ({"depths": {}}, "network.depths", "length >= 1"),
+        ({"depths": {"2": AFFINE}}, "network.depths.1", "missing"),
+        ({**AFFINE, "depths": {"1": TABLE}}, "network.depths.1", "not the cost given beside"),
+        ({**AFFINE, "depths": {"65": AFFINE}}, "network.depths.65", "from 1 to 64"),
+        ({**AFFINE, "depths": {"0": AFFINE}}, "network.depths.0", "from 1 to 64"),
+        ({**AFFINE, "depths": {"08": AFFINE}}, "network.depths.08", "from 1 to 64"),
+        ({**AFFINE, "depths": {"٣": AFFINE}}, "network.depths.٣", "from 1 to 64"),
+        ({**AFFINE, "depths": {"2\n": AFFINE}}, "network.depths.2\n", "from 1 to 64"),
+        ({**AFFINE, "depths": {"deep": AFFINE}}, "network.depths.deep", "from 1 to 64"),
+        (
+            {**AFFINE, "depths": {"1.5": {"startup_ns": "x"}}},
+            "network.depths.1.5.startup_ns",
+            "'x'",
+        ),
+        ({**AFFINE, "depths": {"8": {"startup_ns": -1}}}, "network.depths.8.startup_ns", ">= 0"),
+        ({**AFFINE, "depths": {"8": {"startup_ns": 1}}}, "network.depths.8.ns_per_byte", "missing"),
+        ({**AFFINE, "depths": {"2": AFFINE, "8": 5}}, "network.depths.8", "got 5"),
+        ({**AFFINE, "depths": {"8": {"tabel": 1}}}, "network.depths.8.tabel", "mean 'table'?"),
+        (
+            {**AFFINE, "depths": {"8": {"table": [[0, 2], [9, 1]]}}},
+            "network.depths.8.table[1][1]",
+            ">= 2",
+        ),
+    ],
+)
+def test_bad_networks(network: Any, path: str, expected: str) -> None:
+    found_path, message = error(chain(network=network))
+    assert found_path == path
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"problem": without},
+        {"ops": []},
+        {"network": {}},
+        {"network": {"startup_ns": 5}},
+        {"network": {**AFFINE, **TABLE}},
+        {"network": {"depths": {"2": AFFINE}}},
+        {"network": {**AFFINE, "depths": {"65": AFFINE}}},
+        {"network": {**AFFINE, "depths": {"2": {"startup_ns": 1}}}},
+        {"stages": {"batchin": True}},
+        {"workers": 0},
+        {"unknown": 1},
+    ],
+)
+def test_the_schema_refuses_what_is_refused(change: dict[str, Any]) -> None:
+    request = chain(**change)
+    answer = ask(request)
+    validate(answer, "error")
+    with pytest.raises(jsonschema.ValidationError):
+        validate(request, "request")
+
+
+costs = st.fixed_dictionaries(
+    {
+        "startup_ns": st.integers(0, 30),
+        "ns_per_byte": st.integers(0, 5) | st.sampled_from([0.1, 0.3, 1.7, 1e-9, 5e-324]),
+    }
+)
+
+
+@settings(max_examples=600)
+@given(
+    graphs(max_parameters=4) | training_graphs(max_blocks=2, max_branches=2),
+    costs,
+    st.sampled_from(["caramel", "exact", "ddp", "horovod", "bytescheduler", "ps"]),
+    st.integers(0, 99),
+)
+def test_what_answers_say_adds_up(
+    graph: Graph, network: dict[str, Any], method: str, seed: int
+) -> None:
+    request = request_of(graph, network=network, method=method, seed=seed, workers=3)
+    if method == "exact" and len(graph.parameters) > 5:
+        request["method"] = method = "auto"
+        request["time_limit_s"] = 0.2
+    answer = ask(request)
+    assert "error" not in answer, answer
+    validate(answer, "answer")
+    _, timeline = decode_answer(json.dumps(answer).encode())
+    assert len(timeline.windows) == len(answer["groups"])
+    check_adds_up(request, answer)
+
+
+def check_adds_up(request: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Recompute from the request what the answer says."""
+    span = {row["op"]: (row["start_ns"], row["end_ns"]) for row in answer["schedule"]}
+    assert [row["op"] for row in answer["schedule"]] == answer["op_order"]
+    assert sorted(span) == sorted(op["name"] for op in request["ops"])
+    for op in request["ops"]:
+        start, end = span[op["name"]]
+        assert end - start == op["ns"]
+        for needed in op.get("after", ()):
+            before = next(one for one in request["ops"] if one["name"] == needed)
+            if before["pass"] == op["pass"]:
+                assert span[needed][1] <= start
+    known = {one["name"]: one for one in request["parameters"]}
+
+    def names(value: Any) -> list[str]:
+        return [value] if isinstance(value, str) else list(value)
+
+    rate = Fraction(repr(request["network"]["ns_per_byte"]))
+    sent = dict.fromkeys(known, 0)
+    free = 0
+    for group in answer["groups"]:
+        ready = max(
+            span[op][1] for name in group["parameters"] for op in names(known[name]["updated_by"])
+        )
+        if "workers" in answer:
+            assert group["ready_ns"] >= ready
+        else:
+            assert group["ready_ns"] == ready
+        assert group["start_ns"] == max(free, group["ready_ns"])
+        free = group["end_ns"]
+        cost = request["network"]["startup_ns"] + ceil(rate * group["bytes"])
+        if answer["method"] != "ps":
+            assert free - group["start_ns"] == cost
+        part = group.get("part", {})
+        total = 0
+        for name in group["parameters"]:
+            first, stop = part.get(name, (0, known[name]["bytes"]))
+            sent[name] += stop - first
+            total += stop - first
+            assert all(span[op][0] >= free for op in names(known[name]["read_by"]))
+        assert total == group["bytes"]
+    assert sent == {name: one["bytes"] for name, one in known.items()}
+    assert sorted(answer["order"]) == sorted(known)
+    assert answer["iteration_ns"] == max(end for _, end in span.values())
+    assert answer["computation_ns"] == sum(op["ns"] for op in request["ops"])
+    assert answer["stall_ns"] == answer["iteration_ns"] - answer["computation_ns"]
+    assert answer["lower_bound_ns"] <= answer["objective_ns"] == answer["iteration_ns"]
+    assert ("workers" in answer) == (answer["method"] not in ("auto", "exact", "caramel"))
+
+
+@settings(max_examples=300)
+@given(graphs(max_parameters=3))
+def test_an_answers_op_order_can_be_asked_for(graph: Graph) -> None:
+    request = request_of(graph, method="caramel")
+    answer = planner.solve(request)
+    again = planner.solve({**request, "op_order": answer["op_order"]})
+    assert {**again, "runtime_s": 0, "order": (), "control_edges": ()} == {
+        **answer,
+        "runtime_s": 0,
+        "order": (),
+        "control_edges": (),
+    }
+
+
+some_names = st.sampled_from(["f1", "f2", "b1", "b2", "w1", "x", ""])
+some_values = st.sampled_from([0, 1, -1, 7, MAX_VALUE, 2**63, 10**30, 0.5, 1e300, 5e-324, None])
+some_rows = st.lists(st.lists(some_values, max_size=3), max_size=3)
+some_costs = st.dictionaries(
+    st.sampled_from(["startup_ns", "ns_per_byte", "table", "startup"]), some_values | some_rows
+)
+some_networks = st.builds(
+    lambda cost, depths: {**cost, **({} if depths is None else {"depths": depths})},
+    some_costs,
+    st.none()
+    | st.dictionaries(st.sampled_from(["1", "2", "64", "65", "x y", "[...]", ""]), some_costs),
+)
+some_fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "network": some_networks | json_values,
+        "op_order": st.lists(some_names, max_size=5) | json_values,
+        "method": st.sampled_from([*caramel.METHODS, "x"]) | json_values,
+        "stages": json_values,
+        "threshold_bytes": some_values | json_values,
+        "element_bytes": some_values | json_values,
+        "workers": st.sampled_from([1, 2, 5]) | json_values,
+        "servers": some_values | json_values,
+        "seed": some_values | json_values,
+        "time_limit_s": json_values,
+    },
+)
+
+
+@settings(max_examples=60000)
+@given(some_fields, st.none() | json_values, st.sampled_from(["ops", "parameters"]))
+def test_no_request_makes_a_fault(fields: dict[str, Any], value: Any, field: str) -> None:
+    request = {**CHAIN, **fields, **({} if value is None else {field: value})}
+    answer = planner.solve(request)
+    assert ("error" in answer) != ("status" in answer)
+    assert reply(json.dumps(request).encode()).exit_status in (0, 2)
+
+
+@settings(max_examples=60000)
+@given(
+    st.sampled_from(["ops", "parameters"]),
+    st.integers(0, 2),
+    st.dictionaries(
+        st.sampled_from(["name", "ns", "pass", "after", "bytes", "updated_by", "read_by", "x"]),
+        some_values | some_names | st.lists(some_names, max_size=2) | json_values,
+    ),
+)
+def test_no_row_makes_a_fault(field: str, place: int, row: dict[str, Any]) -> None:
+    answer = reply(json.dumps(changed(field, place, **row)).encode())
+    assert answer.exit_status in (0, 2), answer.data
+
+
+def test_answers_that_do_not_fit_are_refused() -> None:
+    """Servers that are few multiply the traffic: it must not leave the range in silence."""
+    network = {"startup_ns": 0, "ns_per_byte": 2**50}
+    answer = ask(chain(network=network, method="ps", workers=64, servers=1))
+    assert answer["error"]["path"] == "network"
+    assert "63 bits" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["ops", "parameters"])
+def test_sums_that_do_not_fit_are_refused(name: str) -> None:
+    key = "ns" if name == "ops" else "bytes"
+    path, _ = error(chain(**{name: [{**row, key: MAX_VALUE} for row in CHAIN[name]]}))
+    assert path.startswith(name)
+
+
+def broken(answer: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    changed_answer: dict[str, Any] = json.loads(json.dumps(answer))
+    target: Any = changed_answer
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    return changed_answer
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "path"),
+    [
+        (("groups",), [], "groups"),
+        (("schedule",), [], "schedule"),
+        (("status",), "great", "status"),
+        (("groups", 0, "start_ns"), -1, "groups[0].start_ns"),
+        (("groups", 0, "start_ns"), 29, "groups[0].start_ns"),
+        (("groups", 1, "start_ns"), 0, "groups[1].start_ns"),
+        (("groups", 0, "startup_end_ns"), 1, "groups[0].startup_end_ns"),
+        (("groups", 0, "end_ns"), 1, "groups[0].end_ns"),
+        (("groups", 1, "end_ns"), 10**6, "groups[1].end_ns"),
+        (("groups", 0, "parameters"), [], "groups[0].parameters"),
+        (("groups", 0, "parameters"), ["w2", "w2"], "groups[0].parameters"),
+        (("groups", 0, "part"), {"w9": [0, 1]}, "groups[0].part.w9"),
+        (("groups", 0, "part"), {"w2": [1, 1]}, "groups[0].part.w2"),
+        (("groups", 0, "part"), {"w2": [1]}, "groups[0].part.w2"),
+        (("schedule", 0, "op"), "b1", "schedule[0].op"),
+        (("schedule", 0, "end_ns"), 10**6, "schedule[0].end_ns"),
+        (("schedule", 1, "start_ns"), 29, "schedule[1].start_ns"),
+        (("schedule", 1, "end_ns"), 0, "schedule[1].end_ns"),
+        (("schedule", 3, "start_ns"), 0, "schedule[3].start_ns"),
+        (("schedule", 3, "pass"), "both", "schedule[3].pass"),
+        (("op_order",), ["b2"], "schedule"),
+        (("backward_ns",), 0, "schedule[0].end_ns"),
+        (("iteration_ns",), 5, "iteration_ns"),
+        (("objective_ns",), 5, "objective_ns"),
+        (("iteration_ns",), 10**400, "iteration_ns"),
+        (("rho",), "x", "rho"),
+    ],
+)
+def test_answers_that_contradict_themselves_are_refused(
+    steps: tuple[Any, ...], value: Any, path: str, tmp_path: Path
+) -> None:
+    from planner.cli import main
+
+    answer = planner.solve(chain(method="layer_by_layer", op_order=["b2", "b1", "b0", "f1", "f2"]))
+    decode_answer(json.dumps(answer).encode())
+    text = json.dumps(broken(answer, steps, value))
+    with pytest.raises(planner.InvalidInputError) as caught:
+        decode_answer(text.encode())
+    assert caught.value.path == path
+    (tmp_path / "plan.json").write_text(text)
+    assert main(["draw", str(tmp_path / "plan.json")]) == 2
+
+
+def test_an_op_given_twice_is_refused() -> None:
+    answer = planner.solve(CONTRACT)
+    answer["op_order"] = ("b1", "b1")
+    answer["schedule"] = (answer["schedule"][0], {**answer["schedule"][1], "op": "b1"})
+    with pytest.raises(planner.InvalidInputError, match=r"op_order\[1\]: 'b1' given twice"):
+        decode_answer(json.dumps(answer).encode())
+
+
+def test_names_are_drawn_whatever_they_are(tmp_path: Path) -> None:
+    from planner.cli import main
+
+    for name in ("$^$", "\x1b[31m", "", "層", "a" * 500, "a\nb", "b' - at"):
+        parameter = {**CONTRACT["parameters"][0], "name": name, "updated_by": f"b{name}"}
+        ops = [CONTRACT["ops"][0], {**CONTRACT["ops"][1], "name": f"b{name}", "ns": 10**5}]
+        answer = planner.solve({**CONTRACT, "parameters": [parameter], "ops": ops})
+        (tmp_path / "plan.json").write_text(json.dumps(answer))
+        command = ["draw", str(tmp_path / "plan.json")]
+        for output in ([], ["-o", str(tmp_path / "p.json")], ["-o", str(tmp_path / "p.png")]):
+            assert main([*command, *output]) == 0
