@@ -14,7 +14,6 @@ from itertools import accumulate, pairwise
 
 from planner.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.caramel.evaluation import plan_heads
-from planner.caramel.orders import drawn_orders
 from planner.caramel.problem import Group, Outcome, Part, Plan, Problem
 from planner.costs import DepthCost
 from planner.deadline import Deadline
@@ -45,13 +44,7 @@ BYTESCHEDULER_PARTITION_BYTES = 4 * 10**6
 
 def unordered(problem: Problem) -> Plan:
     """Return a plan without transfers in which no op order is enforced."""
-    backward = problem.order.backward
-    orders = (
-        (backward,)
-        if problem.fixed_order
-        else drawn_orders(problem.graph, problem.workers, problem.seed)
-    )
-    return Plan((), orders, problem.order.forward)
+    return Plan((), problem.drawn_orders, problem.order.forward)
 
 
 def whole(problem: Problem, parameters: Sequence[int]) -> Group:

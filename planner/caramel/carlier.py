@@ -40,7 +40,7 @@ class Sequence:
     lower_bound : int
         No order has a smaller value than this.
     timed_out : bool
-        Whether the deadline cut the search short.
+        Whether the deadline or the number of nodes cut the search short.
     """
 
     order: tuple[int, ...]
@@ -83,7 +83,11 @@ def schrage(heads: Values[int], durations: Values[int], tails: Values[int]) -> t
 
 
 def carlier(
-    heads: Values[int], durations: Values[int], tails: Values[int], deadline: Deadline
+    heads: Values[int],
+    durations: Values[int],
+    tails: Values[int],
+    deadline: Deadline,
+    max_nodes: int | None = None,
 ) -> Sequence:
     """Order the jobs so that the largest sum of end and tail is least.
 
@@ -93,6 +97,8 @@ def carlier(
         Of each job, at least one job, none negative.
     deadline : Deadline
         When to stop; Schrage's order is found in any case.
+    max_nodes : int, optional
+        After how many nodes to stop; the same on every machine, unlike a deadline.
     """
     best: tuple[int, ...] = ()
     value = -1
@@ -102,7 +108,8 @@ def carlier(
     made = 1
     while nodes:
         bound = nodes[0][0]
-        if best and (bound >= value or deadline.passed):
+        stop = deadline.passed or (max_nodes is not None and made > max_nodes)
+        if best and (bound >= value or stop):
             return Sequence(best, value, min(bound, value), timed_out=bound < value)
         bound, _, node_heads, node_tails = heappop(nodes)
         order = schrage(node_heads, durations, node_tails)

@@ -1,4 +1,4 @@
-"""Priority batches: whenever the network is free, send the most urgent of what is ready.
+"""Most urgent first: what to send whenever the network is free.
 
 Problem: a plan for any windows and any cost, to start a search from.
 
@@ -6,7 +6,8 @@ Rule: as Jackson's preemptive schedule, but with transfers of at most a given si
 gradients those with the longest tails, as many bytes of them as fit; what does not fit waits for
 the next transfer. Large transfers save start-ups, small ones let an urgent gradient overtake.
 
-Guarantee: none; with transfers of one element and no start-up, Jackson's schedule.
+Guarantee: none for batches. The pieces of Jackson's preemptive schedule are the best plan up to
+rounding where a transfer costs its bytes and no start-up.
 
 Complexity: O((n + transfers) log n) a size. Source: own, after Jackson's rule and ByteScheduler
 (Peng et al., SOSP 2019).
@@ -14,9 +15,12 @@ Complexity: O((n + transfers) log n) a size. Source: own, after Jackson's rule a
 
 from heapq import heappop, heappush
 
+from planner.caramel.jackson import least_rate, preemptive
 from planner.caramel.loads import Load, LoadPricer
+from planner.caramel.windows import Windows
+from planner.costs import TransferCost
 
-__all__ = ["priority_batches"]
+__all__ = ["preemptive_pieces", "priority_batches"]
 
 
 def priority_batches(pricer: LoadPricer, limit: int, element_bytes: int = 1) -> list[Load]:
@@ -58,4 +62,25 @@ def priority_batches(pricer: LoadPricer, limit: int, element_bytes: int = 1) -> 
                 break
         loads.append(tuple(load))
         now += pricer.cost_ns(limit - room)
+    return loads
+
+
+def preemptive_pieces(windows: Windows, cost: TransferCost, element_bytes: int = 1) -> list[Load]:
+    """Return the pieces of Jackson's preemptive schedule at the best rate, in transfer order.
+
+    Pieces of one parameter that follow each other, or are less than an element, are joined.
+    """
+    rate = least_rate(cost, sum(windows.sizes))
+    schedule = preemptive(windows.heads, [rate * size for size in windows.sizes], windows.tails)
+    left = list(windows.sizes)
+    last = {job: place for place, (job, _, _) in enumerate(schedule.segments)}
+    loads: list[Load] = []
+    for place, (job, start, end) in enumerate(schedule.segments):
+        size = left[job]
+        if place < last[job]:
+            size = min(size, int((end - start) / rate)) if rate else 0
+            size -= size % element_bytes
+        if size:
+            loads.append(((job, size),))
+            left[job] -= size
     return loads

@@ -121,6 +121,7 @@ def best_grouping(
     quantum: int = 1,
     upper: int | None = None,
     lower: int = 0,
+    max_work: float | None = None,
 ) -> Grouping:
     """Group and order the transfers so that the iteration is shortest.
 
@@ -141,6 +142,8 @@ def best_grouping(
         Value of a known plan, in ns: only better ones are looked for.
     lower : int
         A known bound, in ns: a plan that meets it ends the search.
+    max_work : float, optional
+        CP-SAT's deterministic time after which to stop, about seconds; the same on every machine.
 
     Raises
     ------
@@ -178,7 +181,7 @@ def best_grouping(
     search.before_tails(transfers, windows.tails)
     if not split:
         search.alike_in_order(transfers, windows)
-    answer = search.run(deadline, levels=(2,) if split else (0, 1))
+    answer = search.run(deadline, (2,) if split else (0, 1), max_work)
     if answer.solution is None:
         bound = limit if answer.finished else answer.bound
         return Grouping(known.groups, known.value, bound, timed_out=not answer.finished)
@@ -247,7 +250,7 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Op
     ends = search.ops(graph, ops, known.backward_ns)
     search.after_ops(transfers, graph.updaters, ends)
     search.before_tails(transfers, known.tails)
-    answer = search.run(deadline, levels=(0, 1))
+    answer = search.run(deadline, (0, 1))
     if answer.solution is None:
         bound = limit if answer.finished else answer.bound
         return OpOrder(ops, limit, bound, timed_out=not answer.finished)
@@ -609,7 +612,9 @@ class _Search:
                     model.add(sum(variables[0][: k + 1]) <= reached[index])
             previous = reached
 
-    def run(self, deadline: Deadline, levels: Sequence[int]) -> _Answer:
+    def run(
+        self, deadline: Deadline, levels: Sequence[int], max_work: float | None = None
+    ) -> _Answer:
         """Solve; the same answer every time unless the deadline passes.
 
         Parameters
@@ -620,16 +625,21 @@ class _Search:
             How much of the model CP-SAT puts into its linear relaxation. Neither none nor more is
             always better, and the wrong choice can cost a factor of ten or more: several levels
             take turns, for a deterministic time that doubles, each looking for something better.
+        max_work : float, optional
+            Deterministic time after which to stop.
         """
         best, bound, turn = None, 0, 0
-        while not deadline.passed:
+        left = float("inf") if max_work is None else max_work
+        while not deadline.passed and left > 0:
             solver = cp_model.CpSolver()
             solver.parameters.num_workers = 1
             solver.parameters.random_seed = 1
             solver.parameters.linearization_level = levels[turn % len(levels)]
+            budget = left
             if len(levels) > 1:
-                budget = _FIRST_ROUND * 2.0 ** (turn // len(levels))
-                solver.parameters.max_deterministic_time = budget
+                budget = min(left, _FIRST_ROUND * 2.0 ** (turn // len(levels)))
+            solver.parameters.max_deterministic_time = budget
+            left -= budget
             if deadline.remaining_s is not None:
                 solver.parameters.max_time_in_seconds = deadline.remaining_s
             status = solver.solve(self.model)

@@ -48,8 +48,8 @@ class LoadPricer:
         return end
 
     def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
-        """Return what the best of several lists has least: time, then parts, then transfers."""
-        return self.iteration_ns(loads), sum(map(len, loads)), len(loads)
+        """Return what the best of several lists has least: time, then transfers, then parts."""
+        return self.iteration_ns(loads), len(loads), sum(map(len, loads))
 
 
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:

@@ -1,8 +1,10 @@
 """The best plan found for one op order: construct, descend, prove.
 
-Starts: groups of nested windows for each supporting line of the cost (`nested`), priority batches
-of several sizes (`dispatch`), and what every other method sends, without its barrier. The best ones
-are improved by local search (`descent`). Where a bound is met the search ends.
+Starts: groups of nested windows for each supporting line of the cost (`nested`), the pieces of
+Jackson's preemptive schedule and priority batches of several sizes (`dispatch`), and what every
+other method sends, without its barrier. The transfers of the best ones are ordered by Carlier's
+branch and bound (`carlier`) and improved by local search (`descent`). Where a bound is met the
+search ends.
 
 Guarantee: at most what any start costs. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
@@ -13,8 +15,9 @@ Complexity: O(lines · states · log) for the starts, and a fixed budget of pric
 from collections.abc import Iterable, Iterator
 
 from planner.caramel.bounds import supporting_lines
+from planner.caramel.carlier import carlier
 from planner.caramel.descent import descend
-from planner.caramel.dispatch import priority_batches
+from planner.caramel.dispatch import preemptive_pieces, priority_batches
 from planner.caramel.loads import Load, LoadPricer
 from planner.caramel.nested import Targets, tightened, widened
 from planner.caramel.network import batching_threshold
@@ -28,6 +31,9 @@ BUDGET = 4000
 
 DESCENTS = 3
 """Starts improved."""
+
+NODES = 64
+"""Nodes of the branch and bound that orders the transfers of a start."""
 
 
 def best_loads(
@@ -68,10 +74,24 @@ def best_loads(
                 best = start
             if pricer.iteration_ns(best) <= target or deadline.passed:
                 break
-            improved = descend(pricer, start, target, BUDGET, deadline)
-            best = min(best, improved, key=pricer.rank)
+            ordered = _best_order(pricer, start, deadline)
+            improved = descend(pricer, ordered, target, BUDGET, deadline)
+            best = min(best, ordered, improved, key=pricer.rank)
     assert best is not None
     return best
+
+
+def _best_order(pricer: LoadPricer, loads: list[Load], deadline: Deadline) -> list[Load]:
+    """Return the same transfers in the best order, or the best found in `NODES` nodes."""
+    heads, tails = pricer.windows.heads, pricer.windows.tails
+    found = carlier(
+        [max(heads[j] for j, _ in load) for load in loads],
+        [pricer.cost_ns(sum(size for _, size in load)) for load in loads],
+        [max(tails[j] for j, _ in load) for load in loads],
+        deadline,
+        NODES,
+    )
+    return [loads[place] for place in found.order]
 
 
 def _starts(
@@ -84,6 +104,7 @@ def _starts(
             least, openings = targets.least(target)
             yield targets.whole_loads(openings)
             yield targets.cut_loads(least, openings, element_bytes)
+    yield preemptive_pieces(pricer.windows, cost, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, int(unit * 2.0**power))) for power in range(-2, 6)} | {total}
     for limit in sorted(limits):

@@ -36,7 +36,10 @@ __all__ = ["METHODS", "Method", "solve"]
 Method = Callable[[Problem, Deadline], Outcome]
 
 SPLIT_PARAMETERS = 6
-"""Up to so many parameters the best way of cutting them is searched for to proof."""
+"""Up to so many parameters the best way of cutting them is searched for."""
+
+SPLIT_WORK = 2.0
+"""Deterministic time of that search, about seconds: mostly enough for a proof."""
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome:
@@ -114,12 +117,13 @@ def _best(
                 quantum=problem.element_bytes,
                 upper=value,
                 lower=bound,
+                max_work=SPLIT_WORK,
             )
         except NotApplicableError:  # nobody knows how many transfers the best plan may need
             return Outcome(plan_of(problem, order, loads), bound, timed_out)
         if found.value is not None and found.value < value:
             loads, value = list(found.groups), found.value
-        bound, timed_out = max(bound, found.lower_bound), found.timed_out
+        bound, timed_out = max(bound, found.lower_bound), deadline.passed
     return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
 
 
