@@ -1,9 +1,8 @@
 """Lower bounds on the iteration of every plan, for one op order and one cost.
 
 Three kinds, the largest counts: the computation itself; Jackson's preemptive schedule at the best
-rate any transfer reaches; and for affine costs below the given one (its supporting lines) the
-least target with windows widened until they are nested, which counts start-ups
-(`planner.caramel.nested`).
+rate any transfer reaches; and for affine and concave costs below the given one the least target
+with windows widened until they are nested, which counts start-ups (`planner.caramel.nested`).
 
 Complexity: O(n log n), plus O(states · log n · log M) a line.
 Source: Jackson's rule as in Carlier, EJOR 11 (1982); the start-up-aware bound is our own.
@@ -13,14 +12,14 @@ from fractions import Fraction
 from itertools import pairwise
 
 from planner.caramel.jackson import preemptive_bound
-from planner.caramel.nested import Targets, widened
+from planner.caramel.nested import Line, Targets, widened
 from planner.caramel.windows import Windows
-from planner.costs import TransferCost
+from planner.costs import AffineCost, DepthCost, TransferCost
 
-__all__ = ["lower_bound", "supporting_lines"]
+__all__ = ["concave_bounds", "lower_bound", "supporting_lines"]
 
 
-def supporting_lines(cost: TransferCost, largest: int) -> list[tuple[Fraction, Fraction]]:
+def supporting_lines(cost: TransferCost, largest: int) -> list[Line]:
     """Return affine costs (α, β) that no transfer of 1 … `largest` bytes undercuts.
 
     They are the edges of the lower convex hull of the cost that have no negative start-up and no
@@ -45,6 +44,19 @@ def supporting_lines(cost: TransferCost, largest: int) -> list[tuple[Fraction, F
     return lines
 
 
+def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:
+    """Return concave costs, each the least of some lines, that no transfer undercuts.
+
+    Every supporting line is one. A cost by depth whose depths are affine is itself another one.
+    """
+    bounds: list[tuple[Line, ...]] = [(line,) for line in supporting_lines(cost, largest)]
+    if isinstance(cost, DepthCost) and len(cost.by_depth) > 1:
+        affine = [one for _, one in cost.by_depth if isinstance(one, AffineCost)]
+        if len(affine) == len(cost.by_depth):
+            bounds.append(tuple((Fraction(one.startup_ns), one.ns_per_byte) for one in affine))
+    return bounds
+
+
 def _turns_right(
     one: tuple[int, Fraction], two: tuple[int, Fraction], three: tuple[int, Fraction]
 ) -> bool:
@@ -55,9 +67,8 @@ def _turns_right(
 def lower_bound(windows: Windows, cost: TransferCost) -> int:
     """Return a proven bound on the iteration, in ns."""
     best = preemptive_bound(windows, cost)
-    lines = supporting_lines(cost, sum(windows.sizes))
     nests = widened(windows)
-    for startup, rate in lines:
+    for lines in concave_bounds(cost, sum(windows.sizes)):
         for nested in nests:
-            best, _ = Targets(nested, startup, rate).least(best)
+            best, _ = Targets(nested, lines).least(best)
     return best

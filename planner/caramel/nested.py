@@ -1,19 +1,20 @@
 """The least target reachable when windows are nested: the start-up-aware bound, and its groups.
 
 Problem: parameters with nested windows [head, M - tail] (in a chain, the layer nearest the input
-has the innermost one), transfers that cost α + β·bytes, cuts and groups at will. Which is the least
-iteration M, and which groups reach it?
+has the innermost one), transfers that cost α + β·bytes or the least of several such lines, cuts and
+groups at will. Which is the least iteration M, and which groups reach it?
 
 Grow outwards from the innermost window. With k groups whose narrowest members on the left and on
-the right are a and b, the network has moved at most M - tail_b - head_a - α·k worth of bytes. As
+the right are a and b, the network has M - tail_b - head_a of time; s bytes need at least
+α·(k - 1) + f(s) of it, because f is concave: all but one of the groups are as good as empty. As
 long as all bytes of the windows so far fit, no group is opened; the first window m that does not
 fit opens one with narrowest member m on the left (from head_m on), on the right (until M - tail_m),
 or on both sides. Opening later reaches further, so opening early is never better; of the states
 (head_a, tail_b, k) only those that are least in all three matter. M is found by bisection.
 
-Guarantee: with fluid bytes and times the least M is a lower bound on every plan, and the cut groups
-reach it up to the rounding of each transfer to whole nanoseconds and bytes. For windows that are
-not nested: widen them until they are for a bound, tighten them for groups.
+Guarantee: with fluid bytes and times the least M is a lower bound on every plan. For one line the
+cut groups reach it up to the rounding of each transfer to whole nanoseconds and bytes. For windows
+that are not nested: widen them until they are for a bound, tighten them for groups.
 
 Complexity: O(states · log n) a target and O(log M) targets; states are the Pareto-least openings,
 about as many as groups in practice.
@@ -21,7 +22,7 @@ Source: own; the bound of Caramel's transfer problem with start-ups, in the mann
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -31,7 +32,7 @@ from math import lcm
 from planner.caramel.windows import Windows
 from planner.validation import MAX_VALUE
 
-__all__ = ["Nested", "Openings", "Targets", "tightened", "widened"]
+__all__ = ["Line", "Nested", "Openings", "Targets", "tightened", "widened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +97,40 @@ Load = tuple[tuple[int, int], ...]
 """What one group carries: pairs (parameter, bytes)."""
 
 
+Line = tuple[Fraction, Fraction]
+"""An affine cost: start-up α in ns, and β in ns per byte."""
+
+
 class Targets:
-    """Which targets can be reached, for one set of nested windows and one affine cost.
+    """Which targets can be reached, for one set of nested windows and one concave cost.
 
     Parameters
     ----------
     nested : Nested
         The windows.
-    startup, rate : Fraction
-        α in ns and β in ns per byte.
+    lines : sequence of Line
+        A transfer costs the least of them (one line: an affine cost).
     """
 
-    def __init__(self, nested: Nested, startup: Fraction, rate: Fraction) -> None:
+    def __init__(self, nested: Nested, lines: Sequence[Line]) -> None:
         self.nested = nested
-        self._unit = lcm(startup.denominator, rate.denominator)
-        self._startup = int(startup * self._unit)
-        self._rate = int(rate * self._unit)
+        self._unit = lcm(*(value.denominator for line in lines for value in line))
+        self._lines = [(int(a * self._unit), int(b * self._unit)) for a, b in lines]
+        self._startup = min(startup for startup, _ in self._lines)
         self._heads = [head * self._unit for head in nested.heads]
         self._tails = [tail * self._unit for tail in nested.tails]
-        self._needed = [size * self._rate for size in accumulate(map(sum, nested.loads))]
+        # What all windows up to one cost in one transfer; each further one adds a start-up.
+        self._needed = [
+            min(startup + rate * size for startup, rate in self._lines)
+            for size in accumulate(map(sum, nested.loads))
+        ]
 
     def least(self, at_least: int) -> tuple[int, Openings]:
         """Return the least integer target from `at_least` on that can be reached, and how."""
         found = self.openings(at_least)
         if found is not None:
             return at_least, found
-        one_group = self._heads[0] + self._startup + self._needed[-1] + self._tails[0]
+        one_group = self._heads[0] + self._needed[-1] + self._tails[0]
         low, high = at_least, -(-one_group // self._unit)
         best: Openings = ()
         while high - low > 1:
@@ -137,7 +146,7 @@ class Targets:
         """Return openings that reach `target` with the fewest groups, None if there are none."""
         count = len(self._needed)
         end = target * self._unit
-        covered = self._covered(end - self._startup - self._heads[0] - self._tails[0])
+        covered = self._covered(end - self._heads[0] - self._tails[0])
         if not covered:
             return None
         # Fewest groups first, then the farthest: (groups, -covered, head, tail, openings).
@@ -158,7 +167,7 @@ class Targets:
                 ("right", 1, head, self._tails[window]),
                 ("both", 2, self._heads[window], self._tails[window]),
             ):
-                covered = self._covered(end - self._startup * (groups + more) - h - t)
+                covered = self._covered(end - self._startup * (groups + more - 1) - h - t)
                 if covered > window:
                     state = (groups + more, -covered, h, t, (*path, (window, side)))
                     heappush(waiting, state)
@@ -213,7 +222,10 @@ class Targets:
 
     def _room(self, stretch: int) -> int:
         """Return the bytes one group can carry in a stretch of time."""
-        return (stretch - self._startup) // self._rate if self._rate else MAX_VALUE
+        return max(
+            (stretch - startup) // rate if rate else MAX_VALUE if stretch >= startup else 0
+            for startup, rate in self._lines
+        )
 
 
 def _pack(

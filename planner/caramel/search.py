@@ -14,7 +14,7 @@ Complexity: O(lines · states · log) for the starts, and a fixed budget of pric
 
 from collections.abc import Iterable, Iterator
 
-from planner.caramel.bounds import supporting_lines
+from planner.caramel.bounds import concave_bounds
 from planner.caramel.carlier import carlier
 from planner.caramel.descent import descend
 from planner.caramel.dispatch import preemptive_pieces, priority_batches
@@ -32,6 +32,9 @@ BUDGET = 4000
 DESCENTS = 3
 """Starts improved."""
 
+SLACKS = (5, 10, 20, 40)
+"""Per mille above the least target of a concave cost, which its groups may miss, also tried."""
+
 NODES = 64
 """Nodes of the branch and bound that orders the transfers of a start."""
 
@@ -43,6 +46,7 @@ def best_loads(
     others: Iterable[list[Load]],
     element_bytes: int,
     deadline: Deadline,
+    effort: int = 1,
 ) -> list[Load]:
     """Return the best loads found, in transfer order.
 
@@ -60,6 +64,8 @@ def best_loads(
         Parameters are cut at multiples of so many bytes.
     deadline : Deadline
         When to stop.
+    effort : int
+        How many times as long as usual to search.
     """
     best: list[Load] | None = None
     # What the further starts add never takes away from what is found without them.
@@ -69,27 +75,29 @@ def best_loads(
             tried.append(start)
             if deadline.passed:
                 break
-        for start in sorted(tried, key=pricer.rank)[:DESCENTS]:
+        for start in sorted(tried, key=pricer.rank)[: DESCENTS * effort]:
             if best is None or pricer.rank(start) < pricer.rank(best):
                 best = start
             if pricer.iteration_ns(best) <= target or deadline.passed:
                 break
-            ordered = _best_order(pricer, start, deadline)
-            improved = descend(pricer, ordered, target, BUDGET, deadline)
+            ordered = _best_order(pricer, start, NODES * effort, deadline)
+            improved = descend(pricer, ordered, target, BUDGET * effort, deadline)
             best = min(best, ordered, improved, key=pricer.rank)
     assert best is not None
     return best
 
 
-def _best_order(pricer: LoadPricer, loads: list[Load], deadline: Deadline) -> list[Load]:
-    """Return the same transfers in the best order, or the best found in `NODES` nodes."""
+def _best_order(
+    pricer: LoadPricer, loads: list[Load], nodes: int, deadline: Deadline
+) -> list[Load]:
+    """Return the same transfers in the best order, or the best found in so many nodes."""
     heads, tails = pricer.windows.heads, pricer.windows.tails
     found = carlier(
         [max(heads[j] for j, _ in load) for load in loads],
         [pricer.cost_ns(sum(size for _, size in load)) for load in loads],
         [max(tails[j] for j, _ in load) for load in loads],
         deadline,
-        NODES,
+        nodes,
     )
     return [loads[place] for place in found.order]
 
@@ -99,11 +107,15 @@ def _starts(
 ) -> Iterator[list[Load]]:
     total = sum(pricer.windows.sizes)
     for nested in dict.fromkeys((*tightened(pricer.windows), *widened(pricer.windows))):
-        for startup, rate in supporting_lines(cost, total):
-            targets = Targets(nested, startup, rate)
+        for lines in concave_bounds(cost, total):
+            targets = Targets(nested, lines)
             least, openings = targets.least(target)
             yield targets.whole_loads(openings)
             yield targets.cut_loads(least, openings, element_bytes)
+            for slack in SLACKS if len(lines) > 1 else ():
+                raised, openings = targets.least(least + least * slack // 1000)
+                yield targets.whole_loads(openings)
+                yield targets.cut_loads(raised, openings, element_bytes)
     yield preemptive_pieces(pricer.windows, cost, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, int(unit * 2.0**power))) for power in range(-2, 6)} | {total}

@@ -7,7 +7,7 @@ the backward and the forward pass.
 
 from math import ceil, log10
 
-from planner.draw.chart import Chart, printable
+from planner.draw.chart import Chart, printable, shortened
 from planner.draw.table import format_table
 from planner.timeline import Interval, Kind, Mark, Timeline
 from planner.units import format_ns, unit_of
@@ -16,6 +16,9 @@ __all__ = ["text_gantt"]
 
 _MAX_ROWS = 40
 """Longer lists of batches are cut in the middle."""
+_TIMES_WIDTH = 52
+"""Characters that the times of a transfer take at most as a rule."""
+_MIN_LABEL = 32
 _SYMBOLS: dict[Kind, str] = {"startup": "░", "backward": "b", "forward": "f"}
 """What is not shown by the number of its batch."""
 
@@ -34,7 +37,7 @@ def text_gantt(chart: Chart, width: int = 80) -> str:
     lines.append(" " * margin + "0" + end.rjust(columns - 1))
     if timeline.windows:
         legend = "b backward · f forward · digits: transfers (last digit)"
-        listed = _list_of_windows(timeline)
+        listed = _list_of_windows(timeline, width)
     else:
         legend, listed = "digits: batches (last digit)", _list(timeline)
     lines += ["", f"{legend} · ░ start-up · '·' idle", "", listed]
@@ -89,13 +92,13 @@ def _list(timeline: Timeline) -> str:
     return format_table(header, _cut(rows))
 
 
-def _list_of_windows(timeline: Timeline) -> str:
+def _list_of_windows(timeline: Timeline, width: int) -> str:
     """Return a table of when each transfer is ready, happens and is due."""
     unit, scale = unit_of(timeline.end_ns)
     decimals = _decimals([one.end_ns - one.start_ns for one in timeline.windows], scale)
     rows = [
         [
-            printable(one.label),
+            shortened(printable(one.label), max(_MIN_LABEL, width - _TIMES_WIDTH)),
             *(
                 f"{moment / scale:.{decimals}f}"
                 for moment in (one.ready_ns, one.start_ns, one.end_ns, one.due_ns)

@@ -151,7 +151,7 @@ def _network(given: NetworkDocument) -> AffineCost | TableCost | DepthCost:
         by_depth[1] = _cost(given, "network")
     for key, one in given.depths.items():
         path = f"network.depths.{key}"
-        if not re.fullmatch(_DEPTH_KEY["pattern"], key) or key.endswith("\n"):
+        if not re.fullmatch(_DEPTH_KEY["pattern"], key):
             raise InvalidInputError(path, f"expected a depth from 1 to {MAX_DEPTH}")
         cost = _cost(one, path)
         if has_base and key == "1" and cost != by_depth[1]:

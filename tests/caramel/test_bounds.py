@@ -16,7 +16,15 @@ from tests.caramel.exact_oracles import best_by_enumeration, best_split
 from tests.caramel.window_strategies import nested_windows, windows_strategy
 from tests.strategies import affine_costs, table_costs
 
-costs = st.one_of(affine_costs(), table_costs())
+
+@st.composite
+def depth_costs(draw: st.DrawFn) -> DepthCost:
+    """Two or three affine depths, so that the least of them is concave."""
+    count = draw(st.integers(2, 3))
+    return DepthCost(tuple((depth, draw(affine_costs())) for depth in range(1, count + 1)))
+
+
+costs = st.one_of(affine_costs(), table_costs(), depth_costs())
 
 
 @settings(max_examples=400)
@@ -42,7 +50,7 @@ def test_at_least_jackson_and_the_computation(known: Windows, cost: TransferCost
 def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, rate: int) -> None:
     cost = AffineCost(startup, Fraction(rate))
     (nested,) = widened(known)
-    targets = Targets(nested, Fraction(startup), Fraction(rate))
+    targets = Targets(nested, [(Fraction(startup), Fraction(rate))])
     least, openings = targets.least(known.compute_ns)
     pricer = LoadPricer(known, cost)
     loads = targets.cut_loads(least, openings)
@@ -55,7 +63,7 @@ def test_a_chain_meets_the_bound_up_to_rounding(known: Windows, startup: int, ra
 @given(windows_strategy(6), st.integers(0, 40), st.integers(1, 9))
 def test_loads_carry_every_byte_once(known: Windows, startup: int, rate: int) -> None:
     for nested in (*tightened(known), *widened(known)):
-        targets = Targets(nested, Fraction(startup), Fraction(rate))
+        targets = Targets(nested, [(Fraction(startup), Fraction(rate))])
         least, openings = targets.least(known.compute_ns)
         for loads in (targets.cut_loads(least, openings, 2), targets.whole_loads(openings)):
             sent = [0] * len(known.sizes)

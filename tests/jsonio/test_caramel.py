@@ -424,16 +424,15 @@ costs = st.fixed_dictionaries(
 @given(
     graphs(max_parameters=4) | training_graphs(max_blocks=2, max_branches=2),
     costs,
-    st.sampled_from(["caramel", "exact", "ddp", "horovod", "bytescheduler", "ps"]),
+    st.sampled_from(["auto", "caramel", "exact", "ddp", "horovod", "bytescheduler", "ps"]),
     st.integers(0, 99),
 )
 def test_what_answers_say_adds_up(
     graph: Graph, network: dict[str, Any], method: str, seed: int
 ) -> None:
     request = request_of(graph, network=network, method=method, seed=seed, workers=3)
-    if method == "exact" and len(graph.parameters) > 5:
-        request["method"] = method = "auto"
-        request["time_limit_s"] = 0.2
+    if method in ("auto", "exact") and len(graph.parameters) > 3:
+        request["method"] = "caramel"  # proofs take their time
     answer = ask(request)
     assert "error" not in answer, answer
     validate(answer, "answer")

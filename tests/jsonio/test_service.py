@@ -162,6 +162,8 @@ without = object()
         ({"transfer_ns": None}, "transfer_ns", "expected an array, got null"),
         ({"a - at `$[5]": 1}, "a - at `$[5]", "unknown field"),
         ({"a - at b": 1}, "a - at b", "unknown field"),
+        ({".a[...]": 1}, ".a[...]", "unknown field"),
+        ({"direction": ".a[...]"}, "direction", "one of pull, push"),
         ({"a\nb": 1}, "a\nb", "unknown field"),
         ({"time_limit_s": 10**400}, "time_limit_s", "expected a smaller number"),
         ({"direction": "x` - at `$.y"}, "direction", "one of pull, push"),

@@ -1,0 +1,205 @@
+"""Measures how good plans of gradient transfers are, on measured and imported profiles.
+
+    python benchmarks/caramel_quality.py [--quick] [PROFILE …]
+
+For every profile (default: all shipped ones; `planner import` writes others), 2 to 64 workers and
+four networks, computation as measured and ten times faster (accelerators are faster than the two
+CPU cores the profiles are of, and then start-ups matter most). An all-reduce is a ring: 2(W - 1)
+steps of the network's latency, 2(W - 1)/W bytes over its bandwidth for each byte.
+
+Prints the distance of every method from the lower bound of the plan `auto` finds, checks that
+`auto` is never worse than another method, lists where its own gap stays and whether a longer
+search closes it, and says what each stage of the paper's method loses.
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import exp, log
+from pathlib import Path
+from statistics import fmean
+
+from planner import AffineCost, NotApplicableError, Profile
+from planner.caramel import METHODS, Plan, Problem, solve
+from planner.caramel.bounds import lower_bound
+from planner.caramel.carlier import carlier
+from planner.caramel.loads import LoadPricer, loads_of
+from planner.caramel.network import batching_threshold
+from planner.caramel.search import best_loads
+from planner.deadline import Deadline
+from planner.graphs import Graph
+from planner.jsonio import decode_profile
+
+PROFILES = Path(__file__).parents[1] / "data" / "profiles"
+WORKERS = (2, 4, 8, 16, 32, 64)
+NETWORKS = {
+    "1 Gb/s, 50 µs": (1, 50),
+    "10 Gb/s, 30 µs": (10, 30),
+    "25 Gb/s, 15 µs": (25, 15),
+    "100 Gb/s, 5 µs": (100, 5),
+}
+SPEEDS = (1, 10)
+NOTABLE = 1e-4
+"""Gaps below are not listed one by one."""
+THRESHOLDS = [Fraction(2) ** power for power in range(-6, 7)]
+
+STAGES = ("caramel", "packing", "threshold", "order (at most)")
+
+Ratios = dict[tuple[str, str], list[float]]
+
+
+def all_reduce(gigabits: int, latency_us: int, workers: int) -> AffineCost:
+    """Return the cost of a ring all-reduce."""
+    rate = Fraction(2 * (workers - 1), workers) * 8 / gigabits
+    return AffineCost(2 * (workers - 1) * latency_us * 1000, rate)
+
+
+def faster(graph: Graph, speed: int) -> Graph:
+    """Return the graph with durations a fraction as long."""
+    ops = tuple(replace(op, duration_ns=op.duration_ns // speed) for op in graph.ops)
+    return Graph(ops, graph.parameters)
+
+
+def any_order_bound(problem: Problem) -> int:
+    """Return a bound for every op order: no gradient is ready before what it needs has run."""
+    graph = problem.graph
+    earliest = []
+    for updaters in graph.updaters:
+        needed, waiting = set(), list(updaters)
+        while waiting:
+            index = waiting.pop()
+            if index not in needed and graph.ops[index].phase == "backward":
+                needed.add(index)
+                waiting.extend(graph.predecessors[index])
+        earliest.append(sum(graph.ops[index].duration_ns for index in needed))
+    return lower_bound(replace(problem.windows, heads=tuple(earliest)), problem.cost)
+
+
+def best_sequence_ns(problem: Problem, plan: Plan) -> int:
+    """Return what an iteration lasts with the groups of a plan in their best order."""
+    known, loads = problem.windows, loads_of(plan)
+    pricer = LoadPricer(known, problem.cost)
+    found = carlier(
+        [max(known.heads[j] for j, _ in load) for load in loads],
+        [pricer.cost_ns(sum(size for _, size in load)) for load in loads],
+        [max(known.tails[j] for j, _ in load) for load in loads],
+        Deadline(None),
+        2000,
+    )
+    return max(known.compute_ns, found.value)
+
+
+def stage_losses(problem: Problem, best: int) -> dict[str, float]:
+    """Return by how much the paper's method, and what each stage of it, exceeds `auto`."""
+    result = solve(problem, method="caramel")
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    packed = result.objective_ns
+    ordered = min(packed, best_sequence_ns(problem, result.plan))
+    threshold = batching_threshold(problem.cost) or 1
+    tuned = min(
+        solve(
+            replace(problem, threshold_bytes=int(threshold * factor)), method="caramel"
+        ).objective_ns
+        or packed
+        for factor in THRESHOLDS
+    )
+    return {
+        "caramel": packed / best - 1,
+        "packing": packed / ordered - 1,
+        "threshold": packed / tuned - 1,
+        "order (at most)": best / min(best, any_order_bound(problem)) - 1,
+    }
+
+
+def geometric(ratios: list[float]) -> float:
+    """Return the geometric mean of values above 0."""
+    return exp(fmean(map(log, ratios)))
+
+
+def show(title: str, ratios: Ratios, rows: Iterable[str], columns: Iterable[str]) -> None:
+    """Print the geometric mean and the worst distance in each cell."""
+    columns = list(columns)
+    print(f"### {title}\n")
+    print(f"| | {' | '.join(columns)} |")
+    print("| --- " * (len(columns) + 1) + "|")
+    for row in rows:
+        cells = [ratios[row, column] for column in columns]
+        text = [f"{geometric(c) - 1:.2%} ({max(c) - 1:.1%})" if c else "–" for c in cells]
+        print(f"| {row} | {' | '.join(text)} |")
+    print()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="how good are plans of gradient transfers?")
+    parser.add_argument("profiles", nargs="*", type=Path, help="default: all in data/profiles")
+    parser.add_argument("--quick", action="store_true", help="8 workers, one network")
+    options = parser.parse_args()
+    paths = options.profiles or sorted(PROFILES.glob("*.json"))
+    profiles: list[Profile] = [decode_profile(path.read_bytes()) for path in paths]
+    workers = (8,) if options.quick else WORKERS
+    networks = dict(list(NETWORKS.items())[1:2]) if options.quick else NETWORKS
+    methods = [name for name in METHODS if name not in ("exact", "exact_split")]
+    ratios: Ratios = defaultdict(list)
+    losses: Ratios = defaultdict(list)
+    gaps: list[tuple[float, str]] = []
+    cases = list(product(profiles, SPEEDS, networks, workers))
+    for number, (profile, speed, network, count) in enumerate(cases):
+        if sys.stderr.isatty():
+            print(f"\r{number}/{len(cases)} {profile.name:20}", end="", file=sys.stderr)
+        graph = faster(profile.dataflow(), speed)
+        cost = all_reduce(*networks[network], count)
+        problem = Problem(graph, cost, workers=count, element_bytes=4)
+        best = solve(problem)
+        assert best.objective_ns is not None
+        assert best.lower_bound_ns is not None
+        rows = ("all", profile.name, f"{speed}×", network, f"{count} workers")
+        for method in methods:
+            try:
+                result = best if method == "auto" else solve(problem, method=method)
+            except NotApplicableError:
+                continue
+            assert result.objective_ns is not None
+            assert best.objective_ns <= result.objective_ns, (profile.name, method)
+            for row in rows:
+                ratios[row, method].append(result.objective_ns / best.lower_bound_ns)
+        for stage, loss in stage_losses(problem, best.objective_ns).items():
+            for row in rows:
+                losses[row, stage].append(1 + loss)
+        gap = best.objective_ns / best.lower_bound_ns - 1
+        if gap > NOTABLE:
+            longer = _longer(problem, best.lower_bound_ns) / best.lower_bound_ns - 1
+            where = f"{profile.name}, {network}, {count} workers, {speed}×"
+            gaps.append((gap, f"{where}: {gap:.3%}; with a search 20 times as long {longer:.3%}"))
+    print(
+        f"\n{len(cases)} cases: {len(profiles)} profiles × {len(SPEEDS)} speeds of computation × "
+    )
+    print(f"{len(networks)} networks × {len(workers)} numbers of workers. `auto` is never worse.\n")
+    everything = [
+        "all",
+        *(profile.name for profile in profiles),
+        *(f"{speed}×" for speed in SPEEDS),
+        *networks,
+        *(f"{count} workers" for count in workers),
+    ]
+    show("above the lower bound: geometric mean (worst)", ratios, everything, methods)
+    show("what the paper's method loses", losses, everything, STAGES)
+    print(f"### where `auto` stays more than {NOTABLE:.2%} above the bound\n")
+    print("\n".join(f"- {text}" for _, text in sorted(gaps, reverse=True)) or "nowhere")
+
+
+def _longer(problem: Problem, bound: int) -> int:
+    """Return what a search twenty times as long finds."""
+    pricer = LoadPricer(problem.windows, problem.cost)
+    loads = best_loads(
+        pricer, problem.cost, bound, [], problem.element_bytes, Deadline(None), effort=20
+    )
+    return pricer.iteration_ns(loads)
+
+
+if __name__ == "__main__":
+    main()
