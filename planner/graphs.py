@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Literal
 
 from planner.errors import InvalidInputError
-from planner.validation import integer, shown
+from planner.validation import MAX_VALUE, integer, shown
 
 __all__ = ["Graph", "Op", "Parameter", "Phase"]
 
@@ -96,8 +96,8 @@ class Graph:
             raise InvalidInputError("parameters", "expected at least one parameter")
         self._check_ops()
         self._check_parameters()
-        integer(sum(op.duration_ns for op in self.ops), "ops: sum of ns")
-        integer(sum(one.size_bytes for one in self.parameters), "parameters: sum of bytes")
+        _check_sum(sum(op.duration_ns for op in self.ops), "ops", "ns")
+        _check_sum(sum(one.size_bytes for one in self.parameters), "parameters", "bytes")
 
     @cached_property
     def position(self) -> Mapping[str, int]:
@@ -233,6 +233,13 @@ class Graph:
                             f"expected a {phase} op, got {shown(name)}: a parameter cannot be "
                             f"{wrong}",
                         )
+
+
+def _check_sum(amount: int, path: str, unit: str) -> None:
+    if amount > MAX_VALUE:
+        raise InvalidInputError(
+            path, f"expected {unit} that sum to at most {MAX_VALUE}, got {shown(amount)}"
+        )
 
 
 def _check_name(name: Any, names: dict[str, int], index: int, field: str) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from planner import Infeasibility, Result, Status
+from planner import Result, Status
+from planner.results import Infeasibility
 
 WHY = Infeasibility("because", ("field",))
 

@@ -41,6 +41,9 @@ HOROVOD_FUSION_BYTES = 128 * 2**20
 BYTESCHEDULER_PARTITION_BYTES = 4 * 10**6
 """ByteScheduler's default of a million parameters, of four bytes each."""
 
+MAX_PARTITIONS = 10**5
+"""More would take minutes to check and to price; 400 GB of gradients."""
+
 
 def unordered(problem: Problem) -> Plan:
     """Return a plan without transfers in which no op order is enforced."""
@@ -158,6 +161,12 @@ def bytescheduler(
     heads = plan_heads(problem.graph, plan)
     sizes, tails = problem.windows.sizes, problem.windows.tails
     step = max(partition_bytes - partition_bytes % problem.element_bytes, problem.element_bytes)
+    if sum(sizes) // step > MAX_PARTITIONS:
+        raise NotApplicableError(
+            "parameters",
+            f"bytescheduler cuts {step} bytes at a time: expected at most {MAX_PARTITIONS} "
+            f"partitions, got {sum(sizes)} bytes",
+        )
     cost = _cost_ns(problem)
     arriving = sorted(range(len(sizes)), key=lambda j: (heads[j], j), reverse=True)
     queue: list[tuple[int, int, int]] = []  # (-tail, parameter, next byte)

@@ -76,7 +76,10 @@ class Evaluation:
 
     @property
     def overlap(self) -> float:
-        """Overlap coefficient α: overlapped time over the shorter of the two; 1 if that is 0."""
+        """Overlap coefficient α, ``(comm + comp - iteration) / min(comm, comp)``; 1 if that is 0.
+
+        Below 0 where both wait at once, as between Horovod's cycles.
+        """
         shorter = min(self.communication_ns, self.computation_ns)
         both = self.communication_ns + self.computation_ns - self.iteration_ns
         return both / shorter if shorter else 1.0

@@ -10,7 +10,7 @@ from planner.caramel.activation import activation_order, backward_order
 from planner.caramel.orders import drawn_orders
 from planner.caramel.windows import Windows, windows
 from planner.costs import AffineCost, DepthCost, TableCost
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
 from planner.profiles import Profile
 from planner.results import Infeasibility
@@ -19,6 +19,9 @@ from planner.validation import integer, shown, total
 __all__ = ["Group", "OpOrder", "Outcome", "Part", "Plan", "Problem", "Stages"]
 
 Cost = AffineCost | TableCost | DepthCost
+
+MAX_DRAWN_OPS = 10**7
+"""Ops in all orders drawn for one problem; more would take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +145,22 @@ class Problem:
 
     @cached_property
     def drawn_orders(self) -> tuple[tuple[int, ...], ...]:
-        """An order of the backward ops for each worker where nothing is enforced."""
+        """An order of the backward ops for each worker where nothing is enforced.
+
+        Raises
+        ------
+        NotApplicableError
+            If there are too many workers for so many ops.
+        """
         if self.op_order is not None:
             return (self.order.backward,)
+        if self.workers * len(self.graph.ops) > MAX_DRAWN_OPS:
+            raise NotApplicableError(
+                "workers",
+                f"each would draw an order of {len(self.graph.ops)} ops: expected at most "
+                f"{MAX_DRAWN_OPS} in all, got {self.workers} workers (an op_order keeps them to "
+                "one order)",
+            )
         return drawn_orders(self.graph, self.workers, self.seed)
 
     @cached_property

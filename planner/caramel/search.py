@@ -27,7 +27,10 @@ from planner.deadline import Deadline
 __all__ = ["best_loads"]
 
 BUDGET = 4000
-"""Prices each descent computes at most."""
+"""Prices each descent computes at most, fewer with more than WORK / BUDGET parameters."""
+
+WORK = 2 * 10**6
+"""Parts each descent looks at, about."""
 
 DESCENTS = 3
 """Starts improved."""
@@ -68,6 +71,7 @@ def best_loads(
         How many times as long as usual to search.
     """
     best: list[Load] | None = None
+    budget = effort * min(BUDGET, max(WORK // len(pricer.windows.sizes), 1))
     # What the further starts add never takes away from what is found without them.
     for starts in (_starts(pricer, cost, target, element_bytes), others):
         tried = []
@@ -81,7 +85,7 @@ def best_loads(
             if pricer.iteration_ns(best) <= target or deadline.passed:
                 break
             ordered = _best_order(pricer, start, NODES * effort, deadline)
-            improved = descend(pricer, ordered, target, BUDGET * effort, deadline)
+            improved = descend(pricer, ordered, target, budget, deadline)
             best = min(best, ordered, improved, key=pricer.rank)
     assert best is not None
     return best
@@ -118,7 +122,7 @@ def _starts(
                 yield targets.cut_loads(raised, openings, element_bytes)
     yield preemptive_pieces(pricer.windows, cost, element_bytes)
     unit = batching_threshold(cost) or total
-    limits = {min(total, max(1, int(unit * 2.0**power))) for power in range(-2, 6)} | {total}
+    limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
     for limit in sorted(limits):
         if total // max(limit, 1) <= 4 * len(pricer.windows.sizes):
             yield priority_batches(pricer, limit, element_bytes)

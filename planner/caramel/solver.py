@@ -6,6 +6,7 @@ from all of them (`planner.caramel.search`), and on few parameters lets the exac
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -24,16 +25,18 @@ from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Outcome, Plan, Problem
 from planner.caramel.search import BUDGET, best_loads
-from planner.caramel.subsets import MAX_PARAMETERS, best_whole
 from planner.caramel.windows import windows
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.results import Result
-from planner.validation import shown
+from planner.validation import shown, total
 
-__all__ = ["METHODS", "Method", "solve"]
+__all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "solve"]
 
 Method = Callable[[Problem, Deadline], Outcome]
+
+EXACT_PARAMETERS = 12
+"""Up to so many parameters the best plan of whole ones is found: 3^12 transfers a target."""
 
 SPLIT_PARAMETERS = 6
 """Up to so many parameters the best way of cutting them is searched for."""
@@ -44,12 +47,14 @@ SPLIT_WORK = 2.0
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome:
     """Find the best grouping and order of whole parameters."""
+    from planner.caramel.subsets import best_whole
+
     known, cost = problem.windows, problem.cost
     count = len(known.sizes)
-    if count > MAX_PARAMETERS:
+    if count > EXACT_PARAMETERS:
         raise NotApplicableError(
             "method",
-            f"exact takes up to {MAX_PARAMETERS} parameters, got {count}; auto has no limit and "
+            f"exact takes up to {EXACT_PARAMETERS} parameters, got {count}; auto has no limit and "
             "says how far from the best it can be",
         )
     bound = lower_bound(known, cost)
@@ -72,18 +77,17 @@ def _exact_split(problem: Problem, deadline: Deadline) -> Outcome:
 
 def _auto(problem: Problem, deadline: Deadline) -> Outcome:
     """Find the best plan of all."""
-    rules = []
-    for name, rule in RULES.items():
-        try:
-            rules.append(rule(problem, deadline).plan)
-        except NotApplicableError:
-            assert name == "ps"
-    plans = [plan for plan in rules if plan is not None]
+    plans: list[Plan] = []
+    for rule in RULES.values():
+        with suppress(NotApplicableError):
+            plan = rule(problem, deadline).plan
+            assert plan is not None
+            plans.append(plan)
     outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
     assert outcome.plan is not None
     best = evaluate(problem, outcome.plan).iteration_ns
-    luckiest = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
-    if evaluate(problem, luckiest).iteration_ns >= best:
+    luckiest = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns, default=None)
+    if luckiest is None or evaluate(problem, luckiest).iteration_ns >= best:
         return outcome
     # Orders drawn at random beat the activation order: then what they beat it with is planned for
     # one of them, enforced, under which no gradient is ready later.
@@ -101,7 +105,9 @@ def _best(
     loads = best_loads(pricer, problem.cost, bound, starts, problem.element_bytes, deadline)
     value = pricer.iteration_ns(loads)
     timed_out = deadline.passed
-    if value > bound and len(known.sizes) <= MAX_PARAMETERS:
+    if value > bound and len(known.sizes) <= EXACT_PARAMETERS:
+        from planner.caramel.subsets import best_whole
+
         better, timed_out = best_whole(known, problem.cost, value, bound, deadline)
         if better is not None:
             loads, value = better, pricer.iteration_ns(better)
@@ -193,6 +199,7 @@ def solve(
         check_times(problem, plan, evaluation.iteration)
     except InvalidPlanError as error:
         raise RuntimeError(f"method {method} made no plan: {error}") from error
+    total(evaluation.iteration_ns, "network", "what an iteration lasts")
     bound = outcome.lower_bound_ns
     if bound is None:
         heads = plan_heads(problem.graph, plan)

@@ -23,10 +23,7 @@ from planner.caramel.windows import Windows
 from planner.costs import TransferCost
 from planner.deadline import Deadline
 
-__all__ = ["MAX_PARAMETERS", "best_whole"]
-
-MAX_PARAMETERS = 12
-"""3^12 transfers a target, and a second or two."""
+__all__ = ["best_whole"]
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -39,7 +36,7 @@ def best_whole(
     Parameters
     ----------
     windows : Windows
-        At most `MAX_PARAMETERS` parameters.
+        A dozen parameters at most: memory and time grow as 3^n.
     cost : TransferCost
         What a transfer costs.
     below : int

@@ -9,14 +9,10 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, NotApplicableError, TableCost
-from planner.caramel.exact import (
-    _is_subadditive,
-    _lines,
-    _rounded_up,
-    best_grouping,
-    best_op_order,
-)
+from planner.caramel.exact import best_grouping
 from planner.caramel.jackson import preemptive_bound
+from planner.caramel.op_order import best_op_order
+from planner.caramel.transfer_model import _rounded_up, is_subadditive, model_lines
 from planner.caramel.windows import Windows, windows
 from planner.costs import DepthCost, TransferCost
 from planner.deadline import Deadline
@@ -75,7 +71,7 @@ def test_as_good_as_the_dynamic_program(one: Windows, cost: TransferCost) -> Non
 @settings(max_examples=80)
 @given(windows_strategy(3, max_bytes=4), costs, st.sampled_from([1, 1, 2, 3]))
 def test_as_good_as_every_split_plan(one: Windows, cost: TransferCost, quantum: int) -> None:
-    if not _is_subadditive(cost, sum(one.sizes)):
+    if not is_subadditive(cost, sum(one.sizes)):
         with pytest.raises(NotApplicableError):
             best_grouping(one, cost, deadline=Deadline(None), split=True)
         return
@@ -238,7 +234,7 @@ def test_the_simplest_rate_that_rounds_alike(rate: Fraction, most: int) -> None:
 @given(costs, st.integers(1, 9), st.integers(1, 40))
 @example(AffineCost(3, Fraction(repr(0.1234567891234567))), 4, 40)
 def test_lines_are_the_cost(cost: TransferCost, unit: int, count: int) -> None:
-    lines = _lines(cost, unit, unit * count, 10**9)
+    lines = model_lines(cost, unit, unit * count, 10**9)
     for size in range(1, count + 1):
         times = [
             -(-(line.num * size + line.constant) // line.den)
@@ -265,7 +261,7 @@ def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
         for b in halves[: number + 1]
         if a + b <= total
     )
-    found = _is_subadditive(cost, total)
+    found = is_subadditive(cost, total)
     if found:
         assert not worse
     if isinstance(cost, TableCost) and not worse:
@@ -274,8 +270,8 @@ def test_subadditive_costs_are_found(cost: TransferCost, total: int) -> None:
 
 def test_a_jump_between_sizes_is_not_subadditive() -> None:
     cost = TableCost(((1, 1), (2, 1), (3, 10), (4, 11)))
-    assert _is_subadditive(cost, 2)
-    assert not _is_subadditive(cost, 3)
+    assert is_subadditive(cost, 2)
+    assert not is_subadditive(cost, 3)
     one = Windows((1, 2), (0, 0), (0, 0), 0, 0)
     with pytest.raises(NotApplicableError, match="never take less"):
         best_grouping(one, cost, deadline=Deadline(None), split=True)

@@ -12,7 +12,7 @@ from planner.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, eval
 from planner.caramel.bounds import lower_bound
 from planner.caramel.evaluation import check_times, plan_heads
 from planner.caramel.jackson import preemptive_bound
-from planner.caramel.subsets import MAX_PARAMETERS
+from planner.caramel.solver import EXACT_PARAMETERS
 from planner.caramel.windows import windows
 from planner.costs import DepthCost
 from planner.graphs import Graph, Op, Parameter
@@ -75,7 +75,7 @@ def answers(problem: Problem) -> dict[str, Result[Plan]]:
         except NotApplicableError:
             left_out.add(method)
     expected = {"ps"} if problem.workers == 1 else set()
-    if len(problem.graph.parameters) > MAX_PARAMETERS:
+    if len(problem.graph.parameters) > EXACT_PARAMETERS:
         expected.add("exact")
     assert left_out == expected
     return found
