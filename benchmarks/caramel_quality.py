@@ -54,6 +54,12 @@ STAGES = ("caramel", "packing", "threshold", "order (at most)")
 Ratios = dict[tuple[str, str], list[float]]
 
 
+def label(profile: Profile) -> str:
+    """Return the name of a profile, and whether it was not measured here."""
+    kind = profile.provenance.kind
+    return profile.name if kind == "measured" else f"{profile.name} ({kind})"
+
+
 def all_reduce(gigabits: int, latency_us: int, workers: int) -> AffineCost:
     """Return the cost of a ring all-reduce."""
     rate = Fraction(2 * (workers - 1), workers) * 8 / gigabits
@@ -179,14 +185,14 @@ def main() -> None:
     cases = list(product(profiles, SPEEDS, networks, workers))
     for number, (profile, speed, network, count) in enumerate(cases):
         if sys.stderr.isatty():
-            print(f"\r{number}/{len(cases)} {profile.name:20}", end="", file=sys.stderr)
+            print(f"\r{number}/{len(cases)} {label(profile):24}", end="", file=sys.stderr)
         graph = faster(profile.dataflow(), speed)
         cost = all_reduce(*networks[network], count)
         problem = Problem(graph, cost, workers=count, element_bytes=4)
         best = solve(problem)
         assert best.objective_ns is not None
         assert best.lower_bound_ns is not None
-        rows = ("all", profile.name, f"{speed}×", network, f"{count} workers")
+        rows = ("all", label(profile), f"{speed}×", network, f"{count} workers")
         for method in methods:
             try:
                 result = best if method == "auto" else solve(problem, method=method)
@@ -202,7 +208,7 @@ def main() -> None:
         gap = best.objective_ns / best.lower_bound_ns - 1
         if gap > NOTABLE:
             longer = _longer(problem, best.lower_bound_ns) / best.lower_bound_ns - 1
-            where = f"{profile.name}, {network}, {count} workers, {speed}×"
+            where = f"{label(profile)}, {network}, {count} workers, {speed}×"
             gaps.append((gap, f"{where}: {gap:.3%}; with a search 20 times as long {longer:.3%}"))
     print(
         f"\n{len(cases)} cases: {len(profiles)} profiles × {len(SPEEDS)} speeds of computation × "
@@ -210,7 +216,7 @@ def main() -> None:
     print(f"{len(networks)} networks × {len(workers)} numbers of workers. `auto` is never worse.\n")
     everything = [
         "all",
-        *(profile.name for profile in profiles),
+        *map(label, profiles),
         *(f"{speed}×" for speed in SPEEDS),
         *networks,
         *(f"{count} workers" for count in workers),

@@ -9,7 +9,6 @@ Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import gcd, lcm

@@ -44,4 +44,5 @@ def shortened(text: str, length: int) -> str:
     """Return `text` with its middle left out if it is longer than `length`."""
     if len(text) <= length:
         return text
-    return f"{text[: length // 2]}…{text[-(length - length // 2 - 1) :]}"
+    start, end = text[: length // 2], text[-(length - length // 2 - 1) :]
+    return f"{start.rstrip(' …')}…{end.lstrip(' …')}"
