@@ -12,8 +12,11 @@ Guarantee: none. Only the order is kept: transfers leave as early as it allows.
 Complexity: O(g²) for g groups. Source: Caramel §4.3; where in a window is left open there.
 """
 
+from bisect import insort
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from planner.validation import MAX_TOTAL
 
 __all__ = ["Item", "pack"]
 
@@ -42,23 +45,27 @@ def pack(items: Sequence[Item], backward_ns: int) -> list[int]:
         item = items[number]
         span = _first_gap(backward, item.ready_ns, backward_ns, item.duration_ns)
         if span is not None:
-            backward = sorted([*backward, (span, number)])
+            insort(backward, (span, number))
             continue
         span = _last_gap(forward, item.due_ns, item.duration_ns)
         if span is not None:
-            forward = sorted([*forward, (span, number)])
+            insort(forward, (span, number))
             continue
         left.append(number)
+    last = max((span[1] for span, _ in backward), default=0)
+    first = min((span[0] for span, _ in forward), default=MAX_TOTAL)
     for number in left:
         item = items[number]
-        behind = _behind(backward, item)
-        before = _before(forward, item)
-        now_behind = max(backward_ns, *(span[1] for span, _ in backward), 0)
-        now_before = min(0, *(span[0] for span, _ in forward), 0)
-        if max(behind[1] - now_behind, 0) <= max(now_before - before[0], 0):
-            backward = sorted([*backward, (behind, number)])
+        behind = max(item.ready_ns, last) + item.duration_ns
+        before = min(item.due_ns, first) - item.duration_ns
+        added_behind = max(behind - max(last, backward_ns), 0)
+        added_before = max(min(first, 0) - before, 0)
+        if added_behind <= added_before:
+            backward.append(((behind - item.duration_ns, behind), number))
+            last = behind
         else:
-            forward = sorted([*forward, (before, number)])
+            forward.insert(0, ((before, before + item.duration_ns), number))
+            first = before
     return [number for _, number in backward + forward]
 
 
@@ -76,13 +83,3 @@ def _last_gap(taken: list[tuple[Span, int]], end: int, length: int) -> Span | No
             break
         end = min(end, begin)
     return (end - length, end) if end >= length else None
-
-
-def _behind(taken: list[tuple[Span, int]], item: Item) -> Span:
-    start = max([item.ready_ns, *(span[1] for span, _ in taken)])
-    return start, start + item.duration_ns
-
-
-def _before(taken: list[tuple[Span, int]], item: Item) -> Span:
-    end = min([item.due_ns, *(span[0] for span, _ in taken)])
-    return end - item.duration_ns, end

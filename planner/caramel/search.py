@@ -38,6 +38,9 @@ DESCENTS = 3
 SLACKS = (5, 10, 20, 40)
 """Per mille above the least target of a concave cost, which its groups may miss, also tried."""
 
+ROUNDING = 10**7
+"""A plan as near to the target, relatively, differs from it by rounding: no search is worth it."""
+
 NODES = 64
 """Nodes of the branch and bound that orders the transfers of a start."""
 
@@ -82,7 +85,7 @@ def best_loads(
         for start in sorted(tried, key=pricer.rank)[: DESCENTS * effort]:
             if best is None or pricer.rank(start) < pricer.rank(best):
                 best = start
-            if pricer.iteration_ns(best) <= target or deadline.passed:
+            if pricer.iteration_ns(best) <= target + target // ROUNDING or deadline.passed:
                 break
             ordered = _best_order(pricer, start, NODES * effort, deadline)
             improved = descend(pricer, ordered, target, budget, deadline)
