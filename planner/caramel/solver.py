@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 
 from planner.caramel.baselines import (
     bytescheduler,
@@ -27,9 +26,10 @@ from planner.caramel.problem import OpOrder, Outcome, Plan, Problem
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.windows import windows
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.errors import InvalidPlanError, NotApplicableError
+from planner.methods import deadline_in, known_method
 from planner.results import Result
-from planner.validation import shown, total
+from planner.validation import total
 
 __all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "solve"]
 
@@ -178,17 +178,9 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    if not isinstance(method, str) or method not in METHODS:
-        close = get_close_matches(str(method), METHODS, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
-        raise InvalidInputError(
-            "method", f"expected one of {', '.join(METHODS)}, got {shown(method)}{hint}"
-        )
-    number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
-    if time_limit is not None and not (number and time_limit > 0):
-        raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(time_limit)}")
+    known_method(method, METHODS)
+    deadline = deadline_in(time_limit)
     begin = time.perf_counter()
-    deadline = Deadline(time_limit)
     outcome = METHODS[method](problem, deadline)
     runtime = time.perf_counter() - begin
     plan = outcome.plan

@@ -6,12 +6,10 @@ add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
 
 import time
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 
 from planner.deadline import Deadline
 from planner.errors import (
     BrokenConstraintError,
-    InvalidInputError,
     InvalidPlanError,
     NotApplicableError,
 )
@@ -21,8 +19,8 @@ from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.problem import Outcome, Plan, Problem
+from planner.methods import deadline_in, known_method
 from planner.results import Infeasibility, Result
-from planner.validation import shown
 
 __all__ = ["METHODS", "Method", "solve"]
 
@@ -123,19 +121,11 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    if not isinstance(method, str) or method not in METHODS:
-        close = get_close_matches(str(method), METHODS, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
-        raise InvalidInputError(
-            "method", f"expected one of {', '.join(METHODS)}, got {shown(method)}{hint}"
-        )
-    number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
-    if time_limit is not None and not (number and time_limit > 0):
-        raise InvalidInputError("time_limit_s", f"expected a number > 0, got {shown(time_limit)}")
+    known_method(method, METHODS)
     method = "exact" if method == "auto" else method
     run = METHODS[method](problem)
+    deadline = deadline_in(time_limit)
     begin = time.perf_counter()
-    deadline = Deadline(time_limit)
     infeasibility = problem.too_large()
     outcome = (
         Outcome(None, infeasibility=infeasibility) if infeasibility else run(problem, deadline)
