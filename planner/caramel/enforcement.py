@@ -22,11 +22,12 @@ open what becomes of ops that no parameter needs.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from planner.caramel.activation import activation_steps
 from planner.graphs import Graph
 
-__all__ = ["control_edges"]
+__all__ = ["control_edges", "edges_of_order"]
 
 
 def control_edges(graph: Graph, activation: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -58,6 +59,57 @@ def control_edges(graph: Graph, activation: Sequence[int]) -> tuple[tuple[int, i
         edges += [(end, op) for end in ends for op in free if end not in needed[op]]
         ends = [op for op in ops if all(tag[one] != number for one in graph.successors[op])]
     return tuple(edges)
+
+
+def edges_of_order(graph: Graph, backward: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the dependencies to add so that gradients are completed as in a given op order.
+
+    For an order that is no activation order: only what completes a parameter is ordered, the other
+    ops may still run earlier or later than in `backward`. Each parameter waits in its last updater
+    for its other ones, and for the parameter before it. Edges that dependencies imply are left
+    out. O(n + m + edges): each search stays between two updaters that follow each other.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    backward : sequence of int
+        Indices of the backward ops in the order in which they run.
+    """
+    place = {op: rank for rank, op in enumerate(backward)}
+    waits: dict[int, set[int]] = {}
+    for updaters in graph.updaters:
+        last = max(updaters, key=place.__getitem__)
+        waits.setdefault(last, set()).update(op for op in updaters if op != last)
+    lasts = sorted(waits, key=place.__getitem__)
+    for one, two in pairwise(lasts):
+        waits[two].add(one)
+    edges: list[tuple[int, int]] = []
+    added: dict[int, list[int]] = {}
+    for last in lasts:
+        # The latest first: through it the earlier ones may be waited for already.
+        for op in sorted(waits[last], key=place.__getitem__, reverse=True):
+            if not _waits_for(graph, added, last, op, place):
+                edges.append((op, last))
+                added.setdefault(last, []).append(op)
+    return tuple(edges)
+
+
+def _waits_for(
+    graph: Graph, added: dict[int, list[int]], op: int, other: int, place: dict[int, int]
+) -> bool:
+    """Return whether `op` comes after `other` by dependencies and the edges added."""
+    seen = {op}
+    stack = [op]
+    while stack:
+        one = stack.pop()
+        for needed in (*graph.predecessors[one], *added.get(one, ())):
+            if needed == other:
+                return True
+            if needed not in seen and place.get(needed, -1) > place[other]:
+                seen.add(needed)
+                stack.append(needed)
+    return False
 
 
 def _tags(graph: Graph, activation: Sequence[int]) -> list[list[int]]:

@@ -20,8 +20,8 @@ __all__ = ["Group", "OpOrder", "Outcome", "Part", "Plan", "Problem", "Stages"]
 
 Cost = AffineCost | TableCost | DepthCost
 
-MAX_DRAWN_OPS = 10**7
-"""Ops in all orders drawn for one problem; more would take minutes."""
+MAX_DRAWN_OPS = 2 * 10**6
+"""Ops in all orders drawn for one problem; more would take longer than planning does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner import caramel
-from planner.caramel.enforcement import control_edges
+from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, evaluate, plan_heads
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Group, Plan, Problem, Stages
@@ -275,7 +275,7 @@ def answer(problem: Problem, result: Result[Plan]) -> CaramelAnswer:
         f"all times of the plan of {result.method}",
     )
     enforced = _enforced(problem, plan, result.method)
-    order = _parameter_order(problem, plan, enforced=enforced)
+    order = _parameter_order(problem, plan)
     threshold = threshold_of(problem)
     schedule = _schedule(problem, plan, evaluation)
     return CaramelAnswer(
@@ -286,7 +286,7 @@ def answer(problem: Problem, result: Result[Plan]) -> CaramelAnswer:
         runtime_s=result.runtime_s,
         op_order=tuple(row.op for row in schedule),
         order=tuple(graph.parameters[j].name for j in order),
-        control_edges=_edges(graph, order) if enforced else (),
+        control_edges=_edges(problem, plan) if enforced else (),
         threshold_bytes=None if threshold is None or threshold > MAX_VALUE else threshold,
         groups=_groups(problem, plan, evaluation),
         iteration_ns=evaluation.iteration_ns,
@@ -311,18 +311,28 @@ def _enforced(problem: Problem, plan: Plan, method: str) -> bool:
     return not draws and len(plan.backward_orders) == 1
 
 
-def _parameter_order(problem: Problem, plan: Plan, *, enforced: bool) -> tuple[int, ...]:
+def _parameter_order(problem: Problem, plan: Plan) -> tuple[int, ...]:
     """Return the activation order if the plan enforces it, else parameters by readiness."""
-    given = problem.fixed_order or plan.backward_orders[0] != problem.order.backward
-    if enforced and not given:
+    if _by_activation(problem, plan):
         return problem.activation
     heads = plan_heads(problem.graph, plan)
     place = {j: rank for rank, j in enumerate(problem.activation)}
     return tuple(sorted(range(len(heads)), key=lambda j: (heads[j], place[j])))
 
 
-def _edges(graph: Graph, order: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((graph.ops[u].name, graph.ops[v].name) for u, v in control_edges(graph, order))
+def _by_activation(problem: Problem, plan: Plan) -> bool:
+    """Whether the backward ops run by activation order, on all workers."""
+    return not problem.fixed_order and plan.backward_orders == (problem.order.backward,)
+
+
+def _edges(problem: Problem, plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return the control edges of the one op order a plan has."""
+    graph = problem.graph
+    if _by_activation(problem, plan):
+        edges = control_edges(graph, problem.activation)
+    else:
+        edges = edges_of_order(graph, plan.backward_orders[0])
+    return tuple((graph.ops[u].name, graph.ops[v].name) for u, v in edges)
 
 
 def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:

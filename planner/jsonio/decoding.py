@@ -7,7 +7,9 @@ passes over or reports without a place); msgspec checks types and ranges and kno
 import json
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,6 +42,13 @@ class _Duplicate:
         self.key = key
 
 
+class _Inexact:
+    """Stands where a number has more digits than a double keeps."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 def decode(data: bytes) -> Any:
     """Parse one JSON document strictly.
 
@@ -54,11 +63,13 @@ def decode(data: bytes) -> Any:
         raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
     try:
         try:
-            value = json.loads(text, object_pairs_hook=_object)
+            value = json.loads(text, object_pairs_hook=_object, parse_float=_number)
         except json.JSONDecodeError:
             raise
         except ValueError:  # an integer longer than Python parses: give it a place in the document
-            value = json.loads(text, object_pairs_hook=_object, parse_int=_saturated)
+            value = json.loads(
+                text, object_pairs_hook=_object, parse_float=_number, parse_int=_saturated
+            )
         _check_keys(value, "")
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
@@ -84,6 +95,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
     raise AssertionError("unreachable")
 
 
+def _number(text: str) -> float | _Inexact:
+    """Return a number that stands for exactly the decimals written, or a sign that none does."""
+    value = float(text)
+    exact = not isfinite(value) or Decimal(text) == Decimal(repr(value))
+    return value if exact else _Inexact(text)
+
+
 def _saturated(digits: str) -> int:
     if len(digits) <= _MAX_DIGITS:
         return int(digits)
@@ -94,15 +112,19 @@ def _saturated(digits: str) -> int:
 def _check_keys(value: Any, path: str) -> None:
     if isinstance(value, _Duplicate):
         raise InvalidInputError(_join(path, value.key), "key given twice")
+    if isinstance(value, _Inexact):
+        raise InvalidInputError(
+            path, f"expected a number of at most 15 digits, which are kept, got {value.text[:60]}"
+        )
     if isinstance(value, dict):
         for key, item in value.items():
             if "`" in key:
                 raise InvalidInputError(_join(path, key), "unknown field")
-            if isinstance(item, dict | list | _Duplicate):
+            if isinstance(item, dict | list | _Duplicate | _Inexact):
                 _check_keys(item, _join(path, key))
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            if isinstance(item, dict | list | _Duplicate):
+            if isinstance(item, dict | list | _Duplicate | _Inexact):
                 _check_keys(item, f"{path}[{position}]")
 
 

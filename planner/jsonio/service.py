@@ -109,7 +109,7 @@ def solve(request: Mapping[str, Any]) -> dict[str, Any]:
         answer = _answer(plain(request))
     except InvalidInputError as error:
         answer = _error("invalid_request", error.path, error.message)
-    result: dict[str, Any] = msgspec.to_builtins(answer)
+    result: dict[str, Any] = plain(msgspec.to_builtins(answer))  # arrays as lists, as in JSON
     return result
 
 

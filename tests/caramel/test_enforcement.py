@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.caramel.activation import activation_order, backward_order
-from planner.caramel.enforcement import control_edges
+from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.windows import ready_times
 from planner.graphs import Graph, Op, Parameter
 from tests.caramel.graph_strategies import graphs, tied_durations, training_graphs
@@ -97,6 +97,22 @@ def test_data_dependencies_need_no_edges() -> None:
     )
     assert activation_order(graph) == (0, 1)
     assert control_edges(graph, (0, 1)) == ((1, 3),)
+
+
+@given(any_graphs, st.data())
+def test_edges_of_a_given_order(graph: Graph, data: st.DataObject) -> None:
+    """The order keeps them, none can be left out, and gradients are completed in one order."""
+    given_order = any_order(graph, (), data)
+    edges = edges_of_order(graph, given_order)
+    place = {op: at for at, op in enumerate(given_order)}
+    assert all(place[before] < place[after] for before, after in edges)
+    for edge in edges:
+        assert not reaches(graph, [other for other in edges if other != edge], *edge)
+    last = [max(updaters, key=place.__getitem__) for updaters in graph.updaters]
+    other = {op: at for at, op in enumerate(any_order(graph, edges, data))}
+    assert [max(updaters, key=other.__getitem__) for updaters in graph.updaters] == last
+    by_given = sorted(range(len(last)), key=lambda j: place[last[j]])
+    assert by_given == sorted(range(len(last)), key=lambda j: other[last[j]])
 
 
 def settled(graph: Graph, activation: tuple[int, ...], last: list[int]) -> list[int]:
