@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run at all?")
     options = parser.parse_args()
     sizes = [12_500 * 2**i for i in range(5)]
-    wide_sizes = [1250 * 2**i for i in range(3)]
+    wide_sizes = [12_500 * 2**i for i in range(4)]
     if options.quick:
         sizes, wide_sizes = [1000, 2000], [500, 1000]
     print(f"Python {sys.version.split()[0]}\n")

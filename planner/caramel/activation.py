@@ -22,18 +22,28 @@ Complexity: near-linear where joins close after few ops, as in training graphs: 
 the ops between forks and joins, with whatever is explored ahead of a pick (ops that take much less
 time than the next gradient) visited once more. In general each cost of a join is one weighted
 reachability, O(n + m): of every join once, and again after each pick that lowers it. Wide random
-graphs are such a case, and take more than quadratic time. Memory O(n + m).
+graphs are such a case: there the search gives up after O(n + m) visits, and the closures are kept
+as sets of bits instead (`planner.caramel.reachability`), O(n·p) simple steps. Memory O(n + m).
 
 Source: Hashemi et al., *Caramel* §4.1, stage 1; the search is ours.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
+from math import inf
 
 from planner.graphs import Graph
 
 __all__ = ["activation_order", "activation_steps", "backward_order"]
+
+PATIENCE = 4
+"""Visits an op and a dependency may take on average before the search gives up; about one is usual
+on training graphs."""
+
+MAX_BITS = 2**33
+"""With larger sets (1 GiB) the search does not give up."""
 
 
 def activation_order(graph: Graph) -> tuple[int, ...]:
@@ -49,7 +59,12 @@ def activation_order(graph: Graph) -> tuple[int, ...]:
     tuple of int
         Indices into `Graph.parameters`.
     """
-    return tuple(_Search(graph).picks())
+    search = _Search(graph)
+    with suppress(_TooWide):
+        return tuple(search.picks())
+    from planner.caramel.reachability import activation_by_reachability
+
+    return activation_by_reachability(graph)
 
 
 def activation_steps(graph: Graph, activation: Sequence[int]) -> list[list[int]]:
@@ -114,6 +129,10 @@ def _positions(graph: Graph) -> list[int]:
     return position
 
 
+class _TooWide(Exception):  # noqa: N818 - a turn of the search, not an error
+    """Joins reach back too far for the search to be the faster method."""
+
+
 class _Search:
     """The state of the search over *nodes*: the n ops, and n + p for parameter p.
 
@@ -140,6 +159,8 @@ class _Search:
         self.unmarked = list(self.unexplored)
         self.waiting: dict[int, list[int]] = {}  # for a parameter that costs the same
         self.queue: list[tuple[int, int]] = []
+        patience = PATIENCE if self.ops * len(graph.parameters) <= MAX_BITS else inf
+        self.work = patience * (count + sum(map(len, self.needed)))
         for node in range(self.ops):
             if not self.needed[node]:
                 self._set_cost(node)
@@ -247,6 +268,7 @@ class _Search:
                     stack.append(node)
                     if not marked[node]:
                         lower.append(node)
+        self.work -= len(seen)
         for node in sorted(lower, key=self.position.__getitem__):
             self._set_cost(node)
 
@@ -276,6 +298,9 @@ class _Search:
                 counted.add(op)
                 total += self.duration[op]
                 stack += [one for one in self.needed[op] if not self.marked[one]]
+        self.work -= len(counted) + len(reaching)
+        if self.work < 0:
+            raise _TooWide
         return total
 
     def _reaches(self, op: int, target: int, reaching: dict[int, bool]) -> bool:

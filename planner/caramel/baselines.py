@@ -133,17 +133,24 @@ def horovod(
         ready = []
         while waiting and heads[waiting[-1]] <= tick:
             ready.append(waiting.pop())
-        while ready:
-            taken = [ready[0]]
-            for j in ready[1:]:
-                if sum(sizes[i] for i in taken) + sizes[j] > fusion_bytes:
-                    break
-                taken.append(j)
-            ready = ready[len(taken) :]
+        for taken in _fused(ready, sizes, fusion_bytes):
             groups.append(Group(whole(problem, taken).parts, not_before_ns=tick))
             free += cost(groups[-1].size_bytes)
         tick = max(tick + cycle_ns, free)
     return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order, barrier=True))
+
+
+def _fused(ready: Sequence[int], sizes: Sequence[int], limit: int) -> list[list[int]]:
+    """Return runs of gradients that fit into the buffer; a larger one is alone."""
+    runs: list[list[int]] = []
+    filled = limit
+    for j in ready:
+        if not runs or filled + sizes[j] > limit:
+            runs.append([])
+            filled = 0
+        runs[-1].append(j)
+        filled += sizes[j]
+    return runs
 
 
 def bytescheduler(

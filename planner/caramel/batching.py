@@ -40,6 +40,7 @@ def small_batches(
     """
     batches: list[list[int]] = []
     active: list[int] = []
+    filled = 0  # bytes of the active batch
     free = 0  # when the transfers in the queue will have finished
 
     def send(batch: list[int]) -> None:
@@ -53,13 +54,14 @@ def small_batches(
             send([j])
         else:
             active.append(j)
-            if threshold is not None and sum(sizes[i] for i in active) > threshold:
+            filled += sizes[j]
+            if threshold is not None and filled > threshold:
                 send(active)
-                active = []
+                active, filled = [], 0
         last = place + 1 == len(order)
         upcoming = None if last else heads[order[place + 1]]
         idle = upcoming is None or (heads[j] < upcoming and free <= upcoming)
         if active and idle:
             send(active)
-            active = []
+            active, filled = [], 0
     return batches

@@ -7,30 +7,35 @@ Method: the backward ops that a parameter of the activation order needs, and non
 *tag*; parameters that need no more op share one. Backward ops that no gradient needs form the last
 tag, so that they delay none. The *end set* of a tag are its ops that none of the same tag needs
 (they all update the tag's parameter); its *free set* are its ops that need none of the same tag.
-Every op of the end set of a tag gets an edge to every op of the free set of the next one.
+Every op of the end set of a tag gets an edge to every op of the free set of the next one. Where
+both sets have several ops, fewer edges do: one end waits for the others, and the free ops for it.
+
+A given op order is cut into tags behind every op that completes a parameter; that op is the end
+that waits for the others.
 
 Guarantee: data dependencies and control edges together are acyclic, and every order they admit runs
-tag after tag; so with the greedy activation order each gradient is ready when `backward_order` has
-it ready. No edge can be left out: a path from an end (u) leaves its tag at once and never returns,
-and all that a free op (v) of the next tag needs is in this tag or before, so only an edge leads
-from u to v. A pair with a data dependency needs no other edge and gets none.
+tag after tag; so each gradient is ready when the activation order, or the given order, has it
+ready. No edge can be left out: a path from an end leaves its tag at once and never returns, and all
+that a free op of the next tag needs is in this tag or before, so only an edge leads from the one to
+the other, and only an edge from one end to another. A pair with a data dependency gets none.
 
-Complexity: O(n log n + m + edges).
+Complexity: O(n log n + m); at most as many edges as ops, twice.
 
 Source: Hashemi et al., *Caramel* §4.1, stage 2. The paper adds the edges of all pairs, and leaves
 open what becomes of ops that no parameter needs.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from planner.caramel.activation import activation_steps
 from planner.graphs import Graph
 
 __all__ = ["control_edges", "edges_of_order"]
 
+Edges = tuple[tuple[int, int], ...]
 
-def control_edges(graph: Graph, activation: Sequence[int]) -> tuple[tuple[int, int], ...]:
+
+def control_edges(graph: Graph, activation: Sequence[int]) -> Edges:
     """Return the dependencies to add so that the gradients are completed in one order.
 
     Parameters
@@ -47,27 +52,11 @@ def control_edges(graph: Graph, activation: Sequence[int]) -> tuple[tuple[int, i
     tuple of (int, int)
         Indices of backward ops: the second one is to wait for the first one.
     """
-    tag: dict[int, int] = {}
-    tags = _tags(graph, activation)
-    for number, ops in enumerate(tags):
-        tag |= dict.fromkeys(ops, number)
-    edges: list[tuple[int, int]] = []
-    ends: list[int] = []
-    for number, ops in enumerate(tags):
-        needed = {op: graph.predecessors[op] for op in ops}
-        free = [op for op in ops if all(tag.get(one) != number for one in needed[op])]
-        edges += [(end, op) for end in ends for op in free if end not in needed[op]]
-        ends = [op for op in ops if all(tag[one] != number for one in graph.successors[op])]
-    return tuple(edges)
+    return _edges_between(graph, _tags(graph, activation), hubs=False)
 
 
-def edges_of_order(graph: Graph, backward: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return the dependencies to add so that gradients are completed as in a given op order.
-
-    For an order that is no activation order: only what completes a parameter is ordered, the other
-    ops may still run earlier or later than in `backward`. Each parameter waits in its last updater
-    for its other ones, and for the parameter before it. Edges that dependencies imply are left
-    out. O(n + m + edges): each search stays between two updaters that follow each other.
+def edges_of_order(graph: Graph, backward: Sequence[int]) -> Edges:
+    """Return the dependencies to add so that gradients are ready when a given op order has them.
 
     Parameters
     ----------
@@ -77,39 +66,48 @@ def edges_of_order(graph: Graph, backward: Sequence[int]) -> tuple[tuple[int, in
         Indices of the backward ops in the order in which they run.
     """
     place = {op: rank for rank, op in enumerate(backward)}
-    waits: dict[int, set[int]] = {}
-    for updaters in graph.updaters:
-        last = max(updaters, key=place.__getitem__)
-        waits.setdefault(last, set()).update(op for op in updaters if op != last)
-    lasts = sorted(waits, key=place.__getitem__)
-    for one, two in pairwise(lasts):
-        waits[two].add(one)
+    stops = {max(updaters, key=place.__getitem__) for updaters in graph.updaters}
+    tags: list[list[int]] = [[]]
+    for op in backward:
+        tags[-1].append(op)
+        if op in stops:
+            tags.append([])
+    return _edges_between(graph, [ops for ops in tags if ops], hubs=True)
+
+
+def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -> Edges:
+    """Return the edges that make tags, topologically ordered, run one after the other.
+
+    With `hubs` the last op of each tag but the last waits for all others of it.
+    """
+    tag = {op: number for number, ops in enumerate(tags) for op in ops}
+    frees, ends = [], []
+    for number, ops in enumerate(tags):
+        needed, needing = graph.predecessors, graph.successors
+        frees.append([op for op in ops if all(tag.get(one) != number for one in needed[op])])
+        ends.append([op for op in ops if all(tag[one] != number for one in needing[op])])
+    hub: list[int | None] = [
+        mine[-1] if len(mine) > 1 and (hubs or len(free) > 1) else None
+        for mine, free in zip(ends, frees[1:], strict=False)
+    ]
+    last = ends[-1][-1]
+    hub.append(last if hubs and len(ends[-1]) > 1 and _completes(graph, last) else None)
     edges: list[tuple[int, int]] = []
-    added: dict[int, list[int]] = {}
-    for last in lasts:
-        # The latest first: through it the earlier ones may be waited for already.
-        for op in sorted(waits[last], key=place.__getitem__, reverse=True):
-            if not _waits_for(graph, added, last, op, place):
-                edges.append((op, last))
-                added.setdefault(last, []).append(op)
+    leaving: list[int] = []
+    for mine, free, waits in zip(ends, frees, hub, strict=True):
+        # What waits for the other ends of its tag waits for everything before them.
+        starting = [op for op in free if op != waits]
+        edges += [
+            (end, op) for end in leaving for op in starting if end not in graph.predecessors[op]
+        ]
+        if waits is not None:
+            edges += [(end, waits) for end in mine if end != waits]
+        leaving = mine if waits is None else [waits]
     return tuple(edges)
 
 
-def _waits_for(
-    graph: Graph, added: dict[int, list[int]], op: int, other: int, place: dict[int, int]
-) -> bool:
-    """Return whether `op` comes after `other` by dependencies and the edges added."""
-    seen = {op}
-    stack = [op]
-    while stack:
-        one = stack.pop()
-        for needed in (*graph.predecessors[one], *added.get(one, ())):
-            if needed == other:
-                return True
-            if needed not in seen and place.get(needed, -1) > place[other]:
-                seen.add(needed)
-                stack.append(needed)
-    return False
+def _completes(graph: Graph, op: int) -> bool:
+    return any(op in updaters for updaters in graph.updaters)
 
 
 def _tags(graph: Graph, activation: Sequence[int]) -> list[list[int]]:

@@ -8,6 +8,7 @@ Complexity: O(parts) a list of loads.
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from planner.caramel.problem import Group, OpOrder, Part, Plan, Problem
 from planner.caramel.windows import Windows
@@ -32,6 +33,10 @@ class LoadPricer:
         if size not in self._known:
             self._known[size] = self._cost_ns(size)
         return self._known[size]
+
+    def rate(self, size: int) -> Fraction:
+        """Return the time per byte of one transfer of `size` bytes."""
+        return Fraction(self.cost_ns(size), size)
 
     def iteration_ns(self, loads: Sequence[Load]) -> int:
         """Return what an iteration lasts."""

@@ -16,6 +16,7 @@ from bisect import insort
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from planner.deadline import Deadline
 from planner.validation import MAX_TOTAL
 
 __all__ = ["Item", "pack"]
@@ -36,13 +37,28 @@ class Item(NamedTuple):
     size_bytes: int
 
 
-def pack(items: Sequence[Item], backward_ns: int) -> list[int]:
-    """Return the items' numbers in transfer order."""
+def pack(
+    items: Sequence[Item], backward_ns: int, deadline: Deadline | None = None
+) -> tuple[list[int], bool]:
+    """Return the items' numbers in transfer order, and whether the deadline cut in.
+
+    Parameters
+    ----------
+    items : sequence of Item
+        The groups.
+    backward_ns : int
+        Length of the backward pass.
+    deadline : Deadline, optional
+        Once it has passed, no gap is looked for any more.
+    """
     backward: list[tuple[Span, int]] = []
     forward: list[tuple[Span, int]] = []
     left = []
     for number in sorted(range(len(items)), key=lambda i: (-items[i].size_bytes, i)):
         item = items[number]
+        if deadline is not None and deadline.passed:
+            left.append(number)
+            continue
         span = _first_gap(backward, item.ready_ns, backward_ns, item.duration_ns)
         if span is not None:
             insort(backward, (span, number))
@@ -66,7 +82,8 @@ def pack(items: Sequence[Item], backward_ns: int) -> list[int]:
         else:
             forward.insert(0, ((before, before + item.duration_ns), number))
             first = before
-    return [number for _, number in backward + forward]
+    timed_out = deadline is not None and deadline.passed
+    return [number for _, number in backward + forward], timed_out
 
 
 def _first_gap(taken: list[tuple[Span, int]], start: int, end: int, length: int) -> Span | None:

@@ -31,7 +31,7 @@ def threshold_of(problem: Problem) -> int | None:
     return batching_threshold(problem.cost)
 
 
-def caramel(problem: Problem, _: Deadline) -> Outcome:
+def caramel(problem: Problem, deadline: Deadline) -> Outcome:
     """Plan as the paper does."""
     stages, known = problem.stages, problem.windows
     order = problem.order
@@ -48,6 +48,7 @@ def caramel(problem: Problem, _: Deadline) -> Outcome:
         else [[j] for j in by_update]
     )
     groups = [_with_depth(problem, whole(problem, batch), threshold) for batch in batches]
+    timed_out = False
     if stages.scheduling:
         items = [
             Item(
@@ -58,10 +59,10 @@ def caramel(problem: Problem, _: Deadline) -> Outcome:
             )
             for batch, group in zip(batches, groups, strict=True)
         ]
-        groups = [groups[number] for number in pack(items, known.backward_ns)]
-    return Outcome(
-        Plan(tuple(groups), base.backward_orders, base.forward_order, not stages.scheduling)
-    )
+        order_of_groups, timed_out = pack(items, known.backward_ns, deadline)
+        groups = [groups[number] for number in order_of_groups]
+    plan = Plan(tuple(groups), base.backward_orders, base.forward_order, not stages.scheduling)
+    return Outcome(plan, timed_out=timed_out)
 
 
 def _with_depth(problem: Problem, group: Group, threshold: int | None) -> Group:

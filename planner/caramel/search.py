@@ -38,6 +38,9 @@ DESCENTS = 3
 SLACKS = (5, 10, 20, 40)
 """Per mille above the least target of a concave cost, which its groups may miss, also tried."""
 
+MANY = 1000
+"""Transfers any plan may have; more than four a parameter beyond that are not tried."""
+
 ROUNDING = 10**7
 """A plan as near to the target, relatively, differs from it by rounding: no search is worth it."""
 
@@ -126,6 +129,9 @@ def _starts(
     yield preemptive_pieces(pricer.windows, cost, element_bytes)
     unit = batching_threshold(cost) or total
     limits = {min(total, max(1, (unit << 5) >> power)) for power in range(8)} | {total}
+    # Where a measured cost falls with the size, the best size has nothing to do with the threshold.
+    ends = {end for piece in cost.pieces() for end in (piece.start, piece.stop) if end}
+    limits.add(min((end for end in {*ends, total} if end <= total), key=pricer.rate))
     for limit in sorted(limits):
-        if total // max(limit, 1) <= 4 * len(pricer.windows.sizes):
+        if total // limit <= max(4 * len(pricer.windows.sizes), MANY):
             yield priority_batches(pricer, limit, element_bytes)

@@ -312,12 +312,16 @@ def _enforced(problem: Problem, plan: Plan, method: str) -> bool:
 
 
 def _parameter_order(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return the activation order if the plan enforces it, else parameters by readiness."""
+    """Return the parameters as they become ready: in activation order if the plan enforces it."""
     if _by_activation(problem, plan):
         return problem.activation
-    heads = plan_heads(problem.graph, plan)
-    place = {j: rank for rank, j in enumerate(problem.activation)}
-    return tuple(sorted(range(len(heads)), key=lambda j: (heads[j], place[j])))
+    rank = {j: place for place, j in enumerate(problem.activation)}
+    if len(plan.backward_orders) > 1:
+        heads = plan_heads(problem.graph, plan)
+        return tuple(sorted(range(len(heads)), key=lambda j: (heads[j], rank[j])))
+    place = {op: number for number, op in enumerate(plan.backward_orders[0])}
+    last = [max(map(place.__getitem__, updaters)) for updaters in problem.graph.updaters]
+    return tuple(sorted(range(len(last)), key=lambda j: (last[j], rank[j])))
 
 
 def _by_activation(problem: Problem, plan: Plan) -> bool:

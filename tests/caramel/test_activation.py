@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.caramel.activation import activation_order, activation_steps, backward_order
+from planner.caramel.reachability import activation_by_reachability
 from planner.graphs import Graph, Op, Parameter
 from tests.caramel.activation_oracle import cost, literal_steps
 from tests.caramel.graph_strategies import graphs, tied_durations, training_graphs
@@ -23,6 +25,24 @@ any_graphs = st.one_of(
 @given(any_graphs)
 def test_the_literal_greedy_order(graph: Graph) -> None:
     assert list(activation_order(graph)) == [parameter for parameter, _ in literal_steps(graph)]
+
+
+@given(any_graphs)
+def test_sets_of_bits_give_the_same_order(graph: Graph) -> None:
+    assert activation_by_reachability(graph) == activation_order(graph)
+
+
+def test_a_wide_graph_makes_the_search_give_up() -> None:
+    """Random joins over everything before: the order is still the literal one."""
+    random = Random(3)
+    ops = [Op(f"f{i}", random.randint(1, 9), "forward") for i in range(20)]
+    for i in range(300):
+        needed = {f"b{random.randrange(i)}" for _ in range(min(i, 12))} or {"f0"}
+        ops.append(Op(f"b{i}", random.randint(1, 9), "backward", (*needed, f"f{i % 20}")))
+    parameters = tuple(Parameter(f"w{i}", 1, (f"b{i * 3}",), ("f0",)) for i in range(100))
+    graph = Graph(tuple(ops), parameters)
+    assert activation_by_reachability(graph) == activation_order(graph)
+    assert activation_order(graph) == tuple(picked for picked, _ in literal_steps(graph))
 
 
 @given(any_graphs)
