@@ -5,6 +5,8 @@ solver, compiled or not, can wrap around.
 """
 
 from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
 from math import isfinite
 from typing import Any
 
@@ -32,6 +34,8 @@ def shown(value: object) -> str:
         return "an array" if value else "an empty array"
     if isinstance(value, dict):
         return "an object"
+    if isinstance(value, Decimal | Fraction):
+        return str(value)[:MAX_SHOWN]
     text = repr(value).replace("\n", " ")
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 

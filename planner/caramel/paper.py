@@ -17,7 +17,7 @@ from planner.caramel.depth import adaptive_depth
 from planner.caramel.evaluation import duration_ns, plan_heads
 from planner.caramel.network import batching_threshold
 from planner.caramel.packing import Item, pack
-from planner.caramel.problem import Group, Outcome, Plan, Problem
+from planner.caramel.problem import Group, Outcome, Part, Plan, Problem
 from planner.costs import DepthCost
 from planner.deadline import Deadline
 
@@ -42,8 +42,13 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome:
     rank = {j: place for place, j in enumerate(problem.activation)}
     by_update = sorted(range(len(heads)), key=lambda j: (heads[j], rank[j]))
     threshold = threshold_of(problem)
+
+    def alone(size: int) -> int:
+        """Return the time of one transfer at the depth it will have."""
+        return duration_ns(problem, _with_depth(problem, Group((Part(0, 0, size),)), threshold))
+
     batches = (
-        small_batches(by_update, known.sizes, heads, problem.cost.cost_ns, threshold)
+        small_batches(by_update, known.sizes, heads, alone, threshold)
         if stages.batching
         else [[j] for j in by_update]
     )

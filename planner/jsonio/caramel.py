@@ -1,7 +1,6 @@
 """The JSON face of gradient transfers."""
 
 import re
-from fractions import Fraction
 from itertools import pairwise
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
@@ -181,10 +180,8 @@ def _cost(given: CostDocument, path: str) -> AffineCost | TableCost:
         raise InvalidInputError(f"{path}.startup_ns", f"missing{other}")
     if rate is UNSET:
         raise InvalidInputError(f"{path}.ns_per_byte", "missing: it comes with startup_ns")
-    if not isfinite(rate):
-        raise InvalidInputError(f"{path}.ns_per_byte", f"expected a number, got {shown(rate)}")
     try:
-        return AffineCost(startup, Fraction(repr(rate)))
+        return AffineCost(startup, rate)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}.{error.path}", error.message) from None
 
@@ -411,6 +408,7 @@ def timeline(answer: CaramelAnswer) -> Timeline:
     """
     _check_ops(answer)
     _check_groups(answer)
+    _check_numbers(answer)
     computation, network = "computation", "network"
     intervals = [
         Interval(computation, row.start_ns, row.end_ns, row.phase, -1, row.op)
@@ -433,6 +431,34 @@ def timeline(answer: CaramelAnswer) -> Timeline:
         tuple(windows),
         (Mark(answer.backward_ns, "end of the backward pass"),),
     )
+
+
+def _check_numbers(answer: CaramelAnswer) -> None:
+    bound = answer.lower_bound_ns
+    if answer.objective_ns != answer.iteration_ns:
+        raise InvalidInputError("objective_ns", f"expected iteration_ns ({answer.iteration_ns})")
+    if bound is not None and bound > answer.iteration_ns:
+        raise InvalidInputError("lower_bound_ns", "more than iteration_ns")
+    if (answer.status == "optimal") != (bound == answer.iteration_ns):
+        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
+    for name in ("rho", "overlap", "utilisation"):
+        value = getattr(answer, name)
+        if value is not None and not isfinite(value):
+            raise InvalidInputError(name, f"expected a number, got {shown(value)}")
+    known, ops = set(answer.order), set(answer.op_order)
+    for place, edge in enumerate(answer.control_edges):
+        if not ops.issuperset(edge):
+            raise InvalidInputError(f"control_edges[{place}]", "expected names in op_order")
+    sent: set[str] = set()
+    for number, one in enumerate(answer.groups):
+        part = {} if one.part is UNSET else one.part
+        for place, name in enumerate(one.parameters):
+            path = f"groups[{number}].parameters[{place}]"
+            if name not in known:
+                raise InvalidInputError(path, f"expected a name in order, got {shown(name)}")
+            if name in sent and name not in part:
+                raise InvalidInputError(path, f"{shown(name)} is sent twice")
+            sent.add(name)
 
 
 def _content(group: GroupAnswer) -> str:

@@ -9,13 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
+from fractions import Fraction
 from math import isfinite
 from typing import Any, TypeVar
 
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.validation import shown
+from planner.validation import MAX_VALUE, shown
 
 __all__ = ["decode", "plain", "typed"]
 
@@ -40,13 +41,6 @@ class _Duplicate:
 
     def __init__(self, key: str) -> None:
         self.key = key
-
-
-class _Inexact:
-    """Stands where a number has more digits than a double keeps."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
 
 
 def decode(data: bytes) -> Any:
@@ -95,11 +89,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
     raise AssertionError("unreachable")
 
 
-def _number(text: str) -> float | _Inexact:
-    """Return a number that stands for exactly the decimals written, or a sign that none does."""
-    value = float(text)
-    exact = not isfinite(value) or Decimal(text) == Decimal(repr(value))
-    return value if exact else _Inexact(text)
+def _number(text: str) -> float | Decimal:
+    """Return a number that stands for exactly the decimals written."""
+    value, exact = float(text), Decimal(text)
+    return value if not isfinite(value) or exact == Decimal(repr(value)) else exact
 
 
 def _saturated(digits: str) -> int:
@@ -112,19 +105,15 @@ def _saturated(digits: str) -> int:
 def _check_keys(value: Any, path: str) -> None:
     if isinstance(value, _Duplicate):
         raise InvalidInputError(_join(path, value.key), "key given twice")
-    if isinstance(value, _Inexact):
-        raise InvalidInputError(
-            path, f"expected a number of at most 15 digits, which are kept, got {value.text[:60]}"
-        )
     if isinstance(value, dict):
         for key, item in value.items():
             if "`" in key:
                 raise InvalidInputError(_join(path, key), "unknown field")
-            if isinstance(item, dict | list | _Duplicate | _Inexact):
+            if isinstance(item, dict | list | _Duplicate):
                 _check_keys(item, _join(path, key))
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            if isinstance(item, dict | list | _Duplicate | _Inexact):
+            if isinstance(item, dict | list | _Duplicate):
                 _check_keys(item, f"{path}[{position}]")
 
 
@@ -141,7 +130,7 @@ def plain(value: Any, path: str = "") -> Any:
     InvalidInputError
         At the first value of another kind, such as a set, which has no order.
     """
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | Decimal | str):
         return value
     if isinstance(value, Mapping):
         items = {}
@@ -160,6 +149,17 @@ def plain(value: Any, path: str = "") -> Any:
     raise InvalidInputError(path, f"expected a JSON value, got {shown(value)}")
 
 
+def _exactly(kind: type[Any], value: Any) -> Fraction:
+    """Return a rate as the fraction its decimals stand for."""
+    assert kind is Fraction
+    number = type(value) is int or (isinstance(value, float | Decimal) and isfinite(value))
+    if number:
+        exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+        if 0 <= exact <= MAX_VALUE:
+            return exact
+    raise ValueError(f"Expected a number from 0 to {MAX_VALUE}")
+
+
 def typed(value: Any, kind: type[T]) -> T:
     """Convert plain values to `kind`, a msgspec structure, without coercing anything.
 
@@ -169,7 +169,7 @@ def typed(value: Any, kind: type[T]) -> T:
         At the first value that does not fit, with its path.
     """
     try:
-        return msgspec.convert(value, kind, strict=True)
+        return msgspec.convert(value, kind, strict=True, dec_hook=_exactly)
     except msgspec.ValidationError as error:
         raise _translated(str(error), value, kind) from None
     except UnicodeEncodeError:
@@ -187,7 +187,9 @@ def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:
     steps = _steps(place[1].rpartition("[...]")[0])
     for key, item in _value_at(value, steps).items():
         try:
-            msgspec.convert(_replaced(value, steps, {key: item}), kind, strict=True)
+            msgspec.convert(
+                _replaced(value, steps, {key: item}), kind, strict=True, dec_hook=_exactly
+            )
         except msgspec.ValidationError as error:
             if str(error) == text:
                 return str(key)

@@ -1,5 +1,6 @@
 """JSON Schema of every request and answer, generated from the types that decode and encode them."""
 
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from planner.errors import InvalidInputError
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
+from planner.validation import MAX_VALUE
 
 __all__ = ["schema"]
 
@@ -45,4 +47,9 @@ def schema(problem: str | None = None) -> dict[str, Any]:
 
 
 def _of(kind: type[Any]) -> dict[str, Any]:
-    return {"$schema": _DIALECT, **msgspec.json.schema(kind)}
+    return {"$schema": _DIALECT, **msgspec.json.schema(kind, schema_hook=_of_rate)}
+
+
+def _of_rate(kind: type[Any]) -> dict[str, Any]:
+    assert kind is Fraction  # the one type msgspec does not know
+    return {"type": "number", "minimum": 0, "maximum": MAX_VALUE}

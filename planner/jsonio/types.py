@@ -1,5 +1,6 @@
 """The scalar types of the JSON interface, with their ranges and units."""
 
+from fractions import Fraction
 from typing import Annotated
 
 from msgspec import Meta
@@ -24,10 +25,9 @@ Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
 Moment = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="nanoseconds")]
 Size = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="bytes")]
 PositiveSize = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="bytes")]
-Rate = (
-    Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds a byte")]
-    | Annotated[float, Meta(ge=0, le=float(MAX_VALUE), description="nanoseconds a byte")]
-)
+Rate = Fraction
+"""A number that is kept exactly as it is written, from 0 to 2^62 (see `decoding.typed`)."""
+
 Times = Annotated[
     tuple[Time, ...], Meta(min_length=1, description="one value a layer, layer 0 first")
 ]
