@@ -101,7 +101,8 @@ def test_packing_by_hand() -> None:
     # Nothing fits. The first would take 40 behind the backward pass, 15 before the forward pass;
     # the second takes 5 behind.
     assert pack([Item(50, 35, 50, 9), Item(20, 5, 45, 8)], 60)[0] == [1, 0]
-    # Equally long: behind the backward pass, so in order of arrival.
+    # Equally long: behind the backward pass, and then the second one behind the first.
+    assert pack([Item(50, 10, 50, 9), Item(55, 0, 10, 8)], 60)[0] == [0, 1]
     assert pack([Item(50, 10, 50, 9), Item(0, 100, 30, 8)], 60)[0] == [1, 0]
 
 

@@ -1,0 +1,48 @@
+"""The dynamic program over subsets against enumeration and against the constraint program."""
+
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.caramel.exact import best_grouping
+from planner.caramel.loads import LoadPricer
+from planner.caramel.subsets import best_whole
+from planner.caramel.windows import Windows
+from planner.costs import AffineCost, TransferCost
+from planner.deadline import Deadline
+from tests.caramel.exact_oracles import best_by_enumeration
+from tests.caramel.window_strategies import windows_strategy
+from tests.strategies import affine_costs, table_costs
+
+costs = st.one_of(affine_costs(), table_costs())
+
+
+@settings(max_examples=400)
+@given(windows_strategy(5), costs, st.integers(1, 10**6))
+def test_the_best_of_all_plans_of_whole_parameters(
+    known: Windows, cost: TransferCost, above: int
+) -> None:
+    best = best_by_enumeration(known, cost)
+    loads, timed_out = best_whole(known, cost, best + above, known.compute_ns, Deadline(None))
+    assert loads is not None
+    assert not timed_out
+    assert LoadPricer(known, cost).iteration_ns(loads) == best
+    assert best_whole(known, cost, best, known.compute_ns, Deadline(None)) == (None, False)
+
+
+@settings(max_examples=60)
+@given(windows_strategy(7, min_parameters=6), costs)
+def test_as_good_as_the_constraint_program(known: Windows, cost: TransferCost) -> None:
+    other = best_grouping(known, cost, deadline=Deadline(None))
+    assert other.value is not None
+    loads, _ = best_whole(known, cost, other.value + 1, known.compute_ns, Deadline(None))
+    assert loads is not None
+    assert LoadPricer(known, cost).iteration_ns(loads) == other.value
+
+
+def test_without_time_nothing_is_proven() -> None:
+    known = Windows((1, 2), (0, 1), (1, 0), 1, 1)
+    loads, timed_out = best_whole(known, AffineCost(1, Fraction(1)), 10**9, 0, Deadline(0))
+    assert loads is None
+    assert timed_out
