@@ -28,6 +28,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import accumulate
 from math import lcm
+from operator import itemgetter
 
 from planner.caramel.windows import Windows
 from planner.validation import MAX_VALUE
@@ -213,7 +214,8 @@ class Targets:
                 groups.append([])
                 rooms.append(self._room(tail - self._tails[window]))
                 tail = self._tails[window]
-            for parameter, size in self._load(window):
+            # The largest last: if one of a window's parameters must be cut, it is that one.
+            for parameter, size in sorted(self._load(window), key=itemgetter(1)):
                 _pack(groups, rooms, parameter, size, element_bytes)
         return [tuple(group) for group in groups if group]
 
