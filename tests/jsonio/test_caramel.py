@@ -717,6 +717,7 @@ def test_an_op_given_twice_is_refused() -> None:
 
 
 def test_names_are_drawn_whatever_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     from planner.cli import main
 
     for name in ("$^$", "\x1b[31m", "", "層", "a" * 500, "a\nb", "b' - at"):
