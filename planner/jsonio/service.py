@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.jsonio import caramel, ibatch
+from planner.jsonio import caramel, caramel_timeline, ibatch
 from planner.jsonio.decoding import decode, plain, typed
 from planner.timeline import Timeline
 from planner.validation import shown
@@ -50,8 +50,8 @@ PROBLEMS: Mapping[str, Face] = {
         caramel.CaramelRequest,
         caramel.CaramelAnswer,
         caramel.run,
-        caramel.timeline,
-        caramel.headline,
+        caramel_timeline.timeline,
+        caramel_timeline.headline,
         caramel.REQUEST_RULES,
     ),
 }
