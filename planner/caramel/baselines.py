@@ -1,5 +1,7 @@
 """What today's systems do with the same gradients: the plans to compare with.
 
+Problem: how would a framework send these gradients if nobody planned? Guarantee: none.
+
 None of them enforces an order of the computation, so each worker draws one of its own and a
 gradient is ready when the last worker has it, unless the problem fixes an op order. All but
 ByteScheduler and parameter servers finish every transfer before the forward pass begins.

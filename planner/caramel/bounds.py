@@ -1,8 +1,13 @@
 """Lower bounds on the iteration of every plan, for one op order and one cost.
 
-Three kinds, the largest counts: the computation itself; Jackson's preemptive schedule at the best
-rate any transfer reaches; and for affine and concave costs below the given one the least target
-with windows widened until they are nested, which counts start-ups (`planner.caramel.nested`).
+Problem: how short can an iteration be at best, however gradients are grouped, cut and ordered?
+
+Three kinds of bound, the largest counts: the computation itself; Jackson's preemptive schedule at
+the best rate any transfer reaches; and for affine and concave costs below the given one the least
+target with windows widened until they are nested, which counts start-ups
+(`planner.caramel.nested`).
+
+Guarantee: no plan for this op order and cost lasts less.
 
 Complexity: O(n log n), plus O(states · log n · log M) a line.
 Source: Jackson's rule as in Carlier, EJOR 11 (1982); the start-up-aware bound is our own.

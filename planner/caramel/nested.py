@@ -30,6 +30,7 @@ from itertools import accumulate
 from math import lcm
 from operator import itemgetter
 
+from planner.caramel.loads import Load
 from planner.caramel.windows import Windows
 from planner.validation import MAX_VALUE
 
@@ -93,10 +94,6 @@ def _both_ways(
 
 Openings = tuple[tuple[int, str], ...]
 """Windows that open a group, and on which side: "left", "right" or "both"."""
-
-Load = tuple[tuple[int, int], ...]
-"""What one group carries: pairs (parameter, bytes)."""
-
 
 Line = tuple[Fraction, Fraction]
 """An affine cost: start-up α in ns, and β in ns per byte."""

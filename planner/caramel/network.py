@@ -7,6 +7,8 @@ time, so there is little left to gain by batching.
 For an affine cost α + β·x that is x > α(2θ - 1) / (2β(1 - θ)), 1.5·α/β for θ = 0.8. A measured
 cost is searched piece by piece: where x and 2x both stay on one piece, the condition is linear.
 
+Guarantee: exact, on the unrounded cost.
+
 Complexity: O(pieces²) for a measured cost, O(1) for an affine one.
 Source: Caramel §4.2.
 """

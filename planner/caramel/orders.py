@@ -1,7 +1,9 @@
 """Op orders nobody enforces: each worker draws one of the topological orders its graph admits.
 
-A collective waits for the worker that is last to have a gradient. That wait is what activation
-order and enforcement (Caramel §4.1) remove.
+Problem: when is a gradient ready if no order is enforced? A collective waits for the worker that is
+last to have it. That wait is what activation order and enforcement (Caramel §4.1) remove.
+
+Guarantee: every order respects the dependencies, and the same seed gives the same orders.
 
 Complexity: O(ops + dependencies) an order.
 Source: Caramel §3.3.2 (A), "Randomness in transfer boundaries".

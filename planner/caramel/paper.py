@@ -1,5 +1,7 @@
 """Caramel's own method: its stages one after the other.
 
+Problem: order, batches, windows and depth of gradient transfers, as the paper plans them.
+
 1. Activation order, enforced by control edges (`activation`, `enforcement`). Without it every
    worker draws an order of its own.
 2. Batches of small parameters (`batching`). Without it every parameter travels alone.

@@ -1,5 +1,7 @@
 """The best plan found for one op order: construct, descend, prove.
 
+Problem: what to send together, in which order and in which pieces, for any windows and any cost.
+
 Starts: groups of nested windows for each supporting line of the cost (`nested`), the pieces of
 Jackson's preemptive schedule and priority batches of several sizes (`dispatch`), and what every
 other method sends, without its barrier. The transfers of the best ones are ordered by Carlier's
@@ -10,6 +12,7 @@ Guarantee: at most what any start costs. For an affine cost and nested windows, 
 the bound up to rounding.
 
 Complexity: O(lines · states · log) for the starts, and a fixed budget of prices for the descent.
+Source: own.
 """
 
 from collections.abc import Iterable, Iterator

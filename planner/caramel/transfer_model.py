@@ -3,6 +3,7 @@
 What `planner.caramel.exact` and `planner.caramel.op_order` have in common; the model is described
 in the former.
 
+Problem and guarantee: as there; numbers too large for the solver are refused, never rounded.
 Complexity: K (n + H + D) Booleans for K transfers, n parameters, H heads and D tails.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
