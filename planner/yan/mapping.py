@@ -1,0 +1,81 @@
+"""The canonical mapping: which worker of a replica holds which segment of a layer.
+
+Problem: segments (partition p of copy r) of a layer occupy distinct workers. Which, decides what
+has to be fetched: a worker that holds a segment of both layers fetches less. If the choice followed
+the whole history, no dynamic program over the last layer's choice would be exact.
+
+Rule: only samples i = r (mod R) reach copy r, so with g = gcd(R, R') copies r and r' share samples
+only if r = r' (mod g). Within each of these g classes both layers' segments are listed by
+(partition, copy); the shorter list is spread evenly over the longer one, and matched segments share
+a worker. So what is fetched between two layers depends on their two choices alone. Segments
+without a match go to the free workers that hold nothing of the layer before, the first ones first.
+
+Guarantee: between two layers of which the later is fully connected, no mapping makes the slowest
+segment fetch less, but for the rounding of unequal partitions. Between convolutions the matched
+bands overlap; the loss against all mappings is measured (``docs/yan.md``).
+
+Complexity: O(P·R) a layer. Source: own; Yan et al. (KDD'15, "Optimizing segment-worker mapping")
+follow the history greedily (`planner.yan.greedy`).
+"""
+
+from collections.abc import Sequence
+from math import gcd
+
+__all__ = ["Mapping", "canonical_mapping", "matched", "segment_at"]
+
+Mapping = tuple[tuple[int, ...], ...]
+"""Worker of partition p, copy r, as ``mapping[p][r]``."""
+
+
+def matched(count: int, hosts: int) -> list[int | None]:
+    """Return the host of each of `count` segments of a class with `hosts` hosts; None for none."""
+    if count <= hosts:
+        return [segment * hosts // count for segment in range(count)]
+    found: list[int | None] = [None] * count
+    for host in range(hosts):
+        found[host * count // hosts] = host
+    return found
+
+
+def segment_at(place: int, group: int, copies: int, classes: int) -> tuple[int, int]:
+    """Return partition and copy of a place in the list of one class."""
+    each = copies // classes
+    return place // each, place % each * classes + group
+
+
+def canonical_mapping(choices: Sequence[tuple[int, int]], workers: int) -> tuple[Mapping, ...]:
+    """Return the mapping of every layer.
+
+    Parameters
+    ----------
+    choices : sequence of (int, int)
+        Partitions and copies of each layer, layer 0 first; their product is at most `workers`.
+    workers : int
+        Workers of the replica.
+    """
+    mappings: list[Mapping] = []
+    for partitions, copies in choices:
+        if not mappings:
+            before: Mapping = ((),)
+            old_copies = copies
+        else:
+            before, old_copies = mappings[-1], len(mappings[-1][0])
+        classes = gcd(copies, old_copies)
+        holding = {worker for row in before for worker in row}
+        free = iter([worker for worker in range(workers) if worker not in holding])
+        mapping = [[-1] * copies for _ in range(partitions)]
+        hosts = len(before) * old_copies // classes if mappings else 0
+        host_of = matched(partitions * copies // classes, hosts)
+        unmatched = []
+        for group in range(classes):
+            for place, host in enumerate(host_of):
+                p, r = segment_at(place, group, copies, classes)
+                if host is None:
+                    unmatched.append((p, r))
+                else:
+                    old_p, old_r = segment_at(host, group, old_copies, classes)
+                    mapping[p][r] = before[old_p][old_r]
+        for p, r in sorted(unmatched):
+            mapping[p][r] = next(free)
+        mappings.append(tuple(map(tuple, mapping)))
+    return tuple(mappings)

@@ -1,0 +1,449 @@
+"""The performance model: how long an epoch takes in a given configuration.
+
+Problem: price a configuration. Every configuration is checked and priced here, whoever made it.
+
+Model: a sample passes the layers forward, then backward, then weights are updated; each phase of a
+layer lasts as long as its slowest segment takes to receive what other workers hold and to compute:
+
+    forward   C_interf(H)·(C_muladd·W + C_act·n)  + [C_ncost(H) + A·C_bits·H / C_nbw if A > 0]
+    backward  C_interf(H)·(C_muladd·W' + C_err·n) + [C_ncost(H) + E·C_bits·H / C_nbw if E > 0]
+    update    C_interf(H)·C_muladd·W
+
+with n neurons, W connections into the segment, W' connections from it into the next layer (0 for
+the last), A activations and E error terms that other workers hold (0 for the first, and the last
+layer; averages over the samples the segment sees). An epoch takes this times samples / (H·R·N_mr).
+Once in ``read_every`` samples a layer's weights are read by the workers:
+
+    min   C_ncost(H) + V·C_bits·H / (C_nbw·min(N_ps, N_wr))     no other replica reads
+    max   C_ncost(H) + V·C_bits·H·N_mr / C_nbw                  all read from one server
+    mean  half the sum of both
+
+where V counts the weights in all segments of the layer: every copy, and every band of a
+convolution, reads its own.
+
+Where machines differ, computation is divided by a machine's speed and bandwidth multiplied by its
+NIC's; replicas share the samples evenly, so the slowest one counts, and weights are read at the
+rate of the slowest NIC.
+
+Guarantee: exact rational arithmetic on the constants as written, rounded up once.
+
+Complexity: O(Σ P·R) a configuration, times replicas where machines differ.
+
+Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep Learning
+Systems", KDD'15, slides "Performance Model". Corrected: units of the weights' traffic; connections
+(work) apart from weights (traffic); the slowest partition; no start-up where nothing is received;
+copies of a layer read their weights too (otherwise one replica with all layers copied is data
+parallelism that reads for nobody).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import NamedTuple
+
+from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
+from planner.validation import integer
+from planner.yan.problem import Configuration, LayerChoice, Problem, check_choice
+
+__all__ = ["Estimate", "LayerTimes", "check", "estimate", "server_bytes", "worker_bytes"]
+
+
+class LayerTimes(NamedTuple):
+    """What one layer adds to an epoch, in nanoseconds, each phase of its slowest segment.
+
+    Attributes
+    ----------
+    forward_computation, forward_communication : Fraction
+        Feed-forward evaluation, ``U_f`` and ``M_f``.
+    backward_computation, backward_communication : Fraction
+        Back-propagation, ``U_b`` and ``M_b``.
+    weight_update : Fraction
+        ``U_w``.
+    weight_reading : Fraction
+        The layer's part of ``M_w``.
+    """
+
+    forward_computation: Fraction
+    forward_communication: Fraction
+    backward_computation: Fraction
+    backward_communication: Fraction
+    weight_update: Fraction
+    weight_reading: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an epoch costs, and where the time goes.
+
+    Attributes
+    ----------
+    layers : tuple of LayerTimes
+        Layer 0 first; of the slowest replica.
+    """
+
+    layers: tuple[LayerTimes, ...]
+
+    @property
+    def epoch(self) -> Fraction:
+        """Time of an epoch in nanoseconds, exact."""
+        return sum((sum(times, Fraction(0)) for times in self.layers), Fraction(0))
+
+    @property
+    def epoch_ns(self) -> int:
+        """Time of an epoch, rounded up."""
+        return -int(-self.epoch // 1)
+
+    @property
+    def computation(self) -> Fraction:
+        """All computation of an epoch."""
+        return sum(
+            (one.forward_computation + one.backward_computation + one.weight_update)
+            for one in self.layers
+        ) + Fraction(0)
+
+
+class _Segment(NamedTuple):
+    """What one segment does for one sample of its own."""
+
+    worker: int
+    neurons: int
+    connections: int
+    outgoing: int
+    activations: Fraction
+    errors: Fraction
+
+
+def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) -> int:
+    """Return the memory the largest segment of a layer takes on a worker.
+
+    Weights and their updates, and for each thread the activations it reads, its own activations
+    and error terms, and the error terms it receives.
+    """
+    layer, constants = problem.layers[place], problem.constants
+    held = layer.held(partitions)
+    weights = layer.weights_in(held[0], held[1])
+    neurons = (
+        layer.neurons
+        // layer.rows
+        * max(stop - start for start, stop in zip(held, held[1:], strict=False))
+    )
+    inputs = errors = 0
+    if place:
+        before = problem.layers[place - 1]
+        inputs = (
+            max(
+                high - low
+                for low, high in (_inputs(problem, place, partitions, p) for p in range(partitions))
+            )
+            * before.width
+        )
+    if place + 1 < len(problem.layers):
+        after = problem.layers[place + 1]
+        errors = max(
+            high - low
+            for low, high in (
+                _error_terms(problem, place, partitions, p) for p in range(partitions)
+            )
+        ) * (after.neurons // after.rows)
+    bits = (
+        2 * weights * constants.bits_per_weight
+        + threads * (inputs + 2 * neurons + errors) * constants.bits_per_activation
+    )
+    return -int(-bits // 8)
+
+
+def server_bytes(problem: Problem, servers: int) -> int:
+    """Return the memory each parameter server takes: its share of the weights and their updates."""
+    bits = 2 * sum(layer.weights for layer in problem.layers) * problem.constants.bits_per_weight
+    return -int(-bits // (8 * servers))
+
+
+def check(problem: Problem, configuration: Configuration) -> None:
+    """Raise an error unless `configuration` is one of the problem's.
+
+    Raises
+    ------
+    InvalidPlanError
+        With a path into the configuration; BrokenConstraintError where it needs more machines or
+        memory than there are.
+    """
+    for field in ("parameter_servers", "replicas", "workers_per_replica"):
+        _checked(integer, getattr(configuration, field), field, 1)
+    used = configuration.machines_used
+    if used > problem.machines:
+        raise BrokenConstraintError(
+            "", f"expected at most {problem.machines} machines, got {used}", "machines"
+        )
+    if len(configuration.layers) != len(problem.layers):
+        raise InvalidPlanError(
+            "layers", f"expected {len(problem.layers)}, got {len(configuration.layers)}"
+        )
+    workers = configuration.workers_per_replica
+    for place, (choice, layer) in enumerate(zip(configuration.layers, problem.layers, strict=True)):
+        path = f"layers[{place}]"
+        _checked(check_choice, choice, layer, workers, problem.threads, path)
+        if not choice.mapping:
+            raise InvalidPlanError(f"{path}.mapping", "missing")
+    _check_machines(problem, configuration)
+    if problem.memory_bytes is not None:
+        _check_memory(problem, configuration)
+
+
+def _checked(rule: Callable[..., object], *arguments: object) -> None:
+    """Run a check of inputs on a plan."""
+    try:
+        rule(*arguments)
+    except InvalidInputError as error:
+        raise InvalidPlanError(error.path, error.message) from None
+
+
+def _check_machines(problem: Problem, configuration: Configuration) -> None:
+    machines = configuration.machines
+    if machines is None:
+        if not problem.uniform:
+            raise InvalidPlanError("machines", "missing: these machines differ")
+        return
+    if len(machines) != configuration.machines_used:
+        raise InvalidPlanError(
+            "machines", f"expected {configuration.machines_used}, got {len(machines)}"
+        )
+    if len(set(machines)) != len(machines) or not set(machines) <= set(range(problem.machines)):
+        raise InvalidPlanError("machines", f"expected different ones of 0 … {problem.machines - 1}")
+
+
+def _check_memory(problem: Problem, configuration: Configuration) -> None:
+    memory = problem.memory_bytes
+    assert memory is not None
+    needed = server_bytes(problem, configuration.parameter_servers)
+    if needed > memory:
+        raise BrokenConstraintError(
+            "parameter_servers", f"each needs {needed} bytes, has {memory}", "memory_bytes"
+        )
+    needed = sum(
+        worker_bytes(problem, place, choice.partitions, choice.threads)
+        for place, choice in enumerate(configuration.layers)
+    )
+    if needed > memory:
+        raise BrokenConstraintError(
+            "layers", f"a worker may need {needed} bytes, has {memory}", "memory_bytes"
+        )
+
+
+def estimate(problem: Problem, configuration: Configuration) -> Estimate:
+    """Return what an epoch costs in a configuration, layer by layer and phase by phase.
+
+    Parameters
+    ----------
+    problem : Problem
+        The network and the machines.
+    configuration : Configuration
+        A configuration of the problem, with its mapping.
+
+    Raises
+    ------
+    InvalidPlanError
+        If the configuration is none of the problem's.
+    """
+    check(problem, configuration)
+    segments = _segments(problem, configuration.layers)
+    replicas = _replicas(problem, configuration)
+    epochs = [
+        tuple(
+            _layer_times(problem, configuration, choice, found, speeds, nics)
+            for choice, found in zip(configuration.layers, segments, strict=True)
+        )
+        for speeds, nics in replicas
+    ]
+    slowest = max(epochs, key=lambda layers: sum((sum(one) for one in layers), Fraction(0)))
+    reading = _reading(problem, configuration)
+    return Estimate(
+        tuple(LayerTimes(*one, read) for one, read in zip(slowest, reading, strict=True))
+    )
+
+
+def _replicas(
+    problem: Problem, configuration: Configuration
+) -> list[tuple[list[Fraction] | None, list[Fraction] | None]]:
+    """Return the speeds of the workers of each replica, and those of their NICs."""
+    if problem.uniform:
+        machine, nic = problem.machine_speeds, problem.nic_speeds
+        count = configuration.workers_per_replica
+        return [
+            (
+                None if machine is None else [machine[0]] * count,
+                None if nic is None else [nic[0]] * count,
+            )
+        ]
+    machines = configuration.machines
+    assert machines is not None
+    found = []
+    for start in range(
+        configuration.parameter_servers, len(machines), configuration.workers_per_replica
+    ):
+        mine = machines[start : start + configuration.workers_per_replica]
+        found.append(
+            (
+                problem.machine_speeds and [problem.machine_speeds[one] for one in mine],
+                problem.nic_speeds and [problem.nic_speeds[one] for one in mine],
+            )
+        )
+    return found
+
+
+def _layer_times(
+    problem: Problem,
+    configuration: Configuration,
+    choice: LayerChoice,
+    segments: Sequence[_Segment],
+    speeds: Sequence[Fraction] | None,
+    nics: Sequence[Fraction] | None,
+) -> tuple[Fraction, ...]:
+    constants, threads = problem.constants, choice.threads
+    slower = constants.interference[threads - 1]
+    latency = constants.latency_ns[threads - 1]
+    each = constants.bits_per_activation * threads * 10**9 / constants.nic_bits_per_s
+    muladd = constants.muladd_ns
+    forward, backward, update = (Fraction(0), Fraction(0)), (Fraction(0), Fraction(0)), Fraction(0)
+    kinds = {
+        one._replace(worker=one.worker if speeds or nics else 0) for one in segments
+    }  # equal segments cost the same
+    for one in kinds:
+        compute = slower / speeds[one.worker] if speeds else slower
+        receive = each / nics[one.worker] if nics else each
+        work = compute * (muladd * one.connections + constants.activation_ns * one.neurons)
+        fetch = latency + one.activations * receive if one.activations else Fraction(0)
+        forward = max(forward, (work, fetch), key=sum)
+        work = compute * (muladd * one.outgoing + constants.error_ns * one.neurons)
+        fetch = latency + one.errors * receive if one.errors else Fraction(0)
+        backward = max(backward, (work, fetch), key=sum)
+        update = max(update, compute * muladd * one.connections)
+    share = Fraction(problem.samples, threads * choice.copies * configuration.replicas)
+    return tuple(share * time for time in (*forward, *backward, update))
+
+
+def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
+    """Return how long each layer's weights are read in an epoch."""
+    constants = problem.constants
+    nic = constants.nic_bits_per_s
+    if problem.nic_speeds is not None:
+        machines = configuration.machines or (0,)
+        nic *= min(problem.nic_speeds[one] for one in machines)
+    side_by_side = min(configuration.parameter_servers, configuration.workers_per_replica)
+    best, worst = Fraction(1, side_by_side), Fraction(configuration.replicas)
+    factor = {"min": best, "max": worst, "mean": (best + worst) / 2}[problem.read_model]
+    times = Fraction(problem.samples, problem.read_every)
+    found = []
+    for layer, choice in zip(problem.layers, configuration.layers, strict=True):
+        weights = choice.copies * layer.weights
+        if layer.kind == "conv":
+            weights *= choice.partitions
+        sending = weights * constants.bits_per_weight * choice.threads * 10**9 / nic
+        found.append(times * (constants.latency_ns[choice.threads - 1] + factor * sending))
+    return found
+
+
+def _inputs(problem: Problem, place: int, partitions: int, p: int) -> tuple[int, int]:
+    """Return which units of the layer before partition p of a layer needs: [start, stop)."""
+    layer, before = problem.layers[place], problem.layers[place - 1]
+    if layer.kind == "full":
+        return 0, before.cuts
+    rows, known = layer.held(partitions), problem.fields[place - 1]
+    return known.first[rows[p]], known.last[rows[p + 1] - 1]
+
+
+def _error_terms(problem: Problem, place: int, partitions: int, p: int) -> tuple[int, int]:
+    """Return of which rows of the layer after it partition p of a layer needs error terms."""
+    layer, after = problem.layers[place], problem.layers[place + 1]
+    if after.kind == "full":
+        return 0, after.neurons
+    units, known = layer.passed(partitions), problem.fields[place]
+    reached = [
+        row
+        for row, (first, last) in enumerate(zip(known.first, known.last, strict=True))
+        if first < units[p + 1] and units[p] < last
+    ]
+    return (reached[0], reached[-1] + 1) if reached else (0, 0)
+
+
+class _Held(NamedTuple):
+    """What a worker holds of a layer."""
+
+    partition: int
+    copy: int
+
+
+def _segments(problem: Problem, choices: Sequence[LayerChoice]) -> list[list[_Segment]]:
+    """Return what each segment of each layer computes and receives."""
+    holding = [
+        {
+            worker: _Held(p, r)
+            for p, row in enumerate(choice.mapping)
+            for r, worker in enumerate(row)
+        }
+        for choice in choices
+    ]
+    found = []
+    for place, choice in enumerate(choices):
+        layer = problem.layers[place]
+        held, units = layer.held(choice.partitions), layer.passed(choice.partitions)
+        segments = []
+        for p in range(choice.partitions):
+            rows = held[p + 1] - held[p]
+            connections = layer.share(layer.connections, held[p + 1]) - layer.share(
+                layer.connections, held[p]
+            )
+            outgoing, needed, wanted = 0, None, None
+            if place:
+                before = problem.layers[place - 1]
+                starts = before.passed(choices[place - 1].partitions)
+                needed = _Needed(
+                    *_inputs(problem, place, choice.partitions, p), starts, before.width
+                )
+            if place + 1 < len(choices):
+                after = problem.layers[place + 1]
+                into = problem.fields[place].into
+                outgoing = into(layer, after, units[p + 1]) - into(layer, after, units[p])
+                starts = after.held(choices[place + 1].partitions)
+                wanted = _Needed(
+                    *_error_terms(problem, place, choice.partitions, p),
+                    starts,
+                    after.neurons // after.rows,
+                )
+            for r, worker in enumerate(choice.mapping[p]):
+                activations = errors = Fraction(0)
+                if needed is not None:
+                    there = holding[place - 1].get(worker)
+                    activations = needed.remote(r, choice.copies, there, choices[place - 1].copies)
+                if wanted is not None:
+                    there = holding[place + 1].get(worker)
+                    errors = wanted.remote(r, choice.copies, there, choices[place + 1].copies)
+                neurons = layer.neurons // layer.rows * rows
+                segments.append(
+                    _Segment(worker, neurons, connections, outgoing, activations, errors)
+                )
+        found.append(segments)
+    return found
+
+
+class _Needed(NamedTuple):
+    """What a segment needs of another layer: units [low, high), cut at `starts`."""
+
+    low: int
+    high: int
+    starts: Sequence[int]
+    width: int
+
+    def remote(self, copy: int, copies: int, there: _Held | None, others: int) -> Fraction:
+        """Return how much of it other workers hold, on average over the samples of `copy`.
+
+        Of these samples, those of each copy r' = copy (mod g) of the other layer are g in R'.
+        """
+        own = Fraction(0)
+        if there is not None:
+            classes = gcd(copies, others)
+            if (there.copy - copy) % classes == 0:
+                start, stop = self.starts[there.partition], self.starts[there.partition + 1]
+                shared = max(0, min(self.high, stop) - max(self.low, start))
+                own = Fraction(shared * classes, others)
+        return (self.high - self.low - own) * self.width

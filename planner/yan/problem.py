@@ -1,0 +1,452 @@
+"""What is planned, and what a configuration of a job is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite
+from typing import Any, Literal
+
+from planner.errors import InvalidInputError
+from planner.results import Infeasibility
+from planner.validation import MAX_VALUE, integer, shown
+from planner.yan.layers import Fields, Layer, fields
+
+__all__ = [
+    "Configuration",
+    "Constants",
+    "Explored",
+    "Fixed",
+    "LayerChoice",
+    "Outcome",
+    "Plan",
+    "Problem",
+    "Ranked",
+]
+
+MAX_MACHINES = 2**16
+MAX_THREADS = 2**10
+MAX_LAYERS = 2**12
+MAX_TOP = 2**14
+
+
+def _positive(value: Any, path: str) -> Fraction:
+    """Return a number as the fraction its decimals stand for."""
+    number = isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
+    if number and not (isinstance(value, float | Decimal) and not isfinite(value)):
+        exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+        if 0 < exact <= MAX_VALUE and exact.denominator.bit_length() <= 512:
+            return exact
+    raise InvalidInputError(path, f"expected a number > 0, got {shown(value)}")
+
+
+def _all_positive(values: Any, path: str) -> tuple[Fraction, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InvalidInputError(path, f"expected an array, got {shown(values)}")
+    if not values:
+        raise InvalidInputError(path, "expected at least one element, got an empty array")
+    return tuple(_positive(value, f"{path}[{place}]") for place, value in enumerate(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What the machines and the network do, measured or fitted; every one above 0.
+
+    Numbers are kept exactly as their decimals are written.
+
+    Attributes
+    ----------
+    muladd_ns : Fraction
+        One multiply-add, ``C_muladd``.
+    activation_ns : Fraction
+        The activation function of one neuron, ``C_act``.
+    error_ns : Fraction
+        The error function of one neuron, ``C_err``.
+    latency_ns : tuple of Fraction
+        Start-up of a transfer while 1, 2, … threads communicate, ``C_ncost(H)``.
+    nic_bits_per_s : Fraction
+        Bandwidth of a machine's NIC, which its threads share, ``C_nbw``.
+    bits_per_activation, bits_per_weight : Fraction
+        ``C_bits`` of activations and error terms, and of weights.
+    interference : tuple of Fraction
+        How much longer computation takes with 1, 2, … threads, ``C_interf(H)``.
+    """
+
+    muladd_ns: Fraction
+    activation_ns: Fraction
+    error_ns: Fraction
+    latency_ns: Sequence[Fraction]
+    nic_bits_per_s: Fraction
+    interference: Sequence[Fraction]
+    bits_per_activation: Fraction = Fraction(32)
+    bits_per_weight: Fraction = Fraction(32)
+
+    def __post_init__(self) -> None:
+        for field in (
+            "muladd_ns",
+            "activation_ns",
+            "error_ns",
+            "nic_bits_per_s",
+            "bits_per_activation",
+            "bits_per_weight",
+        ):
+            object.__setattr__(self, field, _positive(getattr(self, field), f"constants.{field}"))
+        for field in ("latency_ns", "interference"):
+            path = f"constants.{field}"
+            object.__setattr__(self, field, _all_positive(getattr(self, field), path))
+        integer(len(self.interference), "constants.interference", maximum=MAX_THREADS)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerChoice:
+    """How one layer is run.
+
+    Attributes
+    ----------
+    partitions : int
+        Partitions, ``P_l``.
+    threads : int
+        Threads, ``H_l``, each with a sample of its own.
+    copies : int
+        Copies within one replica of the model, ``R_l``; sample i goes to copy i mod R_l.
+    mapping : tuple of tuple of int
+        Worker of the replica that holds partition p of copy r: ``mapping[p][r]``.
+    """
+
+    partitions: int
+    threads: int
+    copies: int
+    mapping: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """How a job is spread over machines.
+
+    Attributes
+    ----------
+    parameter_servers : int
+        Machines that hold the weights, ``N_ps``.
+    replicas : int
+        Replicas of the model, ``N_mr``.
+    workers_per_replica : int
+        Machines of each replica, ``N_wr``.
+    layers : tuple of LayerChoice
+        Layer 0 first.
+    machines : tuple of int, optional
+        Where machines differ: the servers' machines, then each replica's workers in turn.
+    """
+
+    parameter_servers: int
+    replicas: int
+    workers_per_replica: int
+    layers: tuple[LayerChoice, ...]
+    machines: tuple[int, ...] | None = None
+
+    @property
+    def triple(self) -> tuple[int, int, int]:
+        """Workers of a replica, replicas, parameter servers, as the paper's tables give them."""
+        return self.workers_per_replica, self.replicas, self.parameter_servers
+
+    @property
+    def machines_used(self) -> int:
+        """Machines in use."""
+        return self.parameter_servers + self.replicas * self.workers_per_replica
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A configuration to price instead of a search; without layers the best ones complete it.
+
+    Attributes
+    ----------
+    parameter_servers, replicas, workers_per_replica : int
+        The triple.
+    layers : tuple of LayerChoice, optional
+        How each layer is run; an empty mapping stands for the canonical one.
+    """
+
+    parameter_servers: int
+    replicas: int
+    workers_per_replica: int
+    layers: tuple[LayerChoice, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network, machines, and what the search may do.
+
+    Attributes
+    ----------
+    machines : int
+        Machines of the cluster, ``N``.
+    cores : int
+        Cores of each, ``K``.
+    layers : tuple of Layer
+        Layer 0 nearest the input.
+    constants : Constants
+        Of the machines and the network.
+    samples : int
+        Samples of an epoch, ``N_sample``.
+    read_every : int
+        Samples between two readings of the weights, ``N_read``.
+    read_model : {"mean", "min", "max"}
+        Weights are read in the best case (`min`), the worst (`max`), or half way between.
+    partitions : {"all", "powers_of_two"}
+        Numbers of partitions that are tried.
+    memory_bytes : int, optional
+        Memory of each machine.
+    machine_speeds, nic_speeds : sequence of Fraction, optional
+        Of each machine's computation, and of its NIC, relative to `constants`.
+    fixed : tuple of Fixed
+        Configurations to price instead of a search.
+    top : int
+        Triples to rank; all of them where configurations are fixed.
+    """
+
+    machines: int
+    cores: int
+    layers: Sequence[Layer]
+    constants: Constants
+    samples: int
+    read_every: int
+    read_model: Literal["mean", "min", "max"] = "mean"
+    partitions: Literal["all", "powers_of_two"] = "all"
+    memory_bytes: int | None = None
+    machine_speeds: Sequence[Fraction] | None = None
+    nic_speeds: Sequence[Fraction] | None = None
+    fixed: Sequence[Fixed] = ()
+    top: int = 8
+
+    def __post_init__(self) -> None:
+        integer(self.machines, "machines", minimum=1, maximum=MAX_MACHINES)
+        integer(self.cores, "cores", minimum=1)
+        integer(self.samples, "samples", minimum=1)
+        integer(self.read_every, "read_every", minimum=1)
+        integer(self.top, "top", minimum=1, maximum=MAX_TOP)
+        if self.memory_bytes is not None:
+            integer(self.memory_bytes, "memory_bytes", minimum=1)
+        if self.read_model not in ("mean", "min", "max"):
+            raise InvalidInputError(
+                "read_model", f"expected one of mean, min, max, got {shown(self.read_model)}"
+            )
+        if self.partitions not in ("all", "powers_of_two"):
+            raise InvalidInputError(
+                "partitions", f"expected one of all, powers_of_two, got {shown(self.partitions)}"
+            )
+        for field in ("machine_speeds", "nic_speeds"):
+            self._check_speeds(field)
+        self._check_layers()
+        if len(self.constants.latency_ns) < self.threads:
+            raise InvalidInputError(
+                "constants.latency_ns",
+                f"expected a value for each of up to {self.threads} threads, "
+                f"got {len(self.constants.latency_ns)}",
+            )
+        object.__setattr__(self, "fixed", tuple(self.fixed))
+        for place, fixed in enumerate(self.fixed):
+            self._check_fixed(fixed, f"fixed[{place}]")
+
+    def _check_speeds(self, field: str) -> None:
+        given = getattr(self, field)
+        if given is None:
+            return
+        speeds = _all_positive(given, field)
+        if len(speeds) != self.machines:
+            raise InvalidInputError(
+                field, f"expected one a machine ({self.machines}), got {len(speeds)}"
+            )
+        object.__setattr__(self, field, speeds)
+
+    def _check_layers(self) -> None:
+        try:
+            layers = tuple(self.layers)
+        except TypeError:
+            raise InvalidInputError(
+                "layers", f"expected an array, got {shown(self.layers)}"
+            ) from None
+        if not 1 <= len(layers) <= MAX_LAYERS:
+            raise InvalidInputError(
+                "layers", f"expected 1 to {MAX_LAYERS} elements, got {len(layers)}"
+            )
+        for place, layer in enumerate(layers):
+            if not isinstance(layer, Layer):
+                raise InvalidInputError(f"layers[{place}]", f"expected a Layer, got {shown(layer)}")
+        object.__setattr__(self, "layers", layers)
+        assert self.fields is not None
+
+    @cached_property
+    def fields(self) -> tuple[Fields, ...]:
+        """How layers l and l+1 are connected."""
+        found = []
+        for place in range(1, len(self.layers)):
+            try:
+                found.append(fields(self.layers[place - 1], self.layers[place]))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"layers[{place}].{error.path}", error.message) from None
+        return tuple(found)
+
+    @property
+    def threads(self) -> int:
+        """Most threads of a layer: cores for which an interference is known."""
+        return min(self.cores, len(self.constants.interference))
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all machines are alike."""
+        return all(
+            speeds is None or len(set(speeds)) == 1
+            for speeds in (self.machine_speeds, self.nic_speeds)
+        )
+
+    def _check_fixed(self, fixed: Fixed, path: str) -> None:
+        for field in ("parameter_servers", "replicas", "workers_per_replica"):
+            integer(getattr(fixed, field), f"{path}.{field}", minimum=1, maximum=MAX_MACHINES)
+        used = fixed.parameter_servers + fixed.replicas * fixed.workers_per_replica
+        if used > self.machines:
+            raise InvalidInputError(
+                path,
+                "parameter_servers + replicas x workers_per_replica: expected at most machines "
+                f"({self.machines}), got {used}",
+            )
+        if fixed.layers is None:
+            return
+        if len(fixed.layers) != len(self.layers):
+            raise InvalidInputError(
+                f"{path}.layers",
+                f"expected as many as the network has ({len(self.layers)}), "
+                f"got {len(fixed.layers)}",
+            )
+        for place, (choice, layer) in enumerate(zip(fixed.layers, self.layers, strict=True)):
+            check_choice(
+                choice, layer, fixed.workers_per_replica, self.threads, f"{path}.layers[{place}]"
+            )
+
+
+def check_choice(choice: LayerChoice, layer: Layer, workers: int, threads: int, path: str) -> None:
+    """Raise an error unless `choice` can run `layer` on so many workers.
+
+    An empty mapping is accepted: it stands for the canonical one.
+
+    Raises
+    ------
+    InvalidInputError
+        With a path that starts with `path`.
+    """
+    integer(choice.partitions, f"{path}.partitions", minimum=1)
+    integer(choice.copies, f"{path}.copies", minimum=1)
+    integer(choice.threads, f"{path}.threads", minimum=1)
+    if choice.partitions > layer.cuts:
+        what = "neurons" if layer.kind == "full" else "rows it passes on"
+        raise InvalidInputError(
+            f"{path}.partitions",
+            f"layer {layer.name!r} has {layer.cuts} {what}, expected at most as many partitions, "
+            f"got {choice.partitions}",
+        )
+    if choice.threads > threads:
+        raise InvalidInputError(
+            f"{path}.threads",
+            f"expected at most {threads} (cores, and entries of interference), "
+            f"got {choice.threads}",
+        )
+    if choice.partitions * choice.copies > workers:
+        raise InvalidInputError(
+            path,
+            "a worker holds at most one segment of a layer: expected partitions x copies <= "
+            f"workers_per_replica ({workers}), got {choice.partitions * choice.copies}",
+        )
+    if not choice.mapping:
+        return
+    place = f"{path}.mapping"
+    if len(choice.mapping) != choice.partitions or any(
+        len(row) != choice.copies for row in choice.mapping
+    ):
+        raise InvalidInputError(
+            place, f"expected {choice.partitions} arrays of {choice.copies} workers"
+        )
+    taken: set[int] = set()
+    for p, row in enumerate(choice.mapping):
+        for r, worker in enumerate(row):
+            integer(worker, f"{place}[{p}][{r}]", maximum=workers - 1)
+            if worker in taken:
+                raise InvalidInputError(
+                    f"{place}[{p}][{r}]",
+                    f"worker {worker} given twice: it holds at most one segment of a layer",
+                )
+            taken.add(worker)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A configuration with its price.
+
+    Attributes
+    ----------
+    configuration : Configuration
+        The best one of its triple, unless its layers were given.
+    epoch : Fraction
+        Time of an epoch in nanoseconds, exact.
+    """
+
+    configuration: Configuration
+    epoch: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """How much of the space was looked at.
+
+    Attributes
+    ----------
+    triples, triples_cut : int
+        Triples of workers, replicas and servers in the space, and those that bounds cut.
+    states, states_cut : int
+        Partitions, threads and copies of one layer, over all layers and triples; and those cut,
+        with their triple or on their own.
+    """
+
+    triples: int
+    triples_cut: int
+    states: int
+    states_cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A configuration, and those next to it.
+
+    Attributes
+    ----------
+    configuration : Configuration
+        The best one found.
+    ranking : tuple of Ranked
+        The best configuration of each triple, in order; the first is `configuration`.
+    explored : Explored
+        How much of the space was looked at.
+    any_mapping_bound_ns : int or None
+        Bound on every configuration under every mapping; None if unknown.
+    """
+
+    configuration: Configuration
+    ranking: tuple[Ranked, ...]
+    explored: Explored
+    any_mapping_bound_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a method returns: a plan, and what it proved.
+
+    Attributes
+    ----------
+    plan : Plan or None
+        None exactly if `infeasibility` is given, or the time was up before any was found.
+    lower_bound : Fraction or None
+        Bound on every configuration of the space the method searches.
+    """
+
+    plan: Plan | None
+    lower_bound: Fraction | None = None
+    timed_out: bool = False
+    infeasibility: Infeasibility | None = None
