@@ -36,9 +36,10 @@ copies of a layer read their weights too (otherwise one replica with all layers 
 parallelism that reads for nobody).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -46,7 +47,18 @@ from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlan
 from planner.validation import integer
 from planner.yan.problem import Configuration, LayerChoice, Problem, check_choice
 
-__all__ = ["Estimate", "LayerTimes", "check", "estimate", "server_bytes", "worker_bytes"]
+__all__ = [
+    "Estimate",
+    "LayerTimes",
+    "Phases",
+    "Segment",
+    "check",
+    "estimate",
+    "phases",
+    "segments_of",
+    "server_bytes",
+    "worker_bytes",
+]
 
 
 class LayerTimes(NamedTuple):
@@ -103,8 +115,18 @@ class Estimate:
         ) + Fraction(0)
 
 
-class _Segment(NamedTuple):
-    """What one segment does for one sample of its own."""
+class Segment(NamedTuple):
+    """What one segment does for one sample of its own.
+
+    Attributes
+    ----------
+    worker : int
+        Who holds it.
+    neurons, connections, outgoing : int
+        ``n``, ``W`` and ``W'``.
+    activations, errors : Fraction
+        Received on average, ``A`` and ``E``.
+    """
 
     worker: int
     neurons: int
@@ -126,7 +148,7 @@ def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) ->
     neurons = (
         layer.neurons
         // layer.rows
-        * max(stop - start for start, stop in zip(held, held[1:], strict=False))
+        * max(stop - start for start, stop in pairwise(held))
     )
     inputs = errors = 0
     if place:
@@ -246,7 +268,11 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
         If the configuration is none of the problem's.
     """
     check(problem, configuration)
-    segments = _segments(problem, configuration.layers)
+    chosen = (None, *configuration.layers, None)
+    segments = [
+        segments_of(problem, place, choice, chosen[place], chosen[place + 2])
+        for place, choice in enumerate(configuration.layers)
+    ]
     replicas = _replicas(problem, configuration)
     epochs = [
         tuple(
@@ -258,13 +284,13 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
     slowest = max(epochs, key=lambda layers: sum((sum(one) for one in layers), Fraction(0)))
     reading = _reading(problem, configuration)
     return Estimate(
-        tuple(LayerTimes(*one, read) for one, read in zip(slowest, reading, strict=True))
+        tuple(LayerTimes._make((*one, read)) for one, read in zip(slowest, reading, strict=True))
     )
 
 
 def _replicas(
     problem: Problem, configuration: Configuration
-) -> list[tuple[list[Fraction] | None, list[Fraction] | None]]:
+) -> list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]]:
     """Return the speeds of the workers of each replica, and those of their NICs."""
     if problem.uniform:
         machine, nic = problem.machine_speeds, problem.nic_speeds
@@ -277,7 +303,7 @@ def _replicas(
         ]
     machines = configuration.machines
     assert machines is not None
-    found = []
+    found: list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]] = []
     for start in range(
         configuration.parameter_servers, len(machines), configuration.workers_per_replica
     ):
@@ -291,35 +317,76 @@ def _replicas(
     return found
 
 
-def _layer_times(
+class Phases(NamedTuple):
+    """What one layer's slowest segments take for one sample, in nanoseconds.
+
+    Attributes
+    ----------
+    forward, backward : (Fraction, Fraction)
+        Computation and communication.
+    update : Fraction
+        Weight update.
+    """
+
+    forward: tuple[Fraction, Fraction]
+    backward: tuple[Fraction, Fraction]
+    update: Fraction
+
+
+def phases(
     problem: Problem,
-    configuration: Configuration,
-    choice: LayerChoice,
-    segments: Sequence[_Segment],
-    speeds: Sequence[Fraction] | None,
-    nics: Sequence[Fraction] | None,
-) -> tuple[Fraction, ...]:
-    constants, threads = problem.constants, choice.threads
+    threads: int,
+    segments: Iterable[Segment],
+    speeds: Sequence[Fraction] | None = None,
+    nics: Sequence[Fraction] | None = None,
+) -> Phases:
+    """Return what a layer's slowest segments take for one sample with so many threads.
+
+    Parameters
+    ----------
+    problem : Problem
+        The constants.
+    threads : int
+        Threads of the layer.
+    segments : iterable of Segment
+        Of one replica.
+    speeds, nics : sequence of Fraction, optional
+        Of each worker, relative to the constants; all 1 by default.
+    """
+    constants = problem.constants
     slower = constants.interference[threads - 1]
     latency = constants.latency_ns[threads - 1]
     each = constants.bits_per_activation * threads * 10**9 / constants.nic_bits_per_s
     muladd = constants.muladd_ns
-    forward, backward, update = (Fraction(0), Fraction(0)), (Fraction(0), Fraction(0)), Fraction(0)
-    kinds = {
-        one._replace(worker=one.worker if speeds or nics else 0) for one in segments
-    }  # equal segments cost the same
-    for one in kinds:
+    nothing = Fraction(0)
+    forward, backward, update = (nothing, nothing), (nothing, nothing), nothing
+    differ = speeds is not None or nics is not None
+    kinds = {one if differ else one._replace(worker=0) for one in segments}  # equal ones cost alike
+    for one in sorted(kinds):
         compute = slower / speeds[one.worker] if speeds else slower
         receive = each / nics[one.worker] if nics else each
         work = compute * (muladd * one.connections + constants.activation_ns * one.neurons)
-        fetch = latency + one.activations * receive if one.activations else Fraction(0)
+        fetch = latency + one.activations * receive if one.activations else nothing
         forward = max(forward, (work, fetch), key=sum)
         work = compute * (muladd * one.outgoing + constants.error_ns * one.neurons)
-        fetch = latency + one.errors * receive if one.errors else Fraction(0)
+        fetch = latency + one.errors * receive if one.errors else nothing
         backward = max(backward, (work, fetch), key=sum)
         update = max(update, compute * muladd * one.connections)
-    share = Fraction(problem.samples, threads * choice.copies * configuration.replicas)
-    return tuple(share * time for time in (*forward, *backward, update))
+    return Phases(forward, backward, update)
+
+
+def _layer_times(
+    problem: Problem,
+    configuration: Configuration,
+    choice: LayerChoice,
+    segments: Sequence[Segment],
+    speeds: Sequence[Fraction] | None,
+    nics: Sequence[Fraction] | None,
+) -> tuple[Fraction, ...]:
+    """Return the phases of a layer over an epoch."""
+    one = phases(problem, choice.threads, segments, speeds, nics)
+    share = Fraction(problem.samples, choice.threads * choice.copies * configuration.replicas)
+    return tuple(share * time for time in (*one.forward, *one.backward, one.update))
 
 
 def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
@@ -373,56 +440,65 @@ class _Held(NamedTuple):
     copy: int
 
 
-def _segments(problem: Problem, choices: Sequence[LayerChoice]) -> list[list[_Segment]]:
-    """Return what each segment of each layer computes and receives."""
-    holding = [
-        {
-            worker: _Held(p, r)
-            for p, row in enumerate(choice.mapping)
-            for r, worker in enumerate(row)
-        }
-        for choice in choices
-    ]
+def _holding(choice: LayerChoice) -> dict[int, _Held]:
+    """Return what each worker holds of a layer."""
+    return {
+        worker: _Held(p, r) for p, row in enumerate(choice.mapping) for r, worker in enumerate(row)
+    }
+
+
+def segments_of(
+    problem: Problem,
+    place: int,
+    choice: LayerChoice,
+    before: LayerChoice | None,
+    after: LayerChoice | None,
+) -> list[Segment]:
+    """Return what each segment of a layer computes and receives.
+
+    Parameters
+    ----------
+    problem : Problem
+        The network.
+    place : int
+        Which layer.
+    choice : LayerChoice
+        How it is run.
+    before, after : LayerChoice or None
+        How the layers next to it are run; without one nothing is received from there.
+    """
+    layer = problem.layers[place]
+    held, units = layer.held(choice.partitions), layer.passed(choice.partitions)
+    width = layer.neurons // layer.rows
+    holding_before = {} if before is None else _holding(before)
+    holding_after = {} if after is None else _holding(after)
     found = []
-    for place, choice in enumerate(choices):
-        layer = problem.layers[place]
-        held, units = layer.held(choice.partitions), layer.passed(choice.partitions)
-        segments = []
-        for p in range(choice.partitions):
-            rows = held[p + 1] - held[p]
-            connections = layer.share(layer.connections, held[p + 1]) - layer.share(
-                layer.connections, held[p]
-            )
-            outgoing, needed, wanted = 0, None, None
-            if place:
-                before = problem.layers[place - 1]
-                starts = before.passed(choices[place - 1].partitions)
-                needed = _Needed(
-                    *_inputs(problem, place, choice.partitions, p), starts, before.width
-                )
-            if place + 1 < len(choices):
-                after = problem.layers[place + 1]
-                into = problem.fields[place].into
-                outgoing = into(layer, after, units[p + 1]) - into(layer, after, units[p])
-                starts = after.held(choices[place + 1].partitions)
-                wanted = _Needed(
-                    *_error_terms(problem, place, choice.partitions, p),
-                    starts,
-                    after.neurons // after.rows,
-                )
-            for r, worker in enumerate(choice.mapping[p]):
-                activations = errors = Fraction(0)
-                if needed is not None:
-                    there = holding[place - 1].get(worker)
-                    activations = needed.remote(r, choice.copies, there, choices[place - 1].copies)
-                if wanted is not None:
-                    there = holding[place + 1].get(worker)
-                    errors = wanted.remote(r, choice.copies, there, choices[place + 1].copies)
-                neurons = layer.neurons // layer.rows * rows
-                segments.append(
-                    _Segment(worker, neurons, connections, outgoing, activations, errors)
-                )
-        found.append(segments)
+    for p in range(choice.partitions):
+        outgoing, needed, wanted = 0, None, None
+        if before is not None:
+            previous = problem.layers[place - 1]
+            low, high = _inputs(problem, place, choice.partitions, p)
+            needed = _Needed(low, high, previous.passed(before.partitions), previous.width)
+        if place + 1 < len(problem.layers):
+            following = problem.layers[place + 1]
+            into = problem.fields[place].into
+            outgoing = into(layer, following, units[p + 1]) - into(layer, following, units[p])
+            if after is not None:
+                low, high = _error_terms(problem, place, choice.partitions, p)
+                starts = following.held(after.partitions)
+                wanted = _Needed(low, high, starts, following.neurons // following.rows)
+        connections = layer.share(layer.connections, held[p + 1])
+        connections -= layer.share(layer.connections, held[p])
+        for r, worker in enumerate(choice.mapping[p]):
+            activations = errors = Fraction(0)
+            if needed is not None and before is not None:
+                there = holding_before.get(worker)
+                activations = needed.remote(r, choice.copies, there, before.copies)
+            if wanted is not None and after is not None:
+                there = holding_after.get(worker)
+                errors = wanted.remote(r, choice.copies, there, after.copies)
+            neurons = width * (held[p + 1] - held[p])
+            found.append(Segment(worker, neurons, connections, outgoing, activations, errors))
     return found
 
 
