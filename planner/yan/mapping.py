@@ -12,7 +12,8 @@ without a match go to the free workers that hold nothing of the layer before, th
 
 Guarantee: between two layers of which the later is fully connected, no mapping makes the slowest
 segment fetch less, but for the rounding of unequal partitions. Between convolutions the matched
-bands overlap; the loss against all mappings is measured (``docs/yan.md``).
+bands overlap, but for the rounding of rows; the loss against all mappings is measured
+(``docs/yan.md``).
 
 Complexity: O(P·R) a layer. Source: own; Yan et al. (KDD'15, "Optimizing segment-worker mapping")
 follow the history greedily (`planner.yan.greedy`).

@@ -36,15 +36,16 @@ copies of a layer read their weights too (otherwise one replica with all layers 
 parallelism that reads for nobody).
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
 from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.validation import integer
+from planner.yan.layers import Layer
 from planner.yan.problem import Configuration, LayerChoice, Problem, check_choice
 
 __all__ = [
@@ -55,8 +56,11 @@ __all__ = [
     "check",
     "estimate",
     "phases",
+    "reading",
+    "reading_factor",
     "segments_of",
     "server_bytes",
+    "volume",
     "worker_bytes",
 ]
 
@@ -143,35 +147,20 @@ def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) ->
     and error terms, and the error terms it receives.
     """
     layer, constants = problem.layers[place], problem.constants
-    held = layer.held(partitions)
-    weights = layer.weights_in(held[0], held[1])
-    neurons = (
-        layer.neurons
-        // layer.rows
-        * max(stop - start for start, stop in pairwise(held))
-    )
-    inputs = errors = 0
-    if place:
-        before = problem.layers[place - 1]
-        inputs = (
-            max(
-                high - low
-                for low, high in (_inputs(problem, place, partitions, p) for p in range(partitions))
-            )
-            * before.width
-        )
-    if place + 1 < len(problem.layers):
-        after = problem.layers[place + 1]
-        errors = max(
-            high - low
-            for low, high in (
-                _error_terms(problem, place, partitions, p) for p in range(partitions)
-            )
-        ) * (after.neurons // after.rows)
-    bits = (
-        2 * weights * constants.bits_per_weight
-        + threads * (inputs + 2 * neurons + errors) * constants.bits_per_activation
-    )
+    held, each = layer.held(partitions), layer.neurons // layer.rows
+    most = 0
+    for p in range(partitions if layer.kind == "conv" else 1):  # neurons: the first has most
+        values = 2 * each * (held[p + 1] - held[p])
+        if place:
+            low, high = _inputs(problem, place, partitions, p)
+            values += (high - low) * problem.layers[place - 1].width
+        if place + 1 < len(problem.layers):
+            after = problem.layers[place + 1]
+            low, high = _error_terms(problem, place, partitions, p)
+            values += (high - low) * (after.neurons // after.rows)
+        most = max(most, values)
+    weights = 2 * layer.weights_in(held[0], held[1])
+    bits = weights * constants.bits_per_weight + threads * most * constants.bits_per_activation
     return -int(-bits // 8)
 
 
@@ -389,25 +378,35 @@ def _layer_times(
     return tuple(share * time for time in (*one.forward, *one.backward, one.update))
 
 
+def reading_factor(problem: Problem, workers: int, replicas: int, servers: int) -> Fraction:
+    """Return what multiplies the time to read one replica's weights from one server."""
+    best, worst = Fraction(1, min(servers, workers)), Fraction(replicas)
+    return {"min": best, "max": worst, "mean": (best + worst) / 2}[problem.read_model]
+
+
+def volume(layer: Layer, partitions: int, copies: int) -> int:
+    """Return the weights in all segments of a layer: each band of a convolution has all filters."""
+    return layer.weights * copies * (partitions if layer.kind == "conv" else 1)
+
+
+def reading(problem: Problem, weights: int, threads: int, factor: Fraction) -> Fraction:
+    """Return how long so many weights of one layer are read in an epoch."""
+    constants = problem.constants
+    sending = weights * constants.bits_per_weight * threads * 10**9 / constants.nic_bits_per_s
+    each = constants.latency_ns[threads - 1] + factor * sending
+    return Fraction(problem.samples, problem.read_every) * each
+
+
 def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
     """Return how long each layer's weights are read in an epoch."""
-    constants = problem.constants
-    nic = constants.nic_bits_per_s
+    factor = reading_factor(problem, *configuration.triple)
     if problem.nic_speeds is not None:
         machines = configuration.machines or (0,)
-        nic *= min(problem.nic_speeds[one] for one in machines)
-    side_by_side = min(configuration.parameter_servers, configuration.workers_per_replica)
-    best, worst = Fraction(1, side_by_side), Fraction(configuration.replicas)
-    factor = {"min": best, "max": worst, "mean": (best + worst) / 2}[problem.read_model]
-    times = Fraction(problem.samples, problem.read_every)
-    found = []
-    for layer, choice in zip(problem.layers, configuration.layers, strict=True):
-        weights = choice.copies * layer.weights
-        if layer.kind == "conv":
-            weights *= choice.partitions
-        sending = weights * constants.bits_per_weight * choice.threads * 10**9 / nic
-        found.append(times * (constants.latency_ns[choice.threads - 1] + factor * sending))
-    return found
+        factor /= min(problem.nic_speeds[one] for one in machines)
+    return [
+        reading(problem, volume(layer, one.partitions, one.copies), one.threads, factor)
+        for layer, one in zip(problem.layers, configuration.layers, strict=True)
+    ]
 
 
 def _inputs(problem: Problem, place: int, partitions: int, p: int) -> tuple[int, int]:
@@ -425,12 +424,7 @@ def _error_terms(problem: Problem, place: int, partitions: int, p: int) -> tuple
     if after.kind == "full":
         return 0, after.neurons
     units, known = layer.passed(partitions), problem.fields[place]
-    reached = [
-        row
-        for row, (first, last) in enumerate(zip(known.first, known.last, strict=True))
-        if first < units[p + 1] and units[p] < last
-    ]
-    return (reached[0], reached[-1] + 1) if reached else (0, 0)
+    return bisect_right(known.last, units[p]), bisect_left(known.first, units[p + 1])
 
 
 class _Held(NamedTuple):

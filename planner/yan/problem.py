@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from math import isfinite
 from typing import Any, Literal
 
 from planner.errors import InvalidInputError
@@ -29,16 +28,23 @@ MAX_MACHINES = 2**16
 MAX_THREADS = 2**10
 MAX_LAYERS = 2**12
 MAX_TOP = 2**14
+MAX_DECIMALS = 150
 
 
 def _positive(value: Any, path: str) -> Fraction:
     """Return a number as the fraction its decimals stand for."""
     number = isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
-    if number and not (isinstance(value, float | Decimal) and not isfinite(value)):
+    if isinstance(value, Decimal):
+        number = not value.is_nan()  # some of them cannot be compared
+    if not number or not value > 0:
+        raise InvalidInputError(path, f"expected a number > 0, got {shown(value)}")
+    if value > MAX_VALUE:
+        raise InvalidInputError(path, f"expected a number <= {MAX_VALUE}, got {shown(value)}")
+    if not isinstance(value, Decimal) or value.adjusted() > -MAX_DECIMALS:  # 1e-99999999 is quick
         exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
-        if 0 < exact <= MAX_VALUE and exact.denominator.bit_length() <= 512:
+        if exact.denominator <= 10**MAX_DECIMALS:
             return exact
-    raise InvalidInputError(path, f"expected a number > 0, got {shown(value)}")
+    raise InvalidInputError(path, f"expected at most {MAX_DECIMALS} decimals, got {shown(value)}")
 
 
 def _all_positive(values: Any, path: str) -> tuple[Fraction, ...]:

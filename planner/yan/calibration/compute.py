@@ -1,0 +1,303 @@
+"""The constants of computation, measured on this machine.
+
+Problem: ``C_muladd``, ``C_act`` and ``C_err`` (nanoseconds of a multiply-add, an activation, an
+error term) and ``C_interf(H)``, the ratio of the time H processes take, each on a core of its own,
+to the time each takes alone.
+
+Method: a dense layer is evaluated for single samples by numpy, matrix times vector; the activation
+function is the logistic one, f(y) = 1 / (1 + exp(-y)), and the error function its derivative times
+a sum, a·(1-a)·s. All in single precision, BLAS on one thread. Interference is that of a whole layer
+(all three). Everything is measured in turn, round after round, so that a machine that slows down
+slows down everything. A constant is the median over the rounds, each on another core, of the median
+time of a call. An interference is the median over the rounds of the median over the processes of
+the ratio to the same process alone in the same round: a core that somebody else slows down is
+compared with itself.
+
+Guarantee: none beyond the spread that the provenance states. Weights here stay in the caches; a
+layer whose weights are read from memory takes longer, which `planner.yan.calibration.fit` sees.
+
+Complexity: O(repetitions · cores) windows of `WINDOW_NS`.
+
+Source: Yan et al. (KDD'15), slides "Feedforward - Local computation time" and "Chip-level
+Multiprocessing": a micro-benchmark that emulates each phase by its basic operations.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from importlib.metadata import PackageNotFoundError, version
+from operator import truediv
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from planner.errors import InvalidInputError, MeasurementError
+from planner.profiles import Provenance
+from planner.validation import integer
+from planner.yan.calibration import worker
+
+__all__ = ["Computation", "available_processors", "measure_computation"]
+
+WINDOW_NS = 20_000_000
+"""How long each measurement of a round lasts."""
+
+LEAD_NS = 2_000_000
+"""How long before a window the processes are told; they wait for its start."""
+
+MAX_REPETITIONS = 10_000
+
+_ONE_THREAD = (
+    "OPENBLAS_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_CONSTANTS = ("muladd", "activation", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """The constants of computation, as `planner.yan.problem.Constants` takes them.
+
+    Attributes
+    ----------
+    muladd_ns, activation_ns, error_ns : Fraction
+        A multiply-add, and the two functions of one neuron.
+    interference : tuple of Fraction
+        How much longer computation takes with 1, 2, … cores at work; the first is 1.
+    provenance : Provenance
+        Where and how they were measured.
+    """
+
+    muladd_ns: Fraction
+    activation_ns: Fraction
+    error_ns: Fraction
+    interference: tuple[Fraction, ...]
+    provenance: Provenance
+
+
+def available_processors() -> list[int]:
+    """Return the processors this process may use; those on different cores first."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(range(os.cpu_count() or 1))
+    allowed = sorted(os.sched_getaffinity(0))
+    on_core: dict[str, int] = {}
+    ranked = []
+    for processor in allowed:
+        place = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+        try:
+            core = place.read_text(encoding="ascii")
+        except OSError:
+            core = str(processor)
+        on_core[core] = on_core.get(core, -1) + 1
+        ranked.append((on_core[core], processor))
+    return [processor for _, processor in sorted(ranked)]
+
+
+def measure_computation(
+    cores: int | None = None,
+    *,
+    repetitions: int = 15,
+    source: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> Computation:
+    """Measure the constants of computation on this machine.
+
+    Parameters
+    ----------
+    cores : int, optional
+        Most cores at work at once; by default all that this process may use.
+    repetitions : int
+        Rounds, each of which measures everything once.
+    source : str
+        Command that measures, for the provenance.
+    progress : callable, optional
+        Called with the rounds done and their number after each of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are not so many cores, or another argument cannot mean anything.
+    MeasurementError
+        If a process that measures fails.
+    """
+    processors = available_processors()
+    if cores is None:
+        cores = len(processors)
+    integer(cores, "cores", minimum=1)
+    if cores > len(processors):
+        raise InvalidInputError(
+            "cores", f"expected at most the {len(processors)} this process may use, got {cores}"
+        )
+    integer(repetitions, "repetitions", minimum=1, maximum=MAX_REPETITIONS)
+    report = progress or (lambda _done, _total: None)
+    rounds: dict[str, list[float]] = {kernel: [] for kernel in _CONSTANTS}
+    ratios: list[list[float]] = [[] for _ in range(cores)]
+    with _workers(processors[:cores]) as (workers, versions):
+        for kernel in (*_CONSTANTS, "layer"):  # fills caches, wakes processors up
+            _window(workers, kernel)
+        for done in range(repetitions):
+            for kernel in _CONSTANTS:
+                rounds[kernel] += _window([workers[done % cores]], kernel)
+            for place, ratio in enumerate(_interference(workers)):
+                ratios[place].append(ratio)
+            report(done + 1, repetitions)
+    slower = [median(found) for found in ratios]
+    notes = _notes(rounds, ratios, slower)
+    return Computation(
+        muladd_ns=_rounded(median(rounds["muladd"])),
+        activation_ns=_rounded(median(rounds["activation"])),
+        error_ns=_rounded(median(rounds["error"])),
+        interference=(Fraction(1), *(max(Fraction(1), _rounded(one)) for one in slower[1:])),
+        provenance=Provenance(
+            kind="measured",
+            source=source,
+            date=datetime.now(UTC).date().isoformat(),
+            processor=_processor(),
+            threads=1,
+            warmup=1,
+            repetitions=repetitions,
+            statistic="median",
+            versions={"python": platform.python_version(), **versions, "planner": _version()},
+            notes=notes,
+        ),
+    )
+
+
+def _interference(workers: Sequence["_Worker"]) -> list[float]:
+    """Return how much longer a layer takes in 1, 2, … processes at once."""
+    alone = [_window([one], "layer")[0] for one in workers]
+    found = [1.0]
+    for count in range(2, len(workers) + 1):
+        together = _window(workers[:count], "layer")
+        found.append(median(map(truediv, together, alone[:count])))
+    return found
+
+
+def _window(workers: Sequence["_Worker"], kernel: str) -> list[float]:
+    """Return the time of a kernel in each of `workers` while all of them run it."""
+    start = time.monotonic_ns() + LEAD_NS
+    for one in workers:
+        one.tell(f"{kernel} {start} {start + WINDOW_NS}")
+    return [float(one.answer()) for one in workers]
+
+
+class _Worker:
+    """A process that measures (see `planner.yan.calibration.worker`)."""
+
+    def __init__(self, processor: int) -> None:
+        # Run by its path, so that it starts without this package; -P: not what lies beside it.
+        command = [sys.executable, "-P", str(Path(worker.__file__)), str(processor)]
+        self.process = subprocess.Popen(  # noqa: S603 - the file beside this one, and a number
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+            process_group=0,  # an interrupt from the terminal is for this process alone
+        )
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self._fail()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.endswith("\n"):
+            self._fail()
+        return line
+
+    def _fail(self) -> None:
+        assert self.process.stderr is not None
+        said = self.process.stderr.read().strip().splitlines()
+        reason = said[-1] if said else f"exit status {self.process.wait()}"
+        raise MeasurementError(f"a process that measures ended: {reason}")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):  # what it was not told any more
+                    stream.close()
+
+
+@contextmanager
+def _workers(processors: Sequence[int]) -> Iterator[tuple[list[_Worker], dict[str, str]]]:
+    """Start one process a processor; none is left over, whatever happens."""
+    started: list[_Worker] = []
+    try:
+        for processor in processors:
+            started.append(_Worker(processor))  # noqa: PERF401 - an interrupt must find them all
+        versions: dict[str, Any] = {}
+        for one in started:
+            versions = json.loads(one.answer())
+        yield started, versions
+    finally:
+        for one in started:
+            one.end()
+
+
+def _rounded(value: float) -> Fraction:
+    """Return a measured number with four significant digits."""
+    return Fraction(f"{value:.4g}")
+
+
+def _notes(
+    rounds: dict[str, list[float]], ratios: Sequence[list[float]], slower: Sequence[float]
+) -> tuple[str, ...]:
+    size = f"{worker.SIDE} neurons with {worker.SIDE} inputs"
+    notes = [
+        f"a dense layer of {size}, single precision, one sample at a time",
+        "its weights (1 MiB) stay in the caches; layers that do not fit take longer",
+        f"activation 1/(1+exp(-y)) and error a(1-a)s of {worker.NEURONS} neurons at once",
+    ]
+    for kernel, found in rounds.items():
+        notes.append(f"{kernel}_ns: {_spread(found)}")
+    for place, found in enumerate(ratios):
+        if place:
+            notes.append(f"interference[{place}]: {_spread(found)}")
+            if slower[place] < 1:
+                notes.append(f"interference[{place}]: measured {slower[place]:.4g}, taken as 1")
+    notes.append("latency and bandwidth are the network's: not measured here")
+    return tuple(notes)
+
+
+def _spread(found: Sequence[float]) -> str:
+    if len(found) < 2:
+        return f"measured once: {found[0]:.4g}"
+    low, _, high = quantiles(found, n=4, method="inclusive")
+    return f"half of the measurements from {low:.4g} to {high:.4g}"
+
+
+def _processor() -> str:
+    cores = os.cpu_count() or 1
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = next(filter(None, named), platform.processor() or platform.machine())
+    return f"{name or 'unknown processor'}, {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def _version() -> str:
+    try:
+        return version("planner")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,307 @@
+"""The best layers of one triple of workers, replicas and servers: a dynamic program over layers.
+
+Problem: given N_ps, N_mr and N_wr, choose partitions, copies and threads of every layer so that an
+epoch is shortest.
+
+Method: under the canonical mapping what two layers in a row exchange depends on their partitions
+and copies alone; the threads of the earlier one matter only for its back-propagation, those of the
+later one only for its feed-forward. So with V(l, a, H) the least time up to layer l,
+
+    V(l, b, H) = own(l, b, H) + min_a [ F(l, a, b, H) + left(l, a, b) ]
+    left(l, a, b) = min_H' [ V(l-1, a, H') + B(l-1, a, b, H') ].
+
+Cuts: each layer has a bound that holds for every mapping (`planner.yan.tables`). A choice is left
+out if with it the sum of the layers' bounds exceeds the cost of a configuration already found: that
+of the same program on the few choices of least bound.
+
+Guarantee: the least time, but for rounding, of all choices.
+
+Complexity: O(L·K·C²) with C choices a layer that are left, up to (N ln N) of them.
+
+Source: Yan et al., KDD'15, slides "Optimizing multi-layer composition"; the separation by threads
+and the cuts are ours.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.yan.model import reading_factor, volume
+from planner.yan.tables import Array, Choice, Tables, choices
+
+__all__ = ["Chosen", "Layerwise", "Options", "Program", "State", "Triple", "state_at"]
+
+Rows = NDArray[np.int64]
+
+MAX_BLOCK = 2**21
+"""Elements of the largest temporary array."""
+
+BEAM = 6
+"""Choices a layer that the first configuration is made of."""
+
+
+class State(NamedTuple):
+    """How one layer is run."""
+
+    partitions: int
+    copies: int
+    threads: int
+
+    @property
+    def choice(self) -> Choice:
+        """Partitions and copies."""
+        return self.partitions, self.copies
+
+
+def state_at(options: Sequence[Choice], row: int, column: int) -> State:
+    """Return the state of a row and a column of an array by choice and threads."""
+    return State(*options[row], threads=column + 1)
+
+
+class Triple(NamedTuple):
+    """Workers of a replica, replicas and parameter servers."""
+
+    workers: int
+    replicas: int
+    servers: int
+
+
+class Chosen(NamedTuple):
+    """The layers of a triple and what an epoch takes, but for rounding."""
+
+    epoch: float
+    states: tuple[State, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The dynamic program on the choices that are left.
+
+    Attributes
+    ----------
+    tables : Tables
+        Costs.
+    options : sequence of sequence of Choice
+        What each layer may choose among.
+    own : sequence of Array
+        Each layer's costs that are its own, by choice and threads; infinite where cut.
+    replicas : int
+        Replicas of the model.
+    """
+
+    tables: Tables
+    options: Sequence[Sequence[Choice]]
+    own: Sequence[Array]
+    replicas: int
+
+    def plus(self, extra: Sequence[Array]) -> "Program":
+        """Return the program with more to pay for each state."""
+        own = [one + more for one, more in zip(self.own, extra, strict=True)]
+        return replace(self, own=own)
+
+    def blocks(self, place: int) -> Iterator[tuple[slice, Array, Array]]:
+        """Yield feed-forward of layer `place` and back-propagation of the one before it.
+
+        By choice of the layer before, choice of the layer, and threads; for a few choices of the
+        layer at a time, so that memory does not grow with the square of their number.
+        """
+        before, options = self.options[place - 1], self.options[place]
+        step = max(1, MAX_BLOCK // (len(before) * self.tables.problem.threads))
+        for start in range(0, len(options), step):
+            some = slice(start, start + step)
+            ahead, back = self.tables.pair(place, before, options[some])
+            yield some, ahead / self.replicas, back / self.replicas
+
+    @cached_property
+    def values(self) -> tuple[list[Array], list[Array]]:
+        """V of every layer; and of every layer but the first the least over H', by pairs."""
+        value = self.own[0]
+        values, between = [value], []
+        for place in range(1, len(self.options)):
+            left = np.empty((len(value), len(self.options[place])))
+            arrived = np.empty_like(self.own[place])
+            for some, ahead, back in self.blocks(place):
+                left[:, some] = (value[:, None, :] + back).min(axis=2)
+                arrived[some] = (ahead + left[:, some, None]).min(axis=0)
+            value = self.own[place] + arrived
+            values.append(value)
+            between.append(left)
+        return values, between
+
+    def best(self) -> Chosen:
+        """Return the best of all choices that are left."""
+        values, between = self.values
+        last = len(values) - 1
+        b, h = divmod(int(values[-1].argmin()), values[-1].shape[1])
+        states = [state_at(self.options[last], b, h)]
+        for place in range(last, 0, -1):
+            before = self.options[place - 1]
+            ahead, back = self.tables.pair(place, before, [self.options[place][b]])
+            a = int((ahead[:, 0, h] / self.replicas + between[place - 1][:, b]).argmin())
+            h = int((values[place - 1][a] + back[a, 0] / self.replicas).argmin())
+            b = a
+            states.append(state_at(before, b, h))
+        return Chosen(float(values[-1].min()), tuple(reversed(states)))
+
+    def togo(self, charges: Sequence[Array] | None = None) -> list[Array]:
+        """Return the least that is still to come after each state of each layer.
+
+        `charges`, if given, are paid for each state that is yet to come.
+        """
+        rest = np.zeros_like(self.own[-1])
+        found = [rest]
+        for place in range(len(self.options) - 1, 0, -1):
+            inner = self.own[place] + rest
+            if charges is not None:
+                inner = inner + charges[place]
+            rest = np.full_like(self.own[place - 1], np.inf)
+            for some, ahead, back in self.blocks(place):
+                right = (ahead + inner[some][None]).min(axis=2)
+                rest = np.minimum(rest, (back + right[:, :, None]).min(axis=1))
+            found.append(rest)
+        return found[::-1]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a layer may choose among, fewest segments first, with arrays of one row a choice.
+
+    Attributes
+    ----------
+    choices : sequence of Choice
+        Partitions and copies.
+    segments : Array
+        Their products.
+    lowest : Array
+        Bound on all but reading, of one replica, by threads.
+    volumes : Array
+        Weights in all segments.
+    """
+
+    choices: Sequence[Choice]
+    segments: Array
+    lowest: Array
+    volumes: Array
+
+    def count(self, workers: int) -> int:
+        """Return how many fit on so many workers: they come first."""
+        return int(np.searchsorted(self.segments, workers, side="right"))
+
+
+class Layerwise:
+    """Bounds and best layers of the triples of one problem.
+
+    Parameters
+    ----------
+    tables : Tables
+        Costs of the problem.
+    workers : int
+        Most workers of a replica.
+    allowed : callable, optional
+        Whether a choice may be made; every one by default.
+    """
+
+    def __init__(
+        self, tables: Tables, workers: int, allowed: Callable[[Choice], bool] = lambda _: True
+    ) -> None:
+        self.tables = tables
+        known: dict[int, Options] = {}
+        self.options: list[Options] = []
+        for place, layer in enumerate(tables.problem.layers):
+            alike = tables.alike[place]
+            if alike not in known:
+                some = [one for one in choices(tables.problem, layer, workers) if allowed(one)]
+                known[alike] = Options(
+                    some,
+                    np.array([p * r for p, r in some], dtype=float),
+                    np.array([tables.lowest(place, one) for one in some]),
+                    np.array([float(volume(layer, *one)) for one in some]),
+                )
+            self.options.append(known[alike])
+
+    def _factor(self, triple: Triple) -> float:
+        return float(reading_factor(self.tables.problem, *triple))
+
+    def lowest(self, triple: Triple) -> list[Array]:
+        """Return the bound of each layer under any mapping, by choice and threads."""
+        factor, found = self._factor(triple), []
+        for one in self.options:
+            count = one.count(triple.workers)
+            reading = self.tables.reading(one.volumes[:count], factor)
+            found.append(one.lowest[:count] / triple.replicas + reading)
+        return found
+
+    def bound(self, triple: Triple) -> float:
+        """Return a bound on the triple under any mapping, but for rounding."""
+        return float(sum(one.min() for one in self.lowest(triple)))
+
+    def bounds(self, replicas: int, workers: int, servers: int) -> Array:
+        """Return a bound for each number of workers from 1 to `workers`, any number of servers.
+
+        `servers` is the most of them that can be read from side by side.
+        """
+        total = np.zeros(workers)
+        optimist = Triple(servers, replicas, servers)
+        for one, cost in zip(
+            self.options, self.lowest(optimist._replace(workers=workers)), strict=True
+        ):
+            least = np.full(workers, np.inf)
+            np.minimum.at(least, one.segments[: len(cost)].astype(int) - 1, cost.min(axis=1))
+            total += np.minimum.accumulate(least)
+        return total
+
+    def program(self, triple: Triple) -> tuple[Program, int]:
+        """Return the program on what may be part of the best configuration, and its states."""
+        lowest = self.lowest(triple)
+        least = [one.min() for one in lowest]
+        bound = sum(least)
+        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in lowest]
+        first = self.reduced(triple, few)
+        limit = first.best().epoch * (1 + 2 * self.tables.error)
+        keep = [one - low + bound <= limit for one, low in zip(lowest, least, strict=True)]
+        states = int(sum(one.sum() for one in keep))
+        left = [np.flatnonzero(one.any(axis=1)) for one in keep]
+        if all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
+            return first, states
+        cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
+        return self.reduced(triple, left).plus(cut), states
+
+    def whole_program(self, triple: Triple) -> Program:
+        """Return the program on all choices."""
+        return self.reduced(triple, [np.arange(one.count(triple.workers)) for one in self.options])
+
+    def states(self, workers: int) -> int:
+        """Return the number of states of all layers on so many workers."""
+        return self.tables.problem.threads * sum(one.count(workers) for one in self.options)
+
+    def time(self, triple: Triple, states: Sequence[State]) -> float:
+        """Return what an epoch takes with these layers, but for rounding."""
+        rows = [
+            np.array([one.choices.index(state.choice)])
+            for one, state in zip(self.options, states, strict=True)
+        ]
+        program = self.reduced(triple, rows)
+        time = 0.0
+        for place, state in enumerate(states):
+            time += float(program.own[place][0, state.threads - 1])
+            if place:
+                _, ahead, back = next(program.blocks(place))
+                time += float(ahead[0, 0, state.threads - 1])
+                time += float(back[0, 0, states[place - 1].threads - 1])
+        return time
+
+    def reduced(self, triple: Triple, rows: Sequence[Rows]) -> Program:
+        """Return the program on some rows of each layer's choices."""
+        factor = self._factor(triple)
+        options, own = [], []
+        for place, (among, kept) in enumerate(zip(self.options, rows, strict=True)):
+            some = [among.choices[row] for row in kept.tolist()]
+            ends = np.array([self.tables.ends(place, one) for one in some])
+            options.append(some)
+            reading = self.tables.reading(among.volumes[kept], factor)
+            own.append(ends / triple.replicas + reading)
+        return Program(self.tables, options, own, triple.replicas)

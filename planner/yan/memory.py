@@ -1,0 +1,208 @@
+"""The best layers of one triple when workers have too little memory for the fastest ones.
+
+Problem: as `planner.yan.layerwise`, but a worker has room for the largest segment of every layer,
+so that the configuration fits wherever segments are placed: a shortest path with one resource.
+
+Method: a price on memory (Lagrange multiplier) turns the problem into one without the constraint;
+the price at which the path just fits gives a configuration and a bound. States and labels whose
+bound at that price exceeds the cost of the best configuration known are cut. What is left is solved
+by labels: partial paths that are both cheaper and smaller than others at the same state.
+
+Guarantee: the least time of all that fits, but for rounding.
+
+Complexity: one dynamic program on a few choices for each price; then O(labels · choices), where the
+number of labels is exponential in the worst case, and some dozens a state in practice.
+
+Source: own, after Handler and Zang, "A dual algorithm for the constrained shortest path problem",
+Networks 1980.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.yan.layerwise import BEAM, Chosen, Layerwise, Program, State, Triple, state_at
+from planner.yan.model import worker_bytes
+from planner.yan.problem import Problem
+from planner.yan.tables import Array
+
+__all__ = ["Memory", "fitting"]
+
+PRICES = 40
+"""Prices of memory that are tried."""
+
+MAX_TIES = 32
+"""Partial paths to one state that are kept though only rounding tells them apart."""
+
+
+class Memory:
+    """Bytes of each layer's largest segment, computed when first asked for."""
+
+    def __init__(self, problem: Problem, room: int) -> None:
+        self.room = room
+        self.of = cache(lambda place, p, h: worker_bytes(problem, place, p, h))
+        self.threads = problem.threads
+
+    def row(self, place: int, partitions: int) -> Array:
+        """Return the bytes by threads."""
+        return np.array([float(self.of(place, partitions, h + 1)) for h in range(self.threads)])
+
+    def fits(self, states: Sequence[State]) -> bool:
+        """Return whether a worker has room for the largest segment of every layer."""
+        needed = (self.of(place, one.partitions, one.threads) for place, one in enumerate(states))
+        return sum(needed) <= self.room
+
+
+class Fitting(NamedTuple):
+    """The best configurations of a triple that fit.
+
+    Attributes
+    ----------
+    chosen : tuple of Chosen
+        More than one where rounding cannot tell them apart.
+    complete : bool
+        Whether no other can be better.
+    states : int
+        States that were looked at.
+    """
+
+    chosen: tuple[Chosen, ...]
+    complete: bool
+    states: int
+
+
+def fitting(layerwise: Layerwise, memory: Memory, triple: Triple) -> Fitting | None:
+    """Return the best configurations that fit; None if none does."""
+    lowest = layerwise.lowest(triple)
+    bytes_of = [
+        np.array([memory.row(place, p) for p, _ in one.choices[: len(low)]])
+        for place, (one, low) in enumerate(zip(layerwise.options, lowest, strict=True))
+    ]
+    if sum(int(one.min()) for one in bytes_of) > memory.room:
+        return None
+    error = layerwise.tables.error
+    best, price = _priced(layerwise, memory, triple, lowest, bytes_of)
+    priced = [low + price * size for low, size in zip(lowest, bytes_of, strict=True)]
+    least = [one.min() for one in priced]
+    limit = best.epoch * (1 + 2 * error)
+    total = sum(least) - price * memory.room
+    keep = [one - low + total <= limit for one, low in zip(priced, least, strict=True)]
+    states = int(sum(one.sum() for one in keep))
+    rows = [np.flatnonzero(one.any(axis=1)) for one in keep]
+    cut = [np.where(kept[row], 0.0, np.inf) for kept, row in zip(keep, rows, strict=True)]
+    program = layerwise.reduced(triple, rows).plus(cut)
+    sizes = [one[row] for one, row in zip(bytes_of, rows, strict=True)]
+    found, complete = _labels(program, sizes, memory.room, price, limit)
+    return Fitting(tuple(found or [best]), complete, states)
+
+
+def _priced(
+    layerwise: Layerwise,
+    memory: Memory,
+    triple: Triple,
+    lowest: list[Array],
+    bytes_of: list[Array],
+) -> tuple[Chosen, float]:
+    """Return a configuration that fits, and the price of a byte with the highest bound."""
+    smallest = []
+    for one, size in zip(layerwise.options, bytes_of, strict=True):
+        row, column = divmod(int(size.argmin()), size.shape[1])
+        smallest.append(state_at(one.choices, row, column))
+    best = Chosen(layerwise.time(triple, smallest), tuple(smallest))
+    low, high = 0.0, None
+    price, best_price, best_bound = 0.0, 0.0, -np.inf
+    start = best.epoch / memory.room
+    for _ in range(PRICES):
+        priced = [one + price * size for one, size in zip(lowest, bytes_of, strict=True)]
+        bound = float(sum(one.min() for one in priced)) - price * memory.room
+        if bound > best_bound:
+            best_price, best_bound = price, bound
+        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in priced]
+        charges = [price * size[rows] for size, rows in zip(bytes_of, few, strict=True)]
+        states = layerwise.reduced(triple, few).plus(charges).best().states
+        if memory.fits(states):
+            time = layerwise.time(triple, states)
+            if time < best.epoch:
+                best = Chosen(time, states)
+            high = price
+            if price == 0:
+                break
+        else:
+            low = price
+        price = (max(2 * price, start * 2.0**-20)) if high is None else (low + high) / 2
+    return best, best_price
+
+
+class _Label(NamedTuple):
+    """A partial path."""
+
+    time: float
+    size: float
+    path: tuple[State, ...]
+
+
+def _labels(
+    program: Program, sizes: list[Array], room: int, price: float, limit: float
+) -> tuple[list[Chosen], bool]:
+    """Return the best paths that fit, by labels, and whether none was given up."""
+    togo = program.togo([price * size for size in sizes])
+    rest = [sum(float(one.min()) for one in sizes[place + 1 :]) for place in range(len(sizes))]
+    cap = limit + price * room
+    slack = 1 + 2 * program.tables.error
+    complete = True
+    labels: dict[tuple[int, int], list[_Label]] = {}
+    for place in range(len(sizes)):
+        grown: dict[tuple[int, int], list[_Label]] = {}
+
+        def grow(
+            cost: Array,
+            size: Array,
+            path: tuple[State, ...],
+            place: int = place,
+            into: dict[tuple[int, int], list[_Label]] = grown,
+        ) -> None:
+            good = (cost + price * size + togo[place] <= cap) & (size + rest[place] <= room)
+            for b, h in np.argwhere(good).tolist():
+                state = state_at(program.options[place], b, h)
+                label = _Label(float(cost[b, h]), float(size[b, h]), (*path, state))
+                into.setdefault((b, h), []).append(label)
+
+        if place == 0:
+            grow(program.own[0], sizes[0], ())
+        else:
+            earlier, options = program.options[place - 1], program.options[place]
+            for (a, before), some in labels.items():
+                ahead, back = program.tables.pair(place, [earlier[a]], options)
+                step = (back[0, :, before, None] + ahead[0]) / program.replicas
+                step = step + program.own[place]
+                for label in some:
+                    grow(label.time + step, label.size + sizes[place], label.path)
+        labels = {}
+        for key, some in grown.items():
+            labels[key], all_kept = _undominated(some, slack)
+            complete &= all_kept
+    ends = [label for some in labels.values() for label in some]
+    least = min((label.time for label in ends), default=0.0) * slack
+    return [Chosen(one.time, one.path) for one in ends if one.time <= least], complete
+
+
+def _undominated(labels: list[_Label], slack: float) -> tuple[list[_Label], bool]:
+    """Return the labels that no other beats in time and bytes, but for rounding.
+
+    Of those that differ by rounding alone at most `MAX_TIES` are kept; says whether all were.
+    """
+    kept: list[_Label] = []
+    cheapest, ties, complete = float("inf"), 0, True
+    for label in sorted(labels, key=lambda one: (one.size, one.time)):
+        if label.time * slack < cheapest:
+            kept.append(label)
+            cheapest, ties = label.time, 0
+        elif label.time <= cheapest * slack:
+            ties += 1
+            if ties <= MAX_TIES:
+                kept.append(label)
+            else:
+                complete = False
+    return kept, complete

@@ -1,0 +1,175 @@
+"""Triples of workers, replicas and servers, the most promising first.
+
+Problem: the best configurations over all N_ps + N_mr·N_wr <= N, in order.
+
+Method: best first. Every triple starts with a bound (the sum of its layers' bounds under any
+mapping), and of the triples whose bound is least one is solved (`planner.yan.layerwise`); when the
+least entry is a solved one, nothing that is left can be better. More servers never cost more, so
+of all numbers of servers the largest comes first, and the next smaller one only after it.
+
+Guarantee: the least times in order, but for rounding, which `planner.yan.ties` removes.
+
+Complexity: O(N ln N) bounds, each O(L·K·C) for C choices a layer on N workers; then one dynamic
+program for each triple that is not cut. The paper's search runs O(N²) times as many programs.
+
+Source: Yan et al., KDD'15, slides "Efficient Search Algorithm" (the outer loops); bounds and order
+are ours.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from planner.deadline import Deadline
+from planner.yan.layerwise import Layerwise, Triple
+
+__all__ = ["Found", "Search", "Space", "search"]
+
+SolvedT = TypeVar("SolvedT")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The triples that are searched.
+
+    Attributes
+    ----------
+    machines : int
+        Most machines in use.
+    fewest_servers : int
+        Fewest parameter servers.
+    most_workers, most_replicas : int
+        Most workers of a replica, and most replicas.
+    fewest_machines : int
+        Fewest machines in use.
+    """
+
+    machines: int
+    fewest_servers: int
+    most_workers: int
+    most_replicas: int
+    fewest_machines: int = 1
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """Yield numbers of replicas, and the most workers of each."""
+        room = self.machines - self.fewest_servers
+        for replicas in range(1, min(self.most_replicas, room) + 1):
+            yield replicas, min(self.most_workers, room // replicas)
+
+    def servers(self, workers: int, replicas: int) -> range:
+        """Return the numbers of servers beside so many workers."""
+        used = workers * replicas
+        fewest = max(self.fewest_servers, self.fewest_machines - used)
+        return range(fewest, self.machines - used + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[SolvedT]):
+    """A solved triple.
+
+    Attributes
+    ----------
+    triple : Triple
+        Workers, replicas, servers.
+    epoch : float
+        Time of an epoch, but for rounding.
+    solved : object
+        What solving it returned.
+    """
+
+    triple: Triple
+    epoch: float
+    solved: SolvedT
+
+
+@dataclass(slots=True)
+class Search(Generic[SolvedT]):
+    """What a search found.
+
+    Attributes
+    ----------
+    found : list of Found
+        By time; some more than asked for where rounding cannot tell them apart.
+    bound : float
+        Bound on every triple that was not found, but for rounding.
+    triples, solved : int
+        Triples in the space, and those that were solved.
+    timed_out : bool
+        Whether the time limit cut in.
+    """
+
+    found: list[Found[SolvedT]] = field(default_factory=list)
+    bound: float = float("inf")
+    triples: int = 0
+    solved: int = 0
+    timed_out: bool = False
+
+
+def search(
+    layerwise: Layerwise,
+    space: Space,
+    solve: Callable[[Triple], tuple[float, SolvedT] | None],
+    top: int,
+    deadline: Deadline,
+    below: float = float("inf"),
+) -> Search[SolvedT]:
+    """Return the best triples.
+
+    Parameters
+    ----------
+    layerwise : Layerwise
+        Bounds of triples.
+    space : Space
+        The triples.
+    solve : callable
+        Returns the time of a triple, at least its bound, and the solution; None if it has none.
+    top : int
+        How many to find.
+    deadline : Deadline
+        When to stop; one triple is solved in any case.
+    below : float
+        Only triples that take less are of interest.
+    """
+    result: Search[SolvedT] = Search()
+    heap: list[tuple[float, int, int, Triple]] = []  # time or bound, stage, -servers, triple
+    for replicas, most in space.pairs():
+        side = max(1, min(most, space.machines // (replicas + 1)))
+        bounds = layerwise.bounds(replicas, most, side)
+        for workers in range(1, most + 1):
+            servers = space.servers(workers, replicas)
+            result.triples += len(servers)
+            if servers and bounds[workers - 1] < below:
+                triple = Triple(workers, replicas, servers[-1])
+                heap.append((float(bounds[workers - 1]), 0, -triple.servers, triple))
+    heapify(heap)
+    error = layerwise.tables.error
+    solutions: dict[Triple, Found[SolvedT]] = {}
+    while heap:
+        value, stage, _, triple = heappop(heap)
+        full = len(result.found) >= top
+        if full and value > result.found[top - 1].epoch * (1 + 4 * error):
+            result.bound = value
+            break
+        if deadline.passed and (result.found or solutions):
+            result.bound, result.timed_out = value, True
+            break
+        if stage == 0:
+            better = max(value, layerwise.bound(triple))
+            if better < below:
+                heappush(heap, (better, 1, -triple.servers, triple))
+        elif stage == 1:
+            outcome = solve(triple)
+            result.solved += 1
+            if outcome is not None and outcome[0] < below:
+                solutions[triple] = Found(triple, outcome[0], outcome[1])
+                heappush(heap, (outcome[0], 2, -triple.servers, triple))
+        else:
+            result.found.append(solutions.pop(triple))
+            fewer = triple._replace(servers=triple.servers - 1)
+            if fewer.servers in space.servers(triple.workers, triple.replicas):
+                bound = max(value, layerwise.bound(fewer))
+                heappush(heap, (bound, 1, -fewer.servers, fewer))
+    if result.timed_out and not result.found:
+        result.found = sorted(solutions.values(), key=lambda one: one.epoch)[:1]
+    return result

@@ -1,0 +1,345 @@
+"""Costs of layers under the canonical mapping, as floating-point tables for the search.
+
+Problem: the dynamic program asks, for each two layers in a row and each of their choices, what the
+later one's feed-forward and the earlier one's back-propagation take, for every number of threads.
+
+Method: segments of one class are matched by place (`planner.yan.mapping`), so what the slowest
+segment of a partition receives has a closed form; pairs of choices with the same partitions, and
+all numbers of threads, are computed at once. Everything is for one replica of the model and an
+epoch: divide by N_mr.
+
+Guarantee: at most some 30 roundings a cost, all of sums and products of numbers that are not
+negative, so the relative error stays far below `ROUNDING` for each layer. Nothing decided within
+that distance is final (`planner.yan.ties`).
+
+Bounds: no worker holds two segments of a layer, so all segments of a copy together find at most one
+whole layer on their own workers: of a fully connected layer's inputs, the slowest of P partitions
+receives at least (1 - 1/P), and at most one partition receives nothing.
+
+Complexity: O(P·K) a pair of choices, in arrays: which host a segment meets is a formula.
+
+Source: own; costs of Yan et al., KDD'15 (`planner.yan.model`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.yan.layers import Layer
+from planner.yan.problem import Problem
+
+__all__ = ["ROUNDING", "Array", "Choice", "Tables", "choices"]
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+Choice = tuple[int, int]
+"""Partitions and copies of a layer."""
+
+MAX_ELEMENTS = 2**21
+"""Elements of the largest temporary array."""
+
+ROUNDING = 2.0**-44
+"""Relative error of a layer's cost, and of a sum over one more layer, from above."""
+
+
+def choices(problem: Problem, layer: Layer, workers: int) -> list[Choice]:
+    """Return what a layer may choose among on so many workers, fewest segments first."""
+    most = min(layer.cuts, workers)
+    if problem.partitions == "all":
+        partitions = list(range(1, most + 1))
+    else:
+        partitions = [1 << power for power in range(most.bit_length())]
+    found = [(p, r) for p in partitions for r in range(1, workers // p + 1)]
+    return sorted(found, key=lambda choice: (choice[0] * choice[1], choice[0]))
+
+
+class _Cut(NamedTuple):
+    """How a layer is cut: nearly equal ranges of units, `scale` rows each, the last to `end`."""
+
+    units: int
+    scale: int
+    end: int
+
+    def bounds(self, part: Places, parts: Places) -> tuple[Places, Places]:
+        """Return where parts start and stop."""
+        size, larger = np.divmod(self.units, parts)
+        start = (part * size + np.minimum(part, larger)) * self.scale
+        stop = ((part + 1) * size + np.minimum(part + 1, larger)) * self.scale
+        return start, np.where(part + 1 == parts, self.end, stop)
+
+
+class _Runs(NamedTuple):
+    """Partitions in a row, first … stop-1, that compute and need the same."""
+
+    first: Places
+    stop: Places
+    work: Array
+    low: Places
+    high: Places
+
+    def rows(self, some: list[int] | slice) -> "_Runs":
+        """Return some of them."""
+        return _Runs(
+            self.first[some], self.stop[some], self.work[some], self.low[some], self.high[some]
+        )
+
+
+def _runs(work: Array, low: Places, high: Places) -> _Runs:
+    """Return the runs of a layer's partitions."""
+    change = (np.diff(work) != 0) | (np.diff(low) != 0) | (np.diff(high) != 0)
+    first = np.concatenate(([0], np.flatnonzero(change) + 1))
+    stop = np.concatenate((first[1:], [len(work)]))
+    return _Runs(first, stop, work[first], low[first], high[first])
+
+
+class Tables:
+    """Costs of one problem, computed when first asked for.
+
+    Parameters
+    ----------
+    problem : Problem
+        The network and the machines.
+    optimistic : bool
+        Whether each segment is to sit on the worker that holds most of what it needs, even if
+        another one sits there too: a bound on every mapping.
+    """
+
+    def __init__(self, problem: Problem, *, optimistic: bool = False) -> None:
+        self.problem = problem
+        self.optimistic = optimistic
+        constants, threads = problem.constants, problem.threads
+        count = np.arange(1, threads + 1)
+        self.slower = np.array([float(one) for one in constants.interference[:threads]])
+        self.latency = np.array([float(one) for one in constants.latency_ns[:threads]])
+        nic = constants.nic_bits_per_s
+        self.receive = count * float(constants.bits_per_activation * 10**9 / nic)
+        self.read_weight = count * float(constants.bits_per_weight * 10**9 / nic)
+        self.share = problem.samples / count
+        self.reads = problem.samples / problem.read_every
+        self._work: dict[tuple[int, int], tuple[Array, Array, float]] = {}
+        self._runs: dict[tuple[int, int, bool], _Runs] = {}
+        self._lowest: dict[tuple[int, int], Array] = {}
+        self.alike = self._first_alike()
+        """For each layer the first one with the same costs, towards its neighbours too."""
+
+    def _first_alike(self) -> list[int]:
+        layers = [replace(layer, name="") for layer in self.problem.layers]
+        first: dict[tuple[Layer | None, ...], int] = {}
+        around = (None, *layers, None)
+        return [first.setdefault(around[place : place + 3], place) for place in range(len(layers))]
+
+    def work(self, place: int, partitions: int) -> tuple[Array, Array, float]:
+        """Return each partition's forward and backward computation, and the slowest update.
+
+        For one sample on one thread, without interference.
+        """
+        key = (self.alike[place], partitions)
+        if key not in self._work:
+            layer, constants = self.problem.layers[place], self.problem.constants
+            held, units = layer.held(partitions), layer.passed(partitions)
+            neurons = np.diff(held) * (layer.neurons // layer.rows)
+            into = np.diff([layer.share(layer.connections, row) for row in held])
+            out = np.zeros_like(into)
+            if place + 1 < len(self.problem.layers):
+                following, known = self.problem.layers[place + 1], self.problem.fields[place]
+                out = np.diff([known.into(layer, following, row) for row in units])
+            muladd = float(constants.muladd_ns)
+            self._work[key] = (
+                muladd * into + float(constants.activation_ns) * neurons,
+                muladd * out + float(constants.error_ns) * neurons,
+                muladd * float(into.max()),
+            )
+        return self._work[key]
+
+    def reading(self, volumes: Array, factor: float) -> Array:
+        """Return the time to read weights, by volume and threads.
+
+        `factor` is 1 / min(N_ps, N_wr), N_mr, or the mean of both, as the read model says.
+        """
+        return np.asarray(
+            self.reads * (self.latency + factor * np.outer(volumes, self.read_weight))
+        )
+
+    def ends(self, place: int, choice: Choice) -> Array:
+        """Return what does not depend on other layers' choices, by threads."""
+        forward, backward, update = self.work(place, choice[0])
+        total = self.slower * update
+        if place == 0:
+            total = total + self.slower * forward.max()
+        if place + 1 == len(self.problem.layers):
+            total = total + self.slower * backward.max()
+        return np.asarray(total * self.share / choice[1])
+
+    def lowest(self, place: int, choice: Choice) -> Array:
+        """Return a bound on all a layer takes but reading, under any mapping, by threads."""
+        key = (self.alike[place], choice[0])
+        if key not in self._lowest:
+            self._lowest[key] = self._bound(place, choice[0])
+        return self._lowest[key] / choice[1]
+
+    def _bound(self, place: int, partitions: int) -> Array:
+        layers = self.problem.layers
+        forward, backward, update = self.work(place, partitions)
+        total = self.slower * update
+        for work, other, full in (
+            (forward, layers[place - 1].outputs if place else 0, layers[place].kind == "full"),
+            (
+                backward,
+                layers[place + 1].neurons if place + 1 < len(layers) else 0,
+                place + 1 < len(layers) and layers[place + 1].kind == "full",
+            ),
+        ):
+            slowest = self.slower * work.max()
+            if other and full and partitions > 1:
+                fetch = (partitions - 1) * (self.latency + other * self.receive)
+                slowest = np.maximum(slowest, (self.slower * work.sum() + fetch) / partitions)
+            total = total + slowest
+        return np.asarray(total * self.share)
+
+    def pair(
+        self, place: int, before: Sequence[Choice], options: Sequence[Choice]
+    ) -> tuple[Array, Array]:
+        """Return what layer `place` and the one before it take because of each other.
+
+        Parameters
+        ----------
+        place : int
+            The later layer.
+        before, options : sequence of Choice
+            Choices of the layer before it, and its own.
+
+        Returns
+        -------
+        (Array, Array)
+            Feed-forward of the later layer and back-propagation of the earlier one, each by choice
+            of the earlier, choice of the later, and threads.
+        """
+        forward = self._received(self._runs_of(place, options, True), before, place - 1, False)
+        backward = self._received(self._runs_of(place - 1, before, False), options, place, True)
+        return forward.swapaxes(0, 1), backward
+
+    def _runs_of(
+        self, place: int, options: Sequence[Choice], forward: bool
+    ) -> "tuple[_Runs, Places, Places]":
+        """Return the runs of each choice of a layer, filled up to equal numbers.
+
+        With the partitions and the copies of each choice.
+        """
+        found = []
+        for partitions, _ in options:
+            key = (self.alike[place], partitions, forward)
+            if key not in self._runs:
+                ahead, back, _ = self.work(place, partitions)
+                if forward:
+                    self._runs[key] = _runs(ahead, *self._inputs(place, partitions))
+                else:
+                    self._runs[key] = _runs(back, *self._error_terms(place, partitions))
+            found.append(self._runs[key])
+        most = max(len(one.work) for one in found)
+        filled = [one.rows([*range(len(one.work)), *[0] * (most - len(one.work))]) for one in found]
+        columns = _Runs(*map(np.array, zip(*filled, strict=True)))
+        segments = np.array(options)
+        return columns, segments[:, 0], segments[:, 1]
+
+    def _received(
+        self,
+        mine: "tuple[_Runs, Places, Places]",
+        other: Sequence[Choice],
+        place: int,
+        held: bool,
+    ) -> Array:
+        """Return the slowest segment's time, by own choice, other layer's choice, and threads.
+
+        `place` is the other layer, of which activations (units passed on) or error terms (rows
+        `held`) are received.
+        """
+        layer = self.problem.layers[place]
+        cut = _Cut(layer.cuts, *((layer.pool, layer.rows) if held else (1, layer.cuts)))
+        width = layer.neurons // layer.rows if held else layer.width
+        runs, partitions, copies = mine
+        q, others = np.array(other).T
+        count, threads = len(other), len(self.share)
+        result = np.empty((len(copies), count, threads))
+        step = max(1, MAX_ELEMENTS // (runs.work.shape[1] * threads * count))
+        for start in range(0, len(copies), step):
+            some = slice(start, start + step)
+            part = runs.rows(some)
+            p, r = partitions[some], copies[some]
+            own = self._own(part, p, r, q, others, cut)
+            time = part.work[..., None] * self.slower
+            wanted = (part.high - part.low) * width
+            remote = wanted[:, None, :] - own * width
+            slowest = self._with_fetch(time[:, None], remote).max(axis=2)
+            if self.optimistic:  # with more segments than the other layer, one finds nothing
+                alone = self._with_fetch(time, wanted.astype(float)).min(axis=1)[:, None, :]
+                more = (p * r)[:, None, None] > (q * others)[:, None]
+                slowest = np.where(more, np.maximum(slowest, alone), slowest)
+            result[some] = slowest * self.share / r[:, None, None]
+        return result
+
+    def _with_fetch(self, time: Array, remote: Array) -> Array:
+        fetch = self.latency + remote[..., None] * self.receive
+        return np.asarray(time + np.where(remote[..., None] > 0, fetch, 0.0))
+
+    def _own(
+        self, runs: "_Runs", p: Places, copies: Places, q: Places, others: Places, cut: "_Cut"
+    ) -> Array:
+        """Return the least of what segments of each run find on their own workers.
+
+        By choice, the other layer's choice, and run. Hosts of a run's segments are in a row, and
+        parts of a layer do not grow, but for the last one: so the least is at the first host, at
+        the last one, or at the last one that holds another part.
+        """
+        classes = np.gcd.outer(copies, others)[..., None]
+        share = classes / others[:, None]
+        p, q, others = p[:, None, None], q[:, None], others[:, None]
+        low, high = runs.low[:, None], runs.high[:, None]
+        if self.optimistic:  # the largest part, but at least what a band and a part can share
+            size, larger = np.divmod(cut.units, q)
+            largest = (size + (larger > 0)) * cut.scale + cut.end - cut.units * cut.scale
+            return np.asarray(np.minimum(high - low, largest) * share)
+        each, parts = copies[:, None, None] // classes, others // classes
+        count, hosts = p * each, q * parts
+        run_first, run_stop = runs.first[:, None], runs.stop[:, None]
+        # As many segments as hosts or fewer: segment j is on host j·hosts // count.
+        first, last = run_first * each, run_stop * each - 1
+        end = last * hosts // count
+        reached = -(-(end // parts) * parts * count // hosts)  # first segment on the last part
+        earlier = np.maximum(first, reached - 1) * hosts // count
+        # More segments than hosts: host h has segment h·count // hosts, and all hosts have one.
+        start, stop = -(-run_first * hosts // p), -(-run_stop * hosts // p)
+        before = np.maximum(start, (stop - 1) // parts * parts - 1)
+        many = count > hosts
+        least = high - low
+        for some, few in ((start, first * hosts // count), (stop - 1, end), (before, earlier)):
+            part = np.clip(np.where(many, some, few) // parts, 0, q - 1)
+            opening, closing = cut.bounds(part, q)
+            least = np.minimum(least, np.minimum(high, closing) - np.maximum(low, opening))
+        missing = many & (stop - start < (run_stop - run_first) * each)
+        return np.asarray(np.where(missing, 0, np.maximum(least, 0)) * share)
+
+    def _inputs(self, place: int, partitions: int) -> tuple[Places, Places]:
+        layer, known = self.problem.layers[place], self.problem.fields[place - 1]
+        if layer.kind == "full":
+            units = self.problem.layers[place - 1].cuts
+            return np.zeros(partitions, np.int64), np.full(partitions, units)
+        rows = np.asarray(layer.held(partitions))
+        return np.asarray(known.first)[rows[:-1]], np.asarray(known.last)[rows[1:] - 1]
+
+    def _error_terms(self, place: int, partitions: int) -> tuple[Places, Places]:
+        layer, after = self.problem.layers[place], self.problem.layers[place + 1]
+        if after.kind == "full":
+            return np.zeros(partitions, np.int64), np.full(partitions, after.neurons)
+        known, units = self.problem.fields[place], np.asarray(layer.passed(partitions))
+        low = np.searchsorted(known.last, units[:-1], side="right")  # both rise with the row
+        high = np.maximum(low, np.searchsorted(known.first, units[1:], side="left"))
+        return low, high
+
+    @cached_property
+    def error(self) -> float:
+        """Relative error of a configuration's cost, from above."""
+        return (len(self.problem.layers) + 2) * ROUNDING
