@@ -17,6 +17,7 @@ Complexity: see there. Source: Yan et al., KDD'15; exactness, bounds and ranking
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 from planner.deadline import Deadline
@@ -38,7 +39,7 @@ from planner.yan.problem import (
     Ranked,
 )
 from planner.yan.search import Search, Space, search
-from planner.yan.tables import Choice, Tables
+from planner.yan.tables import Choice, Tables, choices
 from planner.yan.ties import Exact, exact_best
 
 __all__ = [
@@ -105,7 +106,8 @@ def space_of(problem: Problem) -> Space:
 def infeasibility(problem: Problem) -> Infeasibility | None:
     """Return why there is no configuration at all, and the smallest relaxation; None if there is.
 
-    Everything is smallest with one thread and as many partitions as workers allow.
+    A layer needs least with one thread; mostly, but not always, in as many partitions as there can
+    be: an inner band of a convolution reads more rows than one at the edge, which has padding.
     """
     if problem.machines < 2:
         return Infeasibility(
@@ -115,15 +117,15 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
     if problem.memory_bytes is None:
         return None
 
-    def least(place: int, workers: int) -> int:
+    @cache
+    def least(place: int, workers: int) -> tuple[int, int]:
+        """Return the least bytes of a layer, and in how many partitions."""
         layer = problem.layers[place]
-        most = min(layer.cuts, workers)
-        if problem.partitions == "powers_of_two":
-            most = 1 << (most.bit_length() - 1)
-        return worker_bytes(problem, place, most, 1)
+        partitions = {p for p, _ in choices(problem, layer, workers)}
+        return min((worker_bytes(problem, place, p, 1), p) for p in partitions)
 
     def needed(workers: int) -> list[int]:
-        return [least(place, workers) for place in range(len(problem.layers))]
+        return [least(place, workers)[0] for place in range(len(problem.layers))]
 
     def both(servers: int) -> int:
         return max(server_bytes(problem, servers), sum(needed(problem.machines - servers)))
@@ -140,12 +142,12 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
         return None
     parts = needed(problem.machines - servers)
     largest = max(range(len(parts)), key=parts.__getitem__)
-    layer = problem.layers[largest]
+    layer, best = problem.layers[largest], least(largest, problem.machines - servers)[1]
     return Infeasibility(
         f"memory: at least {both(servers)} bytes a machine are needed, memory_bytes is "
         f"{problem.memory_bytes}; with {servers} of {problem.machines} machines as servers each "
         f"holds {server_bytes(problem, servers)} bytes and each worker up to {sum(parts)}, most of "
-        f"it ({parts[largest]}) for layer {layer.name!r} in as many partitions as there can be",
+        f"it ({parts[largest]}) for layer {layer.name!r} in {best} partitions",
         ("memory_bytes",),
         (largest,),
     )

@@ -10,9 +10,10 @@ later one only for its feed-forward. So with V(l, a, H) the least time up to lay
     V(l, b, H) = own(l, b, H) + min_a [ F(l, a, b, H) + left(l, a, b) ]
     left(l, a, b) = min_H' [ V(l-1, a, H') + B(l-1, a, b, H') ].
 
-Cuts: each layer has a bound that holds for every mapping (`planner.yan.tables`). A choice is left
-out if with it the sum of the layers' bounds exceeds the cost of a configuration already found: that
-of the same program on the few choices of least bound.
+Cuts: a configuration is found by the same program on the few choices of least bound; what cannot
+be part of a better one is left out. Two bounds tell, both for every mapping: the sum of what layers
+take at least, each by itself; and a coarse program in which a layer knows of its neighbours only
+the number of partitions, within a factor of two (`planner.yan.coarse`).
 
 Guarantee: the least time, but for rounding, of all choices.
 
@@ -30,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.yan.coarse import Coarse
 from planner.yan.model import reading_factor, volume
 from planner.yan.tables import Array, Choice, Tables, choices
 
@@ -91,25 +93,33 @@ class Program:
         Each layer's costs that are its own, by choice and threads; infinite where cut.
     replicas : int
         Replicas of the model.
+    limit : float
+        Paths that take longer are of no interest.
+    rest : sequence of float, optional
+        Bound on what comes after each layer.
     """
 
     tables: Tables
     options: Sequence[Sequence[Choice]]
     own: Sequence[Array]
     replicas: int
+    limit: float = float("inf")
+    rest: Sequence[float] = ()
 
     def plus(self, extra: Sequence[Array]) -> "Program":
         """Return the program with more to pay for each state."""
         own = [one + more for one, more in zip(self.own, extra, strict=True)]
         return replace(self, own=own)
 
-    def blocks(self, place: int) -> Iterator[tuple[slice, Array, Array]]:
+    def blocks(self, place: int, rows: Rows) -> Iterator[tuple[slice, Array, Array]]:
         """Yield feed-forward of layer `place` and back-propagation of the one before it.
 
-        By choice of the layer before, choice of the layer, and threads; for a few choices of the
-        layer at a time, so that memory does not grow with the square of their number.
+        By choice of the layer before (those of `rows`), choice of the layer, and threads; for a
+        few choices of the layer at a time, so that memory does not grow with the square of their
+        number.
         """
-        before, options = self.options[place - 1], self.options[place]
+        before = [self.options[place - 1][row] for row in rows.tolist()]
+        options = self.options[place]
         step = max(1, MAX_BLOCK // (len(before) * self.tables.problem.threads))
         for start in range(0, len(options), step):
             some = slice(start, start + step)
@@ -119,18 +129,24 @@ class Program:
     @cached_property
     def values(self) -> tuple[list[Array], list[Array]]:
         """V of every layer; and of every layer but the first the least over H', by pairs."""
-        value = self.own[0]
-        values, between = [value], []
+        values, between = [self._alive(0, self.own[0])], []
         for place in range(1, len(self.options)):
-            left = np.empty((len(value), len(self.options[place])))
+            value = values[-1]
+            rows = np.flatnonzero(np.isfinite(value).any(axis=1))
+            left = np.full((len(value), len(self.options[place])), np.inf)
             arrived = np.empty_like(self.own[place])
-            for some, ahead, back in self.blocks(place):
-                left[:, some] = (value[:, None, :] + back).min(axis=2)
-                arrived[some] = (ahead + left[:, some, None]).min(axis=0)
-            value = self.own[place] + arrived
-            values.append(value)
+            for some, ahead, back in self.blocks(place, rows):
+                found = (value[rows, None, :] + back).min(axis=2)
+                left[rows, some] = found
+                arrived[some] = (ahead + found[:, :, None]).min(axis=0)
+            values.append(self._alive(place, self.own[place] + arrived))
             between.append(left)
         return values, between
+
+    def _alive(self, place: int, value: Array) -> Array:
+        """Return V, infinite where the rest makes a path too long."""
+        rest = self.rest[place] if self.rest else 0.0
+        return np.where(value + rest <= self.limit, value, np.inf)
 
     def best(self) -> Chosen:
         """Return the best of all choices that are left."""
@@ -159,7 +175,8 @@ class Program:
             if charges is not None:
                 inner = inner + charges[place]
             rest = np.full_like(self.own[place - 1], np.inf)
-            for some, ahead, back in self.blocks(place):
+            rows = np.arange(len(rest))
+            for some, ahead, back in self.blocks(place, rows):
                 right = (ahead + inner[some][None]).min(axis=2)
                 rest = np.minimum(rest, (back + right[:, :, None]).min(axis=1))
             found.append(rest)
@@ -218,10 +235,11 @@ class Layerwise:
                 known[alike] = Options(
                     some,
                     np.array([p * r for p, r in some], dtype=float),
-                    np.array([tables.lowest(place, one) for one in some]),
+                    np.array([sum(tables.lowest(place, p)) / r for p, r in some]),
                     np.array([float(volume(layer, *one)) for one in some]),
                 )
             self.options.append(known[alike])
+        self._coarse: Coarse | None = None
 
     def _factor(self, triple: Triple) -> float:
         return float(reading_factor(self.tables.problem, *triple))
@@ -254,21 +272,34 @@ class Layerwise:
             total += np.minimum.accumulate(least)
         return total
 
+    def coarse(self, triple: Triple) -> tuple[list[Array], float]:
+        """Return a bound on every configuration with a state, by choice and threads; and on all."""
+        if self._coarse is None:
+            self._coarse = Coarse(self.tables, [one.choices for one in self.options])
+        factor = self._factor(triple)
+        reading = [
+            self.tables.reading(one.volumes[: one.count(triple.workers)], factor)
+            for one in self.options
+        ]
+        through = self._coarse.through(reading, triple.replicas)
+        return through, float(through[0].min())
+
     def program(self, triple: Triple) -> tuple[Program, int]:
         """Return the program on what may be part of the best configuration, and its states."""
-        lowest = self.lowest(triple)
-        least = [one.min() for one in lowest]
-        bound = sum(least)
-        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in lowest]
+        through, _ = self.coarse(triple)
+        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in through]
         first = self.reduced(triple, few)
         limit = first.best().epoch * (1 + 2 * self.tables.error)
-        keep = [one - low + bound <= limit for one, low in zip(lowest, least, strict=True)]
+        keep = [one <= limit for one in through]
         states = int(sum(one.sum() for one in keep))
         left = [np.flatnonzero(one.any(axis=1)) for one in keep]
         if all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
             return first, states
         cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
-        return self.reduced(triple, left).plus(cut), states
+        program = self.reduced(triple, left).plus(cut)
+        lowest = [float(one.min()) for one in self.lowest(triple)]
+        after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
+        return replace(program, limit=limit, rest=after), states
 
     def whole_program(self, triple: Triple) -> Program:
         """Return the program on all choices."""
@@ -289,7 +320,7 @@ class Layerwise:
         for place, state in enumerate(states):
             time += float(program.own[place][0, state.threads - 1])
             if place:
-                _, ahead, back = next(program.blocks(place))
+                _, ahead, back = next(program.blocks(place, np.zeros(1, np.int64)))
                 time += float(ahead[0, 0, state.threads - 1])
                 time += float(back[0, 0, states[place - 1].threads - 1])
         return time

@@ -147,16 +147,17 @@ def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) ->
     and error terms, and the error terms it receives.
     """
     layer, constants = problem.layers[place], problem.constants
-    held, each = layer.held(partitions), layer.neurons // layer.rows
+    held, units = layer.held(partitions), layer.passed(partitions)
+    each = layer.neurons // layer.rows
     most = 0
     for p in range(partitions if layer.kind == "conv" else 1):  # neurons: the first has most
         values = 2 * each * (held[p + 1] - held[p])
         if place:
-            low, high = _inputs(problem, place, partitions, p)
+            low, high = _inputs(problem, place, held[p], held[p + 1])
             values += (high - low) * problem.layers[place - 1].width
         if place + 1 < len(problem.layers):
             after = problem.layers[place + 1]
-            low, high = _error_terms(problem, place, partitions, p)
+            low, high = _error_terms(problem, place, units[p], units[p + 1])
             values += (high - low) * (after.neurons // after.rows)
         most = max(most, values)
     weights = 2 * layer.weights_in(held[0], held[1])
@@ -409,22 +410,22 @@ def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
     ]
 
 
-def _inputs(problem: Problem, place: int, partitions: int, p: int) -> tuple[int, int]:
-    """Return which units of the layer before partition p of a layer needs: [start, stop)."""
+def _inputs(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
+    """Return which units of the layer before rows [start, stop) of a layer need: [low, high)."""
     layer, before = problem.layers[place], problem.layers[place - 1]
     if layer.kind == "full":
         return 0, before.cuts
-    rows, known = layer.held(partitions), problem.fields[place - 1]
-    return known.first[rows[p]], known.last[rows[p + 1] - 1]
+    known = problem.fields[place - 1]
+    return known.first[start], known.last[stop - 1]
 
 
-def _error_terms(problem: Problem, place: int, partitions: int, p: int) -> tuple[int, int]:
-    """Return of which rows of the layer after it partition p of a layer needs error terms."""
-    layer, after = problem.layers[place], problem.layers[place + 1]
+def _error_terms(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
+    """Return of which rows of the layer after it units [start, stop) of a layer need errors."""
+    after = problem.layers[place + 1]
     if after.kind == "full":
         return 0, after.neurons
-    units, known = layer.passed(partitions), problem.fields[place]
-    return bisect_right(known.last, units[p]), bisect_left(known.first, units[p + 1])
+    known = problem.fields[place]
+    return bisect_right(known.last, start), bisect_left(known.first, stop)
 
 
 class _Held(NamedTuple):
@@ -466,21 +467,25 @@ def segments_of(
     width = layer.neurons // layer.rows
     holding_before = {} if before is None else _holding(before)
     holding_after = {} if after is None else _holding(after)
+    starts_before = starts_after = None
+    if before is not None:
+        starts_before = problem.layers[place - 1].passed(before.partitions)
+    if after is not None:
+        starts_after = problem.layers[place + 1].held(after.partitions)
     found = []
     for p in range(choice.partitions):
         outgoing, needed, wanted = 0, None, None
-        if before is not None:
+        if starts_before is not None:
             previous = problem.layers[place - 1]
-            low, high = _inputs(problem, place, choice.partitions, p)
-            needed = _Needed(low, high, previous.passed(before.partitions), previous.width)
+            low, high = _inputs(problem, place, held[p], held[p + 1])
+            needed = _Needed(low, high, starts_before, previous.width)
         if place + 1 < len(problem.layers):
             following = problem.layers[place + 1]
             into = problem.fields[place].into
             outgoing = into(layer, following, units[p + 1]) - into(layer, following, units[p])
-            if after is not None:
-                low, high = _error_terms(problem, place, choice.partitions, p)
-                starts = following.held(after.partitions)
-                wanted = _Needed(low, high, starts, following.neurons // following.rows)
+            if starts_after is not None:
+                low, high = _error_terms(problem, place, units[p], units[p + 1])
+                wanted = _Needed(low, high, starts_after, following.neurons // following.rows)
         connections = layer.share(layer.connections, held[p + 1])
         connections -= layer.share(layer.connections, held[p])
         for r, worker in enumerate(choice.mapping[p]):

@@ -2,10 +2,11 @@
 
 Problem: the best configurations over all N_ps + N_mr·N_wr <= N, in order.
 
-Method: best first. Every triple starts with a bound (the sum of its layers' bounds under any
-mapping), and of the triples whose bound is least one is solved (`planner.yan.layerwise`); when the
-least entry is a solved one, nothing that is left can be better. More servers never cost more, so
-of all numbers of servers the largest comes first, and the next smaller one only after it.
+Method: best first. Every triple starts with a bound; the one whose bound is least gets the next
+stronger one (with its own servers; of the coarse program), and at last is solved
+(`planner.yan.layerwise`). When the least entry is a solved one, nothing left can be better. More
+servers never cost more, so of all numbers of servers the largest comes first, and the next smaller
+one only after it.
 
 Guarantee: the least times in order, but for rounding, which `planner.yan.ties` removes.
 
@@ -154,22 +155,22 @@ def search(
         if deadline.passed and (result.found or solutions):
             result.bound, result.timed_out = value, True
             break
-        if stage == 0:
-            better = max(value, layerwise.bound(triple))
+        if stage < 2:
+            stronger = layerwise.coarse(triple)[1] if stage else layerwise.bound(triple)
+            better = max(value, stronger)
             if better < below:
-                heappush(heap, (better, 1, -triple.servers, triple))
-        elif stage == 1:
+                heappush(heap, (better, stage + 1, -triple.servers, triple))
+        elif stage == 2:
             outcome = solve(triple)
             result.solved += 1
             if outcome is not None and outcome[0] < below:
                 solutions[triple] = Found(triple, outcome[0], outcome[1])
-                heappush(heap, (outcome[0], 2, -triple.servers, triple))
+                heappush(heap, (outcome[0], 3, -triple.servers, triple))
         else:
             result.found.append(solutions.pop(triple))
             fewer = triple._replace(servers=triple.servers - 1)
             if fewer.servers in space.servers(triple.workers, triple.replicas):
-                bound = max(value, layerwise.bound(fewer))
-                heappush(heap, (bound, 1, -fewer.servers, fewer))
+                heappush(heap, (value, 0, -fewer.servers, fewer))
     if result.timed_out and not result.found:
         result.found = sorted(solutions.values(), key=lambda one: one.epoch)[:1]
     return result

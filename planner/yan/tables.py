@@ -64,6 +64,10 @@ class _Cut(NamedTuple):
     scale: int
     end: int
 
+    def largest(self, parts: Places) -> Places:
+        """Return no less than the rows of the largest part."""
+        return -(-self.units // parts) * self.scale + self.end - self.units * self.scale
+
     def bounds(self, part: Places, parts: Places) -> tuple[Places, Places]:
         """Return where parts start and stop."""
         size, larger = np.divmod(self.units, parts)
@@ -122,7 +126,7 @@ class Tables:
         self.reads = problem.samples / problem.read_every
         self._work: dict[tuple[int, int], tuple[Array, Array, float]] = {}
         self._runs: dict[tuple[int, int, bool], _Runs] = {}
-        self._lowest: dict[tuple[int, int], Array] = {}
+        self._lowest: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
         self.alike = self._first_alike()
         """For each layer the first one with the same costs, towards its neighbours too."""
 
@@ -174,31 +178,52 @@ class Tables:
             total = total + self.slower * backward.max()
         return np.asarray(total * self.share / choice[1])
 
-    def lowest(self, place: int, choice: Choice) -> Array:
-        """Return a bound on all a layer takes but reading, under any mapping, by threads."""
-        key = (self.alike[place], choice[0])
-        if key not in self._lowest:
-            self._lowest[key] = self._bound(place, choice[0])
-        return self._lowest[key] / choice[1]
+    def lowest(self, place: int, partitions: int) -> tuple[Array, Array, Array]:
+        """Return bounds on feed-forward, back-propagation and update of a layer with one copy.
 
-    def _bound(self, place: int, partitions: int) -> Array:
-        layers = self.problem.layers
-        forward, backward, update = self.work(place, partitions)
-        total = self.slower * update
-        for work, other, full in (
-            (forward, layers[place - 1].outputs if place else 0, layers[place].kind == "full"),
-            (
-                backward,
-                layers[place + 1].neurons if place + 1 < len(layers) else 0,
-                place + 1 < len(layers) and layers[place + 1].kind == "full",
-            ),
-        ):
-            slowest = self.slower * work.max()
-            if other and full and partitions > 1:
-                fetch = (partitions - 1) * (self.latency + other * self.receive)
-                slowest = np.maximum(slowest, (self.slower * work.sum() + fetch) / partitions)
-            total = total + slowest
-        return np.asarray(total * self.share)
+        Under any mapping and whatever its neighbours choose, by threads.
+        """
+        key = (self.alike[place], partitions)
+        if key not in self._lowest:
+            layers = self.problem.layers
+            forward, backward, update = self.work(place, partitions)
+            inputs = errors = 0
+            if place and layers[place].kind == "full":
+                inputs = layers[place - 1].outputs
+            if place + 1 < len(layers) and layers[place + 1].kind == "full":
+                errors = layers[place + 1].neurons
+            self._lowest[key] = (
+                self.share * self._least(forward, inputs),
+                self.share * self._least(backward, errors),
+                self.share * self.slower * update,
+            )
+        return self._lowest[key]
+
+    def _least(self, work: Array, units: int) -> Array:
+        """Return a bound on the slowest segment, which needs all `units` of the other layer."""
+        slowest, partitions = self.slower * work.max(), len(work)
+        if units and partitions > 1:
+            fetch = (partitions - 1) * (self.latency + units * self.receive)
+            slowest = np.maximum(slowest, (self.slower * work.sum() + fetch) / partitions)
+        return np.asarray(slowest)
+
+    def forward_bound(self, place: int, parts: Sequence[int], options: Sequence[Choice]) -> Array:
+        """Return a bound on a layer's feed-forward if the layer before has at least `parts`.
+
+        By parts, own choice and threads.
+        """
+        runs = self._runs_of(place, options, forward=True)
+        others = [(one, 1) for one in parts]
+        return self._received(runs, others, place - 1, held=False, bound=True).swapaxes(0, 1)
+
+    def backward_bound(self, place: int, options: Sequence[Choice], parts: Sequence[int]) -> Array:
+        """Return a bound on a layer's back-propagation if the layer after has at least `parts`.
+
+        By own choice, parts and threads.
+        """
+        runs = self._runs_of(place, options, forward=False)
+        others = [(one, 1) for one in parts]
+        return self._received(runs, others, place + 1, held=True, bound=True)
 
     def pair(
         self, place: int, before: Sequence[Choice], options: Sequence[Choice]
@@ -218,12 +243,14 @@ class Tables:
             Feed-forward of the later layer and back-propagation of the earlier one, each by choice
             of the earlier, choice of the later, and threads.
         """
-        forward = self._received(self._runs_of(place, options, True), before, place - 1, False)
-        backward = self._received(self._runs_of(place - 1, before, False), options, place, True)
+        runs = self._runs_of(place, options, forward=True)
+        forward = self._received(runs, before, place - 1, held=False)
+        runs = self._runs_of(place - 1, before, forward=False)
+        backward = self._received(runs, options, place, held=True)
         return forward.swapaxes(0, 1), backward
 
     def _runs_of(
-        self, place: int, options: Sequence[Choice], forward: bool
+        self, place: int, options: Sequence[Choice], *, forward: bool
     ) -> "tuple[_Runs, Places, Places]":
         """Return the runs of each choice of a layer, filled up to equal numbers.
 
@@ -250,12 +277,14 @@ class Tables:
         mine: "tuple[_Runs, Places, Places]",
         other: Sequence[Choice],
         place: int,
+        *,
         held: bool,
+        bound: bool = False,
     ) -> Array:
         """Return the slowest segment's time, by own choice, other layer's choice, and threads.
 
         `place` is the other layer, of which activations (units passed on) or error terms (rows
-        `held`) are received.
+        `held`) are received. For a `bound` the other layer may have any copies, and more parts.
         """
         layer = self.problem.layers[place]
         cut = _Cut(layer.cuts, *((layer.pool, layer.rows) if held else (1, layer.cuts)))
@@ -269,12 +298,18 @@ class Tables:
             some = slice(start, start + step)
             part = runs.rows(some)
             p, r = partitions[some], copies[some]
-            own = self._own(part, p, r, q, others, cut)
+            if bound:
+                own = cut.largest(q)[:, None] + np.zeros((len(p), 1, 1))
+                own = np.minimum(own, (part.high - part.low)[:, None])
+            else:
+                own = self._own(part, p, r, q, others, cut)
             time = part.work[..., None] * self.slower
             wanted = (part.high - part.low) * width
             remote = wanted[:, None, :] - own * width
             slowest = self._with_fetch(time[:, None], remote).max(axis=2)
-            if self.optimistic:  # with more segments than the other layer, one finds nothing
+            if (
+                self.optimistic and not bound
+            ):  # with more segments than the other layer, one finds nothing
                 alone = self._with_fetch(time, wanted.astype(float)).min(axis=1)[:, None, :]
                 more = (p * r)[:, None, None] > (q * others)[:, None]
                 slowest = np.where(more, np.maximum(slowest, alone), slowest)
@@ -299,9 +334,7 @@ class Tables:
         p, q, others = p[:, None, None], q[:, None], others[:, None]
         low, high = runs.low[:, None], runs.high[:, None]
         if self.optimistic:  # the largest part, but at least what a band and a part can share
-            size, larger = np.divmod(cut.units, q)
-            largest = (size + (larger > 0)) * cut.scale + cut.end - cut.units * cut.scale
-            return np.asarray(np.minimum(high - low, largest) * share)
+            return np.asarray(np.minimum(high - low, cut.largest(q)) * share)
         each, parts = copies[:, None, None] // classes, others // classes
         count, hosts = p * each, q * parts
         run_first, run_stop = runs.first[:, None], runs.stop[:, None]

@@ -1,0 +1,209 @@
+"""``planner calibrate``: the constants of a scaling model, measured here or fitted to epochs."""
+
+import argparse
+import platform
+import shlex
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.cli.common import Progress, command, in_file, read, write_json, write_text
+from planner.draw.table import format_table
+from planner.errors import InvalidInputError
+from planner.validation import integer
+
+if TYPE_CHECKING:
+    from planner.yan.calibration import Fit
+    from planner.yan.problem import Constants
+
+__all__ = ["add_parser"]
+
+_COMPUTE = """\
+Measures muladd_ns, activation_ns, error_ns and interference as a request of the
+problem `yan` takes them, by numpy, one process a core. Other load disturbs it:
+the provenance in the output says how much the measurements spread.
+
+latency_ns and nic_bits_per_s are the network's and are not measured here: take
+them from a measurement of the network, or fit them (planner calibrate fit).
+"""
+_FIT = """\
+MEASUREMENTS is a request of the problem `yan`, whose constants are the starting
+guess, with one more field:
+
+  "measurements": [{"parameter_servers": 1, "replicas": 2, "workers_per_replica": 2,
+                    "layers": [{"partitions": 2, "threads": 1, "copies": 1}, ...],
+                    "epoch_ns": 81000000000}, ...]
+
+Fits muladd_ns, activation_ns, error_ns, nic_bits_per_s and one factor for all of
+latency_ns by least squares on relative errors; interference stays what it is, and
+so does ("held") what the measurements cannot tell. Each part of the measurements
+is then predicted by constants that are fitted to the others.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    summary = "measure or fit the constants of the problem yan"
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "calibrate", help=summary, description=summary[0].upper() + summary[1:] + "."
+    )
+    kinds = parser.add_subparsers(metavar="WHAT", required=True)
+    _add_compute(kinds)
+    _add_fit(kinds)
+
+
+def _add_compute(kinds: Any) -> None:
+    parser = command(
+        kinds,
+        "compute",
+        run_compute,
+        "measure the constants of computation on this machine",
+        "planner calibrate compute -o constants.json",
+    )
+    parser.description = f"{parser.description}\n\n{_COMPUTE}"
+    parser.add_argument(
+        "--cores", type=int, metavar="K", help="most cores at work at once; default: all there are"
+    )
+    parser.add_argument(
+        "--repetitions", type=int, default=15, metavar="N", help="rounds; default: 15"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+
+
+def _add_fit(kinds: Any) -> None:
+    parser = command(
+        kinds,
+        "fit",
+        run_fit,
+        "fit the constants to measured epochs",
+        "planner calibrate fit epochs.json -o constants.json",
+    )
+    parser.description = f"{parser.description}\n\n{_FIT}"
+    parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+    parser.add_argument(
+        "--folds",
+        type=int,
+        default=5,
+        metavar="N",
+        help="parts of the cross-validation; measurement i is in part i mod N; default: 5, or "
+        "one a measurement if there are fewer",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="the same on standard output, instead of the table"
+    )
+
+
+def _check_folder(output: str | None) -> None:
+    if output and output != "-" and not Path(output).absolute().parent.is_dir():
+        raise InvalidInputError("--output", f"no such folder: {Path(output).parent}")
+
+
+def run_compute(options: argparse.Namespace) -> int:
+    """Measure, with progress on standard error."""
+    from planner.jsonio.measurements import encode_computation
+    from planner.yan.calibration import measure_computation
+
+    _check_folder(options.output)
+    source = ["planner", "calibrate", "compute"]
+    if options.cores is not None:
+        source += ["--cores", str(options.cores)]
+    source += ["--repetitions", str(options.repetitions)]
+    progress = Progress()
+    try:
+        computation = measure_computation(
+            options.cores,
+            repetitions=options.repetitions,
+            source=shlex.join(source),
+            progress=lambda done, of: progress(f"calibrate: round {done} of {of}"),
+        )
+    except InvalidInputError as error:
+        raise InvalidInputError(f"--{error.path}", error.message) from None
+    finally:
+        progress.done()
+    write_json(encode_computation(computation), options.output)
+    return 0
+
+
+def run_fit(options: argparse.Namespace) -> int:
+    """Fit, with progress on standard error."""
+    from planner.jsonio.measurements import decode_measurements, encode_fit
+    from planner.yan.calibration import fit
+
+    integer(options.folds, "--folds", minimum=2)
+    _check_folder(options.output)
+    data = read(options.measurements)
+    progress = Progress()
+    try:
+        problem, measurements = decode_measurements(data)
+        result = fit(
+            problem,
+            measurements,
+            folds=options.folds,
+            progress=lambda done, of: progress(f"calibrate: fit {done} of {of}"),
+        )
+    except InvalidInputError as error:
+        raise in_file(options.measurements, error) from None
+    finally:
+        progress.done()
+    name = "standard input" if options.measurements == "-" else Path(options.measurements).name
+    text = encode_fit(
+        result,
+        name.encode("utf-8", "replace").decode(),
+        {"python": platform.python_version()}
+        | {package: version(package) for package in ("numpy", "scipy")},
+    )
+    if options.output:
+        write_json(text, options.output)
+    if options.json:
+        write_json(text, None)
+    elif options.output != "-":
+        write_text(_report(problem.constants, result))
+    return 0
+
+
+def _report(start: "Constants", result: "Fit") -> str:
+    """Return what a person reads of a fit."""
+    rows = []
+    for name, before, after in _pairs(start, result.constants):
+        plain = name.partition("[")[0]
+        note = "held" if plain in result.held else "at 0" if plain in result.at_floor else ""
+        rows.append((name, f"{before:.6g}", f"{after:.6g}", f"x {after / before:.4g}", note))
+    lines = [format_table(("constant", "start", "fitted", "change", ""), rows)]
+    if result.held:
+        lines.append("held: the measurements cannot tell it from the others, or it has no effect")
+    if result.at_floor:
+        lines.append("at 0: it explains next to nothing of any epoch")
+    count = len(result.predictions_ns)
+    errors = [
+        (what, f"{100 * one.mean:.3g} %", f"{100 * one.largest:.3g} %")
+        for what, one in (("fitted", result.fitted), ("held out", result.held_out))
+    ]
+    lines += ["", format_table((f"{count} measurements", "mean error", "largest"), errors), ""]
+    lines.append(f"held out ({result.folds} parts):")
+    if result.kendall is None or result.spearman is None:
+        lines.append("  no rank correlation: all measurements, or all predictions, are equal")
+    else:
+        lines.append(f"  Kendall tau-b {result.kendall:.3f}, Spearman rho {result.spearman:.3f}")
+    lines.append(
+        "  the configuration predicted best took "
+        f"{100 * float(result.regret):.3g} % longer than the best one"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(start: "Constants", fitted: "Constants") -> list[tuple[str, float, float]]:
+    found = [
+        (name, float(getattr(start, name)), float(getattr(fitted, name)))
+        for name in ("muladd_ns", "activation_ns", "error_ns")
+    ]
+    found += [
+        (f"latency_ns[{place}]", float(before), float(after))
+        for place, (before, after) in enumerate(
+            zip(start.latency_ns, fitted.latency_ns, strict=True)
+        )
+    ]
+    found.append(("nic_bits_per_s", float(start.nic_bits_per_s), float(fitted.nic_bits_per_s)))
+    return found

@@ -1,0 +1,188 @@
+"""The JSON face of calibration: measured epochs in, constants with their provenance out."""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.errors import InvalidInputError
+from planner.jsonio.decoding import decode, typed
+from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
+from planner.profiles import Provenance
+from planner.validation import MAX_VALUE
+from planner.yan.calibration import Computation, Fit, Measurement
+from planner.yan.mapping import canonical_mapping
+from planner.yan.problem import Configuration, Constants, LayerChoice, Problem, check_choice
+
+__all__ = [
+    "MeasurementDocument",
+    "MeasurementsDocument",
+    "decode_measurements",
+    "encode_computation",
+    "encode_fit",
+]
+
+
+class MeasurementDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was run, and how long an epoch took."""
+
+    parameter_servers: Machines
+    replicas: Machines
+    workers_per_replica: Machines
+    layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)]
+    machines: (
+        Annotated[
+            tuple[Worker, ...],
+            Meta(description="where machines differ: the servers', then each replica's workers'"),
+        ]
+        | UnsetType
+    ) = UNSET
+    epoch_ns: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
+
+
+class MeasurementsDocument(YanRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request, whose constants are the starting guess, and measured epochs.
+
+    How the request would be solved does not matter.
+    """
+
+    measurements: tuple[MeasurementDocument, ...]
+
+
+def decode_measurements(data: bytes) -> tuple[Problem, tuple[Measurement, ...]]:
+    """Read a problem and measured epochs from JSON text.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is neither, with the path of the first bad field.
+    """
+    document = typed(decode(data), MeasurementsDocument)
+    problem = problem_of(document)
+    return problem, tuple(
+        _measurement(problem, one, f"measurements[{place}]")
+        for place, one in enumerate(document.measurements)
+    )
+
+
+def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> Measurement:
+    if len(document.layers) != len(problem.layers):
+        raise InvalidInputError(
+            f"{path}.layers",
+            f"expected as many as the network has ({len(problem.layers)}), "
+            f"got {len(document.layers)}",
+        )
+    choices = [
+        LayerChoice(
+            one.partitions,
+            one.threads,
+            one.copies,
+            () if one.mapping is UNSET else one.mapping,
+        )
+        for one in document.layers
+    ]
+    workers = document.workers_per_replica
+    for place, (choice, layer) in enumerate(zip(choices, problem.layers, strict=True)):
+        where = f"{path}.layers[{place}]"
+        check_choice(choice, layer, workers, problem.threads, where)
+        if bool(choice.mapping) != bool(choices[0].mapping):
+            raise InvalidInputError(
+                f"{where}.mapping", "expected a mapping for every layer, or for none of them"
+            )
+    if not choices[0].mapping:
+        mappings = canonical_mapping([(one.partitions, one.copies) for one in choices], workers)
+        choices = [
+            LayerChoice(one.partitions, one.threads, one.copies, mapping)
+            for one, mapping in zip(choices, mappings, strict=True)
+        ]
+    configuration = Configuration(
+        document.parameter_servers,
+        document.replicas,
+        workers,
+        tuple(choices),
+        None if document.machines is UNSET else document.machines,
+    )
+    return Measurement(configuration, document.epoch_ns)
+
+
+def encode_computation(computation: Computation) -> str:
+    """Return the constants of computation and their provenance as JSON text."""
+    constants = {
+        "muladd_ns": _number(computation.muladd_ns),
+        "activation_ns": _number(computation.activation_ns),
+        "error_ns": _number(computation.error_ns),
+        "interference": [_number(one) for one in computation.interference],
+    }
+    return _document(constants, _given(computation.provenance))
+
+
+def encode_fit(result: Fit, source: str, versions: Mapping[str, str]) -> str:
+    """Return fitted constants as a request takes them, and their provenance, as JSON text.
+
+    Parameters
+    ----------
+    result : Fit
+        The fit.
+    source : str
+        Where the measurements come from.
+    versions : mapping of str to str
+        Versions of the software that matters.
+    """
+    provenance = {
+        "kind": "fitted",
+        "source": source,
+        "measurements": len(result.predictions_ns),
+        "rounds": result.rounds,
+        "held": result.held,
+        "at_floor": result.at_floor,
+        "mean_error": result.fitted.mean,
+        "largest_error": result.fitted.largest,
+        "held_out": {
+            "folds": result.folds,
+            "mean_error": result.held_out.mean,
+            "largest_error": result.held_out.largest,
+            "kendall_tau_b": result.kendall,
+            "spearman_rho": result.spearman,
+            "regret": float(result.regret),
+            "predictions_ns": result.predictions_ns,
+        },
+        "versions": dict(versions),
+    }
+    return _document(_constants(result.constants), provenance)
+
+
+def _constants(constants: Constants) -> dict[str, Any]:
+    return {
+        "muladd_ns": _number(constants.muladd_ns),
+        "activation_ns": _number(constants.activation_ns),
+        "error_ns": _number(constants.error_ns),
+        "latency_ns": [_number(one) for one in constants.latency_ns],
+        "nic_bits_per_s": _number(constants.nic_bits_per_s),
+        "bits_per_activation": _number(constants.bits_per_activation),
+        "bits_per_weight": _number(constants.bits_per_weight),
+        "interference": [_number(one) for one in constants.interference],
+    }
+
+
+def _given(provenance: Provenance) -> dict[str, Any]:
+    plain = msgspec.to_builtins(provenance)
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def _number(value: Fraction) -> int | float:
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def _document(constants: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
+    """Return JSON text, one constant and one part of the provenance a line."""
+    parts = []
+    for name, fields in (("constants", constants), ("provenance", provenance)):
+        rows = ",\n".join(
+            f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+            for key, value in fields.items()
+        )
+        parts.append(f' "{name}": {{\n{rows}\n }}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"

@@ -1,0 +1,114 @@
+"""A bound on every configuration of a triple with a given state of a layer.
+
+Problem: what two layers exchange is a large part of their time, but depends on both; bounds of each
+layer by itself miss it.
+
+Method: the dynamic program of `planner.yan.layerwise`, in which a layer sees of a neighbour only a
+class of choices: at least so many partitions, fewer than twice as many, any copies. A worker holds
+one segment, so of a layer in at least q partitions it has at most the largest of q parts. Forward
+and backward values together bound every path through a state.
+
+Guarantee: a bound for every mapping, but for rounding.
+
+Complexity: O(L·K·C·log N) for C choices a layer. Source: own, after Raphael, "Coarse-to-fine
+dynamic programming", IEEE PAMI 2001.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.yan.tables import Array, Choice, Places, Tables
+
+__all__ = ["Coarse"]
+
+
+class Coarse:
+    """Bounds of one problem.
+
+    Parameters
+    ----------
+    tables : Tables
+        Costs.
+    options : sequence of sequence of Choice
+        All choices of each layer, fewest segments first.
+    """
+
+    def __init__(self, tables: Tables, options: Sequence[Sequence[Choice]]) -> None:
+        most = max(p for one in options for p, _ in one)
+        self.parts = [1, 2, 3, *(1 << power for power in range(2, most.bit_length()))]
+        self.parts = [one for one in self.parts if one <= most]
+        self.classes: list[Places] = []
+        self.own: list[Array] = []
+        self.ahead: list[Array] = []
+        self.back: list[Array] = []
+        last = len(options) - 1
+        for place, some in enumerate(options):
+            same = tables.alike[place]
+            if same < place:
+                self.classes.append(self.classes[same])
+                self.own.append(self.own[same])
+                self.ahead.append(self.ahead[same])
+                self.back.append(self.back[same])
+                continue
+            partitions, copies = np.array(some).T
+            self.classes.append(np.searchsorted(self.parts, partitions, side="right") - 1)
+            bounds = [tables.lowest(place, p) for p, _ in some]
+            forward, backward, own = (
+                np.array(one) / copies[:, None] for one in zip(*bounds, strict=True)
+            )
+            ahead = back = np.zeros((1, 1, 1))
+            if place:
+                ahead = tables.forward_bound(place, self.parts, some)
+                ahead = np.maximum(ahead, forward[None])
+            else:
+                own = own + forward
+            if place < last:
+                back = tables.backward_bound(place, some, self.parts)
+                back = np.maximum(back, backward[:, None])
+            else:
+                own = own + backward
+            self.own.append(own)
+            self.ahead.append(ahead)
+            self.back.append(back)
+
+    def through(self, reading: Sequence[Array], replicas: int) -> list[Array]:
+        """Return a bound on every configuration with a state of a layer, by choice and threads.
+
+        Parameters
+        ----------
+        reading : sequence of Array
+            Time to read each layer's weights, by choice and threads; for the first choices.
+        replicas : int
+            Replicas of the model.
+        """
+        counts = [len(one) for one in reading]
+        own = [
+            one[:count] / replicas + read
+            for one, count, read in zip(self.own, counts, reading, strict=True)
+        ]
+        values = [own[0]]
+        for place in range(1, len(own)):
+            back = self.back[place - 1][: counts[place - 1]] / replicas
+            left = self._least(place - 1, (values[-1][:, None] + back).min(axis=2))
+            ahead = self.ahead[place][:, : counts[place]] / replicas
+            mine = self.classes[place][: counts[place]]
+            values.append(own[place] + (ahead + left[:, mine, None]).min(axis=0))
+        rest = np.zeros_like(own[-1])
+        found = [values[-1]]
+        for place in range(len(own) - 1, 0, -1):
+            ahead = self.ahead[place][:, : counts[place]] / replicas
+            right = self._least(place, (ahead + (own[place] + rest)[None]).min(axis=2).T)
+            back = self.back[place - 1][: counts[place - 1]] / replicas
+            mine = self.classes[place - 1][: counts[place - 1]]
+            rest = (back + right[:, mine].T[:, :, None]).min(axis=1)
+            found.append(values[place - 1] + rest)
+        return found[::-1]
+
+    def _least(self, place: int, times: Array) -> Array:
+        """Return the least of each class of a layer's choices, by class and neighbour's class."""
+        least = np.full((len(self.parts), times.shape[1]), np.inf)
+        classes = self.classes[place][: len(times)]
+        for one in np.unique(classes):
+            least[one] = times[classes == one].min(axis=0)
+        return least

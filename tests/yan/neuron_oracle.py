@@ -1,0 +1,299 @@
+"""Prices a configuration neuron by neuron, as slow and as plain as the definitions.
+
+Every neuron, every pooled unit passed on and every connection is listed; samples are sent one by
+one, and what a worker lacks is counted by sets. Nothing comes from `planner.yan`.
+
+A neuron is (channel, row, column), and so is a pooled unit; neuron i of a fully connected layer is
+(0, i, 0). A band of a convolution fetches whole rows: those from the first to the last that a
+connection of its leads to. A convolution's connections are spread evenly over its rows, and those
+into a row of the layer before in proportion to those listed (which leave out padding and list every
+input channel); both are rounded down from the first row on.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from math import lcm
+from typing import Any
+
+Unit = tuple[int, int, int]
+Pairs = tuple[tuple[Unit, Unit], ...]
+
+
+def dealt(count: int, parts: int) -> list[int]:
+    """The part of each of `count` things in nearly equal ranges, larger ranges first."""
+    sizes = [0] * parts
+    for thing in range(count):
+        sizes[thing % parts] += 1
+    return [part for part, size in enumerate(sizes) for _ in range(size)]
+
+
+@lru_cache(maxsize=256)
+def neurons(layer: Any) -> tuple[Unit, ...]:
+    if layer.kind == "full":
+        return tuple((0, i, 0) for i in range(layer.neurons))
+    channels, rows, columns = layer.shape
+    return tuple((c, y, x) for c in range(channels) for y in range(rows) for x in range(columns))
+
+
+@lru_cache(maxsize=256)
+def units(layer: Any) -> tuple[Unit, ...]:
+    """What is passed on: one unit for each whole pooling window."""
+    if layer.kind == "full":
+        return neurons(layer)
+    corner = layer.pool - 1  # of a window, relative to its first neuron
+    listed = set(neurons(layer))
+    return tuple(
+        (c, y // layer.pool, x // layer.pool)
+        for c, y, x in neurons(layer)
+        if y % layer.pool == x % layer.pool == 0 and (c, y + corner, x + corner) in listed
+    )
+
+
+def unit_parts(layer: Any, partitions: int) -> dict[Unit, int]:
+    """The partition of every unit passed on."""
+    rows = dealt(1 + max(row for _, row, _ in units(layer)), partitions)
+    return {unit: rows[unit[1]] for unit in units(layer)}
+
+
+def neuron_parts(layer: Any, partitions: int) -> dict[Unit, int]:
+    """The partition of every neuron: that of its pooling window, or the last."""
+    rows = dealt(1 + max(row for _, row, _ in units(layer)), partitions)
+    return {
+        neuron: rows[neuron[1] // layer.pool]
+        if neuron[1] // layer.pool < len(rows)
+        else partitions - 1
+        for neuron in neurons(layer)
+    }
+
+
+@lru_cache(maxsize=256)
+def connections(before: Any, layer: Any) -> Pairs:
+    """Every connection from a unit of `before` to a neuron of `layer`."""
+    if layer.kind == "full":
+        return tuple((unit, neuron) for unit in units(before) for neuron in neurons(layer))
+    there = set(units(before))
+    channels, rows, columns = (1 + max(unit[axis] for unit in there) for axis in range(3))
+    offset = []
+    for given, passed in ((layer.shape[1], rows), (layer.shape[2], columns)):
+        padding = (given - 1) * layer.stride + layer.kernel - passed
+        offset.append(padding // 2 if padding > 0 else 0)  # of an odd one the larger half is last
+    pairs = []
+    for c, y, x in neurons(layer):
+        for dy in range(layer.kernel):
+            for dx in range(layer.kernel):
+                row, column = y * layer.stride + dy - offset[0], x * layer.stride + dx - offset[1]
+                pairs += [
+                    ((channel, row, column), (c, y, x))
+                    for channel in range(channels)
+                    if (channel, row, column) in there
+                ]
+    return tuple(pairs)
+
+
+@dataclass
+class Segment:
+    """A segment: what it holds, and what it misses for each of its samples."""
+
+    worker: int
+    neurons: int
+    weights: Fraction
+    work: int
+    outgoing: int
+    activations: list[int] = field(default_factory=list)
+    errors: list[int] = field(default_factory=list)
+
+
+def mean(counts: list[int]) -> Fraction:
+    return Fraction(sum(counts), len(counts)) if counts else Fraction(0)
+
+
+def needed_units(before: Any, layer: Any, partitions: int) -> list[set[Unit]]:
+    """The units of the layer before that each partition needs: whole rows, first to last."""
+    part = neuron_parts(layer, partitions)
+    rows: list[set[int]] = [set() for _ in range(partitions)]
+    for unit, neuron in connections(before, layer):
+        rows[part[neuron]].add(unit[1])
+    return [{unit for unit in units(before) if min(mine) <= unit[1] <= max(mine)} for mine in rows]
+
+
+def wanted_neurons(layer: Any, after: Any, partitions: int) -> list[set[Unit]]:
+    """The neurons of the layer after whose error terms each partition needs."""
+    part = unit_parts(layer, partitions)
+    found: list[set[Unit]] = [set() for _ in range(partitions)]
+    for unit, neuron in connections(layer, after):
+        found[part[unit]].add(neuron)
+    return found
+
+
+def work_shares(layer: Any, partitions: int) -> list[int]:
+    """Connections into each partition."""
+    part = neuron_parts(layer, partitions)
+    total, seen, done, shares = len(part), 0, 0, []
+    for p in range(partitions):
+        seen += sum(1 for its in part.values() if its == p)
+        shares.append(layer.connections * seen // total - done)
+        done += shares[-1]
+    return shares
+
+
+def outgoing_shares(layer: Any, after: Any, partitions: int) -> list[int]:
+    """Connections from each partition into the layer after."""
+    part, pairs = unit_parts(layer, partitions), connections(layer, after)
+    counts = [0] * partitions
+    for unit, _ in pairs:
+        counts[part[unit]] += 1
+    seen, done, shares = 0, 0, []
+    for count in counts:
+        seen += count
+        shares.append(after.connections * seen // len(pairs) - done)
+        done += shares[-1]
+    return shares
+
+
+def segments(layers: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
+    """Every segment of every layer by partition and copy, with all samples sent through."""
+    found: list[dict[tuple[int, int], Segment]] = []
+    needs: list[list[set[Unit]]] = []
+    wants: list[list[set[Unit]]] = []
+    for place, (layer, choice) in enumerate(zip(layers, choices, strict=True)):
+        count = choice.partitions
+        part, work = neuron_parts(layer, count), work_shares(layer, count)
+        last = place + 1 == len(layers)
+        outgoing = [0] * count if last else outgoing_shares(layer, layers[place + 1], count)
+        held = [sum(1 for its in part.values() if its == p) for p in range(count)]
+        found.append(
+            {
+                (p, r): Segment(
+                    choice.mapping[p][r],
+                    held[p],
+                    Fraction(layer.weights)
+                    if layer.kind == "conv"
+                    else Fraction(layer.weights, layer.neurons) * held[p],
+                    work[p],
+                    outgoing[p],
+                )
+                for p in range(count)
+                for r in range(choice.copies)
+            }
+        )
+        needs.append(needed_units(layers[place - 1], layer, count) if place else [])
+        wants.append([] if last else wanted_neurons(layer, layers[place + 1], count))
+    for sample in range(lcm(*(choice.copies for choice in choices))):
+        for place in range(len(layers)):
+            copy = sample % choices[place].copies
+            for p in range(choices[place].partitions):
+                mine = found[place][p, copy]
+                if place:
+                    before = choices[place - 1]
+                    holder = unit_parts(layers[place - 1], before.partitions)
+                    row = sample % before.copies
+                    mine.activations.append(
+                        sum(
+                            before.mapping[holder[unit]][row] != mine.worker
+                            for unit in needs[place][p]
+                        )
+                    )
+                if place + 1 < len(layers):
+                    after = choices[place + 1]
+                    holder = neuron_parts(layers[place + 1], after.partitions)
+                    row = sample % after.copies
+                    mine.errors.append(
+                        sum(
+                            after.mapping[holder[neuron]][row] != mine.worker
+                            for neuron in wants[place][p]
+                        )
+                    )
+    return found
+
+
+@dataclass
+class Price:
+    """Times of each layer of the slowest replica: forward, backward, update, reading."""
+
+    layers: list[tuple[Fraction, Fraction, Fraction, Fraction]]
+
+    @property
+    def epoch(self) -> Fraction:
+        return sum((time for layer in self.layers for time in layer), Fraction(0))
+
+
+def price(problem: Any, configuration: Any) -> Price:
+    """What an epoch costs, by the formulas."""
+    constants, choices = problem.constants, configuration.layers
+    used = configuration.machines or tuple(range(configuration.machines_used))
+    machine_speed = [(problem.machine_speeds or [Fraction(1)] * problem.machines)[m] for m in used]
+    nic_speed = [(problem.nic_speeds or [Fraction(1)] * problem.machines)[m] for m in used]
+    all_segments = segments(problem.layers, choices)
+    replicas = []
+    for replica in range(configuration.replicas):
+        times: list[list[Fraction]] = []
+        first = configuration.parameter_servers + replica * configuration.workers_per_replica
+        for choice, mine in zip(choices, all_segments, strict=True):
+            longer = constants.interference[choice.threads - 1]
+            startup = constants.latency_ns[choice.threads - 1]
+            found = []
+            for one in mine.values():
+                compute = longer / machine_speed[first + one.worker]
+                bits_per_s = constants.nic_bits_per_s * nic_speed[first + one.worker]
+                second = Fraction(10**9)
+                phase = []
+                for work, function, missing in (
+                    (one.work, constants.activation_ns, mean(one.activations)),
+                    (one.outgoing, constants.error_ns, mean(one.errors)),
+                ):
+                    time = compute * (constants.muladd_ns * work + function * one.neurons)
+                    if missing:
+                        bits = missing * constants.bits_per_activation
+                        time += startup + bits / (bits_per_s / choice.threads) * second
+                    phase.append(time)
+                phase.append(compute * constants.muladd_ns * one.work)
+                found.append(phase)
+            at_once = choice.threads * choice.copies * configuration.replicas
+            rounds = Fraction(problem.samples) / at_once
+            times.append([rounds * max(phase[kind] for phase in found) for kind in range(3)])
+        replicas.append(times)
+    slowest = max(replicas, key=lambda times: sum(sum(layer) for layer in times))
+    readings = Fraction(problem.samples, problem.read_every)
+    priced: list[tuple[Fraction, Fraction, Fraction, Fraction]] = []
+    for phases, choice, mine in zip(slowest, choices, all_segments, strict=True):
+        startup = constants.latency_ns[choice.threads - 1]
+        bits = sum(one.weights for one in mine.values()) * constants.bits_per_weight
+        each = bits / (constants.nic_bits_per_s * min(nic_speed) / choice.threads) * 10**9
+        sources = min(configuration.parameter_servers, configuration.workers_per_replica)
+        least, most = startup + each / sources, startup + each * configuration.replicas
+        read = {"min": least, "max": most, "mean": (least + most) / 2}[problem.read_model]
+        priced.append((phases[0], phases[1], phases[2], readings * read))
+    return Price(priced)
+
+
+def bytes_up(bits: Fraction) -> int:
+    count = Fraction(bits) / 8
+    return count.numerator // count.denominator + (count.denominator != 1)
+
+
+def segment_bytes(problem: Any, place: int, partitions: int, threads: int) -> int:
+    """Memory of the largest partition of a layer."""
+    layers, constants = problem.layers, problem.constants
+    layer, part = layers[place], neuron_parts(layers[place], partitions)
+    largest = 0
+    for p in range(partitions):
+        held = sum(1 for its in part.values() if its == p)
+        weights = Fraction(layer.weights)
+        if layer.kind == "full":
+            weights *= Fraction(held, layer.neurons)
+        values = 2 * held
+        if place:
+            values += len(needed_units(layers[place - 1], layer, partitions)[p])
+        if place + 1 < len(layers):
+            values += len(wanted_neurons(layer, layers[place + 1], partitions)[p])
+        bits = 2 * weights * constants.bits_per_weight
+        bits += threads * values * constants.bits_per_activation
+        largest = max(largest, bytes_up(bits))
+    return largest
+
+
+def server_bytes(problem: Any, servers: int) -> int:
+    """Memory of a parameter server: weights and their updates, shared by all servers."""
+    bits = sum(2 * layer.weights * problem.constants.bits_per_weight for layer in problem.layers)
+    return bytes_up(Fraction(bits) / servers)

@@ -1,0 +1,328 @@
+"""Constants fitted to epochs: recovered, held, kept above 0; and how good they are said to be."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from planner.errors import InvalidInputError
+from planner.yan.calibration import Fit, Measurement, fit
+from planner.yan.calibration.quality import correlations, errors, regret
+from planner.yan.layers import Layer
+from planner.yan.mapping import canonical_mapping
+from planner.yan.model import estimate
+from planner.yan.problem import Configuration, Constants, Fixed, LayerChoice, Problem
+
+NETWORK = (
+    Layer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),
+    Layer("wide", "full", 400, 576_000, 576_000),
+    Layer("out", "full", 10, 4000, 4010),
+)
+TRUE = Constants(
+    Fraction("0.5"),
+    Fraction(20),
+    Fraction(30),
+    (Fraction(100_000), Fraction(120_000)),
+    Fraction(10**10),
+    (Fraction(1), Fraction("1.05")),
+)
+START = replace(
+    TRUE,
+    muladd_ns=Fraction("0.2"),
+    activation_ns=Fraction(35),
+    error_ns=Fraction(12),
+    latency_ns=(Fraction(300_000), Fraction(360_000)),
+    nic_bits_per_s=Fraction(4 * 10**9),
+)
+
+
+def job(constants: Constants, layers: tuple[Layer, ...] = NETWORK) -> Problem:
+    return Problem(16, 2, layers, constants, samples=60_000, read_every=100)
+
+
+def configurations(
+    count: int, seed: int, layers: tuple[Layer, ...] = NETWORK
+) -> list[Configuration]:
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        workers = draw.randint(1, 6)
+        replicas = draw.randint(1, 15 // workers)
+        choices = []
+        for layer in layers:
+            partitions = draw.randint(1, min(workers, layer.cuts))
+            choices.append((partitions, draw.randint(1, workers // partitions)))
+        chosen = tuple(
+            LayerChoice(partitions, draw.randint(1, 2), copies, mapping)
+            for (partitions, copies), mapping in zip(
+                choices, canonical_mapping(choices, workers), strict=True
+            )
+        )
+        servers = draw.randint(1, 16 - replicas * workers)
+        found.append(Configuration(servers, replicas, workers, chosen))
+    return found
+
+
+def measured(
+    truth: Problem, chosen: list[Configuration], noise: Callable[[], float] = lambda: 1.0
+) -> list[Measurement]:
+    return [
+        Measurement(one, round(estimate(truth, one).epoch_ns * Fraction(noise()))) for one in chosen
+    ]
+
+
+def numbers(constants: Constants) -> list[float]:
+    """Return what is fitted, as times."""
+    return [
+        float(constants.muladd_ns),
+        float(constants.activation_ns),
+        float(constants.error_ns),
+        float(constants.latency_ns[0]),
+        float(1 / constants.nic_bits_per_s),
+    ]
+
+
+def assert_recovered(found: Fit) -> None:
+    """Check that the constants are those of `TRUE`, or add up to them.
+
+    A slowest segment computes as many error terms as activations. Often it is the same forward and
+    backward in all that was measured, and only their sum can be told.
+    """
+    muladd, activation, error, latency, per_bit = numbers(found.constants)
+    wanted = numbers(TRUE)
+    assert [muladd, latency, per_bit] == pytest.approx([wanted[0], *wanted[3:]], rel=1e-6)
+    assert activation + error == pytest.approx(wanted[1] + wanted[2], rel=1e-6)
+    if found.held:
+        assert found.held in (("activation_ns",), ("error_ns",))
+    else:
+        assert [activation, error] == pytest.approx(wanted[1:3], rel=1e-4)
+    assert found.at_floor == ()
+    assert found.fitted.largest < 1e-7
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_epochs_give_the_constants_back(seed: int) -> None:
+    found = fit(job(START), measured(job(TRUE), configurations(12, seed)))
+    assert_recovered(found)
+    ratio = found.constants.latency_ns[1] / found.constants.latency_ns[0]
+    assert float(ratio) == pytest.approx(1.2)
+    assert found.constants.interference == TRUE.interference
+    assert found.held_out.largest < 1e-4
+    assert found.kendall == pytest.approx(1)
+    assert found.spearman == pytest.approx(1)
+    assert found.regret == 0
+
+
+def test_activations_and_error_terms_can_be_told_apart() -> None:
+    found = fit(job(START), measured(job(TRUE), configurations(40, 0)))
+    assert found.held == ()
+    assert_recovered(found)
+
+
+def test_constants_that_are_right_stay_as_they_are_written() -> None:
+    found = fit(job(TRUE), measured(job(TRUE), configurations(8, 1)))
+    assert numbers(found.constants) == pytest.approx(numbers(TRUE), rel=1e-4)
+    assert found.fitted.largest < 1e-8
+
+
+def test_with_noise_predictions_are_off_by_the_noise() -> None:
+    noise = random.Random(3)
+    epochs = measured(job(TRUE), configurations(30, 3), lambda: noise.uniform(0.95, 1.05))
+    found = fit(job(START), epochs)
+    before = [estimate(job(START), one.configuration).epoch for one in epochs]
+    assert errors(before, [one.epoch_ns for one in epochs]).mean > 0.2
+    assert 0.005 < found.fitted.mean <= found.held_out.mean < 0.05
+    assert found.held_out.largest < 0.15
+    assert found.kendall is not None
+    assert found.kendall > 0.8
+
+
+def test_no_prediction_knows_its_own_measurement() -> None:
+    epochs = measured(job(TRUE), configurations(9, 4))
+    found = fit(job(START), epochs, folds=3)
+    epochs[1] = replace(epochs[1], epoch_ns=epochs[1].epoch_ns * 5)
+    other = fit(job(START), epochs, folds=3)
+    same = [
+        place for place in range(9) if found.predictions_ns[place] == other.predictions_ns[place]
+    ]
+    assert same == [1, 4, 7]
+
+
+def test_few_measurements_are_left_out_one_by_one() -> None:
+    epochs = measured(job(TRUE), configurations(3, 5))
+    found = fit(job(START), epochs)
+    assert found.folds == 3
+    for place, one in enumerate(epochs):
+        others = epochs[:place] + epochs[place + 1 :]
+        constants = fit(job(START), others, folds=2).constants
+        alone = estimate(job(constants), one.configuration).epoch_ns
+        assert found.predictions_ns[place] == alone
+
+
+def test_what_cannot_be_told_apart_is_held() -> None:
+    """One fully connected layer: neurons are always in proportion to connections."""
+    layers = (NETWORK[1],)
+    epochs = measured(job(TRUE, layers), configurations(10, 6, layers))
+    found = fit(job(START, layers), epochs)
+    assert found.held == ("activation_ns", "error_ns")
+    assert found.constants.activation_ns == START.activation_ns
+    assert found.constants.error_ns == START.error_ns
+    assert found.fitted.largest < 1e-7
+    # What a neuron with its 1440 connections costs, in the evaluation and the update of weights.
+    assert float(2 * 1440 * found.constants.muladd_ns + 35 + 12) == pytest.approx(1440 + 20 + 30)
+
+
+def test_one_configuration_fits_one_constant() -> None:
+    (one,) = measured(job(TRUE), configurations(1, 7))
+    found = fit(job(START), [one, one])
+    assert len(found.held) == 4
+    assert found.fitted.largest < 1e-8
+    assert (found.kendall, found.spearman) == (None, None)
+
+
+def test_constants_stay_above_0() -> None:
+    """Epochs as if a start-up took -100 µs."""
+    layers = (NETWORK[1],)
+    chosen = configurations(10, 8, layers)
+    double = replace(TRUE, latency_ns=tuple(3 * one for one in TRUE.latency_ns))
+    once, thrice = (measured(job(one, layers), chosen) for one in (TRUE, double))
+    epochs = [
+        Measurement(low.configuration, 2 * low.epoch_ns - high.epoch_ns)
+        for low, high in zip(once, thrice, strict=True)
+    ]
+    assert all(one.epoch_ns > 0 for one in epochs)
+    found = fit(job(START, layers), epochs)
+    assert "latency_ns" in found.at_floor
+    assert 0 < found.constants.latency_ns[0] < 1000
+    assert min(numbers(found.constants)) > 0
+
+
+@pytest.mark.parametrize("epoch_ns", [1, 2**62])
+def test_absurd_epochs_give_constants_a_request_can_have(epoch_ns: int) -> None:
+    layers = (Layer("one", "full", 1, 1, 1),)
+    for problem in (job(START), replace(job(START, layers), samples=1, read_every=2**40)):
+        chosen = configurations(6, 9, tuple(problem.layers))
+        found = fit(problem, [Measurement(one, epoch_ns) for one in chosen]).constants
+        assert 0 < found.nic_bits_per_s <= 2**62
+        assert all(0 < one <= 2**62 for one in (found.muladd_ns, *found.latency_ns))
+
+
+@pytest.mark.parametrize("factor", [Fraction(1, 50), Fraction(9)])
+def test_slower_epochs_scale_the_constants(factor: Fraction) -> None:
+    noise = random.Random(10)
+    epochs = measured(job(TRUE), configurations(40, 0), lambda: noise.uniform(0.99, 1.01))
+    scaled = [replace(one, epoch_ns=round(one.epoch_ns * factor)) for one in epochs]
+    found, other = fit(job(START), epochs), fit(job(START), scaled)
+    assert found.held == other.held == ()
+    wanted = [one * float(factor) for one in numbers(found.constants)]
+    assert numbers(other.constants) == pytest.approx(wanted, rel=1e-5)
+    assert other.fitted.mean == pytest.approx(found.fitted.mean, rel=1e-5)
+
+
+def test_the_order_of_measurements_does_not_matter() -> None:
+    noise = random.Random(12)
+    epochs = measured(job(TRUE), configurations(12, 13), lambda: noise.uniform(0.9, 1.1))
+    found = fit(job(START), epochs)
+    random.Random(14).shuffle(epochs)
+    other = fit(job(START), epochs)
+    assert other.constants == found.constants
+    assert other.fitted == found.fitted
+
+
+def test_machines_may_differ() -> None:
+    speeds = tuple(Fraction(2 + place % 3, 3) for place in range(16))
+
+    def uneven(constants: Constants) -> Problem:
+        return replace(job(constants), machine_speeds=speeds, nic_speeds=speeds[::-1])
+
+    chosen = [
+        replace(one, machines=tuple(random.Random(place).sample(range(16), one.machines_used)))
+        for place, one in enumerate(configurations(12, 15))
+    ]
+    found = fit(uneven(START), measured(uneven(TRUE), chosen))
+    assert_recovered(found)
+
+
+def test_what_ran_had_memory_enough() -> None:
+    epochs = measured(job(TRUE), configurations(4, 16))
+    problem = replace(job(START), memory_bytes=1000, fixed=(Fixed(1, 1, 1),))
+    assert fit(problem, epochs).constants == fit(job(START), epochs).constants
+
+
+def test_progress_counts_the_fits() -> None:
+    seen: list[tuple[int, int]] = []
+    epochs = measured(job(TRUE), configurations(4, 17))
+    fit(job(START), epochs, folds=2, progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def _broken(change: Callable[[Measurement], Measurement]) -> list[Measurement]:
+    good, bad = measured(job(TRUE), configurations(2, 18))
+    return [good, change(bad)]
+
+
+def _other(one: Measurement, **changes: Any) -> Measurement:
+    return replace(one, configuration=replace(one.configuration, **changes))
+
+
+@pytest.mark.parametrize(
+    ("measurements", "path"),
+    [
+        ([], "measurements"),
+        (_broken(lambda one: one)[:1], "measurements"),
+        (_broken(lambda one: replace(one, epoch_ns=0)), "measurements[1].epoch_ns"),
+        (_broken(lambda one: replace(one, epoch_ns=2**62 + 1)), "measurements[1].epoch_ns"),
+        (_broken(lambda one: _other(one, replicas=0)), "measurements[1].replicas"),
+        (_broken(lambda one: _other(one, parameter_servers=17)), "measurements[1]"),
+        (_broken(lambda one: _other(one, layers=())), "measurements[1].layers"),
+        (
+            _broken(
+                lambda one: _other(
+                    one,
+                    layers=(
+                        one.configuration.layers[0],
+                        replace(one.configuration.layers[1], threads=3),
+                        one.configuration.layers[2],
+                    ),
+                )
+            ),
+            "measurements[1].layers[1].threads",
+        ),
+        (
+            _broken(
+                lambda one: _other(
+                    one, layers=tuple(replace(x, mapping=()) for x in one.configuration.layers)
+                )
+            ),
+            "measurements[1].layers[0].mapping",
+        ),
+    ],
+)
+def test_bad_measurements_are_named(measurements: list[Measurement], path: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        fit(job(START), measurements)
+    assert caught.value.path == path
+
+
+def test_a_cross_validation_has_two_parts() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        fit(job(START), measured(job(TRUE), configurations(2, 19)), folds=1)
+    assert caught.value.path == "folds"
+
+
+def test_the_quality_of_predictions() -> None:
+    known = [10, 20, 30, 40]
+    predictions = [Fraction(12), Fraction(11), Fraction(33), Fraction(44)]
+    assert errors(predictions, known).mean == pytest.approx((0.2 + 0.45 + 0.1 + 0.1) / 4)
+    assert errors(predictions, known).largest == pytest.approx(0.45)
+    # One of six pairs is the wrong way round; rho = 1 - 6·(1 + 1) / (4·15).
+    kendall, spearman = correlations(predictions, known)
+    assert kendall == pytest.approx(4 / 6)
+    assert spearman == pytest.approx(0.8)
+    assert regret(predictions, known) == 1
+    assert regret([Fraction(1)] * 4, known) == 3  # whichever is chosen
+    assert correlations([Fraction(1)] * 4, known) == (None, None)
+    assert correlations(predictions, [7] * 4) == (None, None)

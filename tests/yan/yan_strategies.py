@@ -1,0 +1,180 @@
+"""Hypothesis strategies of networks, constants, problems and configurations."""
+
+from fractions import Fraction
+from typing import Literal
+
+from hypothesis import strategies as st
+
+from planner.yan.layers import Layer
+from planner.yan.mapping import canonical_mapping
+from planner.yan.problem import Configuration, Constants, LayerChoice, Problem
+
+
+@st.composite
+def networks(
+    draw: st.DrawFn,
+    *,
+    min_layers: int = 1,
+    max_layers: int = 4,
+    kinds: Literal["any", "full", "conv"] = "any",
+) -> tuple[Layer, ...]:
+    """Convolutions, then fully connected layers; either may be missing."""
+    count = min_layers + max_layers - draw(st.integers(min_layers, max_layers))
+    convolutions = {"any": draw(st.integers(0, count)), "full": 0, "conv": count}[kinds]
+    layers: list[Layer] = []
+    for place in range(count):
+        before = layers[-1] if layers else None
+        make = _convolutions if place < convolutions else _full_layers
+        layers.append(draw(make(f"layer{place}", before)))
+    return tuple(layers)
+
+
+@st.composite
+def _full_layers(draw: st.DrawFn, name: str, before: Layer | None) -> Layer:
+    neurons = draw(st.integers(1, 7))
+    inputs = draw(st.integers(1, 6)) if before is None else before.outputs
+    connections = neurons * inputs
+    return Layer(name, "full", neurons, connections, connections + neurons * draw(st.booleans()))
+
+
+@st.composite
+def _convolutions(draw: st.DrawFn, name: str, before: Layer | None) -> Layer:
+    kernel, stride = draw(st.integers(1, 3)), draw(st.sampled_from([1, 1, 2, 3]))
+    if before is None or before.shape is None:
+        sides = [draw(st.integers(1, 9)), draw(st.integers(1, 4))]
+        inputs = draw(st.integers(1, 3))
+        reached = None
+    else:
+        passed = [length // before.pool for length in before.shape[1:]]
+        needed = max(0, kernel - min(passed))  # so that one position fits
+        padding = draw(st.integers(-(-needed // 2), kernel - 1)) if kernel > 1 else 0
+        sides = [(length + 2 * padding - kernel) // stride + 1 for length in passed]
+        inputs = draw(st.sampled_from([d for d in (1, 2, 3) if before.shape[0] % d == 0]))
+        reached = 1
+        for length, positions in zip(passed, sides, strict=True):
+            top = max(0, (positions - 1) * stride + kernel - length) // 2
+            starts = [position * stride - top for position in range(positions)]
+            reached *= sum(min(length, at + kernel) - max(0, at) for at in starts)
+    channels = draw(st.integers(1, 3))
+    neurons = channels * sides[0] * sides[1]
+    connections = neurons * inputs * kernel**2
+    if draw(st.booleans()):  # leave out connections into padding
+        if reached is None:
+            connections = draw(st.integers(neurons * inputs, connections))
+        else:
+            connections = channels * inputs * reached
+    weights = channels * inputs * kernel**2 + channels * draw(st.booleans())
+    pool = draw(st.integers(1, min(3, *sides)))
+    shape = (channels, sides[0], sides[1])
+    return Layer(name, "conv", neurons, connections, weights, shape, kernel, stride, pool)
+
+
+_decimals = st.sampled_from(["0.1", "0.5", "1", "1.25", "2", "3.7", "10"]).map(Fraction)
+
+
+@st.composite
+def constants(draw: st.DrawFn, threads: int) -> Constants:
+    """Simple decimals; latency and interference for so many threads."""
+    each = st.lists(_decimals, min_size=threads, max_size=threads)
+    return Constants(
+        muladd_ns=draw(_decimals),
+        activation_ns=draw(_decimals),
+        error_ns=draw(_decimals),
+        latency_ns=draw(each),
+        nic_bits_per_s=draw(_decimals) * draw(st.sampled_from([10**9, 10**10, 10**12])),
+        interference=draw(each),
+        bits_per_activation=draw(st.sampled_from([Fraction(8), Fraction(32)])),
+        bits_per_weight=draw(st.sampled_from([Fraction(16), Fraction(32)])),
+    )
+
+
+_speeds = st.sampled_from(["0.5", "0.5", "1", "1", "2", "3"]).map(Fraction)
+
+
+@st.composite
+def problems(
+    draw: st.DrawFn,
+    *,
+    min_machines: int = 2,
+    max_machines: int = 6,
+    max_layers: int = 3,
+    max_threads: int = 3,
+    min_layers: int = 1,
+    kinds: Literal["any", "full", "conv"] = "any",
+    speeds: bool = False,
+    memory: bool = False,
+) -> Problem:
+    """Any valid problem; with `speeds` machines differ, with `memory` it may be too little."""
+    machines = draw(st.integers(min_machines, max_machines))
+    layers = draw(networks(min_layers=min_layers, max_layers=max_layers, kinds=kinds))
+    each_machine = st.lists(_speeds, min_size=machines, max_size=machines)
+    bits = sum(64 * layer.weights + 128 * layer.neurons for layer in layers)
+    return Problem(
+        machines=machines,
+        cores=draw(st.integers(1, max_threads)),
+        layers=layers,
+        constants=draw(constants(max_threads)),
+        samples=draw(st.integers(1, 60)),
+        read_every=draw(st.integers(1, 20)),
+        read_model=draw(st.sampled_from(["mean", "min", "max"])),
+        partitions=draw(st.sampled_from(["all", "powers_of_two"])),
+        memory_bytes=draw(st.integers(1, bits)) if memory else None,
+        machine_speeds=draw(st.none() | each_machine) if speeds else None,
+        nic_speeds=draw(st.none() | each_machine) if speeds else None,
+        top=draw(st.integers(1, 8)),
+    )
+
+
+@st.composite
+def choices(draw: st.DrawFn, problem: Problem, layer: Layer, workers: int) -> LayerChoice:
+    """How to run one layer, without a mapping."""
+    counts = [
+        count
+        for count in range(1, min(layer.cuts, workers) + 1)
+        if problem.partitions == "all" or count & (count - 1) == 0
+    ]
+    pairs = [(p, r) for p in counts for r in range(1, workers // p + 1)]
+    pairs.sort(key=lambda pair: -min(pair))  # both first: rare, and where most can go wrong
+    partitions, copies = draw(st.sampled_from(pairs))
+    return LayerChoice(partitions, draw(st.integers(1, problem.threads)), copies, ())
+
+
+@st.composite
+def configurations(
+    draw: st.DrawFn, problem: Problem, *, workers: int | None = None
+) -> Configuration:
+    """A configuration with the canonical mapping; it may need more memory than there is."""
+    if workers is None:
+        workers = problem.machines - draw(st.integers(1, problem.machines - 1))
+    replicas = draw(st.integers(1, (problem.machines - 1) // workers))
+    servers = draw(st.integers(1, problem.machines - replicas * workers))
+    chosen = [draw(choices(problem, layer, workers)) for layer in problem.layers]
+    mappings = canonical_mapping([(one.partitions, one.copies) for one in chosen], workers)
+    layers = tuple(
+        LayerChoice(one.partitions, one.threads, one.copies, mapping)
+        for one, mapping in zip(chosen, mappings, strict=True)
+    )
+    machines = None
+    if not problem.uniform or draw(st.booleans()):
+        used = servers + replicas * workers
+        machines = tuple(draw(st.permutations(range(problem.machines)))[:used])
+    return Configuration(servers, replicas, workers, layers, machines)
+
+
+@st.composite
+def any_configurations(draw: st.DrawFn, problem: Problem) -> Configuration:
+    """A configuration with any valid mapping."""
+    drawn = draw(configurations(problem))
+    layers = []
+    for choice in drawn.layers:
+        workers = draw(st.permutations(range(drawn.workers_per_replica)))
+        each = choice.copies
+        mapping = tuple(tuple(workers[p * each : (p + 1) * each]) for p in range(choice.partitions))
+        layers.append(LayerChoice(choice.partitions, choice.threads, each, mapping))
+    return Configuration(
+        drawn.parameter_servers,
+        drawn.replicas,
+        drawn.workers_per_replica,
+        tuple(layers),
+        drawn.machines,
+    )
