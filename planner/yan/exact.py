@@ -24,6 +24,7 @@ from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.results import Infeasibility
 from planner.validation import MAX_VALUE
+from planner.yan.applicable import refuse_different
 from planner.yan.layerwise import Chosen, Layerwise, Program, State, Triple
 from planner.yan.mapping import canonical_mapping
 from planner.yan.memory import Memory, fitting
@@ -31,7 +32,6 @@ from planner.yan.model import estimate, server_bytes, worker_bytes
 from planner.yan.problem import (
     Configuration,
     Explored,
-    Fixed,
     LayerChoice,
     Outcome,
     Plan,
@@ -287,13 +287,17 @@ class Engine:
             found.append(Ranked(configuration_of(triple, one.states), one.epoch))
         return sorted(found, key=rank)
 
+    def all_states(self) -> int:
+        """Return the states of all layers over all triples."""
+        return sum(
+            len(self.space.servers(workers, replicas)) * self.layerwise.states(workers)
+            for replicas, most in self.space.pairs()
+            for workers in range(1, most + 1)
+        )
+
     def explored(self, result: Search[Solved]) -> Explored:
         """Return how much of the space a search looked at."""
-        states = 0
-        for replicas, most in self.space.pairs():
-            for workers in range(1, most + 1):
-                count = len(self.space.servers(workers, replicas))
-                states += count * self.layerwise.states(workers)
+        states = self.all_states()
         seen = sum(one.states for one in self._solved.values() if one is not None)
         return Explored(result.triples, result.triples - result.solved, states, states - seen)
 
@@ -305,7 +309,14 @@ def rank(ranked: Ranked) -> tuple[Fraction, int, int, int]:
 
 
 def exact(problem: Problem, deadline: Deadline) -> Outcome:
-    """Find the best configuration."""
+    """Find the best configuration.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ.
+    """
+    refuse_different(problem, "exact")
     return best_of(problem, deadline)
 
 
@@ -375,7 +386,7 @@ def _fixed(problem: Problem, engine: Engine) -> Outcome:
     for place, one in enumerate(problem.fixed):
         triple = Triple(one.workers_per_replica, one.replicas, one.parameter_servers)
         if one.layers is not None:
-            configuration = _given(one, one.layers)
+            configuration = one.configuration()
             try:
                 epoch = estimate(problem, configuration).epoch
             except BrokenConstraintError as error:
@@ -395,18 +406,3 @@ def _fixed(problem: Problem, engine: Engine) -> Outcome:
     count = len(ranking)
     explored = Explored(count, 0, count * len(problem.layers), 0)
     return Outcome(Plan(ranking[0].configuration, tuple(ranking), explored), min(bounds))
-
-
-def _given(fixed: Fixed, layers: tuple[LayerChoice, ...]) -> Configuration:
-    """Return a configuration with canonical mappings where none are given."""
-    choices = [(one.partitions, one.copies) for one in layers]
-    mappings = canonical_mapping(choices, fixed.workers_per_replica)
-    return Configuration(
-        fixed.parameter_servers,
-        fixed.replicas,
-        fixed.workers_per_replica,
-        tuple(
-            one if one.mapping else replace(one, mapping=mapping)
-            for one, mapping in zip(layers, mappings, strict=True)
-        ),
-    )

@@ -244,14 +244,20 @@ class Layerwise:
     def _factor(self, triple: Triple) -> float:
         return float(reading_factor(self.tables.problem, *triple))
 
+    def readings(self, triple: Triple) -> list[Array]:
+        """Return the time to read each layer's weights, by choice and threads."""
+        factor = self._factor(triple)
+        return [
+            self.tables.reading(one.volumes[: one.count(triple.workers)], factor)
+            for one in self.options
+        ]
+
     def lowest(self, triple: Triple) -> list[Array]:
         """Return the bound of each layer under any mapping, by choice and threads."""
-        factor, found = self._factor(triple), []
-        for one in self.options:
-            count = one.count(triple.workers)
-            reading = self.tables.reading(one.volumes[:count], factor)
-            found.append(one.lowest[:count] / triple.replicas + reading)
-        return found
+        return [
+            one.lowest[: len(reading)] / triple.replicas + reading
+            for one, reading in zip(self.options, self.readings(triple), strict=True)
+        ]
 
     def bound(self, triple: Triple) -> float:
         """Return a bound on the triple under any mapping, but for rounding."""
@@ -276,12 +282,7 @@ class Layerwise:
         """Return a bound on every configuration with a state, by choice and threads; and on all."""
         if self._coarse is None:
             self._coarse = Coarse(self.tables, [one.choices for one in self.options])
-        factor = self._factor(triple)
-        reading = [
-            self.tables.reading(one.volumes[: one.count(triple.workers)], factor)
-            for one in self.options
-        ]
-        through = self._coarse.through(reading, triple.replicas)
+        through = self._coarse.through(self.readings(triple), triple.replicas)
         return through, float(through[0].min())
 
     def program(self, triple: Triple) -> tuple[Program, int]:

@@ -1,7 +1,7 @@
 """What is planned, and what a configuration of a job is."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -11,6 +11,7 @@ from planner.errors import InvalidInputError
 from planner.results import Infeasibility
 from planner.validation import MAX_VALUE, integer, shown
 from planner.yan.layers import Fields, Layer, fields
+from planner.yan.mapping import canonical_mapping
 
 __all__ = [
     "Configuration",
@@ -177,6 +178,21 @@ class Fixed:
     replicas: int
     workers_per_replica: int
     layers: tuple[LayerChoice, ...] | None = None
+
+    def configuration(self) -> Configuration:
+        """Return the configuration of the layers given, mapped where they are not."""
+        layers = self.layers or ()
+        choices = [(one.partitions, one.copies) for one in layers]
+        mappings = canonical_mapping(choices, self.workers_per_replica)
+        return Configuration(
+            self.parameter_servers,
+            self.replicas,
+            self.workers_per_replica,
+            tuple(
+                one if one.mapping else replace(one, mapping=mapping)
+                for one, mapping in zip(layers, mappings, strict=True)
+            ),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,272 @@
+"""Machines of different speeds: which one does what.
+
+Problem: as `planner.yan.exact`, but machines, or their NICs, differ, so that it also matters which
+machine is a server, which works in which replica, and where; the slowest one sets the pace.
+
+Rule: of the machines ordered by speed (or by NIC, if that is better) the first work and the last
+serve. Layers are chosen by the exact method for equal machines, once as slow as the slowest worker
+and once as fast as all workers on average. Workers are dealt to the replicas in turn, the fastest
+to the places with most to compute. The plan is priced with the true speeds.
+
+Guarantee: none for the plan; a bound for every triple under any mapping and any choice of machines.
+If a layer's segments sit on the fastest machines there are, the slowest one takes at least what
+the smallest partition computes on the slowest of these, and at least what segments take on average
+(`planner.yan.tables` says what they receive). Only triples whose bound is below the best plan are
+looked at.
+
+Complexity: O(N ln N) bounds a number of servers, and for each triple looked at up to four dynamic
+programs. Source: own; Yan et al. (KDD'15) take all machines to be alike.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from planner.deadline import Deadline
+from planner.errors import BrokenConstraintError, InvalidInputError
+from planner.results import Infeasibility
+from planner.yan.exact import Engine, configuration_of, infeasibility, normal, rank
+from planner.yan.layerwise import Triple
+from planner.yan.model import estimate, segments_of
+from planner.yan.problem import (
+    Configuration,
+    Explored,
+    LayerChoice,
+    Outcome,
+    Plan,
+    Problem,
+    Ranked,
+)
+from planner.yan.tables import Array
+
+__all__ = ["ordered"]
+
+Speed = tuple[Fraction, Fraction]
+"""Of a machine's computation and of its NIC."""
+
+
+class _Cluster:
+    """Machines in order, and engines for machines that are alike.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        count = problem.machines
+        ones = (Fraction(1),) * count
+        speeds, nics = problem.machine_speeds or ones, problem.nic_speeds or ones
+        self.speeds: list[Speed] = list(zip(speeds, nics, strict=True))
+        by_speed = sorted(range(count), key=lambda one: (-speeds[one], -nics[one]))
+        by_nic = sorted(range(count), key=lambda one: (-nics[one], -speeds[one]))
+        self.orders = [by_speed] if by_speed == by_nic else [by_speed, by_nic]
+        self.fastest = (max(speeds), max(nics))
+        self.by_rank = np.array([float(speeds[one]) for one in by_speed])
+        self._engines: dict[Speed, Engine] = {}
+
+    def engine(self, speed: Speed) -> Engine:
+        """Return the engine for machines that all have one speed."""
+        if speed not in self._engines:
+            count = self.problem.machines
+            alike = replace(
+                self.problem,
+                machine_speeds=(speed[0],) * count,
+                nic_speeds=(speed[1],) * count,
+                fixed=(),
+            )
+            self._engines[speed] = Engine(normal(alike))
+        return self._engines[speed]
+
+    @cached_property
+    def least(self) -> list[tuple[Array, Array]]:
+        """For each layer what its smallest partition computes, and segments receive on average.
+
+        In each of the three phases, by choice, phase and threads, over an epoch of one replica.
+        """
+        engine = self.engine((Fraction(1), self.fastest[1]))
+        tables, layers = engine.tables, self.problem.layers
+        found = []
+        for place, (layer, options) in enumerate(
+            zip(layers, engine.layerwise.options, strict=True)
+        ):
+            units = [0, 0]
+            if place and layer.kind == "full":
+                units[0] = layers[place - 1].outputs
+            if place + 1 < len(layers) and layers[place + 1].kind == "full":
+                units[1] = layers[place + 1].neurons
+            computing, receiving = [], []
+            for p, r in options.choices:
+                forward, backward, _ = tables.work(place, p)
+                rows = layer.cuts // p * layer.pool
+                update = float(self.problem.constants.muladd_ns) * layer.share(
+                    layer.connections, rows
+                )
+                work = np.array([forward.min(), backward.min(), update])
+                computing.append(np.outer(work, tables.slower * tables.share / r))
+                fetch = [
+                    (p - 1) / p * bool(unit) * (tables.latency + unit * tables.receive)
+                    for unit in (*units, 0)
+                ]
+                receiving.append(np.array(fetch) * tables.share / r)
+            found.append((np.array(computing), np.array(receiving)))
+        return found
+
+    def bound(self, triple: Triple) -> float:
+        """Return a bound on a triple, but for rounding."""
+        layerwise = self.engine(self.fastest).layerwise
+        mean = np.cumsum(1 / self.by_rank) / np.arange(1, len(self.by_rank) + 1)
+        total = 0.0
+        for options, reading, (computing, receiving) in zip(
+            layerwise.options, layerwise.readings(triple), self.least, strict=True
+        ):
+            count = len(reading)
+            last = options.segments[:count].astype(int) * triple.replicas - 1
+            slowest = computing[:count] / self.by_rank[last][:, None, None]
+            average = computing[:count] * mean[last][:, None, None] + receiving[:count]
+            phases = np.maximum(slowest, average).sum(axis=1)
+            total += float((phases / triple.replicas + reading).min())
+        return max(total, layerwise.coarse(triple)[1])
+
+    def used(self, order: list[int], triple: Triple) -> tuple[list[int], list[int]]:
+        """Return the workers, fastest first, and the servers of a triple."""
+        working = triple.workers * triple.replicas
+        rest = sorted(order[working:], key=lambda one: -self.speeds[one][1])
+        return order[:working], rest[: triple.servers]
+
+    def plans(self, triple: Triple) -> Iterator[Configuration]:
+        """Yield configurations of a triple."""
+        for order in self.orders:
+            workers, servers = self.used(order, triple)
+            mine = [self.speeds[one] for one in workers]
+            nic = min(self.speeds[one][1] for one in (*workers, *servers))
+            slowest = (min(speed for speed, _ in mine), nic)
+            average = (sum((speed for speed, _ in mine), Fraction(0)) / len(mine), nic)
+            for speed in dict.fromkeys((slowest, average)):
+                engine = self.engine(speed)
+                if engine.solve(triple) is not None:
+                    states = engine.exactly(triple).states
+                    yield self.dealt(configuration_of(triple, states), workers, servers)
+
+    def dealt(
+        self, configuration: Configuration, workers: list[int], servers: list[int]
+    ) -> Configuration:
+        """Return a configuration with its machines."""
+        places = sorted(
+            range(configuration.workers_per_replica),
+            key=self._loads(configuration.layers).__getitem__,
+            reverse=True,
+        )
+        count = configuration.replicas
+        machines = [0] * len(workers)
+        for turn, place in enumerate(places):
+            for replica in range(count):
+                slot = replica * len(places) + place
+                machines[slot] = workers[turn * count + replica]
+        return replace(configuration, machines=(*servers, *machines))
+
+    def _loads(self, layers: tuple[LayerChoice, ...]) -> dict[int, Fraction]:
+        """Return how much each worker of a replica computes for a sample."""
+        problem, constants = self.problem, self.problem.constants
+        loads: dict[int, Fraction] = {}
+        for place, choice in enumerate(layers):
+            slower = constants.interference[choice.threads - 1] / (choice.threads * choice.copies)
+            for one in segments_of(problem, place, choice, None, None):
+                work = constants.muladd_ns * (2 * one.connections + one.outgoing)
+                work += (constants.activation_ns + constants.error_ns) * one.neurons
+                loads[one.worker] = loads.get(one.worker, Fraction(0)) + slower * work
+        return {worker: loads.get(worker, Fraction(0)) for worker in range(problem.machines)}
+
+
+def ordered(problem: Problem, deadline: Deadline) -> Outcome:
+    """Plan for machines that differ."""
+    nothing = infeasibility(problem)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    cluster = _Cluster(problem)
+    if problem.fixed:
+        return _fixed(problem, cluster)
+    engine = cluster.engine(cluster.fastest)
+    heap: list[tuple[float, int, Triple]] = []
+    for replicas, most in engine.space.pairs():
+        for workers in range(1, most + 1):
+            servers = engine.space.servers(workers, replicas)
+            if servers:
+                triple = Triple(workers, replicas, servers[-1])
+                heap.append((engine.layerwise.bound(triple), -triple.servers, triple))
+    heapify(heap)
+    triples = sum(
+        len(engine.space.servers(workers, replicas))
+        for replicas, most in engine.space.pairs()
+        for workers in range(1, most + 1)
+    )
+    ranking: list[Ranked] = []
+    refined: set[Triple] = set()
+    lowest, looked, timed_out = float("inf"), 0, False
+    while heap:
+        bound, _, triple = heappop(heap)
+        if len(ranking) >= problem.top and bound > float(ranking[problem.top - 1].epoch):
+            lowest = min(lowest, bound)
+            break
+        if deadline.passed and ranking:
+            lowest, timed_out = min(lowest, bound), True
+            break
+        if triple not in refined:
+            refined.add(triple)
+            heappush(heap, (max(bound, cluster.bound(triple)), -triple.servers, triple))
+            continue
+        lowest = min(lowest, bound)
+        looked += 1
+        found = [Ranked(one, estimate(problem, one).epoch) for one in cluster.plans(triple)]
+        if found:
+            ranking.append(min(found, key=lambda one: one.epoch))
+            ranking.sort(key=rank)
+        fewer = triple._replace(servers=triple.servers - 1)
+        if fewer.servers in engine.space.servers(triple.workers, triple.replicas):
+            heappush(heap, (bound, -fewer.servers, fewer))
+    if not ranking:
+        reason = f"memory: no configuration that was tried fits {problem.memory_bytes} bytes"
+        return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
+    proven = engine.below(lowest)
+    states = engine.all_states()
+    seen = sum(engine.layerwise.states(triple.workers) for triple in refined)
+    explored = Explored(triples, triples - looked, states, max(0, states - seen))
+    plan = Plan(
+        ranking[0].configuration,
+        tuple(ranking[: problem.top]),
+        explored,
+        -int(-proven // 1),
+    )
+    return Outcome(plan, min(proven, ranking[0].epoch), timed_out)
+
+
+def _fixed(problem: Problem, cluster: _Cluster) -> Outcome:
+    """Price what is given instead of searching."""
+    ranking, bounds = [], []
+    for place, one in enumerate(problem.fixed):
+        triple = Triple(one.workers_per_replica, one.replicas, one.parameter_servers)
+        if one.layers is None:
+            plans = list(cluster.plans(triple))
+        else:
+            given = one.configuration()
+            plans = [cluster.dealt(given, *cluster.used(order, triple)) for order in cluster.orders]
+        try:
+            prices = [Ranked(plan, estimate(problem, plan).epoch) for plan in plans]
+        except BrokenConstraintError as error:
+            raise InvalidInputError(f"fixed[{place}]", error.message) from None
+        if not prices:
+            message = f"no choice of layers fits {problem.memory_bytes} bytes a machine"
+            raise InvalidInputError(f"fixed[{place}]", message)
+        ranking.append(min(prices, key=lambda one: one.epoch))
+        bounds.append(cluster.engine(cluster.fastest).below(cluster.bound(triple)))
+    ranking.sort(key=rank)
+    count = len(ranking)
+    explored = Explored(count, 0, count * len(problem.layers), 0)
+    plan = Plan(ranking[0].configuration, tuple(ranking), explored)
+    return Outcome(plan, min(*bounds, ranking[0].epoch))
