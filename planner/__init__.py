@@ -1,12 +1,12 @@
 """Plans the communication of distributed deep-learning jobs, and proves how good each plan is.
 
 ``planner.solve(request)`` answers a request of the JSON interface given as plain values. The typed
-interface has one module a problem (``planner.ibatch``, ``planner.caramel``), each with a
-``Problem``, a ``Plan`` and ``solve(problem, method=…, time_limit=…) -> Result``.
+interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``), each with
+a ``Problem``, a ``Plan`` and ``solve(problem, method=…, time_limit=…) -> Result``.
 """
 
-from planner import caramel, ibatch
-from planner.costs import AffineCost, DepthCost, TableCost, fit_affine, fit_table
+from planner import caramel, ibatch, yan
+from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PlannerError
 from planner.graphs import Graph, Op, Parameter
 from planner.jsonio import solve
@@ -30,8 +30,7 @@ __all__ = [
     "Status",
     "TableCost",
     "caramel",
-    "fit_affine",
-    "fit_table",
     "ibatch",
     "solve",
+    "yan",
 ]

@@ -34,6 +34,8 @@ def shown(value: object) -> str:
         return "an array" if value else "an empty array"
     if isinstance(value, dict):
         return "an object"
+    if isinstance(value, Fraction) and value.denominator.bit_length() > 200:
+        return "a fraction of very many digits"
     if isinstance(value, Decimal | Fraction):
         return str(value)[:MAX_SHOWN]
     text = repr(value).replace("\n", " ")

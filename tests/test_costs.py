@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, TableCost, fit_affine, fit_table
+from planner import AffineCost, InvalidInputError, TableCost
+from planner.costs import fit_affine, fit_table
 from tests.strategies import affine_costs, table_costs
 
 

@@ -6,16 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from planner.draw import Chart
 from planner.errors import InvalidInputError, PlannerError
 
 __all__ = [
     "Progress",
     "command",
     "in_file",
-    "picture_format",
     "read",
-    "save_picture",
     "standard_input",
     "standard_output",
     "write_json",
@@ -82,29 +79,6 @@ def write_text(text: str) -> None:
     standard_output()
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-
-
-def picture_format(path: Path) -> Callable[[Chart, Path], None]:
-    """Return what writes a picture of the format a file name asks for.
-
-    Raises
-    ------
-    InvalidInputError
-        If the name asks for none of them.
-    """
-    from planner.draw import save_gantt, save_trace
-
-    if path.suffix in (".svg", ".png", ".pdf"):
-        return save_gantt
-    if path.name.endswith((".json", ".json.gz")):
-        return save_trace
-    known = ".svg, .png, .pdf (a chart) or .json, .json.gz (a trace)"
-    raise InvalidInputError(str(path), f"expected a name ending in {known}")
-
-
-def save_picture(chart: Chart, path: Path) -> None:
-    """Write `chart` in the format its file name asks for."""
-    picture_format(path)(chart, path)
 
 
 class Progress:

@@ -1,4 +1,7 @@
-"""``planner compare``: every method on one profile and one network, side by side."""
+"""``planner compare``: every method on one problem, side by side.
+
+The problem is that of a request, or made of a profile and a network.
+"""
 
 import argparse
 import shutil
@@ -9,24 +12,15 @@ from typing import Any
 
 import msgspec
 
-from planner.cli import compare_caramel, compare_ibatch
-from planner.cli.common import (
-    Progress,
-    command,
-    in_file,
-    picture_format,
-    read,
-    save_picture,
-    write_json,
-    write_text,
-)
-from planner.cli.draw import chart_of
-from planner.cli.family import Family
+from planner.cli import compare_caramel, compare_ibatch, compare_yan
+from planner.cli.common import Progress, command, in_file, read, write_json, write_text
+from planner.cli.family import Case, Family, Profiled
 from planner.comparison import Comparison
-from planner.draw import format_table, text_gantt
+from planner.draw import format_table
 from planner.errors import InvalidInputError
-from planner.jsonio import decode_profile
-from planner.profiles import Profile
+from planner.jsonio import PROBLEMS, decode_profile
+from planner.jsonio.decoding import decode
+from planner.jsonio.service import decode_request
 from planner.units import parse_rate, parse_time
 
 __all__ = ["add_parser"]
@@ -34,8 +28,16 @@ __all__ = ["add_parser"]
 FAMILIES: Mapping[str, Family] = {
     "ibatch": compare_ibatch.FAMILY,
     "caramel": compare_caramel.FAMILY,
+    "yan": compare_yan.FAMILY,
 }
 """What can be compared."""
+
+PROFILED: Mapping[str, Profiled] = {
+    name: family.profiled for name, family in FAMILIES.items() if family.profiled is not None
+}
+"""What can be compared on a profile; the first one is the default."""
+
+_DEFAULT_SECONDS = 10.0
 
 
 def add_parser(commands: Any) -> None:
@@ -44,24 +46,31 @@ def add_parser(commands: Any) -> None:
         commands,
         "compare",
         run,
-        "compare every way of batching a profiled model's communication",
+        "compare every method on a request, or on a profiled model and a network",
         "planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s "
         "--picture plan.svg\n"
         "  planner compare data/profiles/resnet50.json --problem caramel --startup 50us "
-        "--bandwidth 10Gb/s --workers 8",
+        "--bandwidth 10Gb/s --workers 8\n"
+        "  planner compare request.json",
     )
-    parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a profile, or a request of planner solve; '-': standard input",
+    )
     parser.add_argument(
         "--problem",
         choices=list(FAMILIES),
-        default="ibatch",
-        help="ibatch: batches of layers (default); caramel: gradient transfers between workers",
+        help="what to do with a profile: ibatch: batches of layers (default); caramel: gradient "
+        "transfers between workers; a request says itself what it asks",
     )
     parser.add_argument(
-        "--startup", required=True, metavar="TIME", help="start-up cost of a communication: 100us"
+        "--startup",
+        metavar="TIME",
+        help="with a profile: start-up cost of a communication: 100us",
     )
     parser.add_argument(
-        "--bandwidth", required=True, metavar="RATE", help="10Gb/s (bits) or 1.25GB/s (bytes)"
+        "--bandwidth", metavar="RATE", help="with a profile: 10Gb/s (bits) or 1.25GB/s (bytes)"
     )
     parser.add_argument(
         "--methods",
@@ -70,96 +79,132 @@ def add_parser(commands: Any) -> None:
         + "; ".join(f"{', '.join(one.methods)} ({name})" for name, one in FAMILIES.items()),
     )
     parser.add_argument(
-        "--time-limit", type=float, default=10.0, metavar="S", help="seconds a method; default: 10"
+        "--time-limit",
+        type=float,
+        metavar="S",
+        help=f"seconds a method; default: the request's, or {_DEFAULT_SECONDS:g}",
     )
     parser.add_argument(
         "--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
     parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
-    for name, family in FAMILIES.items():
-        group = parser.add_argument_group(f"with --problem {name}")
-        for option in family.options:
+    for name, profiled in PROFILED.items():
+        group = parser.add_argument_group(f"with a profile and --problem {name}")
+        for option in profiled.options:
             group.add_argument(option.name, default=argparse.SUPPRESS, **option.settings)
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare."""
-    family = FAMILIES[options.problem]
-    _settle(options)
-    startup = parse_time(options.startup, "--startup")
-    rate = parse_rate(options.bandwidth, "--bandwidth")
-    family.check(options)
-    if options.picture:
-        picture_format(Path(options.picture))
+    data = read(options.file)
     try:
-        profile = decode_profile(read(options.profile))
-        subject = family.subject(profile, options)
+        value = decode(data)
     except InvalidInputError as error:
-        raise in_file(options.profile, error) from None
-    try:
-        problem = family.problem(subject, startup, rate, options)
-    except InvalidInputError as error:
-        raise InvalidInputError("--startup, --bandwidth", error.message) from None
+        raise in_file(options.file, error) from None
+    of_request = isinstance(value, dict) and "problem" in value
+    name, case = (_requested if of_request else _profiled)(data, options)
+    family, face = FAMILIES[name], PROBLEMS[name]
+    draw = face.drawing.writer(Path(options.picture)) if options.picture else None
+    seconds = case.time_limit or _DEFAULT_SECONDS
     progress = Progress()
     comparison = family.compare(
-        problem,
+        case.problem,
         methods=None if options.methods is None else options.methods.split(","),
-        time_limit=options.time_limit,
+        time_limit=seconds if options.time_limit is None else options.time_limit,
         progress=lambda method: progress(f"running {method}"),
     )
+    results = [row.result for row in comparison.rows]
+    best = None
+    if results and results[0].plan is not None:
+        progress(f"looking around the plan of {results[0].method}")
+        best = (case.best or case.answer)(results[0])
     progress.done()
-    answers = [family.answer(subject, problem, row.result) for row in comparison.rows]
     if options.json:
+        first = [] if best is None else [best]
+        answers = [*first, *map(case.answer, results[len(first) :])]
         write_json(msgspec.json.encode(answers).decode() + "\n", None)
     else:
-        _print_table(family, profile, problem, comparison, options)
-    best = answers[0] if answers and comparison.rows[0].result.plan is not None else None
+        _print_table(family, case, comparison)
     if best is None:
         print("planner: no method found a plan", file=sys.stderr)
         return 0
-    chart = chart_of(best, profile.name)
+    chart = face.chart(best, case.name)
     if not options.json:
         width = shutil.get_terminal_size((100, 24)).columns
-        write_text("\n" + text_gantt(chart, width) + "\n")
+        write_text("\n" + face.drawing.text(chart, width) + "\n")
     if options.output:
         write_json(msgspec.json.encode(best).decode() + "\n", options.output)
-    if options.picture:
-        save_picture(chart, Path(options.picture))
+    if draw is not None:
+        draw(chart, Path(options.picture))
     return 0
 
 
-def _settle(options: argparse.Namespace) -> None:
+def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
+    """Return what a request asks, and the case it makes."""
+    given = vars(options)
+    only = ["--startup", "--bandwidth"]
+    only += [option.name for one in PROFILED.values() for option in one.options]
+    for name in only:
+        if given.get(name.removeprefix("--").replace("-", "_")) is not None:
+            raise InvalidInputError(
+                name, f"does not apply to a request, and {options.file} holds one, not a profile"
+            )
+    try:
+        request = decode_request(data)
+        problem: str = request.problem
+        case = FAMILIES[problem].requested(request)
+    except InvalidInputError as error:
+        raise in_file(options.file, error) from None
+    if options.problem not in (None, problem):
+        raise InvalidInputError("--problem", f"{options.file} holds a request of {problem}")
+    return problem, case
+
+
+def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
+    """Return what is asked about a profile, and the case it makes with a network."""
+    problem: str = options.problem or next(iter(PROFILED))
+    if problem not in PROFILED:
+        raise InvalidInputError(
+            "--problem",
+            f"{problem} compares a request of planner solve (a document with a field problem), "
+            f"and {options.file} holds none",
+        )
+    family = PROFILED[problem]
+    _settle(options, problem)
+    for name in ("startup", "bandwidth"):
+        if getattr(options, name) is None:
+            raise InvalidInputError(f"--{name}", "missing: it comes with a profile")
+    startup = parse_time(options.startup, "--startup")
+    rate = parse_rate(options.bandwidth, "--bandwidth")
+    family.check(options)
+    try:
+        profile = decode_profile(data)
+        subject = family.subject(profile, options)
+    except InvalidInputError as error:
+        raise in_file(options.file, error) from None
+    try:
+        typed = family.problem(subject, startup, rate, options)
+    except InvalidInputError as error:
+        raise InvalidInputError("--startup, --bandwidth", error.message) from None
+    return problem, family.case(profile, subject, typed, options)
+
+
+def _settle(options: argparse.Namespace, problem: str) -> None:
     """Refuse options of other problems, and set those not given to their defaults."""
     given = vars(options)
-    for name, family in FAMILIES.items():
+    for name, family in PROFILED.items():
         for option in family.options:
-            if name == options.problem:
+            if name == problem:
                 given.setdefault(option.key, option.default)
             elif option.key in given:
                 raise InvalidInputError(
-                    option.name, f"does not apply to --problem {options.problem}, only to {name}"
+                    option.name, f"does not apply to --problem {problem}, only to {name}"
                 )
 
 
-def _print_table(
-    family: Family,
-    profile: Profile,
-    problem: Any,
-    comparison: Comparison[Any, Any],
-    options: argparse.Namespace,
-) -> None:
-    origin = profile.provenance
-    about = ["profile", origin.kind, origin.date, origin.processor]
-    samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
-    header, rows = family.table(comparison)
-    lines = [
-        family.summary(profile, problem),
-        " ".join(filter(None, about)) + samples,
-        family.network(options),
-        "",
-        format_table(header, rows),
-    ]
+def _print_table(family: Family, case: Case, comparison: Comparison[Any, Any]) -> None:
+    lines = [*case.about, "", format_table(*family.table(comparison))]
     lines += [
         f"{row.result.method}: {row.result.infeasibility.reason}"
         for row in comparison.rows

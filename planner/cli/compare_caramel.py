@@ -3,9 +3,11 @@
 import argparse
 from fractions import Fraction
 
+from msgspec import UNSET
+
 from planner import caramel
 from planner.caramel.comparison import Comparison, Row, compare
-from planner.cli.family import Family, Option, percent
+from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.costs import AffineCost
 from planner.graphs import Graph
 from planner.jsonio import caramel as caramel_json
@@ -90,27 +92,39 @@ def _problem(
     )
 
 
-def _answer(
-    _: Graph, problem: caramel.Problem, result: Result[caramel.Plan]
-) -> caramel_json.CaramelAnswer:
-    return caramel_json.answer(problem, result)
-
-
-def _summary(profile: Profile, problem: caramel.Problem) -> str:
-    graph = problem.graph
-    return (
-        f"{profile.name}: {len(graph.parameters)} parameters, "
-        f"{format_bytes(sum(one.size_bytes for one in graph.parameters))} of gradients, "
-        f"{len(graph.ops)} ops, {format_ns(problem.windows.compute_ns)} to compute"
+def _case(
+    profile: Profile, _: Graph, problem: caramel.Problem, options: argparse.Namespace
+) -> Case:
+    workers = options.workers
+    moved = float(Fraction(2 * (workers - 1), workers))
+    network = (
+        f"network: all-reduce among {workers} workers, start-up {options.startup}, "
+        f"{moved:.4g} bytes moved per byte over {options.bandwidth}"
+    )
+    return Case(
+        problem,
+        lambda result: caramel_json.answer(problem, result),
+        (f"{profile.name}: {_summary(problem)}", provenance(profile), network),
+        profile.name,
     )
 
 
-def _network(options: argparse.Namespace) -> str:
-    workers = options.workers
-    moved = float(Fraction(2 * (workers - 1), workers))
+def _requested(request: caramel_json.CaramelRequest) -> Case:
+    problem = request.to_problem()
+    return Case(
+        problem,
+        lambda result: caramel_json.answer(problem, result),
+        (f"request: {_summary(problem)}",),
+        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
+    )
+
+
+def _summary(problem: caramel.Problem) -> str:
+    graph = problem.graph
     return (
-        f"network: all-reduce among {workers} workers, start-up {options.startup}, "
-        f"{moved:.4g} bytes moved per byte over {options.bandwidth}"
+        f"{len(graph.parameters)} parameters, "
+        f"{format_bytes(sum(one.size_bytes for one in graph.parameters))} of gradients, "
+        f"{len(graph.ops)} ops, {format_ns(problem.windows.compute_ns)} to compute"
     )
 
 
@@ -149,14 +163,11 @@ def _above(result: Result[caramel.Plan], bound_ns: int | None) -> float | None:
 
 FAMILY = Family(
     methods=list(caramel.METHODS),
-    options=_OPTIONS,
-    check=_check,
-    subject=_subject,
-    problem=_problem,
     compare=compare,
-    answer=_answer,
-    summary=_summary,
-    network=_network,
     table=_table,
+    requested=_requested,
+    profiled=Profiled(
+        options=_OPTIONS, check=_check, subject=_subject, problem=_problem, case=_case
+    ),
 )
 """What is compared, and how it is shown."""

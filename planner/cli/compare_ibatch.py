@@ -3,13 +3,14 @@
 import argparse
 from fractions import Fraction
 
+from msgspec import UNSET
+
 from planner import ibatch
-from planner.cli.family import Family, Option, percent
+from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.costs import AffineCost
 from planner.ibatch.comparison import Comparison, Row, compare
 from planner.jsonio import ibatch as ibatch_json
 from planner.profiles import Profile
-from planner.results import Result
 from planner.units import format_bytes, format_ns, parse_bytes
 from planner.validation import integer
 
@@ -79,23 +80,39 @@ def _problem(
     )
 
 
-def _answer(
-    chain: Profile, problem: ibatch.Problem, result: Result[ibatch.Plan]
-) -> ibatch_json.IbatchAnswer:
-    return ibatch_json.answer(problem, result, tuple(layer.name for layer in chain.layers))
-
-
-def _summary(profile: Profile, problem: ibatch.Problem) -> str:
+def _case(
+    profile: Profile, chain: Profile, problem: ibatch.Problem, options: argparse.Namespace
+) -> Case:
     assert problem.layer_bytes is not None
-    return (
+    summary = (
         f"{profile.name}, {problem.direction}: {problem.layers} units, "
         f"{format_bytes(sum(problem.layer_bytes))} to send, "
         f"{format_ns(problem.compute_prefix[-1])} to compute"
     )
+    network = f"network: start-up {options.startup}, bandwidth {options.bandwidth}"
+    names = tuple(layer.name for layer in chain.layers)
+    return Case(
+        problem,
+        lambda result: ibatch_json.answer(problem, result, names),
+        (summary, provenance(profile), network),
+        profile.name,
+    )
 
 
-def _network(options: argparse.Namespace) -> str:
-    return f"network: start-up {options.startup}, bandwidth {options.bandwidth}"
+def _requested(request: ibatch_json.IbatchRequest) -> Case:
+    problem = request.to_problem()
+    names = None if request.layer_names is UNSET else request.layer_names
+    size = problem.layer_bytes and f"{format_bytes(sum(problem.layer_bytes))} to send, "
+    summary = (
+        f"request, {problem.direction}: {problem.layers} layers, {size or ''}"
+        f"{format_ns(problem.compute_prefix[-1])} to compute"
+    )
+    return Case(
+        problem,
+        lambda result: ibatch_json.answer(problem, result, names),
+        (summary,),
+        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
+    )
 
 
 def _table(comparison: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -121,14 +138,11 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 FAMILY = Family(
     methods=[name for name in ibatch.METHODS if name != "auto"],
-    options=_OPTIONS,
-    check=_check,
-    subject=_subject,
-    problem=_problem,
     compare=compare,
-    answer=_answer,
-    summary=_summary,
-    network=_network,
     table=_table,
+    requested=_requested,
+    profiled=Profiled(
+        options=_OPTIONS, check=_check, subject=_subject, problem=_problem, case=_case
+    ),
 )
 """What is compared, and how it is shown."""

@@ -5,12 +5,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import command, in_file, read, save_picture, write_text
-from planner.draw import Chart, text_gantt
+from planner.cli.common import command, in_file, read, write_text
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer
 
-__all__ = ["add_parser", "chart_of"]
+__all__ = ["add_parser"]
 
 
 def add_parser(commands: Any) -> None:
@@ -19,7 +18,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "draw",
         run,
-        "draw a plan as a Gantt chart, a trace for Perfetto, or text",
+        "draw a plan as a chart, a trace for Perfetto, or text",
         "planner solve request.json | planner draw - -o plan.svg",
     )
     parser.add_argument(
@@ -29,8 +28,8 @@ def add_parser(commands: Any) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="a chart (.svg, .png, .pdf) or a Chrome/Perfetto trace (.json, .json.gz); "
-        "default: text on the terminal",
+        help="a chart (.svg, .png, .pdf) or, of a plan with a timeline, a Chrome/Perfetto trace "
+        "(.json, .json.gz); default: text on the terminal",
     )
 
 
@@ -40,16 +39,12 @@ def run(options: argparse.Namespace) -> int:
         answer, _ = decode_answer(read(options.plan))
     except InvalidInputError as error:
         raise in_file(options.plan, error) from None
-    chart = chart_of(answer)
-    if options.output is None:
-        write_text(text_gantt(chart, shutil.get_terminal_size((100, 24)).columns) + "\n")
-    else:
-        save_picture(chart, Path(options.output))
-    return 0
-
-
-def chart_of(answer: Any, name: str = "") -> Chart:
-    """Return what there is to draw of an answer, about the model `name` if it has one."""
     face = PROBLEMS[answer.problem]
-    title = f"{name}: {face.headline(answer)}" if name else face.headline(answer)
-    return Chart(title, face.timeline(answer), answer.lower_bound_ns)
+    chart = face.chart(answer)
+    if options.output is None:
+        width = shutil.get_terminal_size((100, 24)).columns
+        write_text(face.drawing.text(chart, width) + "\n")
+    else:
+        path = Path(options.output)
+        face.drawing.writer(path)(chart, path)
+    return 0

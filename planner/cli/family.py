@@ -12,7 +12,7 @@ from planner.comparison import Comparison
 from planner.profiles import Profile
 from planner.results import Result
 
-__all__ = ["Family", "Option", "percent"]
+__all__ = ["Case", "Family", "Option", "Profiled", "percent", "provenance"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,39 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """How a family's methods are compared.
+class Case:
+    """One problem to compare methods on.
 
     Attributes
     ----------
-    methods : sequence of str
-        Methods compared by default.
+    problem : object
+        The problem.
+    answer : callable
+        Returns the JSON form of a result.
+    about : tuple of str
+        Lines that say what the problem is.
+    name : str
+        The model's, if it has one.
+    time_limit : float, optional
+        Seconds for each method, if whoever asks says nothing else.
+    best : callable, optional
+        Returns the JSON form of the best result, with parts that take extra time.
+    """
+
+    problem: Any
+    answer: Callable[[Result[Any]], msgspec.Struct]
+    about: tuple[str, ...]
+    name: str = ""
+    time_limit: float | None = None
+    best: Callable[[Result[Any]], msgspec.Struct] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """How a family's problems are made of a profile and a network.
+
+    Attributes
+    ----------
     options : tuple of Option
         Options of this family only.
     check : callable
@@ -55,26 +81,48 @@ class Family:
         Returns what is planned for: the part of a profile the family looks at.
     problem : callable
         Returns the problem of a subject, a start-up time (ns) and a rate (bytes a second).
-    compare : callable
-        Compares methods on a problem.
-    answer : callable
-        Returns the JSON form of one result.
-    summary, network : callable
-        Return a line about the problem, and one about the network.
-    table : callable
-        Returns the header and the rows of the table.
+    case : callable
+        Returns the case of a profile, its subject and the problem.
     """
 
-    methods: Sequence[str]
     options: tuple[Option, ...]
     check: Callable[[argparse.Namespace], None]
     subject: Callable[[Profile, argparse.Namespace], Any]
     problem: Callable[[Any, int, Fraction, argparse.Namespace], Any]
+    case: Callable[[Profile, Any, Any, argparse.Namespace], Case]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a family's methods are compared.
+
+    Attributes
+    ----------
+    methods : sequence of str
+        Methods compared by default.
+    compare : callable
+        Compares methods on a problem.
+    table : callable
+        Returns the header and the rows of the table.
+    requested : callable
+        Returns the case of a request.
+    profiled : Profiled, optional
+        How problems are made of a profile, if they can be.
+    """
+
+    methods: Sequence[str]
     compare: Callable[..., Comparison[Any, Any]]
-    answer: Callable[[Any, Any, Result[Any]], msgspec.Struct]
-    summary: Callable[[Profile, Any], str]
-    network: Callable[[argparse.Namespace], str]
     table: Callable[[Comparison[Any, Any]], tuple[Sequence[str], list[tuple[str, ...]]]]
+    requested: Callable[[Any], Case]
+    profiled: Profiled | None = None
+
+
+def provenance(profile: Profile) -> str:
+    """Return a line about where a profile comes from."""
+    origin = profile.provenance
+    about = ["profile", origin.kind, origin.date, origin.processor]
+    samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
+    return " ".join(filter(None, about)) + samples
 
 
 def percent(share: float | None) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from planner.timeline import Timeline
 
-__all__ = ["Chart", "printable", "shortened"]
+__all__ = ["Chart", "printable", "shortened", "shorter_title"]
 
 MAX_TITLE = 120
 """Longer titles are shortened."""
@@ -29,10 +29,15 @@ class Chart:
     lower_bound_ns: int | None = None
 
     def __post_init__(self) -> None:
-        text = printable(self.title)
-        if len(text) > MAX_TITLE:  # what the plan costs stands at the end
-            text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
-        object.__setattr__(self, "title", text)
+        object.__setattr__(self, "title", shorter_title(self.title))
+
+
+def shorter_title(text: str) -> str:
+    """Return a title that can be shown: what the plan costs stands at its end."""
+    text = printable(text)
+    if len(text) > MAX_TITLE:
+        text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
+    return text
 
 
 def printable(text: str) -> str:

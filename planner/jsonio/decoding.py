@@ -25,6 +25,9 @@ T = TypeVar("T")
 _MAX_DIGITS = 4000
 """Python refuses to parse integers of more digits; they are far out of range anyway."""
 
+MAX_DECIMALS = 150
+"""Smaller numbers mean nothing, and their fractions take for ever."""
+
 _WORDS = {
     "int": "an integer",
     "float": "a number",
@@ -153,7 +156,9 @@ def _exactly(kind: type[Any], value: Any) -> Fraction:
     """Return a rate as the fraction its decimals stand for."""
     assert kind is Fraction
     number = type(value) is int or (isinstance(value, float | Decimal) and isfinite(value))
-    if number:
+    if isinstance(value, Decimal) and value and value.adjusted() < -MAX_DECIMALS:
+        raise ValueError(f"Expected a number of at most {MAX_DECIMALS} decimals")
+    if number and not (isinstance(value, Decimal) and value.adjusted() > MAX_DECIMALS):
         exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
         if 0 <= exact <= MAX_VALUE:
             return exact

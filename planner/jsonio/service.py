@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from planner.draw import GANTT, SCALING, Drawing
 from planner.errors import InvalidInputError
-from planner.jsonio import caramel, caramel_timeline, ibatch
+from planner.jsonio import caramel, caramel_timeline, ibatch, yan, yan_answer, yan_scaling
 from planner.jsonio.decoding import decode, plain, typed
-from planner.timeline import Timeline
 from planner.validation import shown
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Face",
     "Reply",
     "decode_answer",
+    "decode_request",
     "reply",
     "reply_lines",
     "solve",
@@ -27,14 +28,38 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """How one problem is asked and answered, and how its answers are shown."""
+    """How one problem is asked and answered, and how its answers are shown.
+
+    Attributes
+    ----------
+    request, answer : type
+        What requests and answers look like.
+    run : callable
+        Answers a request.
+    headline : callable
+        Returns one line about an answer.
+    content : callable
+        Checks an answer read again and returns what there is to draw of it, such as its timeline.
+    drawing : Drawing
+        How that is drawn.
+    request_rules : mapping
+        What the schema says of a request beside the fields' own types.
+    """
 
     request: type[msgspec.Struct]
     answer: type[msgspec.Struct]
     run: Callable[[Any], msgspec.Struct]
-    timeline: Callable[[Any], Timeline]
     headline: Callable[[Any], str]
+    content: Callable[[Any], Any]
+    drawing: Drawing
     request_rules: Mapping[str, Any]
+
+    def chart(self, answer: Any, name: str = "") -> Any:
+        """Return an answer as what `drawing` draws, about the model `name` if it has one."""
+        title = self.headline(answer)
+        return self.drawing.chart(
+            f"{name}: {title}" if name else title, self.content(answer), answer.lower_bound_ns
+        )
 
 
 PROBLEMS: Mapping[str, Face] = {
@@ -42,17 +67,28 @@ PROBLEMS: Mapping[str, Face] = {
         ibatch.IbatchRequest,
         ibatch.IbatchAnswer,
         ibatch.run,
-        ibatch.timeline,
         ibatch.headline,
+        ibatch.timeline,
+        GANTT,
         ibatch.REQUEST_RULES,
     ),
     "caramel": Face(
         caramel.CaramelRequest,
         caramel.CaramelAnswer,
         caramel.run,
-        caramel_timeline.timeline,
         caramel_timeline.headline,
+        caramel_timeline.timeline,
+        GANTT,
         caramel.REQUEST_RULES,
+    ),
+    "yan": Face(
+        yan.YanRequest,
+        yan_answer.YanAnswer,
+        yan.run,
+        yan_scaling.headline,
+        yan_scaling.scaling,
+        SCALING,
+        yan.REQUEST_RULES,
     ),
 }
 """Every problem that can be asked, by the name requests use."""
@@ -131,8 +167,22 @@ def reply_lines(lines: Iterable[bytes]) -> Iterator[Reply]:
         yield reply(line)
 
 
-def decode_answer(data: bytes) -> tuple[Any, Timeline]:
-    """Read an answer from JSON text, such as ``planner solve`` wrote, with its timeline.
+def decode_request(data: bytes) -> Any:
+    """Read a request from JSON text without answering it.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with the path of the first bad field.
+    """
+    value = decode(data)
+    return typed(value, _face(value).request)
+
+
+def decode_answer(data: bytes) -> tuple[Any, Any]:
+    """Read an answer from JSON text, such as ``planner solve`` wrote, with what is drawn of it.
+
+    That is a `planner.timeline.Timeline`, or a `planner.draw.Scaling` of ``yan``.
 
     Raises
     ------
@@ -146,7 +196,7 @@ def decode_answer(data: bytes) -> tuple[Any, Timeline]:
         raise InvalidInputError("status", "missing: expected an answer of planner solve")
     face = _face(value)
     answer = typed(value, face.answer)
-    return answer, face.timeline(answer)
+    return answer, face.content(answer)
 
 
 def _answer(request: Any) -> msgspec.Struct:

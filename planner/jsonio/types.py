@@ -8,9 +8,11 @@ from msgspec import Meta
 from planner.validation import MAX_TOTAL, MAX_VALUE
 
 __all__ = [
+    "Count",
     "Index",
     "LayerRange",
     "Moment",
+    "PositiveRate",
     "PositiveSize",
     "Rate",
     "Rows",
@@ -27,6 +29,8 @@ Size = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="bytes")]
 PositiveSize = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="bytes")]
 Rate = Fraction
 """A number that is kept exactly as it is written, from 0 to 2^62 (see `decoding.typed`)."""
+PositiveRate = Annotated[Fraction, Meta(extra_json_schema={"exclusiveMinimum": 0})]
+"""A rate that the problem itself checks to be above 0."""
 
 Times = Annotated[
     tuple[Time, ...], Meta(min_length=1, description="one value a layer, layer 0 first")
@@ -43,6 +47,7 @@ Rows = Annotated[
     ),
 ]
 Seconds = Annotated[float, Meta(gt=0, le=1e9, description="seconds")]
+Count = Annotated[int, Meta(ge=1, le=MAX_VALUE)]
 Index = Annotated[int, Meta(ge=0, le=2**31)]
 LayerRange = Annotated[
     tuple[Index, Index], Meta(description="half-open: [a, b] holds layers a … b-1")

@@ -3,3 +3,23 @@
 Source: Yan, Ruwase, He and Chilimbi, "Performance Modeling and Scalability Optimization of
 Distributed Deep Learning Systems", KDD'15.
 """
+
+from planner.yan.layers import Layer
+from planner.yan.model import Estimate, check, estimate
+from planner.yan.problem import Configuration, Constants, Fixed, LayerChoice, Plan, Problem
+from planner.yan.solver import METHODS, solve
+
+__all__ = [
+    "METHODS",
+    "Configuration",
+    "Constants",
+    "Estimate",
+    "Fixed",
+    "Layer",
+    "LayerChoice",
+    "Plan",
+    "Problem",
+    "check",
+    "estimate",
+    "solve",
+]

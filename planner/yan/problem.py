@@ -217,6 +217,8 @@ class Problem:
         Weights are read in the best case (`min`), the worst (`max`), or half way between.
     partitions : {"all", "powers_of_two"}
         Numbers of partitions that are tried.
+    max_copies : int, optional
+        Most copies of a layer within a replica that are tried; 1 for plain model parallelism.
     memory_bytes : int, optional
         Memory of each machine.
     machine_speeds, nic_speeds : sequence of Fraction, optional
@@ -235,6 +237,7 @@ class Problem:
     read_every: int
     read_model: Literal["mean", "min", "max"] = "mean"
     partitions: Literal["all", "powers_of_two"] = "all"
+    max_copies: int | None = None
     memory_bytes: int | None = None
     machine_speeds: Sequence[Fraction] | None = None
     nic_speeds: Sequence[Fraction] | None = None
@@ -247,6 +250,8 @@ class Problem:
         integer(self.samples, "samples", minimum=1)
         integer(self.read_every, "read_every", minimum=1)
         integer(self.top, "top", minimum=1, maximum=MAX_TOP)
+        if self.max_copies is not None:
+            integer(self.max_copies, "max_copies", minimum=1)
         if self.memory_bytes is not None:
             integer(self.memory_bytes, "memory_bytes", minimum=1)
         if self.read_model not in ("mean", "min", "max"):
@@ -341,9 +346,8 @@ class Problem:
                 f"got {len(fixed.layers)}",
             )
         for place, (choice, layer) in enumerate(zip(fixed.layers, self.layers, strict=True)):
-            check_choice(
-                choice, layer, fixed.workers_per_replica, self.threads, f"{path}.layers[{place}]"
-            )
+            here = f"{path}.layers[{place}]"
+            check_choice(choice, layer, fixed.workers_per_replica, self.threads, here)
 
 
 def check_choice(choice: LayerChoice, layer: Layer, workers: int, threads: int, path: str) -> None:

@@ -53,7 +53,8 @@ def choices(problem: Problem, layer: Layer, workers: int) -> list[Choice]:
         partitions = list(range(1, most + 1))
     else:
         partitions = [1 << power for power in range(most.bit_length())]
-    found = [(p, r) for p in partitions for r in range(1, workers // p + 1)]
+    copies = problem.max_copies or workers
+    found = [(p, r) for p in partitions for r in range(1, min(copies, workers // p) + 1)]
     return sorted(found, key=lambda choice: (choice[0] * choice[1], choice[0]))
 
 
@@ -262,9 +263,9 @@ class Tables:
             if key not in self._runs:
                 ahead, back, _ = self.work(place, partitions)
                 if forward:
-                    self._runs[key] = _runs(ahead, *self._inputs(place, partitions))
+                    self._runs[key] = _runs(ahead, *self.inputs(place, partitions))
                 else:
-                    self._runs[key] = _runs(back, *self._error_terms(place, partitions))
+                    self._runs[key] = _runs(back, *self.errors(place, partitions))
             found.append(self._runs[key])
         most = max(len(one.work) for one in found)
         filled = [one.rows([*range(len(one.work)), *[0] * (most - len(one.work))]) for one in found]
@@ -306,17 +307,18 @@ class Tables:
             time = part.work[..., None] * self.slower
             wanted = (part.high - part.low) * width
             remote = wanted[:, None, :] - own * width
-            slowest = self._with_fetch(time[:, None], remote).max(axis=2)
+            slowest = self.with_fetch(time[:, None], remote).max(axis=2)
             if (
                 self.optimistic and not bound
             ):  # with more segments than the other layer, one finds nothing
-                alone = self._with_fetch(time, wanted.astype(float)).min(axis=1)[:, None, :]
+                alone = self.with_fetch(time, wanted.astype(float)).min(axis=1)[:, None, :]
                 more = (p * r)[:, None, None] > (q * others)[:, None]
                 slowest = np.where(more, np.maximum(slowest, alone), slowest)
             result[some] = slowest * self.share / r[:, None, None]
         return result
 
-    def _with_fetch(self, time: Array, remote: Array) -> Array:
+    def with_fetch(self, time: Array, remote: Array) -> Array:
+        """Return a time by threads and the time to receive so much; nothing starts no transfer."""
         fetch = self.latency + remote[..., None] * self.receive
         return np.asarray(time + np.where(remote[..., None] > 0, fetch, 0.0))
 
@@ -355,7 +357,8 @@ class Tables:
         missing = many & (stop - start < (run_stop - run_first) * each)
         return np.asarray(np.where(missing, 0, np.maximum(least, 0)) * share)
 
-    def _inputs(self, place: int, partitions: int) -> tuple[Places, Places]:
+    def inputs(self, place: int, partitions: int) -> tuple[Places, Places]:
+        """Return which units of the layer before each partition needs: low … high-1."""
         layer, known = self.problem.layers[place], self.problem.fields[place - 1]
         if layer.kind == "full":
             units = self.problem.layers[place - 1].cuts
@@ -363,7 +366,8 @@ class Tables:
         rows = np.asarray(layer.held(partitions))
         return np.asarray(known.first)[rows[:-1]], np.asarray(known.last)[rows[1:] - 1]
 
-    def _error_terms(self, place: int, partitions: int) -> tuple[Places, Places]:
+    def errors(self, place: int, partitions: int) -> tuple[Places, Places]:
+        """Return of which rows of the layer after it each partition needs error terms."""
         layer, after = self.problem.layers[place], self.problem.layers[place + 1]
         if after.kind == "full":
             return np.zeros(partitions, np.int64), np.full(partitions, after.neurons)

@@ -1,0 +1,114 @@
+"""``planner compare`` for the configuration of a job: only of requests."""
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from planner.cli.family import Case, Family, percent
+from planner.draw.scaling import epoch_text
+from planner.jsonio import yan as yan_json
+from planner.jsonio.yan_answer import YanAnswer, answer, with_extras
+from planner.results import Result
+from planner.units import format_ns
+from planner.yan.problem import Plan
+from planner.yan.solver import METHODS
+
+if TYPE_CHECKING:
+    from planner.yan.comparison import Comparison, Row
+
+__all__ = ["FAMILY"]
+
+_COLUMNS = (
+    "method",
+    "workers",
+    "replicas",
+    "servers",
+    "machines",
+    "epoch",
+    "above bound",
+    "status",
+    "run time",
+)
+
+
+def _requested(request: yan_json.YanRequest) -> Case:
+    problem = yan_json.problem_of(request)
+
+    def best(result: Result[Plan]) -> YanAnswer:
+        return with_extras(
+            answer(problem, result),
+            problem,
+            result,
+            pareto=request.pareto,
+            landscape=request.landscape,
+            sensitivity=request.sensitivity,
+        )
+
+    connections = sum(layer.connections for layer in problem.layers)
+    weights = sum(layer.weights for layer in problem.layers)
+    space = f"{len(problem.fixed)} given configurations" if problem.fixed else "all configurations"
+    summary = (
+        f"request: {len(problem.layers)} layers, {connections:,} connections, "
+        f"{weights:,} weights, {problem.samples:,} samples an epoch"
+    )
+    cluster = (
+        f"{space} on {problem.machines} machines of {problem.cores} cores, up to "
+        f"{problem.threads} threads, weights read every {problem.read_every} samples "
+        f"({problem.read_model})"
+    )
+    return Case(
+        problem,
+        lambda result: answer(problem, result),
+        (summary, cluster),
+        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
+        best=best,
+    )
+
+
+def _compare(*arguments: Any, **options: Any) -> "Comparison":
+    from planner.yan.comparison import compare
+
+    return compare(*arguments, **options)
+
+
+def _table(comparison: "Comparison") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    bounds = [row.result.lower_bound_ns for row in comparison.rows if row.result.method == "exact"]
+    return _COLUMNS, [_cells(row, bounds[0] if bounds else None) for row in comparison.rows]
+
+
+def _cells(row: "Row", bound_ns: int | None) -> tuple[str, ...]:
+    result = row.result
+    runtime = format_ns(round(result.runtime_s * 1e9))
+    if result.plan is None or result.objective_ns is None:
+        return (result.method, *["–"] * 6, result.status, runtime)
+    one = result.plan.configuration
+    return (
+        result.method,
+        str(one.workers_per_replica),
+        str(one.replicas),
+        str(one.parameter_servers),
+        str(one.machines_used),
+        epoch_text(result.objective_ns),
+        percent(_above(result, bound_ns)),
+        result.status,
+        runtime,
+    )
+
+
+def _above(result: Result[Plan], bound_ns: int | None) -> float | None:
+    """Return the distance to the bound of `exact`, or to the method's own without it.
+
+    The bound of `exact` is one under the canonical mapping; other mappings can be below it.
+    """
+    if bound_ns and result.objective_ns is not None and result.objective_ns >= bound_ns:
+        return result.objective_ns / bound_ns - 1
+    return result.gap
+
+
+FAMILY = Family(
+    methods=[name for name in METHODS if name != "auto"],
+    compare=_compare,
+    table=_table,
+    requested=_requested,
+)
+"""What is compared, and how it is shown."""

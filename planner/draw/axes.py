@@ -1,0 +1,66 @@
+"""Axes of counts and times that may span decades."""
+
+from math import floor, log10
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+__all__ = ["set_range", "set_ticks"]
+
+_NICE = (1, 2, 5)
+_MAX_TICKS = 10
+
+
+def set_range(
+    axes: "Axes",
+    which: Literal["x", "y"],
+    limits: tuple[float, float],
+    *,
+    logarithmic: bool,
+    whole: bool = False,
+) -> None:
+    """Give an axis its limits and a scale with ticks a person reads.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where.
+    which : {"x", "y"}
+        Which of its axes.
+    limits : (float, float)
+        From where to where; above 0 if it is logarithmic.
+    logarithmic : bool
+        Whether equal distances are equal ratios.
+    whole : bool
+        Whether only whole numbers mean anything.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if logarithmic:
+        axes.set(**{f"{which}scale": "log"})
+        low, high = limits
+        set_ticks(axis, max(low, 1) if whole else low, high)
+    else:
+        fewest = 1 if whole else 2
+        locator = MaxNLocator(nbins=_MAX_TICKS, integer=whole, min_n_ticks=fewest)
+        axis.set_major_locator(locator)
+    axes.set(**{f"{which}lim": limits})
+
+
+def set_ticks(axis: "Axis", low: float, high: float) -> None:
+    """Set the ticks of a logarithmic axis: 1, 2, 5, 10, …, or evenly in a small range."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    decades = range(floor(log10(low)), floor(log10(high)) + 1)
+    ticks = [digit * 10.0**power for power in decades for digit in _NICE]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    if len(ticks) > _MAX_TICKS:
+        ticks = [10.0**power for power in decades if low <= 10.0**power <= high]
+    if len(ticks) < 3:
+        ticks = [tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high]
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}"))

@@ -1,0 +1,85 @@
+"""How a kind of plan is drawn: on a terminal, and in files."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from planner.draw.chart import Chart
+from planner.draw.gantt import save_gantt
+from planner.draw.panels import save_scaling
+from planner.draw.scaling import ScalingChart
+from planner.draw.scaling_text import text_scaling
+from planner.draw.text import text_gantt
+from planner.draw.trace import save_trace
+from planner.errors import InvalidInputError
+
+__all__ = ["GANTT", "SCALING", "Drawing"]
+
+_TRACES = (".json", ".json.gz")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How one kind of plan is drawn.
+
+    Attributes
+    ----------
+    chart : callable
+        Returns what is drawn: of a title, what the plan is (such as its timeline), and the lower
+        bound in nanoseconds or None.
+    text : callable
+        Returns a chart as text of some width.
+    writers : mapping
+        Writes a chart into a file, for each ending of the file's name.
+    refused : mapping
+        Why there is no such picture, for endings that one may expect to work.
+    """
+
+    chart: Callable[[str, Any, int | None], Any]
+    text: Callable[[Any, int], str]
+    writers: Mapping[str, Callable[[Any, Path], None]]
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def writer(self, path: Path) -> Callable[[Any, Path], None]:
+        """Return what writes a picture of the format a file name asks for.
+
+        Raises
+        ------
+        InvalidInputError
+            If the name asks for none of them.
+        """
+        for ending, write in self.writers.items():
+            if _ends(path.name, ending):
+                return write
+        for ending, reason in self.refused.items():
+            if _ends(path.name, ending):
+                raise InvalidInputError(str(path), reason)
+        known = ".svg, .png, .pdf (a chart)"
+        if any(ending in self.writers for ending in _TRACES):
+            known += " or .json, .json.gz (a trace)"
+        raise InvalidInputError(str(path), f"expected a name ending in {known}")
+
+
+def _ends(name: str, ending: str) -> bool:
+    return name.endswith(ending) and name != ending
+
+
+def _charts(save: Callable[[Any, Path], None]) -> dict[str, Callable[[Any, Path], None]]:
+    return dict.fromkeys((".svg", ".png", ".pdf"), save)
+
+
+GANTT = Drawing(Chart, text_gantt, {**_charts(save_gantt), **dict.fromkeys(_TRACES, save_trace)})
+"""Plans that are a timeline."""
+
+SCALING = Drawing(
+    ScalingChart,
+    text_scaling,
+    _charts(save_scaling),
+    dict.fromkeys(
+        _TRACES,
+        "a trace shows when things happen, and a configuration says only how long they take: "
+        "expected a name ending in .svg, .png, .pdf (a chart)",
+    ),
+)
+"""Plans that are a configuration of a job."""

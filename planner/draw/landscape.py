@@ -1,0 +1,85 @@
+"""A map of the best time of an epoch over workers per replica and replicas."""
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from planner.draw.axes import set_range, set_ticks
+from planner.draw.scaling import Point, epoch_text
+from planner.draw.style import OUTLINE
+from planner.units import unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_landscape"]
+
+_MAX_VECTOR_CELLS = 1500
+"""More cells are drawn as an image: as shapes they would make the file too large."""
+_MAX_OUTLINED_CELLS = 400
+_MAX_LINEAR = 40
+"""Beyond, axes are logarithmic: W·R <= N leaves little of a square."""
+
+
+def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None:
+    """Draw one cell a pair, and a star on the best."""
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import LogNorm, Normalize
+
+    times = [max(one.epoch_ns, 1) for one in points]
+    unit, scale = unit_of(min(times))
+    low, high = min(times) / scale, max(times) / scale
+    norm = LogNorm(low, high) if high > low else Normalize(low * 0.9, low * 1.1)
+    columns = _edges(sorted({one.workers for one in points}))
+    rows = _edges(sorted({one.replicas for one in points}))
+    cells = []
+    for one in points:
+        left, right = columns[one.workers]
+        bottom, top = rows[one.replicas]
+        cells.append([(left, bottom), (right, bottom), (right, top), (left, top)])
+    as_shapes = len(cells) <= _MAX_VECTOR_CELLS
+    collection = PolyCollection(
+        cells,
+        cmap="viridis_r",
+        norm=norm,
+        edgecolors="white" if len(cells) <= _MAX_OUTLINED_CELLS else "face",
+        linewidths=0.4,
+        rasterized=not as_shapes,
+    )
+    collection.set_array([time / scale for time in times])
+    axes.add_collection(collection)
+    axes.plot(
+        [best.workers],
+        [best.replicas],
+        marker="*",
+        markersize=13,
+        color="white",
+        markeredgecolor=OUTLINE,
+        linestyle="",
+        clip_on=False,
+        zorder=5,
+    )
+    for which, edges in (("x", columns), ("y", rows)):
+        ends = list(edges.values())
+        logarithmic = max(edges) > _MAX_LINEAR
+        limits = ends[0][0], ends[-1][1]
+        set_range(axes, which, limits, logarithmic=logarithmic, whole=True)  # type: ignore[arg-type]
+    axes.set_xlabel("workers of a replica")
+    axes.set_ylabel("replicas of the model")
+    axes.set_title(
+        f"★ best: {best.words}, {epoch_text(best.epoch_ns)}",
+        fontsize=10,
+        loc="left",
+    )
+    axes.spines[["top", "right"]].set_visible(False)
+    bar = axes.figure.colorbar(collection, ax=axes, pad=0.02)
+    bar.set_label(f"time of an epoch ({unit})")
+    if high > low:
+        set_ticks(bar.ax.yaxis, low, high)
+
+
+def _edges(values: list[int]) -> dict[int, tuple[float, float]]:
+    """Return where the cell of each value begins and ends: half way to its neighbours."""
+    middles = [(a + b) / 2 for a, b in pairwise(values)]
+    last = values[-1] - middles[-1] if middles else 0.5
+    edges = [values[0] - 0.5, *middles, values[-1] + last]
+    return dict(zip(values, pairwise(edges), strict=True))

@@ -1,0 +1,160 @@
+"""A configuration of a job as a figure: where its time goes on top, those next to it below.
+
+Below are a map of the best time for each pair of workers and replicas and the best time for each
+number of machines, as far as they are known; without them the ranking of triples.
+"""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.draw.chart import shortened
+from planner.draw.landscape import draw_landscape
+from planner.draw.scaling import (
+    PHASES,
+    LayerTime,
+    Point,
+    ScalingChart,
+    epoch_text,
+    grouped,
+    slowdown_text,
+)
+from planner.draw.staircase import draw_front, thin_out
+from planner.draw.style import BACKWARD, COLOURS, OUTLINE
+from planner.errors import MissingExtraError
+from planner.units import unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["save_scaling"]
+
+_WIDTH_INCHES = 11.0
+_ROW_INCHES = 0.22
+_PANEL_INCHES = 4.3
+_MAX_LAYERS = 48
+_MAX_RANKED = 24
+_MAX_NAME = 24
+_COLOURS = dict(zip(PHASES, (*COLOURS[:3], COLOURS[6], COLOURS[4]), strict=True))
+
+
+def save_scaling(chart: ScalingChart, path: Path) -> None:
+    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot") from None
+
+    with mpl.rc_context({"svg.hashsalt": "planner"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
+        figure = Figure(dpi=140, layout="constrained")
+        FigureCanvasAgg(figure)
+        _fill(figure, chart)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _fill(figure: "Figure", chart: ScalingChart) -> None:
+    scaling = chart.scaling
+    layers = grouped(scaling.layers, _MAX_LAYERS)
+    ranked = scaling.ranking[:_MAX_RANKED]
+    maps = bool(scaling.landscape) + bool(scaling.front)
+    above = 0.9 + _ROW_INCHES * len(layers)
+    below = _PANEL_INCHES if maps else 0.9 + _ROW_INCHES * len(ranked)
+    figure.set_size_inches(_WIDTH_INCHES, 0.4 + above + below)
+    title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
+    title.set_in_layout(True)
+    grid = figure.add_gridspec(2, max(maps, 1), height_ratios=[above, below])
+    _draw_layers(figure.add_subplot(grid[0, :]), layers)
+    lower = [figure.add_subplot(grid[1, place]) for place in range(max(maps, 1))]
+    if scaling.landscape:
+        draw_landscape(lower[0], scaling.landscape, scaling.best)
+    if scaling.front:
+        labels = draw_front(lower[-1], scaling.front, scaling.best, _WIDTH_INCHES / maps)
+        figure.draw_without_rendering()  # places the axes
+        thin_out(labels)
+    if not maps:
+        _draw_ranking(lower[0], ranked, len(scaling.ranking))
+
+
+def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
+    """Draw one bar a layer, stacked of its phases."""
+    unit, scale = unit_of(max(one.total_ns for one in layers) // 2)
+    starts = [0] * len(layers)
+    rows = range(len(layers))
+    for phase, name in enumerate(PHASES):
+        lengths = [one.phases_ns[phase] for one in layers]
+        axes.barh(
+            rows,
+            [length / scale for length in lengths],
+            0.72,
+            left=[start / scale for start in starts],
+            color=_COLOURS[name],
+            edgecolor=OUTLINE,
+            linewidth=0.4,
+            label=name,
+        )
+        starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+    _label_rows(axes, [shortened(one.name, _MAX_NAME) for one in layers])
+    whole = sum(starts)
+    _write_ends(
+        axes, [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
+    )
+    axes.set_xlabel(f"time in an epoch ({unit})")
+    axes.set_title("where the time of an epoch goes, by layer", fontsize=10, loc="left")
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=len(PHASES),
+        frameon=False,
+        fontsize=8.5,
+        borderaxespad=0.2,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
+
+
+def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
+    """Draw one bar a triple, the best first."""
+    unit, scale = unit_of(points[-1].epoch_ns // 2)
+    axes.barh(
+        range(len(points)),
+        [one.epoch_ns / scale for one in points],
+        0.72,
+        color=[COLOURS[0], *[BACKWARD] * (len(points) - 1)],
+        edgecolor=OUTLINE,
+        linewidth=0.4,
+    )
+    _label_rows(axes, [one.label for one in points])
+    ends = [(points[0].epoch_ns / scale, epoch_text(points[0].epoch_ns))]
+    for one in points[1:]:
+        slower = slowdown_text(one.epoch_ns, points[0].epoch_ns)
+        sign = "" if slower.endswith("×") or slower.startswith("<") else "+"
+        ends.append((one.epoch_ns / scale, f"{epoch_text(one.epoch_ns)} ({sign}{slower})"))
+    _write_ends(axes, ends, share=0.17)
+    axes.set_xlabel(f"time of an epoch ({unit})")
+    shown = f"the first {len(points)} of {count}" if len(points) < count else "the best of each"
+    axes.set_title(f"workers × replicas + servers, {shown}", fontsize=10, loc="left")
+
+
+def _label_rows(axes: "Axes", names: list[str]) -> None:
+    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _write_ends(axes: "Axes", ends: list[tuple[float, str]], share: float = 0.09) -> None:
+    """Write what each bar amounts to behind its end, with room for that share of the longest."""
+    longest = max(end for end, _ in ends)
+    axes.set_xlim(0, longest * (1 + share) or 1)
+    for row, (end, text) in enumerate(ends):
+        axes.annotate(text, (end, row), (4, 0), textcoords="offset points", va="center", fontsize=8)

@@ -1,0 +1,165 @@
+"""Configurations for a terminal: where the time goes, the ranking, and what else is known."""
+
+from math import log
+
+from planner.draw.chart import shortened
+from planner.draw.scaling import (
+    PHASES,
+    LayerTime,
+    Point,
+    Range,
+    ScalingChart,
+    epoch_text,
+    grouped,
+    slowdown_text,
+)
+from planner.draw.table import format_table
+
+__all__ = ["text_scaling"]
+
+_LETTERS = dict(zip(PHASES, "fbucw", strict=True))
+_MAX_LAYERS = 24
+_MAX_ROWS = 40
+"""Longer lists are cut in the middle."""
+_MAX_NAME = 24
+_MAX_CELLS = 20
+"""More workers or replicas share a character."""
+_SHADES = "0123456789"
+
+
+def text_scaling(chart: ScalingChart, width: int = 80) -> str:
+    """Return `chart` as text, `width` characters wide."""
+    scaling = chart.scaling
+    parts = [
+        chart.title,
+        _bars(grouped(scaling.layers, _MAX_LAYERS), width),
+        " · ".join(f"{letter} {phase}" for phase, letter in _LETTERS.items()),
+        _ranking(scaling.ranking),
+    ]
+    if scaling.front:
+        parts.append("best for each number of machines\n" + _front(scaling.front))
+    if scaling.landscape:
+        parts.append(_landscape(scaling.landscape))
+    if scaling.ranges:
+        parts.append(_ranges(scaling.ranges, scaling.regret))
+    return "\n\n".join(parts)
+
+
+def _bars(layers: list[LayerTime], width: int) -> str:
+    """Return a bar a layer, of one letter for each equal stretch of time."""
+    names = [shortened(one.name, _MAX_NAME) for one in layers]
+    whole = sum(one.total_ns for one in layers)
+    longest = max(one.total_ns for one in layers) or 1
+    margin = max(map(len, names)) + 2
+    times = [f"{epoch_text(one.total_ns)} {one.total_ns / (whole or 1):6.1%}" for one in layers]
+    columns = max(10, width - margin - max(map(len, times)) - 2)
+    lines = []
+    for name, one, time in zip(names, layers, times, strict=True):
+        bar, spent, drawn = "", 0, 0
+        for phase, length in zip(PHASES, one.phases_ns, strict=True):
+            spent += length
+            end = (spent * columns + longest // 2) // longest
+            bar += _LETTERS[phase] * (end - drawn)
+            drawn = end
+        lines.append(f"{name:<{margin}}{bar:<{columns}}{time:>{width - margin - columns}}")
+    return "\n".join(lines)
+
+
+def _ranking(points: tuple[Point, ...]) -> str:
+    rows = [
+        [
+            str(rank),
+            *_triple(one),
+            str(one.machines),
+            epoch_text(one.epoch_ns),
+            slowdown_text(one.epoch_ns, points[0].epoch_ns),
+        ]
+        for rank, one in enumerate(points, start=1)
+    ]
+    header = ["rank", "workers", "replicas", "servers", "machines", "epoch", "slower by"]
+    return format_table(header, _cut(rows))
+
+
+def _front(points: tuple[Point, ...]) -> str:
+    rows = [[str(one.machines), epoch_text(one.epoch_ns), *_triple(one)] for one in points]
+    return format_table(["machines", "epoch", "workers", "replicas", "servers"], _cut(rows))
+
+
+def _triple(one: Point) -> tuple[str, str, str]:
+    return str(one.workers), str(one.replicas), str(one.servers)
+
+
+def _cut(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows without the middle of too many."""
+    if len(rows) <= _MAX_ROWS:
+        return rows
+    left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)
+    return [*rows[: _MAX_ROWS // 2], left_out, *rows[-_MAX_ROWS // 2 :]]
+
+
+def _landscape(points: tuple[Point, ...]) -> str:
+    """Return a map of digits, 0 the fastest and 9 the slowest on a logarithmic scale."""
+    columns = _bins(sorted({one.workers for one in points}))
+    rows = _bins(sorted({one.replicas for one in points}))
+    cells: dict[tuple[int, int], int] = {}
+    for one in points:
+        cell = columns[one.workers], rows[one.replicas]
+        cells[cell] = min(cells.get(cell, one.epoch_ns), one.epoch_ns)
+    least, most = min(cells.values()), max(cells.values())
+    span = log(most / least) if most > least > 0 else 0
+
+    def digit(cell: tuple[int, int]) -> str:
+        if cell not in cells:
+            return " "
+        place = log(cells[cell] / least) / span if span else 0
+        return _SHADES[min(int(place * len(_SHADES)), len(_SHADES) - 1)]
+
+    names_of_columns, names_of_rows = _names(columns), _names(rows)
+    each = max(map(len, names_of_columns))
+    margin = max(map(len, names_of_rows)) + 2
+    title = (
+        f"time of an epoch over workers of a replica (→) and replicas (↓): 0 {epoch_text(least)} "
+        f"… 9 {epoch_text(most)}"
+    )
+    lines = [
+        title,
+        " " * margin + " ".join(name.rjust(each) for name in names_of_columns),
+    ]
+    for row, name in enumerate(names_of_rows):
+        line = " ".join(digit((column, row)).rjust(each) for column in range(len(names_of_columns)))
+        lines.append(f"{name:>{margin - 2}}  {line}".rstrip())
+    return "\n".join(lines)
+
+
+def _bins(values: list[int]) -> dict[int, int]:
+    """Return the cell of each value: one each, or growing ranges if there are too many."""
+    if len(values) <= _MAX_CELLS:
+        return {value: place for place, value in enumerate(values)}
+    ratio = values[-1] / values[0]
+    raw = [int(log(value / values[0], ratio) * (_MAX_CELLS - 1e-6)) for value in values]
+    compact = {cell: place for place, cell in enumerate(sorted(set(raw)))}
+    return {value: compact[cell] for value, cell in zip(values, raw, strict=True)}
+
+
+def _names(bins: dict[int, int]) -> list[str]:
+    """Return the first value of each cell."""
+    first: dict[int, int] = {}
+    for value, cell in bins.items():
+        first.setdefault(cell, value)
+    return [str(first[cell]) for cell in range(len(first))]
+
+
+def _ranges(ranges: tuple[Range, ...], regret: tuple[float, float] | None) -> str:
+    rows = [[one.constant, _factor(one.low), _factor(one.high)] for one in ranges]
+    text = "factors of each constant between which this configuration stays the best\n"
+    text += format_table(["constant", "from", "to"], rows)
+    if regret is not None:
+        text += (
+            f"\nif all constants are off by up to {regret[1]:.0%}: at most {regret[0]:.2%} slower "
+            "than the best"
+        )
+    return text
+
+
+def _factor(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

@@ -1,0 +1,110 @@
+"""The best time of an epoch against machines, as a staircase."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from planner.draw.axes import set_range
+from planner.draw.scaling import Point
+from planner.draw.style import COLOURS, OUTLINE
+from planner.units import unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
+
+__all__ = ["draw_front", "thin_out"]
+
+_LOGARITHMIC = 8
+"""If the largest machines or times are more times the smallest, both axes are logarithmic."""
+_FEW = 60
+_MAX_LABELS = 250
+"""Of more steps only some are considered; most labels have no room anyway."""
+_CHARACTER_INCHES = 0.08
+_AXES_SHARE = 0.7
+"""Of a panel's width, at least; the rest is for the labels of its axis."""
+
+
+def draw_front(
+    axes: "Axes", points: tuple[Point, ...], best: Point, width_inches: float
+) -> "list[Annotation]":
+    """Draw a step a configuration and a star on the best, and return their labels."""
+    unit, scale = unit_of(points[-1].epoch_ns)
+    machines = [one.machines for one in points]
+    times = [max(one.epoch_ns, 1) / scale for one in points]
+    axes.step(machines, times, where="post", color=COLOURS[5], linewidth=1.4)
+    axes.plot(
+        machines,
+        times,
+        linestyle="",
+        marker="o",
+        markersize=5 if len(points) <= _FEW else 2.5,
+        color=COLOURS[0],
+        markeredgecolor=OUTLINE,
+        markeredgewidth=0.5,
+    )
+    axes.plot(
+        [best.machines],
+        [max(best.epoch_ns, 1) / scale],
+        linestyle="",
+        marker="*",
+        markersize=13,
+        color="white",
+        markeredgecolor=OUTLINE,
+        zorder=5,
+    )
+    wide = any(max(values) > _LOGARITHMIC * min(values) for values in (machines, times))
+    room = _CHARACTER_INCHES * (len(points[-1].label) + 3) / (_AXES_SHARE * width_inches)
+    for which, values, margin in (("x", machines, room / (1 - room)), ("y", times, 0.08)):
+        low, high = min(values), max(values)
+        logarithmic = wide and high > low
+        set_range(
+            axes,
+            which,  # type: ignore[arg-type]
+            _with_margins(low, high, margin, logarithmic=logarithmic),
+            logarithmic=logarithmic,
+            whole=which == "x",
+        )
+    axes.set_xlabel("machines")
+    axes.set_ylabel(f"time of an epoch ({unit})")
+    axes.set_title("the best with so many: workers × replicas + servers", fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    labels = []
+    step = -(-len(points) // _MAX_LABELS)
+    rows = list(zip(points, machines, times, strict=True))
+    for one, machine, time in rows[(len(rows) - 1) % step :: step]:
+        label = axes.annotate(
+            one.label,
+            (machine, time),
+            (8 if one == best else 5, 4),
+            textcoords="offset points",
+            fontsize=8,
+        )
+        label.set_in_layout(False)
+        labels.append(label)
+    return labels
+
+
+def _with_margins(
+    low: float, high: float, margin: float, *, logarithmic: bool
+) -> tuple[float, float]:
+    """Return limits with room for markers, and for labels at the high end."""
+    if logarithmic:
+        ratio = high / low
+        return low / ratio**0.06, high * ratio**margin
+    length = high - low or max(low, 1) / 2
+    return max(0.0, low - 0.06 * length), high + margin * length
+
+
+def thin_out(labels: "Sequence[Annotation]") -> None:
+    """Hide labels that would lie on one another; the last and the first one stay."""
+    from matplotlib.transforms import Bbox
+
+    taken: list[Bbox] = []
+    for label in [*labels[-1:], *labels[:-1]]:
+        box = label.get_window_extent()
+        if any(box.overlaps(other) for other in taken):
+            label.set_visible(False)
+        else:
+            taken.append(Bbox.from_extents(box.x0 - 3, box.y0 - 1, box.x1 + 3, box.y1 + 1))

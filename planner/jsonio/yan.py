@@ -1,0 +1,239 @@
+"""The JSON face of scaling: requests, and the problems they stand for."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.errors import InvalidInputError
+from planner.jsonio.types import Count, PositiveRate, PositiveSize, Seconds
+from planner.jsonio.yan_answer import YanAnswer, answer, with_extras
+from planner.yan.layers import MAX_COUNT, MAX_SIDE, Layer
+from planner.yan.problem import (
+    MAX_LAYERS,
+    MAX_MACHINES,
+    MAX_THREADS,
+    MAX_TOP,
+    Constants,
+    Fixed,
+    LayerChoice,
+    Problem,
+)
+from planner.yan.solver import METHODS, solve
+
+__all__ = [
+    "REQUEST_RULES",
+    "ConstantsDocument",
+    "FixedDocument",
+    "LayerDocument",
+    "YanRequest",
+    "constants_of",
+    "fixed_of",
+    "layers_of",
+    "problem_of",
+    "run",
+]
+
+T = TypeVar("T")
+
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
+Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
+Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
+Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
+Amount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+Worker = Annotated[int, Meta(ge=0, le=MAX_MACHINES)]
+Speeds = Annotated[
+    tuple[PositiveRate, ...], Meta(min_length=1, description="one a machine, relative to constants")
+]
+
+
+class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One layer of neurons; a convolution has a shape and a kernel."""
+
+    name: str
+    kind: Literal["conv", "full"]
+    neurons: Amount
+    connections: Amount
+    weights: Amount
+    shape: (
+        Annotated[tuple[Amount, Side, Side], Meta(description="channels, rows, columns")]
+        | UnsetType
+    ) = UNSET
+    kernel: Side | UnsetType = UNSET
+    stride: Side = 1
+    pool: Side = 1
+
+
+class ConstantsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the machines and the network do."""
+
+    muladd_ns: PositiveRate
+    activation_ns: PositiveRate
+    error_ns: PositiveRate
+    latency_ns: Annotated[
+        tuple[PositiveRate, ...], Meta(min_length=1, description="with 1, 2, … threads")
+    ]
+    nic_bits_per_s: PositiveRate
+    bits_per_activation: PositiveRate | UnsetType = UNSET
+    bits_per_weight: PositiveRate | UnsetType = UNSET
+    interference: Annotated[
+        tuple[PositiveRate, ...],
+        Meta(min_length=1, max_length=MAX_THREADS, description="with 1, 2, … threads"),
+    ]
+
+
+class ChoiceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one layer is run; without a mapping by the canonical one."""
+
+    partitions: Amount
+    threads: Threads
+    copies: Machines
+    mapping: (
+        Annotated[
+            tuple[Annotated[tuple[Worker, ...], Meta(min_length=1)], ...],
+            Meta(min_length=1, description="a worker of the replica a copy, for each partition"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A configuration to price; without layers the best ones complete it."""
+
+    parameter_servers: Machines
+    replicas: Machines
+    workers_per_replica: Machines
+    layers: Annotated[tuple[ChoiceDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+
+
+class YanRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many servers, replicas, workers, partitions, copies and threads a job should have."""
+
+    problem: Literal["yan"]
+    machines: Machines
+    cores: Count
+    layers: Annotated[tuple[LayerDocument, ...], Meta(min_length=1, max_length=MAX_LAYERS)]
+    constants: ConstantsDocument
+    samples: Count
+    read_every: Count
+    read_model: Literal["mean", "min", "max"] = "mean"
+    partitions: Literal["all", "powers_of_two"] = "all"
+    max_copies: Machines | UnsetType = UNSET
+    memory_bytes: PositiveSize | UnsetType = UNSET
+    machine_speeds: Speeds | UnsetType = UNSET
+    nic_speeds: Speeds | UnsetType = UNSET
+    fixed: Annotated[tuple[FixedDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    top: Annotated[int, Meta(ge=1, le=MAX_TOP)] = 8
+    method: MethodName = "auto"
+    time_limit_s: Seconds | UnsetType = UNSET
+    pareto: bool = False
+    landscape: bool = False
+    sensitivity: bool = False
+    note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+
+
+REQUEST_RULES: dict[str, Any] = {}
+"""What the schema says of a request beside the fields' own types: nothing."""
+
+
+def problem_of(request: YanRequest) -> Problem:
+    """Return the typed problem.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with a path into the request.
+    """
+    return Problem(
+        machines=request.machines,
+        cores=request.cores,
+        layers=layers_of(request.layers),
+        constants=constants_of(request.constants),
+        samples=request.samples,
+        read_every=request.read_every,
+        read_model=request.read_model,
+        partitions=request.partitions,
+        max_copies=_given(request.max_copies),
+        memory_bytes=_given(request.memory_bytes),
+        machine_speeds=_given(request.machine_speeds),
+        nic_speeds=_given(request.nic_speeds),
+        fixed=() if request.fixed is UNSET else fixed_of(request.fixed),
+        top=request.top,
+    )
+
+
+def layers_of(documents: Sequence[LayerDocument]) -> tuple[Layer, ...]:
+    """Return the typed layers.
+
+    Raises
+    ------
+    InvalidInputError
+        If one is none, with a path that starts with ``layers[``.
+    """
+    found = []
+    for place, document in enumerate(documents):
+        try:
+            found.append(Layer(**_fields(document)))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"layers[{place}].{error.path}", error.message) from None
+    return tuple(found)
+
+
+def constants_of(document: ConstantsDocument) -> Constants:
+    """Return the typed constants.
+
+    Raises
+    ------
+    InvalidInputError
+        If one is not above 0, with a path that starts with ``constants.``.
+    """
+    return Constants(**_fields(document))
+
+
+def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
+    """Return the typed configurations; the problem they are for checks them."""
+    return tuple(
+        Fixed(
+            one.parameter_servers,
+            one.replicas,
+            one.workers_per_replica,
+            None
+            if one.layers is UNSET
+            else tuple(
+                LayerChoice(
+                    choice.partitions,
+                    choice.threads,
+                    choice.copies,
+                    () if choice.mapping is UNSET else choice.mapping,
+                )
+                for choice in one.layers
+            ),
+        )
+        for one in documents
+    )
+
+
+def run(request: YanRequest) -> YanAnswer:
+    """Answer one request."""
+    problem = problem_of(request)
+    limit = _given(request.time_limit_s)
+    result = solve(problem, method=request.method, time_limit=limit)
+    return with_extras(
+        answer(problem, result),
+        problem,
+        result,
+        pareto=request.pareto,
+        landscape=request.landscape,
+        sensitivity=request.sensitivity,
+    )
+
+
+def _given(value: T | UnsetType) -> T | None:
+    return None if value is UNSET else value
+
+
+def _fields(document: Struct) -> dict[str, Any]:
+    """Return the fields that were given."""
+    fields = msgspec.structs.asdict(document)
+    return {name: value for name, value in fields.items() if value is not UNSET}

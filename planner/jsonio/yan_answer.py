@@ -1,0 +1,330 @@
+"""The JSON face of scaling: answers."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.jsonio.types import Index, Moment
+from planner.results import Result
+from planner.validation import total
+from planner.yan.model import Estimate, estimate
+from planner.yan.problem import MAX_MACHINES, Configuration, Plan, Problem, Ranked
+
+__all__ = [
+    "Breakdown",
+    "ChoiceAnswer",
+    "ConfigurationAnswer",
+    "FrontRow",
+    "LayerBreakdown",
+    "SensitivityAnswer",
+    "TopRow",
+    "YanAnswer",
+    "answer",
+    "with_extras",
+]
+
+Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
+Number = Annotated[int, Meta(ge=1)]
+Total = Annotated[int, Meta(ge=0)]
+
+
+class ChoiceAnswer(Struct, frozen=True, kw_only=True):
+    """How one layer is run."""
+
+    partitions: Number
+    threads: Number
+    copies: Number
+
+
+class MappedAnswer(Struct, frozen=True, kw_only=True):
+    """How one layer is run, and on which worker of the replica each partition's copies are."""
+
+    name: str
+    partitions: Number
+    threads: Number
+    copies: Number
+    mapping: tuple[tuple[Index, ...], ...]
+
+
+class ConfigurationAnswer(Struct, frozen=True, kw_only=True):
+    """How the job is spread over machines.
+
+    Where machines differ, `machines` lists the servers' machines, then each replica's workers.
+    """
+
+    parameter_servers: Machines
+    replicas: Machines
+    workers_per_replica: Machines
+    machines_used: Machines
+    layers: Annotated[tuple[MappedAnswer, ...], Meta(min_length=1)]
+    machines: tuple[Index, ...] | UnsetType = UNSET
+
+
+class LayerBreakdown(Struct, frozen=True, kw_only=True):
+    """What one layer adds to an epoch."""
+
+    name: str
+    forward_computation_ns: Moment
+    forward_communication_ns: Moment
+    backward_computation_ns: Moment
+    backward_communication_ns: Moment
+    weight_update_ns: Moment
+    weight_reading_ns: Moment
+
+
+class Breakdown(Struct, frozen=True, kw_only=True):
+    """Where the time of an epoch goes; the parts add up to it."""
+
+    layers: Annotated[tuple[LayerBreakdown, ...], Meta(min_length=1)]
+    computation_ns: Moment
+    communication_ns: Moment
+    weight_reading_ns: Moment
+
+
+class FrontRow(Struct, frozen=True, kw_only=True):
+    """The best configuration of some machines, and what an epoch takes in it."""
+
+    machines: Machines
+    epoch_ns: Moment
+    workers_per_replica: Machines
+    replicas: Machines
+    parameter_servers: Machines
+
+
+class TopRow(Struct, frozen=True, kw_only=True):
+    """The best configuration of a triple of workers, replicas and servers."""
+
+    workers_per_replica: Machines
+    replicas: Machines
+    parameter_servers: Machines
+    machines_used: Machines
+    epoch_ns: Moment
+    layers: Annotated[tuple[ChoiceAnswer, ...], Meta(min_length=1)]
+
+
+class ExploredAnswer(Struct, frozen=True, kw_only=True):
+    """How much of the space was looked at, and how much of it bounds cut."""
+
+    triples: Total
+    triples_cut: Total
+    states: Total
+    states_cut: Total
+
+
+class SensitivityAnswer(Struct, frozen=True, kw_only=True):
+    """What errors of the constants do.
+
+    `intervals` holds the factors of each constant between which the configuration stays the best;
+    null where no end was found. `regret` is how much slower than the best it is at worst if
+    every constant is off by up to `error`, and `regret_at` at which factors.
+    """
+
+    intervals: dict[str, tuple[float | None, float | None]]
+    regret: float
+    regret_at: dict[str, float]
+    error: float
+
+
+class YanAnswer(Struct, frozen=True, kw_only=True):
+    """The configuration, what an epoch takes and the proof; or why there is none."""
+
+    problem: Literal["yan"] = "yan"
+    method: str
+    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
+    objective_ns: Moment | None
+    lower_bound_ns: Moment | None
+    runtime_s: float
+    machines: Machines
+    epoch_ns: Moment | UnsetType = UNSET
+    configuration: ConfigurationAnswer | UnsetType = UNSET
+    breakdown: Breakdown | UnsetType = UNSET
+    top: tuple[TopRow, ...] | UnsetType = UNSET
+    explored: ExploredAnswer | UnsetType = UNSET
+    lower_bound_any_mapping_ns: Moment | UnsetType | None = UNSET
+    pareto: tuple[FrontRow, ...] | UnsetType = UNSET
+    landscape: tuple[FrontRow, ...] | UnsetType = UNSET
+    sensitivity: SensitivityAnswer | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    binding: tuple[str, ...] | UnsetType = UNSET
+    layers: tuple[Index, ...] | UnsetType = UNSET
+
+
+def answer(problem: Problem, result: Result[Plan]) -> YanAnswer:
+    """Return the JSON form of a result.
+
+    Raises
+    ------
+    InvalidInputError
+        If an epoch takes more than 63 bits of nanoseconds.
+    """
+    base = YanAnswer(
+        method=result.method,
+        status=result.status.value,
+        objective_ns=result.objective_ns,
+        lower_bound_ns=result.lower_bound_ns,
+        runtime_s=result.runtime_s,
+        machines=problem.machines,
+    )
+    plan = result.plan
+    if plan is None:
+        assert result.infeasibility is not None
+        return msgspec.structs.replace(
+            base,
+            reason=result.infeasibility.reason,
+            binding=result.infeasibility.binding,
+            layers=result.infeasibility.layers,
+        )
+    found = estimate(problem, plan.configuration)
+    explored = plan.explored
+    return msgspec.structs.replace(
+        base,
+        epoch_ns=_rounded(found.epoch),
+        configuration=_configuration(problem, plan.configuration),
+        breakdown=_breakdown(problem, found),
+        top=tuple(_top_row(one) for one in plan.ranking),
+        explored=ExploredAnswer(
+            triples=explored.triples,
+            triples_cut=explored.triples_cut,
+            states=explored.states,
+            states_cut=explored.states_cut,
+        ),
+        lower_bound_any_mapping_ns=plan.any_mapping_bound_ns,
+    )
+
+
+def with_extras(
+    base: YanAnswer,
+    problem: Problem,
+    result: Result[Plan],
+    *,
+    pareto: bool = False,
+    landscape: bool = False,
+    sensitivity: bool = False,
+) -> YanAnswer:
+    """Return an answer with the parts that take extra time, as far as they are asked for.
+
+    An answer without a configuration has none of them.
+    """
+    if result.plan is None:
+        return base
+    if pareto:
+        from planner.yan.pareto import pareto_front
+
+        base = msgspec.structs.replace(base, pareto=_front_rows(pareto_front(problem)))
+    if landscape:
+        from planner.yan.landscape import landscape as best_of_each
+
+        base = msgspec.structs.replace(base, landscape=_front_rows(best_of_each(problem)))
+    if sensitivity:
+        from planner.yan.sensitivity import sensitivity as study
+
+        found = study(problem, result.plan.configuration)
+        base = msgspec.structs.replace(
+            base,
+            sensitivity=SensitivityAnswer(
+                intervals={
+                    one.constant: (_number(one.low), _number(one.high)) for one in found.intervals
+                },
+                regret=float(found.regret),
+                regret_at={name: float(factor) for name, factor in found.regret_constants},
+                error=float(found.error),
+            ),
+        )
+    return base
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _rounded(epoch: Fraction) -> int:
+    return total(-int(-epoch // 1), "samples", "an epoch in nanoseconds")
+
+
+def _configuration(problem: Problem, configuration: Configuration) -> ConfigurationAnswer:
+    return ConfigurationAnswer(
+        parameter_servers=configuration.parameter_servers,
+        replicas=configuration.replicas,
+        workers_per_replica=configuration.workers_per_replica,
+        machines_used=configuration.machines_used,
+        layers=tuple(
+            MappedAnswer(
+                name=layer.name,
+                partitions=choice.partitions,
+                threads=choice.threads,
+                copies=choice.copies,
+                mapping=choice.mapping,
+            )
+            for layer, choice in zip(problem.layers, configuration.layers, strict=True)
+        ),
+        machines=UNSET if configuration.machines is None else configuration.machines,
+    )
+
+
+def _breakdown(problem: Problem, found: Estimate) -> Breakdown:
+    """Return whole nanoseconds that add up to the whole epoch, rounded up."""
+    phases = _whole([time for times in found.layers for time in times])
+    rows = tuple(
+        LayerBreakdown(
+            name=layer.name,
+            forward_computation_ns=next(phases),
+            forward_communication_ns=next(phases),
+            backward_computation_ns=next(phases),
+            backward_communication_ns=next(phases),
+            weight_update_ns=next(phases),
+            weight_reading_ns=next(phases),
+        )
+        for layer in problem.layers
+    )
+    return Breakdown(
+        layers=rows,
+        computation_ns=sum(
+            row.forward_computation_ns + row.backward_computation_ns + row.weight_update_ns
+            for row in rows
+        ),
+        communication_ns=sum(
+            row.forward_communication_ns + row.backward_communication_ns for row in rows
+        ),
+        weight_reading_ns=sum(row.weight_reading_ns for row in rows),
+    )
+
+
+def _whole(times: Sequence[Fraction]) -> Iterator[int]:
+    """Round so that every partial sum is its exact value rounded up."""
+    exact, before = Fraction(0), 0
+    for time in times:
+        exact += time
+        after = -int(-exact // 1)
+        yield after - before
+        before = after
+
+
+def _top_row(one: Ranked) -> TopRow:
+    configuration = one.configuration
+    return TopRow(
+        workers_per_replica=configuration.workers_per_replica,
+        replicas=configuration.replicas,
+        parameter_servers=configuration.parameter_servers,
+        machines_used=configuration.machines_used,
+        epoch_ns=_rounded(one.epoch),
+        layers=tuple(
+            ChoiceAnswer(partitions=choice.partitions, threads=choice.threads, copies=choice.copies)
+            for choice in configuration.layers
+        ),
+    )
+
+
+def _front_rows(found: Sequence[Ranked]) -> tuple[FrontRow, ...]:
+    return tuple(
+        FrontRow(
+            machines=one.configuration.machines_used,
+            epoch_ns=_rounded(one.epoch),
+            workers_per_replica=one.configuration.workers_per_replica,
+            replicas=one.configuration.replicas,
+            parameter_servers=one.configuration.parameter_servers,
+        )
+        for one in found
+    )

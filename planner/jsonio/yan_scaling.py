@@ -1,0 +1,193 @@
+"""Answers about scaling read again: what there is to draw, and whether they can be answers."""
+
+from collections.abc import Iterable
+from math import isfinite
+
+from msgspec import UNSET
+
+from planner.draw.scaling import LayerTime, Point, Range, Scaling, epoch_text
+from planner.errors import InvalidInputError
+from planner.jsonio.yan_answer import (
+    Breakdown,
+    ConfigurationAnswer,
+    FrontRow,
+    SensitivityAnswer,
+    TopRow,
+    YanAnswer,
+)
+from planner.validation import shown
+
+__all__ = ["headline", "scaling"]
+
+
+def headline(answer: YanAnswer) -> str:
+    """Return one line that says what a configuration is and what it costs."""
+    one = answer.configuration
+    if one is UNSET or answer.epoch_ns is UNSET:
+        return f"yan · {answer.method} · {answer.status}"
+    point = Point(one.workers_per_replica, one.replicas, one.parameter_servers, answer.epoch_ns)
+    return (
+        f"yan · {answer.method} · {point.words} "
+        f"({point.machines} of {answer.machines} machines) · "
+        f"epoch {epoch_text(answer.epoch_ns)} · {answer.status}"
+    )
+
+
+def scaling(answer: YanAnswer) -> Scaling:
+    """Return what there is to draw of an answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If it holds no configuration, or its parts contradict each other, with the path of the
+        first that does.
+    """
+    one, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
+    if one is UNSET:
+        reason = "" if answer.reason is UNSET else f": {answer.reason}"
+        raise InvalidInputError(
+            "configuration", f"the answer ({answer.status}) holds no plan{reason}"
+        )
+    if epoch is UNSET:
+        raise InvalidInputError("epoch_ns", "missing: it comes with a configuration")
+    if breakdown is UNSET:
+        raise InvalidInputError("breakdown", "missing: it comes with a configuration")
+    _check_bound(answer, epoch)
+    _check_configuration(one, answer.machines)
+    layers = _layers(breakdown, one, epoch)
+    best = Point(one.workers_per_replica, one.replicas, one.parameter_servers, epoch)
+    ranking = _ranking(() if answer.top is UNSET else answer.top, best)
+    front = () if answer.pareto is UNSET else answer.pareto
+    return Scaling(
+        layers,
+        best,
+        ranking,
+        _points(() if answer.landscape is UNSET else answer.landscape, "landscape"),
+        _points(front, "pareto"),
+        *_sensitivity(answer.sensitivity if answer.sensitivity is not UNSET else None),
+    )
+
+
+def _check_bound(answer: YanAnswer, epoch: int) -> None:
+    bound = answer.lower_bound_ns
+    if answer.objective_ns != epoch:
+        raise InvalidInputError("objective_ns", f"expected epoch_ns ({epoch})")
+    if bound is not None and bound > epoch:
+        raise InvalidInputError("lower_bound_ns", "more than epoch_ns")
+    if (answer.status == "optimal") != (bound == epoch):
+        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
+
+
+def _check_configuration(one: ConfigurationAnswer, machines: int) -> None:
+    used = one.parameter_servers + one.replicas * one.workers_per_replica
+    if one.machines_used != used:
+        raise InvalidInputError(
+            "configuration.machines_used",
+            f"expected parameter_servers + replicas x workers_per_replica ({used}), "
+            f"got {one.machines_used}",
+        )
+    if used > machines:
+        raise InvalidInputError("machines", f"expected an integer >= {used}, got {machines}")
+
+
+def _layers(breakdown: Breakdown, one: ConfigurationAnswer, epoch: int) -> tuple[LayerTime, ...]:
+    if len(breakdown.layers) != len(one.layers):
+        raise InvalidInputError(
+            "breakdown.layers",
+            f"expected as many elements as configuration.layers ({len(one.layers)}), "
+            f"got {len(breakdown.layers)}",
+        )
+    layers = tuple(
+        LayerTime(
+            row.name,
+            (
+                row.forward_computation_ns,
+                row.backward_computation_ns,
+                row.weight_update_ns,
+                row.forward_communication_ns + row.backward_communication_ns,
+                row.weight_reading_ns,
+            ),
+        )
+        for row in breakdown.layers
+    )
+    *computation, communication, reading = map(
+        sum, zip(*(layer.phases_ns for layer in layers), strict=True)
+    )
+    for name, value in (
+        ("computation_ns", sum(computation)),
+        ("communication_ns", communication),
+        ("weight_reading_ns", reading),
+    ):
+        if getattr(breakdown, name) != value:
+            raise InvalidInputError(
+                f"breakdown.{name}", f"expected the sum over the layers ({value})"
+            )
+    if sum(layer.total_ns for layer in layers) != epoch:
+        raise InvalidInputError("breakdown", f"the parts do not add up to epoch_ns ({epoch})")
+    return layers
+
+
+def _ranking(rows: Iterable[TopRow], best: Point) -> tuple[Point, ...]:
+    points: list[Point] = []
+    for place, row in enumerate(rows):
+        point = Point(row.workers_per_replica, row.replicas, row.parameter_servers, row.epoch_ns)
+        path = f"top[{place}]"
+        if row.machines_used != point.machines:
+            raise InvalidInputError(
+                f"{path}.machines_used",
+                f"expected parameter_servers + replicas x workers_per_replica ({point.machines}), "
+                f"got {row.machines_used}",
+            )
+        least = points[-1].epoch_ns if points else best.epoch_ns
+        if point.epoch_ns < least:
+            raise InvalidInputError(
+                f"{path}.epoch_ns", f"expected an integer >= {least}, got {point.epoch_ns}"
+            )
+        points.append(point)
+    return tuple(points) or (best,)
+
+
+def _points(rows: Iterable[FrontRow], path: str) -> tuple[Point, ...]:
+    points: list[Point] = []
+    for place, row in enumerate(rows):
+        point = Point(row.workers_per_replica, row.replicas, row.parameter_servers, row.epoch_ns)
+        if row.machines != point.machines:
+            raise InvalidInputError(
+                f"{path}[{place}].machines",
+                f"expected parameter_servers + replicas x workers_per_replica ({point.machines}), "
+                f"got {row.machines}",
+            )
+        if path == "pareto" and points:
+            before = points[-1]
+            if point.machines <= before.machines:
+                raise InvalidInputError(
+                    f"{path}[{place}].machines", "expected more than in the row before"
+                )
+            if point.epoch_ns > before.epoch_ns:
+                raise InvalidInputError(
+                    f"{path}[{place}].epoch_ns", "expected at most that of the row before"
+                )
+        points.append(point)
+    return tuple(points)
+
+
+def _sensitivity(
+    found: SensitivityAnswer | None,
+) -> tuple[tuple[Range, ...], tuple[float, float] | None]:
+    if found is None:
+        return (), None
+    for name in ("regret", "error"):
+        value = getattr(found, name)
+        if not isfinite(value) or value < 0:
+            raise InvalidInputError(
+                f"sensitivity.{name}", f"expected a number >= 0, got {shown(value)}"
+            )
+    for constant, ends in found.intervals.items():
+        for place, end in enumerate(ends):
+            if end is not None and not (isfinite(end) and end > 0):
+                raise InvalidInputError(
+                    f"sensitivity.intervals.{constant}[{place}]",
+                    f"expected a number > 0, got {shown(end)}",
+                )
+    ranges = tuple(Range(constant, *ends) for constant, ends in found.intervals.items())
+    return ranges, (found.regret, found.error)

@@ -1,0 +1,52 @@
+"""What one would do without a planner: only data parallelism, or only model parallelism.
+
+Problem: the best configuration of either kind.
+
+Method: that of `planner.yan.exact` on the part of the space.
+
+- `data_parallel`: a replica is one worker with the whole model; replicas, servers and threads are
+  the best.
+- `model_parallel`: one replica and one copy of every layer, split over workers; partitions,
+  workers, servers and threads are the best.
+
+Guarantee: the best of its kind under the canonical mapping, and so is the bound.
+
+Complexity: see `planner.yan.exact`. Source: the two ends of the design space of Yan et al., KDD'15.
+"""
+
+from planner.deadline import Deadline
+from planner.yan.applicable import refuse_different, refuse_fixed
+from planner.yan.exact import best_of, fewest_servers
+from planner.yan.problem import Outcome, Problem
+from planner.yan.search import Space
+
+__all__ = ["data_parallel", "model_parallel"]
+
+
+def data_parallel(problem: Problem, deadline: Deadline) -> Outcome:
+    """Find the best configuration with one worker a replica.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ or configurations are fixed.
+    """
+    refuse_different(problem, "data_parallel")
+    refuse_fixed(problem, "data_parallel")
+    machines = problem.machines
+    return best_of(problem, deadline, Space(machines, fewest_servers(problem), 1, machines))
+
+
+def model_parallel(problem: Problem, deadline: Deadline) -> Outcome:
+    """Find the best configuration with one replica and one copy of every layer.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ or configurations are fixed.
+    """
+    refuse_different(problem, "model_parallel")
+    refuse_fixed(problem, "model_parallel")
+    machines = problem.machines
+    space = Space(machines, fewest_servers(problem), machines, 1)
+    return best_of(problem, deadline, space, lambda choice: choice[1] == 1)

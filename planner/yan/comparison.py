@@ -1,0 +1,42 @@
+"""Every method on one problem, the best first."""
+
+from collections.abc import Callable, Sequence
+
+from planner import comparison
+from planner.yan.model import Estimate, estimate
+from planner.yan.problem import Plan, Problem
+from planner.yan.solver import METHODS, solve
+
+__all__ = ["Comparison", "Row", "compare"]
+
+Row = comparison.Row[Plan, Estimate]
+Comparison = comparison.Comparison[Plan, Estimate]
+
+
+def compare(
+    problem: Problem,
+    *,
+    methods: Sequence[str] | None = None,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Solve `problem` by every method.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan.
+    methods : sequence of str, optional
+        Names to try; every one by default.
+    time_limit : float, optional
+        Seconds for each method.
+    progress : callable, optional
+        Called with each method's name before it runs.
+    """
+    everything = list(METHODS)
+    return comparison.compare_methods(
+        everything if methods is None else methods,
+        lambda method: solve(problem, method=method, time_limit=time_limit),
+        lambda plan: estimate(problem, plan.configuration),
+        progress,
+    )

@@ -1,0 +1,382 @@
+"""The paper's search: each layer is mapped greedily onto the workers its predecessor left it.
+
+Problem: as `planner.yan.exact`, under another mapping.
+
+Method: segments of a layer, by (partition, copy), go one by one to the free worker from which least
+of the layer before has to be fetched, ties to the first worker; layer 0 takes the first workers. A
+dynamic program over layers keeps for each state (partitions, copies, threads) the best prefix and
+where that prefix has put the layer. Outer loops are the best-first search of `planner.yan.search`;
+states of which every configuration under every mapping takes longer than one that is known are
+left out, which changes no answer.
+
+Guarantee: a configuration that can be run, priced by the model; no optimum, not even of greedy
+mappings: what a layer costs depends on where the one before it is, and so on the whole prefix, but
+the program keeps only the fastest prefix of a state, not the one that suits the next layer. The
+bound is that of every mapping. Where memory is short, a price on memory (`planner.yan.memory`)
+chooses among prefixes.
+
+Complexity: O(L·C·S·M·N_wr + L·C·M·N_wr·K) a triple, with C choices a layer, S segments and M
+placements of the layer before, at most one a state.
+
+Source: Yan et al., KDD'15, slides "Efficient Search Algorithm", read as one segment of a layer a
+worker (`planner.yan.model`).
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.deadline import Deadline
+from planner.yan.applicable import refuse_different, refuse_fixed
+from planner.yan.exact import Engine, any_mapping_bound, infeasibility, rank
+from planner.yan.layerwise import BEAM, Program, State, Triple, state_at
+from planner.yan.mapping import Mapping
+from planner.yan.model import estimate
+from planner.yan.problem import (
+    Configuration,
+    Explored,
+    LayerChoice,
+    Outcome,
+    Plan,
+    Problem,
+    Ranked,
+)
+from planner.yan.search import search
+from planner.yan.tables import Array, Choice, Places, Tables
+
+__all__ = ["Greedy", "Path", "greedy"]
+
+PRICES = 40
+"""Prices of memory that are tried."""
+
+MAX_BLOCK = 2**20
+"""Elements of the largest temporary array."""
+
+
+def greedy(problem: Problem, deadline: Deadline) -> Outcome:
+    """Find a good configuration.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ or configurations are fixed.
+    """
+    refuse_different(problem, "greedy")
+    refuse_fixed(problem, "greedy")
+    nothing = infeasibility(problem)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    solver = Greedy(problem, deadline)
+    engine = solver.engine
+    result = search(engine.layerwise, engine.space, solver.solve, problem.top, deadline)
+    ranking = []
+    for one in result.found:
+        configuration = one.solved.configuration(one.triple)
+        ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
+    ranking.sort(key=rank)
+    states = engine.all_states()
+    explored = Explored(
+        result.triples, result.triples - result.solved, states, states - solver.states
+    )
+    bound = any_mapping_bound(problem, deadline)
+    plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, bound)
+    return Outcome(plan, Fraction(bound), result.timed_out or solver.stopped)
+
+
+class Path(NamedTuple):
+    """The layers of a triple, where they are, and what an epoch takes, but for rounding."""
+
+    epoch: float
+    states: tuple[State, ...]
+    mappings: tuple[Mapping, ...]
+
+    def configuration(self, triple: Triple) -> Configuration:
+        """Return the configuration."""
+        layers = tuple(
+            LayerChoice(state.partitions, state.threads, state.copies, mapping)
+            for state, mapping in zip(self.states, self.mappings, strict=True)
+        )
+        return Configuration(triple.servers, triple.replicas, triple.workers, layers)
+
+
+class _Placed(NamedTuple):
+    """Where different prefixes put one layer, a row each.
+
+    Attributes
+    ----------
+    row : array
+        Which of the layer's choices.
+    partition, copy : array
+        What each worker holds; -1 for nothing.
+    """
+
+    row: Places
+    partition: Places
+    copy: Places
+
+    def mapping(self, which: int) -> Mapping:
+        """Return one of them as the model takes it."""
+        partition, copy = self.partition[which].tolist(), self.copy[which].tolist()
+        count, copies = max(partition) + 1, max(copy) + 1
+        found = [[-1] * copies for _ in range(count)]
+        for worker, (p, r) in enumerate(zip(partition, copy, strict=True)):
+            if p >= 0:
+                found[p][r] = worker
+        return tuple(map(tuple, found))
+
+
+class _Layer(NamedTuple):
+    """What the program keeps of a layer.
+
+    Attributes
+    ----------
+    value : Array
+        Least time of a prefix, by choice and threads.
+    placed : _Placed
+        Different placements of these prefixes.
+    which : array
+        Placement of each state; -1 for none.
+    before, threads : array
+        Placement of the layer before, and its threads, from which each state came.
+    """
+
+    value: Array
+    placed: _Placed
+    which: Places
+    before: Places
+    threads: Places
+
+
+class _Seen(NamedTuple):
+    """What the next layer sees of placements: by placement and worker.
+
+    Attributes
+    ----------
+    start, stop : array
+        Units passed on that a worker holds.
+    low, high : array
+        Rows of the next layer whose error terms it needs.
+    work : Array
+        Its back-propagation.
+    copies : array
+        Copies of the layer.
+    """
+
+    start: Places
+    stop: Places
+    low: Places
+    high: Places
+    work: Array
+    copies: Places
+    copy: Places
+
+
+class Greedy:
+    """Solves the triples of one problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan; its machines alike.
+    deadline : Deadline
+        When to leave it at a few choices a layer.
+    """
+
+    def __init__(self, problem: Problem, deadline: Deadline) -> None:
+        self.engine = Engine(problem)
+        self.tables: Tables = self.engine.tables
+        self.deadline = deadline
+        self.stopped = False
+        self.states = 0
+        self._solved: dict[Triple, Path | None] = {}
+
+    def solve(self, triple: Triple) -> tuple[float, Path] | None:
+        """Return the time of a triple, but for rounding, and its layers; None if none fit."""
+        key = self.engine.key(triple)
+        if key not in self._solved:
+            self._solved[key] = self._solve(key)
+        found = self._solved[key]
+        return None if found is None else (found.epoch, found)
+
+    def _solve(self, triple: Triple) -> Path | None:
+        layerwise, memory = self.engine.layerwise, self.engine.memory
+        through, _ = layerwise.coarse(triple)
+        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in through]
+        best = self.path(layerwise.reduced(triple, few), triple.workers)
+        limit = best.epoch * (1 + 2 * self.tables.error)
+        keep = [one <= limit for one in through]
+        left = [np.flatnonzero(one.any(axis=1)) for one in keep]
+        self.states += int(sum(one.sum() for one in keep))
+        if self.deadline.passed:
+            self.stopped = True
+        elif not all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
+            cut = [np.where(one[rows], 0.0, np.inf) for one, rows in zip(keep, left, strict=True)]
+            program = layerwise.reduced(triple, left).plus(cut)
+            best = min(best, self.path(program, triple.workers), key=lambda one: one.epoch)
+        if memory is None or memory.fits(best.states):
+            return best
+        return self._fitting(triple)
+
+    def _fitting(self, triple: Triple) -> Path | None:
+        """Return a path that fits in memory, by prices on bytes; None if there is none."""
+        layerwise, memory = self.engine.layerwise, self.engine.memory
+        assert memory is not None
+        lowest = layerwise.lowest(triple)
+        sizes = [
+            np.array([memory.row(place, p) for p, _ in one.choices[: len(low)]])
+            for place, (one, low) in enumerate(zip(layerwise.options, lowest, strict=True))
+        ]
+        if sum(int(one.min()) for one in sizes) > memory.room:
+            return None
+        rows = [one.min(axis=1).argmin(keepdims=True) for one in sizes]
+        cut = [
+            np.where(one[row] == one.min(), 0.0, np.inf)
+            for one, row in zip(sizes, rows, strict=True)
+        ]
+        best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers)
+        low, high = 0.0, None
+        price = best.epoch / memory.room * 2.0**-20
+        for _ in range(PRICES):
+            priced = [one + price * size for one, size in zip(lowest, sizes, strict=True)]
+            few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in priced]
+            charges = [price * size[some] for size, some in zip(sizes, few, strict=True)]
+            program = layerwise.reduced(triple, few)
+            found = self.path(program.plus(charges), triple.workers)
+            if memory.fits(found.states):
+                epoch = estimate(self.engine.problem, found.configuration(triple)).epoch
+                best = min(best, found._replace(epoch=float(epoch)), key=lambda one: one.epoch)
+                high = price
+            else:
+                low = price
+            price = 2 * price if high is None else (low + high) / 2
+        return best
+
+    def path(self, program: Program, workers: int) -> Path:
+        """Return what the paper's dynamic program finds among some choices of each layer."""
+        layers = [self._first(program, workers)]
+        for place in range(1, len(program.options)):
+            layers.append(self._next(program, place, layers[-1]))
+        b, h = divmod(int(layers[-1].value.argmin()), layers[-1].value.shape[1])
+        epoch, states, mappings = float(layers[-1].value[b, h]), [], []
+        which = int(layers[-1].which[b, h])
+        for layer, options in zip(reversed(layers), reversed(program.options), strict=True):
+            b = int(layer.placed.row[which])
+            states.append(state_at(options, b, h))
+            mappings.append(layer.placed.mapping(which))
+            which, h = int(layer.before[b, h]), int(layer.threads[b, h])
+        return Path(epoch, tuple(reversed(states)), tuple(reversed(mappings)))
+
+    def _first(self, program: Program, workers: int) -> _Layer:
+        """Return layer 0 on the first workers."""
+        value = program.own[0]
+        count = len(value)
+        partition = np.full((count, workers), -1)
+        copy = np.full((count, workers), -1)
+        for row, (p, r) in enumerate(program.options[0]):
+            partition[row, : p * r], copy[row, : p * r] = np.divmod(np.arange(p * r), r)
+        which = np.where(np.isfinite(value), np.arange(count)[:, None], -1)
+        nothing = np.full(value.shape, -1)
+        return _Layer(value, _Placed(np.arange(count), partition, copy), which, nothing, nothing)
+
+    def _next(self, program: Program, place: int, before: _Layer) -> _Layer:
+        """Return the next layer."""
+        own, options = program.own[place], program.options[place]
+        seen = self._seen(place - 1, before.placed, program.options[place - 1])
+        known = np.arange(len(before.placed.row))[:, None]
+        value = before.value[before.placed.row]
+        value = np.where(before.which[before.placed.row] == known, value, np.inf)
+        arrived, which = np.full(own.shape, np.inf), np.full(own.shape, -1)
+        came, threads = which.copy(), which.copy()
+        kept: dict[tuple[int, bytes], tuple[int, int, Places, Places]] = {}
+        for b, choice in enumerate(options):
+            if not np.isfinite(own[b]).any():
+                continue
+            partition, copy, ahead = self._placements(place, choice, seen)
+            back = self._back(place, choice, seen, partition, copy)
+            left = value + back / program.replicas
+            by_threads = left.argmin(axis=1)
+            total = left.min(axis=1)[:, None] + ahead / program.replicas
+            best = total.argmin(axis=0)
+            arrived[b] = own[b] + total.min(axis=0)
+            came[b], threads[b] = best, by_threads[best]
+            for h in np.flatnonzero(np.isfinite(arrived[b])).tolist():
+                held = partition[best[h]], copy[best[h]]
+                key = b, held[0].tobytes() + held[1].tobytes()
+                which[b, h] = kept.setdefault(key, (len(kept), b, *held))[0]
+        _, rows, partitions, copies = (np.array(one) for one in zip(*kept.values(), strict=True))
+        return _Layer(arrived, _Placed(rows, partitions, copies), which, came, threads)
+
+    def _seen(self, place: int, placed: _Placed, options: Sequence[Choice]) -> _Seen:
+        layer = self.tables.problem.layers[place]
+        shape = placed.partition.shape
+        start, stop, low, high = (np.zeros(shape, np.int64) for _ in range(4))
+        work = np.zeros(shape)
+        copies = np.array([options[row][1] for row in placed.row.tolist()])
+        for row in np.unique(placed.row).tolist():
+            partitions = options[row][0]
+            some = np.flatnonzero(placed.row == row)
+            held = placed.partition[some]
+            units = np.array(layer.passed(partitions))
+            lowest, highest = self.tables.errors(place, partitions)
+            of = (units[:-1], units[1:], lowest, highest, self.tables.work(place, partitions)[1])
+            for into, values in zip((start, stop, low, high, work), of, strict=True):
+                into[some] = np.where(held >= 0, values[held], 0)
+        return _Seen(start, stop, low, high, work, copies, placed.copy)
+
+    def _placements(self, place: int, choice: Choice, seen: _Seen) -> tuple[Places, Places, Array]:
+        """Return what each worker gets of a layer, and its feed-forward, for each placement."""
+        p, r = choice
+        low, high = self.tables.inputs(place, p)
+        count = len(seen.copies)
+        classes = np.gcd(seen.copies, r)[:, None]
+        partition = np.full(seen.start.shape, -1)
+        copy = np.full(seen.start.shape, -1)
+        found = np.empty((count, p * r))
+        every = np.arange(count)
+        for part in range(p):
+            shared = np.minimum(seen.stop, high[part]) - np.maximum(seen.start, low[part])
+            shared = np.maximum(shared, 0)
+            for one in range(r):
+                gain = np.where((seen.copy - one) % classes == 0, shared, 0)
+                worker = np.where(partition < 0, gain, -1).argmax(axis=1)
+                partition[every, worker], copy[every, worker] = part, one
+                found[:, part * r + one] = gain[every, worker]
+        width = self.tables.problem.layers[place - 1].width
+        wanted = np.repeat(high - low, r) * width
+        remote = wanted - found * (classes / seen.copies[:, None] * width)
+        work = np.repeat(self.tables.work(place, p)[0], r)[:, None] * self.tables.slower
+        return partition, copy, self._slowest(work[None], remote) / r
+
+    def _back(
+        self, place: int, choice: Choice, seen: _Seen, partition: Places, copy: Places
+    ) -> Array:
+        """Return the back-propagation of the layer before `place`, for each placement."""
+        p, r = choice
+        layer = self.tables.problem.layers[place]
+        rows = np.array(layer.held(p))
+        holds = partition >= 0
+        start, stop = (np.where(holds, rows[partition + end], 0) for end in (0, 1))
+        classes = np.gcd(seen.copies, r)[:, None]
+        own = np.minimum(stop, seen.high) - np.maximum(start, seen.low)
+        own = np.where((seen.copy - copy) % classes == 0, np.maximum(own, 0), 0)
+        width = layer.neurons // layer.rows
+        remote = (seen.high - seen.low - own * (classes / r)) * width
+        work = seen.work[..., None] * self.tables.slower
+        return self._slowest(work, remote) / seen.copies[:, None]
+
+    def _slowest(self, work: Array, remote: Array) -> Array:
+        """Return the slowest segment's time of each placement, by threads, as for one copy."""
+        found = np.empty((len(remote), len(self.tables.share)))
+        for some in _blocks(len(remote), remote.shape[1] * len(self.tables.share)):
+            mine = work if len(work) == 1 else work[some]
+            found[some] = self.tables.with_fetch(mine, remote[some]).max(axis=1)
+        return found * self.tables.share
+
+
+def _blocks(count: int, each: int) -> Iterator[slice]:
+    """Yield slices of few enough rows."""
+    step = max(1, MAX_BLOCK // each)
+    for start in range(0, count, step):
+        yield slice(start, start + step)

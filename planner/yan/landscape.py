@@ -1,0 +1,79 @@
+"""The best configuration for each number of workers and replicas.
+
+Problem: how an epoch's time depends on how the machines are shared between workers of one replica
+and replicas of the model; what a heat map shows.
+
+Method: for every N_wr and N_mr with room for the servers, the dynamic program over layers
+(`planner.yan.layerwise`) and its exact end (`planner.yan.ties`). All machines that are left are
+servers: more never cost more, and `solve` too prefers more among triples that take equally long. So
+the cell that holds the plan of method `exact` is that plan. More servers than workers bring
+nothing; with how few machines a time can be had is the question of `planner.yan.pareto`.
+
+Guarantee: the least time of each cell under the canonical mapping; exact.
+
+Complexity: N ln N cells, one program each.
+
+Source: own.
+"""
+
+from collections.abc import Callable
+
+from planner.errors import NotApplicableError
+from planner.yan.exact import infeasibility
+from planner.yan.layerwise import Triple
+from planner.yan.pareto import FrugalEngine, refuse_different_machines
+from planner.yan.problem import Problem, Ranked
+
+__all__ = ["MAX_CELLS", "landscape"]
+
+MAX_CELLS = 2_000
+"""Cells of the largest landscape that is computed: that of about 300 machines."""
+
+
+def landscape(
+    problem: Problem, *, progress: Callable[[int, int], None] | None = None
+) -> tuple[Ranked, ...]:
+    """Return the best configuration of every number of workers and replicas.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan; configurations that are fixed, and `top`, do not matter.
+    progress : callable, optional
+        Called after each cell with the number of cells so far, and of all.
+
+    Returns
+    -------
+    tuple of Ranked
+        By workers of a replica, then replicas; without cells in which nothing fits in memory. All
+        machines but the workers are servers.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ, or there are more than `MAX_CELLS` cells.
+    """
+    refuse_different_machines(problem, "a landscape")
+    if infeasibility(problem) is not None:
+        return ()
+    engine = FrugalEngine(problem)
+    pairs = [
+        (workers, replicas)
+        for replicas, most in engine.space.pairs()
+        for workers in range(1, most + 1)
+    ]
+    if len(pairs) > MAX_CELLS:
+        raise NotApplicableError(
+            "machines",
+            f"a landscape takes at most {MAX_CELLS} numbers of workers and replicas, "
+            f"{problem.machines} machines have {len(pairs)}",
+        )
+    found: list[Ranked] = []
+    for done, (workers, replicas) in enumerate(sorted(pairs), start=1):
+        triple = Triple(workers, replicas, engine.space.servers(workers, replicas)[-1])
+        if engine.solve(triple) is not None:
+            found += engine.ranked([triple])
+            engine.forget(triple)
+        if progress is not None:
+            progress(done, len(pairs))
+    return tuple(found)

@@ -1,0 +1,324 @@
+"""How wrong the constants may be before another configuration is the best.
+
+Problem: constants are measured or fitted. For each, within which factors does a configuration stay
+the best? And if all are off at once, how much slower than the best is it?
+
+Method: the cost of a configuration is a convex function of each constant (of the inverse of the
+NIC's bandwidth): a sum of slowest segments, each affine. For an end of an interval, start as far
+out as is looked at; if another configuration is better there, go to where the costs of the two
+cross, and search again, until nothing is better. Regret is searched for at all combinations of
+constants that are too low or too high. The price of the configuration itself cuts every search.
+
+Guarantee: at an end nothing is better than the configuration, and at most `TOLERANCE` beyond it
+the configuration named there is. Between 1 and an end the set of good factors may have holes, but
+only where a configuration whose slowest segment changes with the constant is better: costs of all
+others are affine, and not less at 1 and at the end, while that of the configuration itself is
+convex. Regret is exact. All of it among configurations under the canonical mapping; where many
+thousands of them cost the same but for rounding, "nothing is better" may be off by a relative
+1e-12.
+
+Complexity: 1 to 10 searches (`planner.yan.exact`) for each of up to 12 ends, and 64 for regret.
+
+Source: own; going from crossing to crossing is Newton's method for parametric problems (Eisner and
+Severance, JACM 1976).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from itertools import product
+from math import isqrt
+
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError
+from planner.validation import shown
+from planner.yan.exact import Engine
+from planner.yan.model import estimate
+from planner.yan.pareto import refuse_different_machines
+from planner.yan.problem import Configuration, Problem, Ranked
+
+__all__ = ["ERROR", "FARTHEST", "TOLERANCE", "Interval", "Sensitivity", "scaled", "sensitivity"]
+
+FARTHEST = 1_000
+"""Factors are looked at from 1 / FARTHEST to FARTHEST."""
+
+TOLERANCE = Fraction(1, 10**6)
+"""Relative distance from an end within which another configuration is better."""
+
+ERROR = Fraction(1, 4)
+"""By how much constants are too low or too high."""
+
+DIGITS = 9
+"""Significant digits of a factor."""
+
+CONSTANTS = (
+    "muladd_ns",
+    "activation_ns",
+    "error_ns",
+    "latency_ns",
+    "nic_bits_per_s",
+    "interference",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Factors of a constant from `low` to `high` between which a configuration stays the best.
+
+    Attributes
+    ----------
+    constant : str
+        A field of `Constants`. All of `latency_ns` is scaled at once; of `interference` what is
+        above 1.
+    low, high : Fraction or None
+        Ends, at which it still is; None if it is as far as was looked.
+    low_beaten_by, high_beaten_by : Configuration or None
+        What is better just beyond; None exactly where the end is.
+    """
+
+    constant: str
+    low: Fraction | None
+    high: Fraction | None
+    low_beaten_by: Configuration | None = None
+    high_beaten_by: Configuration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """What errors of the constants do to a configuration.
+
+    Attributes
+    ----------
+    intervals : tuple of Interval
+        One for each constant; none for `interference` if there is none.
+    regret : Fraction
+        How much longer than in the best configuration an epoch takes, relative to that one, at
+        the worst combination of constants that are each `error` lower or higher.
+    regret_constants : tuple of (str, Fraction)
+        That combination: each constant's factor.
+    error : Fraction
+        Relative error of every constant.
+    mean_regret : Fraction
+        The mean over all combinations.
+    searches : int
+        Searches for the best configuration that were run.
+    """
+
+    intervals: tuple[Interval, ...]
+    regret: Fraction
+    regret_constants: tuple[tuple[str, Fraction], ...]
+    error: Fraction
+    mean_regret: Fraction
+    searches: int
+
+
+def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
+    """Return the problem with one constant scaled, of `interference` what is above 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If the value is too large, or has too many decimals.
+    """
+    constants = problem.constants
+    value: Fraction | list[Fraction]
+    if constant == "interference":
+        value = [1 + factor * (one - 1) if one > 1 else one for one in constants.interference]
+    elif constant == "latency_ns":
+        value = [factor * one for one in constants.latency_ns]
+    else:
+        value = factor * getattr(constants, constant)
+    return replace(problem, constants=replace(constants, **{constant: value}))
+
+
+def sensitivity(
+    problem: Problem,
+    configuration: Configuration,
+    *,
+    error: Fraction = ERROR,
+    progress: Callable[[int, int], None] | None = None,
+) -> Sensitivity:
+    """Return within which factors of the constants a configuration stays the best.
+
+    Parameters
+    ----------
+    problem : Problem
+        The network, the machines and the constants; configurations that are fixed do not matter.
+    configuration : Configuration
+        The best one, as method `exact` finds it.
+    error : Fraction
+        Relative error of every constant, for regret: at least 0, below 1.
+    progress : callable, optional
+        Called after each step with the number of steps so far, and of all.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ.
+    InvalidPlanError
+        If `configuration` is none of the problem's.
+    InvalidInputError
+        If it is not the best one, if `error` is out of range, or if a constant with the error is.
+    """
+    refuse_different_machines(problem, "sensitivity")
+    if not 0 <= error < 1:
+        raise InvalidInputError("error", f"expected a number in [0, 1), got {shown(error)}")
+    study = _Study(problem, configuration)
+    study.check()
+    names = CONSTANTS
+    if max(problem.constants.interference[: problem.threads]) <= 1:
+        names = names[:-1]
+    factors = sorted({1 - error, 1 + error})
+    combinations = [
+        tuple(zip(names, each, strict=True)) for each in product(factors, repeat=len(names))
+    ]
+    steps, done = 2 * len(names) + len(combinations), 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, steps)
+
+    intervals = []
+    for name in names:
+        low, below = study.end(name, upwards=False)
+        step()
+        high, above = study.end(name, upwards=True)
+        step()
+        intervals.append(Interval(name, low, high, below, above))
+    regrets = []
+    for combination in combinations:
+        regrets.append(study.regret(combination))
+        step()
+    worst = max(range(len(regrets)), key=regrets.__getitem__)
+    return Sensitivity(
+        tuple(intervals),
+        regrets[worst],
+        combinations[worst],
+        Fraction(error),
+        sum(regrets, Fraction(0)) / len(regrets),
+        study.searches,
+    )
+
+
+class _Study:
+    """One configuration, under other constants."""
+
+    def __init__(self, problem: Problem, configuration: Configuration) -> None:
+        self.problem = problem
+        self.configuration = configuration
+        self.searches = 0
+
+    def check(self) -> None:
+        """Raise an error unless the configuration is the best."""
+        better = self._better(self.problem)
+        if better is not None:
+            workers, replicas, servers = better.configuration.triple
+            raise InvalidInputError(
+                "configuration",
+                f"expected the best one, but with {workers} workers, {replicas} replicas and "
+                f"{servers} servers an epoch takes {float(better.epoch):.6g} ns, in this one "
+                f"{float(estimate(self.problem, self.configuration).epoch):.6g} ns",
+            )
+
+    def _better(self, problem: Problem) -> Ranked | None:
+        """Return the best configuration if it is better than the one that is studied."""
+        self.searches += 1
+        price = estimate(problem, self.configuration).epoch
+        engine = Engine(problem)
+        below = float(price) * (1 + 4 * engine.tables.error)
+        result = engine.search(1, Deadline(None), below)
+        ranking = engine.ranked(one.triple for one in result.found)
+        return ranking[0] if ranking and ranking[0].epoch < price else None
+
+    def regret(self, combination: tuple[tuple[str, Fraction], ...]) -> Fraction:
+        """Return how much longer than in the best one an epoch takes with other constants."""
+        problem = self.problem
+        for name, factor in combination:
+            problem = scaled(problem, name, factor)
+        better = self._better(problem)
+        if better is None:
+            return Fraction(0)
+        return estimate(problem, self.configuration).epoch / better.epoch - 1
+
+    def end(self, name: str, *, upwards: bool) -> tuple[Fraction | None, Configuration | None]:
+        """Return the last factor of a constant, up or down; and what is better beyond."""
+        factor, beaten_by = self._farthest(name, upwards=upwards), None
+        while factor != 1:
+            better = self._better(scaled(self.problem, name, factor))
+            if better is None:
+                break
+            beaten_by = better.configuration
+            factor = self._crossing(name, beaten_by, factor)
+        return (None if beaten_by is None else factor), beaten_by
+
+    def _farthest(self, name: str, *, upwards: bool) -> Fraction:
+        """Return the factor to start from, 1 if there is none: constants have their own limits."""
+        far = FARTHEST
+        while far > 1:
+            factor = Fraction(far) if upwards else Fraction(1, far)
+            try:  # there must be room for decimals too
+                scaled(self.problem, name, factor - Fraction(1, 10 ** (3 * DIGITS)))
+            except InvalidInputError:
+                far //= 10
+            else:
+                return factor
+        return Fraction(1)
+
+    def _crossing(self, name: str, other: Configuration, far: Fraction) -> Fraction:
+        """Return where another configuration, better at `far`, is not yet better.
+
+        It is at most `TOLERANCE` beyond.
+        """
+
+        def lead(factor: Fraction) -> Fraction:
+            problem = scaled(self.problem, name, factor)
+            mine = estimate(problem, self.configuration).epoch
+            return estimate(problem, other).epoch - mine
+
+        inverse = name == "nic_bits_per_s"
+        near, near_lead, far_lead = Fraction(1), lead(Fraction(1)), lead(far)
+        guesses = _guesses()
+        while abs(far - near) > TOLERANCE * near:
+            factor = next(guesses)(near, far, near_lead / (near_lead - far_lead), inverse)
+            if not min(near, far) < factor < max(near, far):
+                continue
+            found = lead(factor)
+            if found >= 0:
+                near, near_lead = factor, found
+            else:
+                far, far_lead = factor, found
+        return near
+
+
+Guess = Callable[[Fraction, Fraction, Fraction, bool], Fraction]
+
+
+def _guesses() -> Iterator[Guess]:
+    """Yield in turn: where lines cross, the end if it is just there, and the middle."""
+    while True:
+        yield _line
+        yield _next
+        yield _middle
+
+
+def _line(near: Fraction, far: Fraction, share: Fraction, inverse: bool) -> Fraction:
+    """Return where two costs are equal if they are affine, rounded towards `near`."""
+    if inverse:
+        crossing = 1 / (1 / near + (1 / far - 1 / near) * share)
+    else:
+        crossing = near + (far - near) * share
+    context = Context(DIGITS, ROUND_FLOOR if near < far else ROUND_CEILING)
+    return Fraction(context.divide(Decimal(crossing.numerator), Decimal(crossing.denominator)))
+
+
+def _next(near: Fraction, far: Fraction, _share: Fraction, _inverse: bool) -> Fraction:
+    return near * (1 + TOLERANCE if near < far else 1 - TOLERANCE)
+
+
+def _middle(near: Fraction, far: Fraction, _share: Fraction, _inverse: bool) -> Fraction:
+    """Return about the geometric mean."""
+    unit = 10 ** (4 * DIGITS)
+    return Fraction(isqrt(int(near * far * unit)), isqrt(unit))

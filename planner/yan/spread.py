@@ -1,0 +1,352 @@
+"""How far configurations lie apart: the best, the median and the worst one.
+
+Problem: the paper says that a good configuration is several times as fast as a middling one; for
+that the middle and the worst of the space must be known.
+
+Method: the worst of each triple by the dynamic program of `planner.yan.layerwise` with the most in
+place of the least; of servers the fewest, as more never cost more. The median by a sample drawn
+uniformly from all configurations (a triple as often as it has configurations), priced by the
+tables of the search; what is reported is priced exactly.
+
+Guarantee: `worst` is the worst configuration under the canonical mapping, but for rounding. The
+median is that of the sample; its interval holds the median of the space with a probability of at
+least 95 %, by order statistics, whatever the times are distributed like.
+
+Complexity: `worst` O(N·ln N·L·K·C²) with C choices a layer, refused above `MAX_STEPS`; the median
+O(samples·L·P) beside the tables. Source: own; figures in Yan et al., KDD'15.
+"""
+
+from bisect import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import accumulate
+from math import prod
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.deadline import Deadline
+from planner.errors import BrokenConstraintError, NotApplicableError
+from planner.yan.applicable import refuse_different, refuse_fixed
+from planner.yan.exact import Engine, any_mapping_bound, configuration_of, exact, infeasibility
+from planner.yan.layerwise import State, Triple, state_at
+from planner.yan.model import estimate, reading_factor
+from planner.yan.problem import Configuration, Explored, Outcome, Plan, Problem, Ranked
+from planner.yan.tables import Array
+
+__all__ = ["MAX_STEPS", "SAMPLES", "Spread", "median", "spread", "worst"]
+
+MAX_STEPS = 2**30
+"""Most sums the search for the worst takes: some seconds."""
+
+SAMPLES = 10_000
+"""Configurations of which the median is taken."""
+
+FIRST = 500
+"""Configurations that are drawn whatever the time."""
+
+TRIES = 20
+"""Draws for each configuration that is to fit in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Times of an epoch over all configurations of a problem, in nanoseconds, exact.
+
+    Attributes
+    ----------
+    best : Fraction
+        The least.
+    median : Fraction
+        The median of the sample.
+    median_low, median_high : Fraction
+        Between them lies the median of all configurations, with a probability of 95 % or more.
+    worst : Fraction
+        The most.
+    sampled : int
+        Configurations in the sample.
+    """
+
+    best: Fraction
+    median: Fraction
+    median_low: Fraction
+    median_high: Fraction
+    worst: Fraction
+    sampled: int
+
+
+def spread(problem: Problem, *, samples: int = SAMPLES, seed: int = 0) -> Spread:
+    """Return how far configurations lie apart.
+
+    Parameters
+    ----------
+    problem : Problem
+        The network and the machines; some configuration fits.
+    samples : int
+        Configurations to draw.
+    seed : int
+        Of the sample.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ, configurations are fixed, the space is too large, or memory too short.
+    """
+    forever = Deadline(None)
+    last, first = worst(problem, forever), exact(problem, forever)
+    if last.plan is None or first.plan is None:
+        raise NotApplicableError("memory_bytes", "no configuration fits")
+    drawn = _sample(problem, samples, seed, forever)
+    low, high = _interval(len(drawn.order))
+
+    def epoch(rank: int) -> Fraction:
+        return estimate(problem, drawn.configuration(rank)).epoch
+
+    return Spread(
+        first.plan.ranking[0].epoch,
+        epoch((len(drawn.order) - 1) // 2),
+        epoch(low),
+        epoch(high),
+        last.plan.ranking[0].epoch,
+        len(drawn.order),
+    )
+
+
+def _interval(count: int) -> tuple[int, int]:
+    """Return the ranks between which the median of all lies, with a probability of 95 %.
+
+    At most k of the sample lie below it with the probability that a fair coin falls so. A sample
+    of fewer than six is too small for that.
+    """
+    skipped, term, total = 0, 1, 1  # total: ways for at most `skipped` of them
+    while total * 40 <= 2**count:
+        term = term * (count - skipped) // (skipped + 1)
+        total += term
+        skipped += 1
+    low = max(0, skipped - 1)
+    return low, count - 1 - low
+
+
+def median(problem: Problem, deadline: Deadline) -> Outcome:
+    """Return a configuration in the middle: of a sample, half are no slower.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ, configurations are fixed, or hardly any configuration fits in memory.
+    """
+    nothing = _refused(problem, "median")
+    if nothing is not None:
+        return nothing
+    drawn = _sample(problem, SAMPLES, 0, deadline)
+    return _outcome(
+        problem, drawn.configuration((len(drawn.order) - 1) // 2), deadline, drawn.timed_out
+    )
+
+
+def worst(problem: Problem, deadline: Deadline) -> Outcome:
+    """Find the worst configuration.
+
+    Raises
+    ------
+    NotApplicableError
+        If machines differ, configurations are fixed, the space is too large, or the worst
+        configuration does not fit in memory.
+    """
+    nothing = _refused(problem, "worst")
+    if nothing is not None:
+        return nothing
+    engine = Engine(problem)
+    triples = [
+        Triple(workers, replicas, engine.space.fewest_servers)
+        for replicas, most in engine.space.pairs()
+        for workers in range(1, most + 1)
+    ]
+    steps = engine.tables.problem.threads * sum(
+        one.count(triple.workers) ** 2 for triple in triples for one in engine.layerwise.options
+    )
+    if steps > MAX_STEPS:
+        raise NotApplicableError(
+            "method", "the space is too large to find its worst configuration; use 'median'"
+        )
+    triple, timed_out = _worst_triple(engine, triples, deadline)
+    configuration = configuration_of(triple, _worst_states(engine, triple))
+    try:
+        return _outcome(problem, configuration, deadline, timed_out)
+    except BrokenConstraintError:
+        raise NotApplicableError(
+            "memory_bytes", "the worst configuration does not fit; leave it out, or use 'median'"
+        ) from None
+
+
+def _refused(problem: Problem, method: str) -> Outcome | None:
+    refuse_different(problem, method)
+    refuse_fixed(problem, method)
+    nothing = infeasibility(problem)
+    return None if nothing is None else Outcome(None, infeasibility=nothing)
+
+
+def _outcome(
+    problem: Problem, configuration: Configuration, deadline: Deadline, timed_out: bool
+) -> Outcome:
+    ranked = Ranked(configuration, estimate(problem, configuration).epoch)
+    bound = any_mapping_bound(problem, deadline)
+    engine = Engine(problem)
+    triples = sum(
+        len(engine.space.servers(workers, replicas))
+        for replicas, most in engine.space.pairs()
+        for workers in range(1, most + 1)
+    )
+    explored = Explored(triples, 0, engine.all_states(), 0)
+    return Outcome(Plan(configuration, (ranked,), explored, bound), Fraction(bound), timed_out)
+
+
+def _worst_triple(
+    engine: Engine, triples: Sequence[Triple], deadline: Deadline
+) -> tuple[Triple, bool]:
+    """Return the triple of the worst configuration; the first one if the time is up."""
+    layerwise = engine.layerwise
+    program = layerwise.whole_program(max(triples))  # of one replica, as it has most workers
+    owns = [layerwise.whole_program(triple).own for triple in triples]
+    values = [own[0] for own in owns]
+    for place in range(1, len(program.options)):
+        own = [one[place] for one in owns]
+        counts = [len(one) for one in own]
+        arrived = [np.zeros_like(one) for one in own]
+        rows = np.arange(len(program.options[place - 1]))
+        for some, ahead, back in program.blocks(place, rows):
+            for which, triple in enumerate(triples):
+                if deadline.passed:
+                    return triples[0], True
+                share = 1 / triple.replicas
+                here = slice(some.start, min(some.stop, counts[which]))
+                width = here.stop - here.start
+                if width <= 0:
+                    continue
+                count = len(values[which])
+                left = values[which][:, None, :] + back[:count, :width] * share
+                found = ahead[:count, :width] * share + left.max(axis=2)[:, :, None]
+                arrived[which][here] = found.max(axis=0)
+        values = [one + more for one, more in zip(own, arrived, strict=True)]
+    return triples[int(np.argmax([one.max() for one in values]))], False
+
+
+def _worst_states(engine: Engine, triple: Triple) -> list[State]:
+    """Return the worst layers of one triple."""
+    program = engine.layerwise.whole_program(triple)
+    values, between = [program.own[0]], []
+    for place in range(1, len(program.options)):
+        left = np.empty((len(values[-1]), len(program.options[place])))
+        arrived = np.empty_like(program.own[place])
+        for some, ahead, back in program.blocks(place, np.arange(len(values[-1]))):
+            left[:, some] = (values[-1][:, None, :] + back).max(axis=2)
+            arrived[some] = (ahead + left[:, some, None]).max(axis=0)
+        values.append(program.own[place] + arrived)
+        between.append(left)
+    b, h = divmod(int(values[-1].argmax()), values[-1].shape[1])
+    states = [state_at(program.options[-1], b, h)]
+    for place in range(len(values) - 1, 0, -1):
+        options = program.options[place - 1]
+        ahead, back = engine.tables.pair(place, options, [program.options[place][b]])
+        a = int((ahead[:, 0, h] / triple.replicas + between[place - 1][:, b]).argmax())
+        h = int((values[place - 1][a] + back[a, 0] / triple.replicas).argmax())
+        b = a
+        states.append(state_at(options, b, h))
+    return states[::-1]
+
+
+class _Sample(NamedTuple):
+    """Configurations drawn, and their places by time."""
+
+    engine: Engine
+    triples: list[Triple]
+    states: list[list[tuple[int, int]]]
+    order: list[int]
+    timed_out: bool
+
+    def configuration(self, rank: int) -> Configuration:
+        """Return the one at a place in the order of times."""
+        which = self.order[rank]
+        options = self.engine.layerwise.options
+        return configuration_of(
+            self.triples[which],
+            [
+                state_at(one.choices, *state)
+                for one, state in zip(options, self.states[which], strict=True)
+            ],
+        )
+
+
+def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _Sample:
+    """Draw from all configurations that fit, each as likely as the others, and price them."""
+    engine = Engine(problem)
+    layerwise, memory, threads = engine.layerwise, engine.memory, engine.tables.problem.threads
+    pairs = [
+        (workers, replicas)
+        for replicas, most in engine.space.pairs()
+        for workers in range(1, most + 1)
+    ]
+
+    @cache
+    def counts(workers: int) -> tuple[int, ...]:
+        return tuple(one.count(workers) * threads for one in layerwise.options)
+
+    sums = list(
+        accumulate(
+            prod(counts(workers)) * len(engine.space.servers(workers, replicas))
+            for workers, replicas in pairs
+        )
+    )
+    random = Random(seed)  # noqa: S311
+    triples: list[Triple] = []
+    states: list[list[tuple[int, int]]] = []
+    timed_out = False
+    for _ in range(samples * TRIES):
+        if len(triples) == samples:
+            break
+        if deadline.passed and len(triples) >= min(FIRST, samples):
+            timed_out = True
+            break
+        workers, replicas = pairs[bisect(sums, random.randrange(sums[-1]))]
+        servers = random.choice(engine.space.servers(workers, replicas))
+        drawn = [divmod(random.randrange(count), threads) for count in counts(workers)]
+        if memory is not None:
+            options = zip(layerwise.options, drawn, strict=True)
+            if not memory.fits([state_at(one.choices, *state) for one, state in options]):
+                continue
+        triples.append(Triple(workers, replicas, servers))
+        states.append(drawn)
+    if not triples:
+        raise NotApplicableError("memory_bytes", "hardly any configuration fits")
+    times = _times(engine, triples, np.array(states))
+    return _Sample(engine, triples, states, np.argsort(times, kind="stable").tolist(), timed_out)
+
+
+def _times(engine: Engine, triples: Sequence[Triple], states: Array) -> Array:
+    """Return what an epoch takes in each configuration, but for rounding."""
+    layerwise, tables = engine.layerwise, engine.tables
+    replicas = np.array([one.replicas for one in triples], dtype=float)
+    factor = np.array([float(reading_factor(engine.problem, *one)) for one in triples])
+    reads = tables.reads
+    total = np.zeros(len(triples))
+    for place, one in enumerate(layerwise.options):
+        row, thread = states[:, place].T
+        ends = np.array([tables.ends(place, choice) for choice in one.choices])
+        total += ends[row, thread] / replicas
+        sending = factor * one.volumes[row] * tables.read_weight[thread]
+        total += reads * (tables.latency[thread] + sending)
+        if place:
+            earlier, before = states[:, place - 1].T
+            options = layerwise.options[place - 1].choices
+            for a in np.unique(earlier).tolist():
+                mine = np.flatnonzero(earlier == a)
+                rows, which = np.unique(row[mine], return_inverse=True)
+                ahead, back = tables.pair(
+                    place, [options[a]], [one.choices[b] for b in rows.tolist()]
+                )
+                both = ahead[0, which, thread[mine]] + back[0, which, before[mine]]
+                total[mine] += both / replicas[mine]
+    return total

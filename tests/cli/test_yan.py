@@ -1,0 +1,231 @@
+"""Scaling on the command line, and requests of every family compared."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import caramel, ibatch
+from planner.cli import main
+from planner.yan.solver import METHODS
+from tests.cli.test_cli import NETWORK, PROFILE, REQUEST
+from tests.jsonio.test_caramel import CONTRACT as GRADIENTS
+from tests.jsonio.test_yan import SMALL, fixed
+
+COLUMNS = [
+    "method",
+    "workers",
+    "replicas",
+    "servers",
+    "machines",
+    "epoch",
+    "above bound",
+    "status",
+    "run time",
+]
+
+
+def written(folder: Path, request: dict[str, Any]) -> str:
+    path = folder / "request.json"
+    path.write_text(json.dumps(request))
+    return str(path)
+
+
+@pytest.fixture
+def request_file(tmp_path: Path) -> str:
+    return written(tmp_path, SMALL)
+
+
+def rows_of(block: str) -> list[dict[str, str]]:
+    """Read a table; what is said below it is left out."""
+    header, _, *lines = block.splitlines()
+    names = re.split(r"\s{2,}", header.strip())
+    cells = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    return [dict(zip(names, row, strict=True)) for row in cells if len(row) == len(names)]
+
+
+def blocks(out: str) -> list[str]:
+    return [block.strip("\n") for block in out.split("\n\n")]
+
+
+def test_compare_ranks_the_methods_and_then_the_triples(
+    request_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", request_file]) == 0
+    out = capsys.readouterr().out
+    parts = blocks(out)
+    assert parts[0].startswith("request: 2 layers, 20 connections, 22 weights, 60,000 samples")
+    assert "3 machines of 2 cores" in parts[0]
+    rows = rows_of(parts[1])
+    assert list(rows[0]) == COLUMNS
+    shown = {row["method"] for row in rows} | set(re.findall(r"left out: (\w+)", out))
+    assert shown == set(METHODS) - {"auto"}
+    exact = next(row for row in rows if row["method"] == "exact")
+    assert (exact["above bound"], exact["status"]) == ("0.00%", "optimal")
+    assert parts[2].startswith("yan · ")
+    ranking = rows_of(next(part for part in parts if part.startswith("rank")))
+    assert ranking[0]["slower by"] == "0%"
+    assert [row["rank"] for row in ranking] == [str(i + 1) for i in range(len(ranking))]
+    for name in ("workers", "replicas", "servers", "machines", "epoch"):
+        assert ranking[0][name] == rows[0][name]
+
+
+def test_compare_ranks_given_configurations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, fixed())
+    assert main(["compare", path, "--methods", "exact"]) == 0
+    parts = blocks(capsys.readouterr().out)
+    assert "2 given configurations" in parts[0]
+    assert len(rows_of(next(part for part in parts if part.startswith("rank")))) == 2
+
+
+def test_compare_as_json_is_sorted_and_solves_as_solve_does(
+    request_file: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["compare", request_file, "--methods", "exact,worst", "--json"]) == 0
+    answers = json.loads(capfdbinary.readouterr().out)
+    assert [one["method"] for one in answers] == ["exact", "worst"]
+    assert answers[0]["objective_ns"] <= answers[1]["objective_ns"]
+    solved = written(Path(request_file).parent, {**SMALL, "method": "exact"})
+    assert main(["solve", solved]) == 0
+    answer = json.loads(capfdbinary.readouterr().out)
+    assert {**answer, "runtime_s": 0} == {**answers[0], "runtime_s": 0}
+
+
+def test_only_the_best_has_the_extra_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, {**SMALL, "pareto": True, "landscape": True})
+    assert main(["compare", path, "--methods", "exact,worst", "--json"]) == 0
+    best, worst = json.loads(capsys.readouterr().out)
+    assert {"pareto", "landscape"} <= set(best)
+    assert not {"pareto", "landscape", "sensitivity"} & set(worst)
+
+
+def test_compare_writes_what_draw_draws(
+    request_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["compare", request_file, "--methods", "exact", "-o", plan]) == 0
+    shown = capsys.readouterr().out
+    assert main(["draw", plan]) == 0
+    drawn = capsys.readouterr().out
+    assert drawn.startswith("yan · exact · ")
+    assert drawn in shown
+    assert main(["draw", plan, "-o", str(tmp_path / "p.json")]) == 2
+    assert "says only how long they take" in capsys.readouterr().err
+    pytest.importorskip("matplotlib")
+    for name in ("p.svg", "p.png"):
+        assert main(["draw", plan, "-o", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).stat().st_size > 1000
+    picture = tmp_path / "compared.svg"
+    command = ["compare", request_file, "--methods", "exact", "--picture", str(picture)]
+    assert main(command) == 0
+    assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("request_", "methods", "head"),
+    [
+        (REQUEST, {*ibatch.METHODS} - {"auto"}, "request, pull: 3 layers, 9 ns to compute"),
+        (GRADIENTS, {*caramel.METHODS}, "request: 1 parameters, 4 KiB of gradients, 2 ops"),
+    ],
+)
+def test_requests_of_other_families_are_compared_too(
+    request_: dict[str, Any],
+    methods: set[str],
+    head: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["compare", written(tmp_path, request_)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(head)
+    rows = rows_of(blocks(out)[1])
+    shown = {row["method"] for row in rows} | set(re.findall(r"left out: (\w+)", out))
+    assert shown == methods
+
+
+def test_names_of_a_request_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, {**REQUEST, "layer_names": ["a", "b", "c"]})
+    assert main(["compare", path, "--methods", "exact", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["layer_names"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (["--startup", "1us"], "--startup: does not apply to a request"),
+        (["--bandwidth", "1Gb/s"], "--bandwidth: does not apply to a request"),
+        (["--workers", "8"], "--workers: does not apply to a request"),
+        (["--max-batch", "1MB"], "--max-batch: does not apply to a request"),
+        (["--direction", "pull"], "--direction: does not apply to a request"),
+        (["--problem", "ibatch"], "--problem: "),
+        (["--methods", "milp"], "method: expected one of auto, exact"),
+        (["--picture", "p.bmp"], "expected a name ending in .svg"),
+        (["--picture", "p.json"], "says only how long they take"),
+        (["--time-limit", "-1"], "time_limit_s"),
+    ],
+)
+def test_bad_options(
+    request_file: str, change: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", request_file, "--methods", "exact", *change]) == 2
+    out, err = capsys.readouterr()
+    assert expected in err
+    assert out == ""
+
+
+def test_the_right_problem_may_be_said_too(
+    request_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", request_file, "--problem", "yan", "--methods", "exact"]) == 0
+    assert "yan · exact" in capsys.readouterr().out
+
+
+def test_profiles_are_no_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(PROFILE))
+    assert main(["compare", str(path), "--problem", "yan", *NETWORK]) == 2
+    assert "--problem: yan compares a request" in capsys.readouterr().err
+    for missing in ("--startup", "--bandwidth"):
+        place = NETWORK.index(missing)
+        rest = NETWORK[:place] + NETWORK[place + 2 :]
+        assert main(["compare", str(path), *rest]) == 2
+        assert f"{missing}: missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (json.dumps({**SMALL, "machines": 0}), "machines: expected an integer >= 1, got 0"),
+        (json.dumps({**SMALL, "problem": "yam"}), "problem: expected one of"),
+        (json.dumps({**SMALL, "constants": {}}), "constants.muladd_ns: missing"),
+        ("{", "not JSON"),
+        ("[]", "expected an object"),
+    ],
+)
+def test_the_file_of_a_bad_request_is_named(
+    text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    options = NETWORK if text == "[]" else []
+    assert main(["compare", str(path), *options]) == 2
+    assert f"{path}: {expected}" in capsys.readouterr().err
+
+
+def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, {**SMALL, "memory_bytes": 1})
+    assert main(["compare", path, "--methods", "exact"]) == 0
+    out, err = capsys.readouterr()
+    assert "exact: memory" in out
+    assert "no method found a plan" in err
+
+
+def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "yan"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"request", "answer", "error"}

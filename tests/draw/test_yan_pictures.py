@@ -1,0 +1,291 @@
+"""Pictures of configurations: where the time goes, the ranking, the map and the staircase."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.draw import (
+    GANTT,
+    SCALING,
+    LayerTime,
+    Point,
+    Range,
+    Scaling,
+    ScalingChart,
+    save_scaling,
+    text_scaling,
+)
+from planner.draw.scaling import PHASES, epoch_text, grouped, slowdown_text
+from planner.errors import InvalidInputError
+
+
+def point(workers: int, replicas: int, servers: int = 1) -> Point:
+    """Price a configuration: faster with every machine, but worse the less square it is."""
+    epoch = 10**12 // (workers * replicas) + 10**9 * (workers - replicas) ** 2 + 10**9 // servers
+    return Point(workers, replicas, servers, epoch)
+
+
+def scaling(machines: int = 20, layers: int = 4, *, maps: bool = True) -> Scaling:
+    pairs = [
+        point(workers, replicas, machines - workers * replicas)
+        for workers in range(1, machines)
+        for replicas in range(1, (machines - 1) // workers + 1)
+    ]
+    ranking = sorted(pairs, key=lambda one: one.epoch_ns)
+    front: list[Point] = []
+    for one in sorted(
+        (point(one.workers, one.replicas) for one in pairs),
+        key=lambda one: (one.machines, one.epoch_ns),
+    ):
+        if not front or (one.epoch_ns < front[-1].epoch_ns and one.machines > front[-1].machines):
+            front.append(one)
+    times = tuple(
+        LayerTime(f"layer{place}", tuple(10**9 * (place + phase) for phase in range(5)))
+        for place in range(layers)
+    )
+    return Scaling(
+        times,
+        ranking[0],
+        tuple(ranking[:8]),
+        tuple(pairs) if maps else (),
+        tuple(front) if maps else (),
+    )
+
+
+def chart(**change: Any) -> ScalingChart:
+    return ScalingChart("yan · exact", replace(scaling(maps=False), **change), 7)
+
+
+def saved(drawn: ScalingChart, folder: Path, name: str = "p.svg") -> str:
+    pytest.importorskip("matplotlib")
+    save_scaling(drawn, folder / name)
+    return (folder / name).read_text() if name.endswith("svg") else ""
+
+
+def test_text_has_a_bar_a_layer_in_proportion() -> None:
+    layers = (
+        LayerTime("conv", (10 * 10**9, 20 * 10**9, 5 * 10**9, 5 * 10**9, 0)),
+        LayerTime("fc", (0, 0, 0, 10 * 10**9, 10 * 10**9)),
+    )
+    lines = text_scaling(chart(layers=layers), 70).splitlines()
+    assert lines[0] == "yan · exact"
+    conv, full = lines[2:4]
+    bar = conv.split()[1]
+    assert set(bar) == set("fbuc")
+    assert bar.count("b") == pytest.approx(2 * bar.count("f"), abs=1)
+    assert len(bar) == pytest.approx(2 * len(full.split()[1]), abs=1)
+    assert conv.split()[2:] == ["40", "s", "66.7%"]
+    assert full.split()[2:] == ["20", "s", "33.3%"]
+    assert all(len(line) == 70 for line in (conv, full))
+    assert lines[5] == "f forward · b backward · u update · c communication · w weight reading"
+
+
+def test_text_has_the_ranking_with_the_slowdown() -> None:
+    points = (Point(4, 4, 4, 10**10), Point(2, 8, 4, 15 * 10**9))
+    text = text_scaling(chart(ranking=points))
+    rows = [line.split() for line in text.split("\n\n")[3].splitlines()]
+    names = ["rank", "workers", "replicas", "servers", "machines", "epoch", "slower", "by"]
+    assert rows[0] == names
+    assert rows[2] == ["1", "4", "4", "4", "20", "10", "s", "0%"]
+    assert rows[3] == ["2", "2", "8", "4", "20", "15", "s", "50.00%"]
+
+
+def test_text_shows_the_other_parts_only_if_there_are_any() -> None:
+    bare = text_scaling(chart())
+    for words in ("best for each number", "over workers", "factors of each constant"):
+        assert words not in bare
+    full = scaling()
+    more = chart(
+        front=full.front,
+        landscape=full.landscape,
+        ranges=(Range("muladd_ns", 0.5, None),),
+        regret=(0.02, 0.25),
+    )
+    text = text_scaling(more)
+    assert "best for each number of machines" in text
+    assert "muladd_ns   0.5   –" in text
+    assert "off by up to 25%: at most 2.00% slower" in text
+
+
+@pytest.mark.parametrize("machines", [2, 3, 20, 300])
+def test_the_map_of_digits_has_0_for_the_best(machines: int) -> None:
+    pairs = scaling(machines).landscape
+    text = text_scaling(chart(landscape=pairs)).split("\n\n")[-1]
+    title, header, *rows = text.splitlines()
+    best = min(pairs, key=lambda one: one.epoch_ns)
+    assert f": 0 {epoch_text(best.epoch_ns)} " in title
+    columns = list(map(int, header.split()))
+    assert columns[0] == 1
+    assert len(columns) <= 20
+    row = next(row for row in reversed(rows) if int(row.split()[0]) <= best.replicas)
+    column = sum(first <= best.workers for first in columns) - 1
+    assert row.split()[1 + column] == "0"
+    digits = {digit for line in rows for digit in line.split()[1:]}
+    assert digits <= set("0123456789")
+    assert (digits == {"0"}) == (machines == 2)
+
+
+def test_many_layers_share_rows_and_nothing_is_lost() -> None:
+    times = scaling(layers=100).layers
+    for most in (1, 7, 48, 100):
+        rows = grouped(times, most)
+        assert len(rows) <= most
+        assert sum(one.total_ns for one in rows) == sum(one.total_ns for one in times)
+    assert grouped(times, 48)[0].name == "layers 0 … 2"
+    assert grouped(times, 48)[-1].name == "layers 99 … 99"
+    assert "layers 0 … 4" in text_scaling(chart(layers=times))
+
+
+def test_nothing_takes_time() -> None:
+    zero = LayerTime("x", (0,) * len(PHASES))
+    free = Point(1, 1, 1, 0)
+    still = chart(layers=(zero,), best=free, ranking=(free,), landscape=(free,), front=(free,))
+    assert "0.0%" in text_scaling(still)
+
+
+def test_nothing_takes_time_in_a_picture(tmp_path: Path) -> None:
+    zero = LayerTime("x", (0,) * len(PHASES))
+    free = Point(1, 1, 1, 0)
+    still = chart(layers=(zero,), best=free, ranking=(free,))
+    saved(still, tmp_path)
+    saved(
+        replace(still, scaling=replace(still.scaling, landscape=(free,), front=(free,))), tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("landscape", "front", "words"),
+    [
+        (False, False, ("the best of each",)),
+        (True, False, ("replicas of the model",)),
+        (False, True, ("the best with so many",)),
+        (True, True, ("replicas of the model", "the best with so many")),
+    ],
+)
+@pytest.mark.parametrize("machines", [2, 100])
+def test_panels_are_those_there_is_something_for(
+    landscape: bool, front: bool, words: tuple[str, ...], machines: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    import matplotlib as mpl
+
+    full = scaling(machines)
+    drawn = ScalingChart(
+        "yan",
+        replace(
+            full,
+            landscape=full.landscape if landscape else (),
+            front=full.front if front else (),
+        ),
+    )
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        text = saved(drawn, tmp_path)
+        again = saved(drawn, tmp_path, "again.svg")
+    assert text == again
+    for panel in ("where the time of an epoch goes", *words):
+        assert panel in text
+    for other in ("the best of each", "replicas of the model", "the best with so many"):
+        assert (other in text) == (other in words)
+    axes = 1 + max(landscape + front, 1) + landscape  # the map comes with a colour bar
+    assert text.count('id="axes_') == axes
+
+
+def test_names_are_no_formulas(tmp_path: Path) -> None:
+    names = (LayerTime("$\\frac{$", (1,) * 5), LayerTime("a\x00b" * 40, (1,) * 5))
+    saved(replace(chart(layers=names), title="$x$"), tmp_path)
+
+
+def test_every_format_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("p.svg", "p.png", "p.pdf"):
+        SCALING.writer(tmp_path / name)(ScalingChart("t", scaling()), tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_a_trace_is_refused_with_the_reason() -> None:
+    for name in ("p.json", "p.json.gz"):
+        with pytest.raises(InvalidInputError, match="says only how long they take"):
+            SCALING.writer(Path(name))
+    for drawing, ending in ((SCALING, "a chart)"), (GANTT, "a trace)")):
+        for name in ("p.bmp", "p", ".svg"):
+            with pytest.raises(InvalidInputError, match="expected a name ending in") as error:
+                drawing.writer(Path(name))
+            assert error.value.message.endswith(ending)
+
+
+@pytest.mark.parametrize("machines", [9, 20, 1000])
+@pytest.mark.parametrize("width", [5.5, 11.0])
+def test_labels_do_not_lie_on_one_another(machines: int, width: float) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from planner.draw.staircase import draw_front, thin_out
+
+    front = tuple(Point(1, replicas, 1, 10**15 // replicas) for replicas in range(1, machines))
+    figure = Figure(figsize=(width, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    labels = draw_front(axes, front, front[-1], width)
+    figure.draw_without_rendering()
+    thin_out(labels)
+    kept = [label for label in labels if label.get_visible()]
+    assert labels[-1] in kept
+    assert labels[-1].get_text() == front[-1].label
+    assert len(kept) > 2
+    boxes = [label.get_window_extent() for label in kept]
+    assert not any(a.overlaps(b) for place, a in enumerate(boxes) for b in boxes[:place])
+    assert max(box.x1 for box in boxes) <= figure.bbox.x1
+
+
+@pytest.mark.parametrize("machines", [2, 20, 100])
+def test_the_map_has_a_cell_a_pair_and_cells_do_not_overlap(machines: int) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from planner.draw.landscape import draw_landscape
+
+    drawn = scaling(machines)
+    axes = Figure().add_subplot()
+    draw_landscape(axes, drawn.landscape, drawn.best)
+    cells = [path.get_extents() for path in axes.collections[0].get_paths()]
+    assert len(cells) == len(drawn.landscape)
+    for one, cell in zip(drawn.landscape, cells, strict=True):
+        assert cell.x0 < one.workers < cell.x1
+        assert cell.y0 < one.replicas < cell.y1
+    rows: dict[float, list[Any]] = {}
+    for cell in cells:
+        rows.setdefault(cell.y0, []).append(cell)
+    for row in rows.values():
+        for left, right in pairwise(sorted(row, key=lambda cell: cell.x0)):
+            assert left.x1 <= right.x0
+
+
+def test_ticks_are_numbers_a_person_reads() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from planner.draw.axes import set_range
+
+    for limits, expected in (
+        ((0.5, 999), ["1", "2", "5", "10", "20", "50", "100", "200", "500"]),
+        ((3, 2e7), ["10", "100", "1000", "10000", "100000", "1e+06", "1e+07"]),
+        ((1.1, 1.9), ["1.2", "1.4", "1.6", "1.8"]),
+    ):
+        axes = Figure().add_subplot()
+        set_range(axes, "x", limits, logarithmic=True, whole=True)
+        assert [label.get_text() for label in axes.get_xticklabels()] == expected
+
+
+def test_long_epochs_are_seconds_in_full() -> None:
+    assert epoch_text(1_500_000_000) == "1.5 s"
+    assert epoch_text(20_050 * 10**9) == "20,050 s"
+
+
+def test_near_ties_are_told_from_ties() -> None:
+    found = [slowdown_text(time, 10**6) for time in (10**6, 10**6 + 1, 1_012_300, 35 * 10**6)]
+    assert found == ["0%", "<0.01%", "1.23%", "35×"]
+    assert slowdown_text(5, 0) == "0%"

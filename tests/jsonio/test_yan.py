@@ -1,0 +1,461 @@
+"""Requests and answers about scaling: the contract, bad input, answers read again."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner.draw import Scaling
+from planner.jsonio import decode_answer, schema
+from planner.jsonio.decoding import typed
+from planner.jsonio.yan import YanRequest, problem_of
+from planner.jsonio.yan_answer import _whole
+from planner.validation import MAX_VALUE
+from planner.yan.model import estimate
+from planner.yan.problem import Configuration, LayerChoice
+from planner.yan.solver import METHODS
+from tests.jsonio.test_caramel_answers import broken
+from tests.jsonio.test_service import ask, error, without
+
+CONV: dict[str, Any] = {
+    "name": "conv1",
+    "kind": "conv",
+    "shape": [10, 24, 24],
+    "kernel": 5,
+    "stride": 1,
+    "neurons": 5760,
+    "connections": 144000,
+    "weights": 260,
+}
+FULL: dict[str, Any] = {
+    "name": "fc1",
+    "kind": "full",
+    "neurons": 400,
+    "connections": 2304000,
+    "weights": 2304400,
+}
+CONSTANTS: dict[str, Any] = {
+    "muladd_ns": 0.5,
+    "activation_ns": 2.0,
+    "error_ns": 2.0,
+    "latency_ns": [100000, 110000],
+    "nic_bits_per_s": 1e10,
+    "bits_per_activation": 32,
+    "bits_per_weight": 32,
+    "interference": [1.0, 1.05],
+}
+CONTRACT: dict[str, Any] = {
+    "problem": "yan",
+    "machines": 20,
+    "cores": 2,
+    "samples": 60000,
+    "read_every": 100,
+    "read_model": "mean",
+    "top": 8,
+    "layers": [CONV, FULL],
+    "constants": CONSTANTS,
+}
+SMALL: dict[str, Any] = {
+    **CONTRACT,
+    "machines": 3,
+    "layers": [
+        {"name": "a", "kind": "full", "neurons": 4, "connections": 12, "weights": 12},
+        {"name": "b", "kind": "full", "neurons": 2, "connections": 8, "weights": 10},
+    ],
+}
+
+
+def small(**change: Any) -> dict[str, Any]:
+    return {key: value for key, value in {**SMALL, **change}.items() if value is not without}
+
+
+def constants(**change: Any) -> dict[str, Any]:
+    merged = {**CONSTANTS, **change}
+    return small(constants={key: value for key, value in merged.items() if value is not without})
+
+
+def second_layer(**change: Any) -> dict[str, Any]:
+    merged = {**FULL, **change}
+    return {
+        **CONTRACT,
+        "layers": [CONV, {key: value for key, value in merged.items() if value is not without}],
+    }
+
+
+def first_layer(**change: Any) -> dict[str, Any]:
+    merged = {**CONV, **change}
+    return {
+        **CONTRACT,
+        "layers": [{key: value for key, value in merged.items() if value is not without}, FULL],
+    }
+
+
+def fixed(**change: Any) -> dict[str, Any]:
+    """Ask for two prices; the second configuration has its layers given."""
+    choices = [{"partitions": 1, "threads": 1, "copies": 2, **change.pop("first", {})}]
+    choices.append({"partitions": 2, "threads": 2, "copies": 1, **change.pop("second", {})})
+    triple = {"parameter_servers": 1, "replicas": 1, "workers_per_replica": 2}
+    return small(fixed=[triple, {**triple, "layers": choices, **change}])
+
+
+def validate(document: dict[str, Any], part: str) -> None:
+    jsonschema.validate(document, schema("yan")[part], jsonschema.Draft202012Validator)
+
+
+def priced_again(request: dict[str, Any], answer: dict[str, Any]) -> int:
+    """Return what the model says of the configuration in an answer."""
+    found = answer["configuration"]
+    configuration = Configuration(
+        found["parameter_servers"],
+        found["replicas"],
+        found["workers_per_replica"],
+        tuple(
+            LayerChoice(
+                layer["partitions"],
+                layer["threads"],
+                layer["copies"],
+                tuple(map(tuple, layer["mapping"])),
+            )
+            for layer in found["layers"]
+        ),
+        tuple(found["machines"]) if "machines" in found else None,
+    )
+    problem = problem_of(typed(json.loads(json.dumps(request)), YanRequest))
+    return estimate(problem, configuration).epoch_ns
+
+
+def check_adds_up(request: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Recompute what the answer says."""
+    epoch = answer["epoch_ns"]
+    assert answer["objective_ns"] == epoch == priced_again(request, answer)
+    breakdown = answer["breakdown"]
+    names = [layer["name"] for layer in request["layers"]]
+    assert [row["name"] for row in breakdown["layers"]] == names
+    assert [row["name"] for row in answer["configuration"]["layers"]] == names
+    parts = [value for row in breakdown["layers"] for key, value in row.items() if key != "name"]
+    assert min(parts) >= 0
+    assert sum(parts) == epoch
+    totals = [breakdown[f"{name}_ns"] for name in ("computation", "communication")]
+    assert sum(totals) + breakdown["weight_reading_ns"] == epoch
+    configuration = answer["configuration"]
+    used = (
+        configuration["parameter_servers"]
+        + configuration["replicas"] * configuration["workers_per_replica"]
+    )
+    assert configuration["machines_used"] == used <= request["machines"]
+    top = answer["top"]
+    assert top[0]["epoch_ns"] == epoch
+    assert [row["epoch_ns"] for row in top] == sorted(row["epoch_ns"] for row in top)
+    for name in ("parameter_servers", "replicas", "workers_per_replica"):
+        assert top[0][name] == configuration[name]
+    assert (answer["status"] == "optimal") == (answer["lower_bound_ns"] == epoch)
+
+
+def test_the_contracts_example() -> None:
+    validate(CONTRACT, "request")
+    answer = ask(CONTRACT)
+    validate(answer, "answer")
+    assert (answer["problem"], answer["method"], answer["status"]) == ("yan", "auto", "optimal")
+    assert len(answer["top"]) == 8
+    assert set(answer["explored"]) == {"triples", "triples_cut", "states", "states_cut"}
+    assert not {"pareto", "landscape", "sensitivity"} & set(answer)
+    check_adds_up(CONTRACT, answer)
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_requests_and_answers_fit_their_schemas(method: str) -> None:
+    full = {
+        **SMALL,
+        "method": method,
+        "memory_bytes": 10**6,
+        "partitions": "powers_of_two",
+        "machine_speeds": [1, 2.5, 1] if method in ("ordered", "auto") else [2, 2, 2],
+        "nic_speeds": [1, 1, 1],
+        "time_limit_s": 60,
+        "read_model": "max",
+    }
+    for request in (small(method=method), full):
+        validate(request, "request")
+        answer = ask(request)
+        validate(answer, "answer")
+        assert answer["method"] == method
+        check_adds_up(request, answer)
+        _, scaling = decode_answer(json.dumps(answer).encode())
+        assert isinstance(scaling, Scaling)
+        assert scaling.best.epoch_ns == answer["epoch_ns"]
+        assert [one.epoch_ns for one in scaling.ranking] == [
+            row["epoch_ns"] for row in answer["top"]
+        ]
+
+
+def test_the_schema_lists_every_method_and_wants_numbers_above_0() -> None:
+    everything = schema("yan")
+    for one in everything.values():
+        jsonschema.Draft202012Validator.check_schema(one)
+    listed = everything["request"]["$defs"]["YanRequest"]["properties"]["method"]["enum"]
+    assert listed == list(METHODS)
+    for request in (constants(muladd_ns=0), constants(interference=[1, 0]), small(top=0)):
+        with pytest.raises(jsonschema.ValidationError):
+            validate(request, "request")
+        validate(ask(request), "error")
+
+
+def test_extra_parts_come_only_if_asked_for() -> None:
+    parts = ("pareto", "landscape", "sensitivity")
+    for part in parts:
+        request = small(**{part: True})
+        validate(request, "request")
+        answer = ask(request)
+        validate(answer, "answer")
+        assert [name for name in parts if name in answer] == [part]
+        decode_answer(json.dumps(answer).encode())
+
+
+def test_the_extra_parts_agree_with_the_configuration() -> None:
+    request = small(pareto=True, landscape=True, sensitivity=True)
+    answer = ask(request)
+    epoch = answer["epoch_ns"]
+    front = answer["pareto"]
+    assert front[-1]["epoch_ns"] == epoch
+    machines = [row["machines"] for row in front]
+    assert machines == sorted(set(machines))
+    assert min(row["epoch_ns"] for row in answer["landscape"]) == epoch
+    pairs = [(row["workers_per_replica"], row["replicas"]) for row in answer["landscape"]]
+    assert sorted(pairs) == [(1, 1), (1, 2), (2, 1)]
+    study = answer["sensitivity"]
+    assert study["error"] == 0.25
+    assert study["regret"] >= 0
+    for low, high in study["intervals"].values():
+        assert low is None or low <= 1
+        assert high is None or high >= 1
+    _, scaling = decode_answer(json.dumps(answer).encode())
+    assert len(scaling.landscape) == 3
+    assert len(scaling.front) == len(front)
+    assert [one.constant for one in scaling.ranges] == list(study["intervals"])
+
+
+def test_fixed_configurations_are_all_priced() -> None:
+    request = fixed()
+    validate(request, "request")
+    answer = ask(request)
+    validate(answer, "answer")
+    check_adds_up(request, answer)
+    assert len(answer["top"]) == 2
+    given_layers = request["fixed"][1]["layers"]
+    assert given_layers in [row["layers"] for row in answer["top"]]
+
+
+def test_a_given_mapping_is_priced_as_it_is() -> None:
+    request = fixed(second={"mapping": [[1], [0]]})
+    request["fixed"] = request["fixed"][1:]
+    answer = ask(request)
+    assert answer["configuration"]["layers"][1]["mapping"] == [[1], [0]]
+    check_adds_up(request, answer)
+
+
+def test_machines_that_differ_are_named() -> None:
+    request = small(machine_speeds=[1, 4, 2])
+    answer = ask(request)
+    validate(answer, "answer")
+    check_adds_up(request, answer)
+    used = answer["configuration"]["machines"]
+    assert len(set(used)) == len(used) == answer["configuration"]["machines_used"]
+
+
+def test_infeasible_is_an_answer_that_names_what_binds() -> None:
+    for change, binding in (({"memory_bytes": 1}, "memory_bytes"), ({"machines": 1}, "machines")):
+        answer = ask(small(**change, pareto=True, landscape=True, sensitivity=True))
+        validate(answer, "answer")
+        assert (answer["status"], answer["objective_ns"]) == ("infeasible", None)
+        assert answer["binding"] == [binding]
+        assert "configuration" not in answer
+        with pytest.raises(planner.InvalidInputError, match="holds no plan") as caught:
+            decode_answer(json.dumps(answer).encode())
+        assert caught.value.path == "configuration"
+
+
+def test_numbers_are_kept_as_they_are_written() -> None:
+    text = json.dumps(constants(muladd_ns=7)).replace('"muladd_ns": 7', '"muladd_ns": 0.1')
+    found = problem_of(typed(json.loads(text), YanRequest)).constants
+    assert found.muladd_ns == Fraction(1, 10)
+    assert found.nic_bits_per_s == 10**10
+    assert found.interference == (1, Fraction(21, 20))
+
+
+def test_bits_are_32_unless_said_otherwise() -> None:
+    default = constants(bits_per_activation=without, bits_per_weight=without)
+    assert ask(default)["objective_ns"] == ask(SMALL)["objective_ns"]
+    assert ask(constants(bits_per_weight=64))["objective_ns"] > ask(SMALL)["objective_ns"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.fractions(min_value=0, max_value=5, max_denominator=7), max_size=9))
+def test_parts_are_rounded_so_that_every_partial_sum_is(times: list[Fraction]) -> None:
+    parts = list(_whole(times))
+    assert all(part >= 0 for part in parts)
+    for place in range(len(times) + 1):
+        exact = sum(times[:place], Fraction(0))
+        assert exact <= sum(parts[:place]) < exact + 1
+
+
+def test_requests_can_be_extended() -> None:
+    class Extended(YanRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+        measurements: tuple[int, ...]
+
+    request = typed({**SMALL, "measurements": [1, 2]}, Extended)
+    assert request.measurements == (1, 2)
+    assert problem_of(request) == problem_of(typed(SMALL, YanRequest))
+    with pytest.raises(planner.InvalidInputError):
+        typed({**SMALL, "measurements": [1], "zzz": 2}, Extended)
+
+
+@pytest.mark.parametrize(
+    ("request_", "path", "expected"),
+    [
+        (small(machines=without), "machines", "missing"),
+        (small(machines=0), "machines", "expected an integer >= 1, got 0"),
+        (small(machines=2.0), "machines", "expected an integer >= 1, got 2.0"),
+        (small(cores=without), "cores", "missing"),
+        (small(samples=0), "samples", ">= 1"),
+        (small(samples=MAX_VALUE + 1), "samples", f"<= {MAX_VALUE}"),
+        (small(read_every=without), "read_every", "missing"),
+        (small(read_model="median"), "read_model", "one of max, mean, min, got 'median'"),
+        (small(partitions="some"), "partitions", "one of all, powers_of_two"),
+        (small(method="exakt"), "method", "did you mean 'exact'"),
+        (small(top=0), "top", ">= 1"),
+        (small(pareto=1), "pareto", "true or false"),
+        (small(time_limit_s=0), "time_limit_s", "> 0"),
+        (small(memory=1), "memory", "did you mean 'memory_bytes'"),
+        (small(layers=[]), "layers", "length >= 1"),
+        (small(layers=[SMALL["layers"][0], 3]), "layers[1]", "an object, got 3"),
+        (small(constants=without), "constants", "missing"),
+        (constants(interference=without), "constants.interference", "missing"),
+        (constants(interference=[]), "constants.interference", "length >= 1"),
+        (constants(interference=[1] * 3 + [0]), "constants.interference[3]", "> 0, got 0"),
+        (constants(muladd_ns=0), "constants.muladd_ns", "expected a number > 0, got 0"),
+        (constants(muladd_ns=-1), "constants.muladd_ns", "expected a number"),
+        (constants(muladd_ns="1"), "constants.muladd_ns", "got '1'"),
+        (constants(muladd_ns=True), "constants.muladd_ns", "got true"),
+        (constants(nic_bits_per_s=0), "constants.nic_bits_per_s", "> 0"),
+        (constants(bits_per_weight=0), "constants.bits_per_weight", "> 0"),
+        (constants(latency_ns=100000), "constants.latency_ns", "expected an array"),
+        (constants(latency_ns=[1]), "constants.latency_ns", "each of up to 2 threads, got 1"),
+        (constants(latency=[1]), "constants.latency", "did you mean 'latency_ns'"),
+        (small(machine_speeds=[1, 1]), "machine_speeds", "one a machine (3), got 2"),
+        (small(machine_speeds=[1, 0, 1]), "machine_speeds[1]", "> 0"),
+        (small(nic_speeds=[]), "nic_speeds", "length >= 1"),
+        (second_layer(weights=5), "layers[1].weights", "bias a neuron"),
+        (second_layer(connections=2304001), "layers[1].connections", "multiple of neurons"),
+        (second_layer(connections=400, weights=400), "layers[1].connections", "5760"),
+        (second_layer(pool=2), "layers[1].pool", "only a layer of kind 'conv'"),
+        (second_layer(kind="linear"), "layers[1].kind", "one of conv, full"),
+        (first_layer(kernel=without), "layers[0].kernel", "missing"),
+        (first_layer(shape=without), "layers[0].shape", "missing"),
+        (first_layer(shape=[10, 24]), "layers[0].shape", "length 3"),
+        (first_layer(shape=[10, 24, 0]), "layers[0].shape[2]", ">= 1"),
+        (first_layer(neurons=5761), "layers[0].neurons", "channels x rows x columns"),
+        (first_layer(weights=261), "layers[0].weights", "expected"),
+        (first_layer(strides=1), "layers[0].strides", "did you mean 'stride'"),
+        (small(fixed=[]), "fixed", "length >= 1"),
+        (fixed(workers_per_replica=without), "fixed[1].workers_per_replica", "an object"),
+        (fixed(replicas=0), "fixed[1].replicas", ">= 1"),
+        (fixed(replicas=2), "fixed[1]", "at most machines (3), got 5"),
+        (fixed(layers=[]), "fixed[1].layers", "length >= 1"),
+        (fixed(layers=[{}]), "fixed[1].layers[0].partitions", "missing"),
+        (fixed(first={"partitions": 5}), "fixed[1].layers[0].partitions", "4 neurons"),
+        (fixed(first={"threads": 3}), "fixed[1].layers[0].threads", "at most 2"),
+        (fixed(second={"copies": 2}), "fixed[1].layers[1]", "partitions x copies <="),
+        (fixed(second={"mapping": [[0]]}), "fixed[1].layers[1].mapping", "2 arrays of 1"),
+        (fixed(second={"mapping": [[0], [0]]}), "fixed[1].layers[1].mapping[1][0]", "twice"),
+        (fixed(second={"mapping": [[0], [2]]}), "fixed[1].layers[1].mapping[1][0]", "<= 1"),
+    ],
+)
+def test_bad_fields(request_: dict[str, Any], path: str, expected: str) -> None:
+    if path == "fixed[1].workers_per_replica":
+        del request_["fixed"][1]["workers_per_replica"]
+        expected = "missing"
+    found_path, message = error(request_)
+    assert found_path == path
+    assert expected in message
+
+
+def test_epochs_that_do_not_fit_are_refused() -> None:
+    _, message = error(constants(muladd_ns=2**61))
+    assert "63 bits" in message
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "path"),
+    [
+        (("objective_ns",), 5, "objective_ns"),
+        (("lower_bound_ns",), 10**15, "lower_bound_ns"),
+        (("lower_bound_ns",), 1, "status"),
+        (("status",), "feasible", "status"),
+        (("machines",), 1, "machines"),
+        (("configuration", "machines_used"), 1, "configuration.machines_used"),
+        (("configuration", "replicas"), 0, "configuration.replicas"),
+        (("configuration", "layers"), [], "configuration.layers"),
+        (("breakdown", "layers"), [], "breakdown.layers"),
+        (("breakdown", "computation_ns"), 1, "breakdown.computation_ns"),
+        (("breakdown", "communication_ns"), 1, "breakdown.communication_ns"),
+        (("breakdown", "weight_reading_ns"), 1, "breakdown.weight_reading_ns"),
+        (
+            ("breakdown", "layers", 0, "weight_update_ns"),
+            -1,
+            "breakdown.layers[0].weight_update_ns",
+        ),
+        (("breakdown", "layers", 0, "name"), 1, "breakdown.layers[0].name"),
+        (("top", 0, "epoch_ns"), 1, "top[0].epoch_ns"),
+        (("top", 1, "epoch_ns"), 1, "top[1].epoch_ns"),
+        (("top", 1, "machines_used"), 1, "top[1].machines_used"),
+        (("pareto", 1, "machines"), 9, "pareto[1].machines"),
+        (("pareto", 1, "epoch_ns"), 10**15, "pareto[1].epoch_ns"),
+        (("landscape", 1, "machines"), 9, "landscape[1].machines"),
+        (("sensitivity", "regret"), -1, "sensitivity.regret"),
+        (("sensitivity", "error"), "x", "sensitivity.error"),
+        (
+            ("sensitivity", "intervals", "muladd_ns"),
+            [-1, 2],
+            "sensitivity.intervals.muladd_ns[0]",
+        ),
+    ],
+)
+def test_answers_that_contradict_themselves_are_refused(
+    steps: tuple[Any, ...], value: Any, path: str
+) -> None:
+    rows = [
+        {
+            "machines": machines,
+            "epoch_ns": epoch,
+            "workers_per_replica": 1,
+            "replicas": machines - 1,
+            "parameter_servers": 1,
+        }
+        for machines, epoch in ((2, 10**13), (3, 10**12))
+    ]
+    answer = planner.solve(SMALL)
+    answer["pareto"] = answer["landscape"] = rows
+    answer["sensitivity"] = {
+        "intervals": {"muladd_ns": [0.5, None]},
+        "regret": 0.01,
+        "regret_at": {"muladd_ns": 0.75},
+        "error": 0.25,
+    }
+    decode_answer(json.dumps(answer).encode())
+    with pytest.raises(planner.InvalidInputError) as caught:
+        decode_answer(json.dumps(broken(answer, steps, value)).encode())
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize("name", ["epoch_ns", "breakdown"])
+def test_parts_that_are_missing_are_refused(name: str) -> None:
+    answer = planner.solve(SMALL)
+    del answer[name]
+    with pytest.raises(planner.InvalidInputError) as caught:
+        decode_answer(json.dumps(answer).encode())
+    assert caught.value.path == name

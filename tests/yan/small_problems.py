@@ -1,0 +1,90 @@
+"""Problems small enough for brute force, and what brute force says of them."""
+
+from dataclasses import replace
+from fractions import Fraction
+from math import prod
+
+from hypothesis import strategies as st
+
+from planner.deadline import Deadline
+from planner.yan.brute_force import assignments, brute_force
+from planner.yan.layers import Layer
+from planner.yan.problem import Constants, Problem, Ranked
+from planner.yan.tables import choices
+from tests.yan.yan_strategies import problems
+
+Rank = tuple[Fraction, int, int, int]
+
+TINY = Problem(
+    machines=4,
+    cores=2,
+    layers=[
+        Layer("conv", "conv", 48, 432, 18, shape=(2, 6, 4), kernel=3, pool=2),
+        Layer("full", "full", 3, 36, 39),
+    ],
+    constants=Constants(
+        muladd_ns=Fraction(1, 2),
+        activation_ns=Fraction(2),
+        error_ns=Fraction(2),
+        latency_ns=[Fraction(10), Fraction(12)],
+        nic_bits_per_s=Fraction(10**10),
+        interference=[Fraction(1), Fraction("1.1")],
+    ),
+    samples=100,
+    read_every=10,
+)
+
+
+def configurations(problem: Problem) -> int:
+    """How many brute force prices."""
+    count = 0
+    for workers in range(1, problem.machines):
+        each = prod(
+            len(choices(problem, layer, workers)) * problem.threads for layer in problem.layers
+        )
+        for replicas in range(1, (problem.machines - 1) // workers + 1):
+            for servers in range(1, problem.machines - workers * replicas + 1):
+                count += each * len(list(assignments(problem, workers, replicas, servers)))
+    return count
+
+
+@st.composite
+def small_problems(
+    draw: st.DrawFn, *, most: int = 250, memory: bool = False, speeds: bool = False
+) -> Problem:
+    """A problem with at most so many configurations, or nearly so; reduced where it has more."""
+    problem = draw(problems(max_machines=5, max_threads=2, memory=memory, speeds=speeds))
+    while configurations(problem) > most:
+        if problem.threads > 1 and draw(st.booleans()):
+            problem = replace(problem, cores=1)
+        elif len(problem.layers) > 2 and draw(st.booleans()):
+            problem = replace(problem, layers=problem.layers[:-1])
+        elif problem.machines > 3:
+            problem = with_machines(problem, problem.machines - 1)
+        elif problem.threads > 1:
+            problem = replace(problem, cores=1)
+        else:
+            break
+    return problem
+
+
+def with_machines(problem: Problem, machines: int) -> Problem:
+    """The problem with fewer machines."""
+    return replace(
+        problem,
+        machines=machines,
+        machine_speeds=problem.machine_speeds and problem.machine_speeds[:machines],
+        nic_speeds=problem.nic_speeds and problem.nic_speeds[:machines],
+    )
+
+
+def rank(one: Ranked) -> Rank:
+    """Time, then more servers, fewer workers, fewer replicas."""
+    workers, replicas, servers = one.configuration.triple
+    return one.epoch, -servers, workers, replicas
+
+
+def brute_ranks(problem: Problem) -> list[Rank]:
+    """The best of each triple, in order, by brute force; none if nothing fits."""
+    outcome = brute_force(replace(problem, top=2**14, fixed=()), Deadline(None))
+    return [] if outcome.plan is None else [rank(one) for one in outcome.plan.ranking]

@@ -1,0 +1,189 @@
+"""Floating-point tables, bounds and cuts against the model and against everything."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.deadline import Deadline
+from planner.yan import Configuration, Problem, estimate
+from planner.yan.exact import Engine, any_mapping_bound, configuration_of, space_of
+from planner.yan.layerwise import Layerwise, State, Triple
+from planner.yan.search import search
+from planner.yan.tables import Tables, choices
+from planner.yan.ties import Exact, exact_best
+from tests.yan.small_problems import small_problems
+from tests.yan.yan_strategies import any_configurations, configurations, problems
+
+ABOVE = 1 + 1e-12
+CLOSE = 1e-12
+
+
+def states_of(configuration: Configuration) -> list[State]:
+    return [State(one.partitions, one.copies, one.threads) for one in configuration.layers]
+
+
+@settings(max_examples=150)
+@given(problems(max_machines=14, min_layers=2, max_layers=2, max_threads=2), st.data())
+def test_tables_are_the_model(problem: Problem, data: st.DataObject) -> None:
+    tables, exact = Tables(problem), Exact(problem)
+    workers = problem.machines - 1
+    before, after = (
+        data.draw(
+            st.lists(st.sampled_from(choices(problem, layer, workers)), min_size=1, max_size=4)
+        )
+        for layer in problem.layers
+    )
+    ahead, back = tables.pair(1, before, after)
+    for a, first in enumerate(before):
+        for b, second in enumerate(after):
+            for h in range(problem.threads):
+                forward = exact.forward(1, first, State(*second, h + 1))
+                backward = exact.backward(0, State(*first, h + 1), second)
+                assert ahead[a, b, h] == pytest.approx(float(forward), rel=CLOSE, abs=0)
+                assert back[a, b, h] == pytest.approx(float(backward), rel=CLOSE, abs=0)
+    for place, some in enumerate((before, after)):
+        for choice in some:
+            for h in range(problem.threads):
+                own = exact.own(place, State(*choice, h + 1))
+                ends = tables.ends(place, choice)[h]
+                assert ends == pytest.approx(float(own), rel=CLOSE, abs=0)
+
+
+@settings(max_examples=150)
+@given(problems(max_machines=14, max_layers=4), st.data())
+def test_time_of_a_configuration(problem: Problem, data: st.DataObject) -> None:
+    configuration = data.draw(configurations(problem))
+    triple, states = Triple(*configuration.triple), states_of(configuration)
+    epoch = estimate(problem, configuration).epoch
+    assert Exact(problem).epoch(triple, states) == epoch
+    layerwise = Layerwise(Tables(problem), triple.workers)
+    assert layerwise.time(triple, states) == pytest.approx(float(epoch), rel=CLOSE)
+
+
+@settings(max_examples=200)
+@given(problems(max_machines=10, max_layers=4), st.data())
+def test_bounds_hold_for_every_mapping(problem: Problem, data: st.DataObject) -> None:
+    configuration = data.draw(any_configurations(problem))
+    triple, states = Triple(*configuration.triple), states_of(configuration)
+    epoch = float(estimate(problem, configuration).epoch) * ABOVE
+    layerwise = Layerwise(Tables(problem), problem.machines - 1)
+    through, least = layerwise.coarse(triple)
+    lowest = layerwise.lowest(triple)
+    total = 0.0
+    for place, state in enumerate(states):
+        row = layerwise.options[place].choices.index(state.choice)
+        assert through[place][row, state.threads - 1] <= epoch
+        total += lowest[place][row, state.threads - 1]
+    assert total <= epoch
+    assert least <= epoch
+    assert layerwise.bound(triple) <= epoch
+    for servers in range(min(triple.servers, triple.workers), triple.workers + 1):
+        bounds = layerwise.bounds(triple.replicas, triple.workers, servers)
+        assert bounds[triple.workers - 1] <= epoch
+    optimistic = Engine(problem, optimistic=True).solve(triple)
+    assert optimistic is not None
+    assert optimistic[0] <= epoch
+
+
+@settings(max_examples=120)
+@given(problems(max_machines=10, max_layers=4), st.data())
+def test_optimistic_tables_hold_for_every_mapping(problem: Problem, data: st.DataObject) -> None:
+    """Of each layer by itself, not only of whole configurations."""
+    configuration = data.draw(any_configurations(problem))
+    tables = Tables(problem, optimistic=True)
+    found = estimate(problem, configuration).layers
+    states = states_of(configuration)
+    for place in range(1, len(states)):
+        before, state = states[place - 1], states[place]
+        ahead, back = tables.pair(place, [before.choice], [state.choice])
+        forward = found[place].forward_computation + found[place].forward_communication
+        backward = found[place - 1].backward_computation + found[place - 1].backward_communication
+        replicas = configuration.replicas
+        assert ahead[0, 0, state.threads - 1] / replicas <= float(forward) * ABOVE
+        assert back[0, 0, before.threads - 1] / replicas <= float(backward) * ABOVE
+
+
+@settings(max_examples=120)
+@given(problems(max_machines=12, max_layers=4), st.data())
+def test_what_is_cut_is_not_missed(problem: Problem, data: st.DataObject) -> None:
+    triple = Triple(*data.draw(configurations(problem)).triple)
+    layerwise = Layerwise(Tables(problem), problem.machines - 1)
+    whole = layerwise.whole_program(triple)
+    cut, states = layerwise.program(triple)
+    assert cut.best().epoch == pytest.approx(whole.best().epoch, rel=CLOSE)
+    assert 0 < states <= layerwise.states(triple.workers)
+    exact = Exact(problem)
+    expected, found = exact_best(exact, whole, triple), exact_best(exact, cut, triple)
+    assert expected is not None
+    assert found is not None
+    assert found[0] == expected[0]
+    for epoch, path in (found, expected):
+        assert estimate(problem, configuration_of(triple, path)).epoch == epoch
+
+
+@settings(max_examples=80)
+@given(problems(max_machines=8, max_layers=4), st.data())
+def test_what_has_come_and_what_is_to_come(problem: Problem, data: st.DataObject) -> None:
+    """Any configuration takes at least the best prefix of its states, and the best rest."""
+    configuration = data.draw(configurations(problem))
+    triple, states = Triple(*configuration.triple), states_of(configuration)
+    program = Layerwise(Tables(problem), problem.machines - 1).whole_program(triple)
+    values, _ = program.values
+    epoch = float(estimate(problem, configuration).epoch)
+    least = program.best().epoch
+    for place, (value, rest) in enumerate(zip(values, program.togo(), strict=True)):
+        assert (value + rest).min() == pytest.approx(least, rel=CLOSE)
+        row = list(program.options[place]).index(states[place].choice)
+        assert (value + rest)[row, states[place].threads - 1] <= epoch * ABOVE
+
+
+@settings(max_examples=60)
+@given(problems(max_machines=10), st.integers(1, 12))
+def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
+    """Against all triples solved one by one, without bounds between them."""
+    engine = Engine(problem)
+    result = engine.search(top, Deadline(None))
+    found = [one.epoch for one in result.found]
+    layerwise = Layerwise(Tables(problem), problem.machines - 1)
+    every = sorted(
+        layerwise.whole_program(Triple(workers, replicas, servers)).best().epoch
+        for workers in range(1, problem.machines)
+        for replicas in range(1, (problem.machines - 1) // workers + 1)
+        for servers in range(1, problem.machines - workers * replicas + 1)
+    )
+    assert len(found) >= min(top, len(every))
+    assert found == pytest.approx(every[: len(found)], rel=CLOSE)
+    assert result.triples == len(every)
+    rest = every[len(found) :]
+    assert not rest or result.bound <= rest[0] * ABOVE
+
+
+@settings(max_examples=60)
+@given(problems(max_machines=10), st.data())
+def test_only_what_takes_less_is_searched(problem: Problem, data: st.DataObject) -> None:
+    every = [one.epoch for one in Engine(problem).search(100, Deadline(None)).found]
+    below = data.draw(st.sampled_from(every)) * data.draw(st.sampled_from([0.999, 1.001, 2.0]))
+    found = [one.epoch for one in Engine(problem).search(100, Deadline(None), below).found]
+    assert found == pytest.approx([one for one in every if one < below], rel=CLOSE)
+
+
+@settings(max_examples=60)
+@given(small_problems(most=150), st.data())
+def test_any_mapping_bound(problem: Problem, data: st.DataObject) -> None:
+    bound = any_mapping_bound(problem, Deadline(None))
+    epoch = estimate(problem, data.draw(any_configurations(problem))).epoch
+    assert bound <= -int(-epoch // 1)
+    timely = any_mapping_bound(problem, Deadline(1e-9))
+    assert timely <= -int(-epoch // 1)
+
+
+@settings(max_examples=30)
+@given(problems(max_machines=10), st.integers(1, 4))
+def test_a_search_that_is_cut_short_knows_what_it_left(problem: Problem, top: int) -> None:
+    engine = Engine(problem)
+    whole = engine.search(top, Deadline(None))
+    short = search(engine.layerwise, space_of(problem), engine.solve, top, Deadline(1e-9))
+    assert len(short.found) >= 1
+    if short.timed_out:
+        least = min(short.bound, *(one.epoch for one in short.found))
+        assert least <= whole.found[0].epoch * ABOVE

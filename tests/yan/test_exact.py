@@ -1,0 +1,180 @@
+"""The exact method against brute force, and what must not change its answer."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.results import Status
+from planner.yan import Fixed, Plan, Problem, solve
+from tests.yan import neuron_oracle
+from tests.yan.small_problems import TINY, Rank, brute_ranks, rank, small_problems
+from tests.yan.yan_strategies import configurations, problems
+
+
+def planned(problem: Problem, method: str = "exact") -> Plan:
+    plan = solve(problem, method=method).plan
+    assert plan is not None
+    return plan
+
+
+def ranks(problem: Problem) -> list[Rank]:
+    return [rank(one) for one in planned(problem).ranking]
+
+
+@settings(max_examples=120)
+@given(small_problems())
+def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
+    result = solve(problem)
+    assert result.plan is not None
+    expected = brute_ranks(problem)
+    assert [rank(one) for one in result.plan.ranking] == expected[: problem.top]
+    assert result.plan.configuration == result.plan.ranking[0].configuration
+    assert result.objective_ns == result.lower_bound_ns == -int(-expected[0][0] // 1)
+    assert result.status is Status.OPTIMAL
+
+
+@settings(max_examples=25)
+@given(small_problems(most=120))
+def test_best_by_the_neurons_themselves(problem: Problem) -> None:
+    best = planned(problem).ranking[0]
+    assert neuron_oracle.price(problem, best.configuration).epoch == best.epoch
+
+
+@settings(max_examples=40)
+@given(small_problems(most=120), st.integers(1, 40))
+def test_ranking_of_any_length(problem: Problem, top: int) -> None:
+    found = planned(replace(problem, top=top)).ranking
+    expected = brute_ranks(problem)
+    assert [rank(one) for one in found] == expected[:top]
+    triples = [one.configuration.triple for one in found]
+    assert len(set(triples)) == len(triples)
+
+
+@settings(max_examples=40)
+@given(small_problems(most=150, memory=True), st.data())
+def test_fixed_triples_are_completed_by_the_best_layers(
+    problem: Problem, data: st.DataObject
+) -> None:
+    drawn = [data.draw(configurations(problem)).triple for _ in range(data.draw(st.integers(1, 3)))]
+    fixed = tuple(Fixed(servers, replicas, workers) for workers, replicas, servers in drawn)
+    expected = brute_ranks(problem)
+    best = {(workers, replicas, -servers): time for time, servers, workers, replicas in expected}
+    times = [best.get(triple) for triple in drawn]
+    given_ones = replace(problem, fixed=fixed)
+    if not expected:
+        assert solve(given_ones).infeasibility is not None
+    elif None in times:
+        with pytest.raises(InvalidInputError) as caught:
+            solve(given_ones)
+        assert caught.value.path == f"fixed[{times.index(None)}]"
+    else:
+        found = planned(given_ones).ranking
+        assert sorted(one.configuration.triple for one in found) == sorted(drawn)
+        assert [one.epoch for one in found] == sorted(time for time in times if time)
+
+
+@settings(max_examples=60)
+@given(problems(max_machines=7), st.data())
+def test_a_given_configuration_is_priced(problem: Problem, data: st.DataObject) -> None:
+    one = data.draw(configurations(problem))
+    fixed = Fixed(one.parameter_servers, one.replicas, one.workers_per_replica, one.layers)
+    found = planned(replace(problem, fixed=(fixed,))).ranking
+    assert [each.epoch for each in found] == [neuron_oracle.price(problem, one).epoch]
+    unmapped = replace(fixed, layers=tuple(replace(layer, mapping=()) for layer in one.layers))
+    assert planned(replace(problem, fixed=(unmapped,))).ranking == found
+
+
+@settings(max_examples=60)
+@given(problems(max_machines=8, max_layers=4))
+def test_more_machines_never_hurt(problem: Problem) -> None:
+    more = replace(problem, machines=problem.machines + 1)
+    assert planned(more).ranking[0].epoch <= planned(problem).ranking[0].epoch
+
+
+@settings(max_examples=60)
+@given(problems(max_machines=8, max_layers=4), st.sampled_from(["0.001", "0.3", "7", "1000"]))
+def test_times_scale(problem: Problem, text: str) -> None:
+    factor, constants = Fraction(text), problem.constants
+    scaled = replace(
+        constants,
+        muladd_ns=constants.muladd_ns * factor,
+        activation_ns=constants.activation_ns * factor,
+        error_ns=constants.error_ns * factor,
+        latency_ns=[one * factor for one in constants.latency_ns],
+        nic_bits_per_s=constants.nic_bits_per_s / factor,
+    )
+    expected = [(time * factor, *rest) for time, *rest in ranks(problem)]
+    assert ranks(replace(problem, constants=scaled)) == expected
+
+
+@settings(max_examples=40)
+@given(problems(max_machines=7), st.sampled_from(["0.5", "3"]), st.sampled_from(["0.5", "3"]))
+def test_machines_that_are_alike(problem: Problem, speed: str, nic: str) -> None:
+    alike = replace(
+        problem,
+        machine_speeds=[Fraction(speed)] * problem.machines,
+        nic_speeds=[Fraction(nic)] * problem.machines,
+    )
+    constants = problem.constants
+    stated = replace(
+        problem,
+        constants=replace(
+            constants,
+            muladd_ns=constants.muladd_ns / Fraction(speed),
+            activation_ns=constants.activation_ns / Fraction(speed),
+            error_ns=constants.error_ns / Fraction(speed),
+            nic_bits_per_s=constants.nic_bits_per_s * Fraction(nic),
+        ),
+    )
+    assert ranks(alike) == ranks(stated)
+
+
+@settings(max_examples=40)
+@given(problems(max_machines=8, max_layers=4, memory=True))
+def test_same_request_same_answer(problem: Problem) -> None:
+    first, second = solve(problem), solve(problem)
+    assert first.plan == second.plan
+    assert first.infeasibility == second.infeasibility
+
+
+@settings(max_examples=40)
+@given(problems(max_machines=8))
+def test_powers_of_two_cost_no_less(problem: Problem) -> None:
+    few = planned(replace(problem, partitions="powers_of_two"))
+    every = planned(replace(problem, partitions="all"))
+    assert few.ranking[0].epoch >= every.ranking[0].epoch
+    for one in few.ranking:
+        assert all(layer.partitions in (1, 2, 4) for layer in one.configuration.layers)
+
+
+@settings(max_examples=40)
+@given(problems(max_machines=8, max_layers=4))
+def test_explored_counts_everything(problem: Problem) -> None:
+    explored = planned(problem).explored
+    n = problem.machines
+    expected = sum(
+        1
+        for workers in range(1, n)
+        for replicas in range(1, n)
+        for servers in range(1, n)
+        if workers * replicas + servers <= n
+    )
+    assert explored.triples == expected
+    assert 0 <= explored.triples_cut < explored.triples
+    assert 0 <= explored.states_cut < explored.states
+
+
+def test_one_machine_is_not_enough() -> None:
+    result = solve(replace(TINY, machines=1))
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("machines",)
+
+
+def test_exact_refuses_machines_that_differ() -> None:
+    with pytest.raises(NotApplicableError) as caught:
+        solve(replace(TINY, nic_speeds=[1, 1, 2, 1]), method="exact")
+    assert caught.value.path == "nic_speeds"

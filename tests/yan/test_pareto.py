@@ -1,0 +1,235 @@
+"""The front of machines and time, and the landscape of workers and replicas."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from planner.deadline import Deadline
+from planner.errors import BrokenConstraintError, NotApplicableError
+from planner.yan.landscape import MAX_CELLS, landscape
+from planner.yan.layers import Layer
+from planner.yan.mapping import canonical_mapping
+from planner.yan.model import estimate
+from planner.yan.pareto import pareto_front
+from planner.yan.problem import Configuration, Constants, LayerChoice, Problem
+from planner.yan.solver import solve
+from tests.yan.yan_strategies import problems
+
+some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(some, max_examples=15)
+
+Triple = tuple[int, int, int]
+
+
+def network(machines: int = 9) -> Problem:
+    layers = (
+        Layer("first", "full", 40, 1200, 1240),
+        Layer("second", "full", 30, 1200, 1230),
+        Layer("last", "full", 10, 300, 310),
+    )
+    constants = Constants(
+        muladd_ns=Fraction(1),
+        activation_ns=Fraction(3),
+        error_ns=Fraction(2),
+        latency_ns=(Fraction(100), Fraction(120)),
+        nic_bits_per_s=Fraction(10**10),
+        interference=(Fraction(1), Fraction("1.1")),
+    )
+    return Problem(machines, 2, layers, constants, samples=1000, read_every=10)
+
+
+def configurations(problem: Problem, workers: int) -> Iterator[tuple[LayerChoice, ...]]:
+    """All ways to run the layers on so many workers, under the canonical mapping."""
+    each = []
+    for layer in problem.layers:
+        counts = [
+            count
+            for count in range(1, min(layer.cuts, workers) + 1)
+            if problem.partitions == "all" or count in (1, 2, 4)
+        ]
+        each.append(
+            [
+                (p, r, h)
+                for p in counts
+                for r in range(1, workers // p + 1)
+                for h in range(1, problem.threads + 1)
+            ]
+        )
+    for chosen in product(*each):
+        mappings = canonical_mapping([(p, r) for p, r, _ in chosen], workers)
+        yield tuple(
+            LayerChoice(p, h, r, mapping)
+            for (p, r, h), mapping in zip(chosen, mappings, strict=True)
+        )
+
+
+def by_brute_force(problem: Problem) -> dict[Triple, Fraction]:
+    """The least time of every triple that fits, each configuration priced by the model."""
+    layers = cache(lambda workers: list(configurations(problem, workers)))
+    best: dict[Triple, Fraction] = {}
+    for workers, replicas, servers in product(range(1, problem.machines), repeat=3):
+        if workers * replicas + servers > problem.machines:
+            continue
+        times = []
+        for chosen in layers(workers):
+            try:
+                one = estimate(problem, Configuration(servers, replicas, workers, chosen))
+            except BrokenConstraintError:
+                continue
+            times.append(one.epoch)
+        if times:
+            best[workers, replicas, servers] = min(times)
+    return best
+
+
+tiny = problems(max_machines=4, max_layers=2, max_threads=2)
+tiny_and_short = problems(max_machines=4, max_layers=2, max_threads=2, memory=True)
+
+
+def check_front(problem: Problem) -> None:
+    best = by_brute_force(problem)
+    expected: list[tuple[int, Fraction]] = []
+    for machines in range(2, problem.machines + 1):
+        times = [time for (w, r, s), time in best.items() if w * r + s == machines]
+        if times and (not expected or min(times) < expected[-1][1]):
+            expected.append((machines, min(times)))
+    found = pareto_front(problem)
+    assert [(one.configuration.machines_used, one.epoch) for one in found] == expected
+    for one in found:
+        assert estimate(problem, one.configuration).epoch == one.epoch
+
+
+def check_landscape(problem: Problem) -> None:
+    best = by_brute_force(problem)
+    expected = {
+        (workers, replicas): min(
+            time for (w, r, _), time in best.items() if (w, r) == (workers, replicas)
+        )
+        for workers, replicas, _ in best
+    }
+    found = landscape(problem)
+    cells = [(one.configuration.workers_per_replica, one.configuration.replicas) for one in found]
+    assert cells == sorted(expected)
+    for one, cell in zip(found, cells, strict=True):
+        assert one.epoch == expected[cell] == estimate(problem, one.configuration).epoch
+        assert one.configuration.machines_used == problem.machines
+
+
+@few
+@given(tiny)
+def test_front_is_that_of_all_configurations(problem: Problem) -> None:
+    check_front(problem)
+
+
+@few
+@given(tiny_and_short)
+def test_front_is_that_of_all_configurations_that_fit(problem: Problem) -> None:
+    check_front(problem)
+
+
+@few
+@given(tiny)
+def test_cells_are_the_best_of_all_numbers_of_servers(problem: Problem) -> None:
+    check_landscape(problem)
+
+
+@few
+@given(tiny_and_short)
+def test_cells_are_the_best_that_fit(problem: Problem) -> None:
+    check_landscape(problem)
+
+
+@some
+@given(problems(max_machines=9, memory=True) | problems(max_machines=9))
+def test_front_is_the_best_of_each_number_of_machines(problem: Problem) -> None:
+    front = pareto_front(problem)
+    for one, more in pairwise(front):
+        assert one.configuration.machines_used < more.configuration.machines_used
+        assert one.epoch > more.epoch
+    at_most: Fraction | None = None
+    reached = {one.configuration.machines_used: one.epoch for one in front}
+    for machines in range(2, problem.machines + 1):
+        plan = solve(replace(problem, machines=machines, top=1), method="exact").plan
+        at_most = reached.get(machines, at_most)
+        assert at_most == (None if plan is None else plan.ranking[0].epoch)
+
+
+@few
+@given(problems(max_machines=9, memory=True) | problems(max_machines=9))
+def test_the_best_cell_is_the_plan(problem: Problem) -> None:
+    plan = solve(problem, method="exact").plan
+    cells = landscape(problem)
+    if plan is None:
+        assert cells == ()
+        return
+    workers, replicas, _ = plan.configuration.triple
+    there = [
+        one
+        for one in cells
+        if (one.configuration.workers_per_replica, one.configuration.replicas)
+        == (workers, replicas)
+    ]
+    assert there == [plan.ranking[0]]
+    assert plan.ranking[0].epoch == min(one.epoch for one in cells)
+
+
+def test_more_machines_are_worth_something() -> None:
+    front = pareto_front(network())
+    assert [one.configuration.machines_used for one in front][:2] == [2, 3]
+    assert front[0].configuration.triple == (1, 1, 1)
+    assert len(front) > 3
+
+
+def test_a_front_ends_where_the_time_is_up() -> None:
+    assert pareto_front(network(), deadline=Deadline(0)) == ()
+    whole = pareto_front(network())
+    assert pareto_front(network(), deadline=Deadline(1000)) == whole
+
+
+def test_nothing_where_nothing_fits() -> None:
+    for problem in (network(1), replace(network(), memory_bytes=1)):
+        assert pareto_front(problem) == ()
+        assert landscape(problem) == ()
+
+
+def test_machines_of_one_speed_are_alike() -> None:
+    problem = network(5)
+    twice = replace(problem, machine_speeds=[Fraction(2)] * 5, nic_speeds=[Fraction(3)] * 5)
+    for study in (pareto_front, landscape):
+        for one in study(twice):
+            assert one.epoch == estimate(twice, one.configuration).epoch
+    best = solve(twice, method="exact").plan
+    assert best is not None
+    assert pareto_front(twice)[-1].epoch == best.ranking[0].epoch
+
+
+def test_machines_that_differ_are_refused() -> None:
+    problem = network(3)
+    alike, different = [Fraction(2)] * 3, [Fraction(1), Fraction(1), Fraction(2)]
+    for study in (pareto_front, landscape):
+        with pytest.raises(NotApplicableError) as caught:
+            study(replace(problem, machine_speeds=different))
+        assert caught.value.path == "machine_speeds"
+        with pytest.raises(NotApplicableError) as caught:
+            study(replace(problem, machine_speeds=alike, nic_speeds=different))
+        assert caught.value.path == "nic_speeds"
+
+
+def test_a_landscape_has_a_largest_size() -> None:
+    with pytest.raises(NotApplicableError, match=f"at most {MAX_CELLS}") as caught:
+        landscape(network(1000))
+    assert caught.value.path == "machines"
+
+
+def test_progress_reaches_the_end() -> None:
+    for study in (pareto_front, landscape):
+        seen: list[tuple[int, int]] = []
+        study(network(6), progress=lambda done, of, seen=seen: seen.append((done, of)))  # type: ignore[misc]
+        assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+        assert seen[-1][0] == seen[-1][1]
+        assert len({of for _, of in seen}) == 1

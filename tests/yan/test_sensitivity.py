@@ -1,0 +1,243 @@
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.yan.layers import Layer
+from planner.yan.model import estimate
+from planner.yan.problem import Configuration, Constants, Problem
+from planner.yan.sensitivity import TOLERANCE, Interval, scaled, sensitivity
+from planner.yan.solver import solve
+from tests.yan.yan_strategies import configurations, problems
+
+few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def network() -> Problem:
+    layers = (
+        Layer("first", "full", 40, 1200, 1240),
+        Layer("second", "full", 30, 1200, 1230),
+        Layer("last", "full", 10, 300, 310),
+    )
+    constants = Constants(
+        muladd_ns=Fraction(1),
+        activation_ns=Fraction(3),
+        error_ns=Fraction(2),
+        latency_ns=(Fraction(100), Fraction(120)),
+        nic_bits_per_s=Fraction(10**10),
+        interference=(Fraction(1), Fraction("1.1")),
+    )
+    return Problem(8, 2, layers, constants, samples=1000, read_every=10)
+
+
+def best(problem: Problem) -> Configuration:
+    plan = solve(problem, method="exact").plan
+    assert plan is not None
+    return plan.configuration
+
+
+def price(problem: Problem, configuration: Configuration) -> Fraction:
+    return estimate(problem, configuration).epoch
+
+
+def affine(
+    problem: Problem, configuration: Configuration, constant: str, far: Fraction, inside: Fraction
+) -> bool:
+    """Whether three prices are on one line: over the inverse of a bandwidth."""
+    points = [
+        (factor, price(scaled(problem, constant, factor), configuration))
+        for factor in (Fraction(1), inside, far)
+    ]
+    if constant == "nic_bits_per_s":
+        points = [(1 / factor, cost) for factor, cost in points]
+    (a, u), (b, v), (c, w) = points
+    return (v - u) * (c - a) == (w - u) * (b - a)
+
+
+def ends(interval: Interval) -> list[tuple[Fraction | None, Configuration | None, int]]:
+    return [
+        (interval.low, interval.low_beaten_by, -1),
+        (interval.high, interval.high_beaten_by, 1),
+    ]
+
+
+@few
+@given(problems(max_machines=5, max_threads=2), st.data())
+def test_ends_of_intervals_are_where_another_configuration_takes_over(
+    problem: Problem, data: st.DataObject
+) -> None:
+    winner = best(problem)
+    for interval in sensitivity(problem, winner, error=Fraction(0)).intervals:
+        name = interval.constant
+        for end, beaten_by, sign in ends(interval):
+            assert (end is None) == (beaten_by is None)
+            if end is None or beaten_by is None:
+                continue
+            assert sign * (end - 1) >= 0
+            there = scaled(problem, name, end)
+            assert price(there, best(there)) == price(there, winner)
+            beyond = scaled(problem, name, end * (1 + sign * TOLERANCE))
+            assert price(beyond, beaten_by) < price(beyond, winner)
+        low, high = interval.low or Fraction(1, 1000), interval.high or Fraction(1000)
+        share = data.draw(st.fractions(0, 1, max_denominator=100))
+        inside = low + (high - low) * share
+        here = scaled(problem, name, inside)
+        other = best(here)
+        if price(here, other) != price(here, winner):  # a hole
+            assert not affine(problem, other, name, high if inside > 1 else low, inside)
+
+
+def test_an_interval_holds_what_is_best_and_ends_where_it_is_not() -> None:
+    problem = network()
+    winner = best(problem)
+    found = {one.constant: one for one in sensitivity(problem, winner).intervals}
+    assert list(found) == [
+        "muladd_ns",
+        "activation_ns",
+        "error_ns",
+        "latency_ns",
+        "nic_bits_per_s",
+        "interference",
+    ]
+    assert any(one.low is not None for one in found.values())
+    assert any(one.high is not None for one in found.values())
+    for name, one in found.items():
+        low, high = one.low or Fraction(1, 1000), one.high or Fraction(1000)
+        for step in range(1, 8):
+            there = scaled(problem, name, low + (high - low) * Fraction(step, 8))
+            assert price(there, best(there)) == price(there, winner)
+        for end, _, sign in ends(one):
+            if end is not None:
+                beyond = scaled(problem, name, end * (1 + sign * TOLERANCE))
+                assert price(beyond, best(beyond)) < price(beyond, winner)
+
+
+@few
+@given(problems(max_machines=4, max_layers=2, max_threads=2), st.integers(2, 9))
+def test_the_unit_of_time_does_not_matter(problem: Problem, factor: int) -> None:
+    changed = problem
+    for name in ("muladd_ns", "activation_ns", "error_ns", "latency_ns"):
+        changed = scaled(changed, name, Fraction(factor))
+    changed = scaled(changed, "nic_bits_per_s", Fraction(1, factor))
+    winner = best(problem)
+    assert price(changed, winner) == factor * price(problem, winner)
+    one, two = sensitivity(problem, winner), sensitivity(changed, winner)
+    assert [(a.low, a.high) for a in one.intervals] == [(a.low, a.high) for a in two.intervals]
+    assert one.regret == two.regret
+    assert one.mean_regret == two.mean_regret
+
+
+@few
+@given(
+    problems(max_machines=4, max_layers=2, max_threads=2),
+    st.sampled_from([Fraction(1, 10), Fraction(1, 4), Fraction(9, 10)]),
+)
+def test_regret_is_that_of_the_corners(problem: Problem, error: Fraction) -> None:
+    winner = best(problem)
+    found = sensitivity(problem, winner, error=error)
+    names = [one.constant for one in found.intervals]
+    regrets = {}
+    for factors in product((1 - error, 1 + error), repeat=len(names)):
+        corner = problem
+        for name, factor in zip(names, factors, strict=True):
+            corner = scaled(corner, name, factor)
+        combination = tuple(zip(names, factors, strict=True))
+        regrets[combination] = price(corner, winner) / price(corner, best(corner)) - 1
+    assert found.error == error
+    assert found.regret == max(regrets.values()) == regrets[found.regret_constants]
+    assert found.mean_regret == sum(regrets.values()) / len(regrets)
+    assert 0 <= found.mean_regret <= found.regret
+
+
+def test_errors_cost_something_and_no_error_nothing() -> None:
+    problem = network()
+    winner = best(problem)
+    assert sensitivity(problem, winner, error=Fraction(9, 10)).regret > 0
+    exact = sensitivity(problem, winner, error=Fraction(0))
+    assert exact.regret == exact.mean_regret == 0
+    assert {factor for _, factor in exact.regret_constants} == {1}
+
+
+def test_interference_is_what_is_above_one() -> None:
+    problem = network()
+    constants = replace(problem.constants, interference=(Fraction("0.9"), Fraction("1.1")))
+    more = scaled(replace(problem, constants=constants), "interference", Fraction(3))
+    assert more.constants.interference == (Fraction("0.9"), Fraction("1.3"))
+    none = replace(constants, interference=(Fraction(1), Fraction("0.9"), Fraction(5)))
+    without = replace(problem, constants=none)  # the third is for more threads than cores
+    names = [one.constant for one in sensitivity(without, best(without)).intervals]
+    assert "interference" not in names
+    assert len(names) == 5
+
+
+def test_a_constant_at_its_own_limit_is_scaled_as_far_as_it_can_be() -> None:
+    problem = network()
+    constants = replace(problem.constants, error_ns=Fraction(1, 10**149))
+    tiny = replace(problem, constants=constants)
+    found = {
+        one.constant: one for one in sensitivity(tiny, best(tiny), error=Fraction(0)).intervals
+    }
+    assert found["error_ns"].low is None
+
+
+def test_progress_counts_every_step() -> None:
+    problem = replace(network(), machines=3)
+    seen: list[tuple[int, int]] = []
+    sensitivity(problem, best(problem), progress=lambda done, of: seen.append((done, of)))
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert {of for _, of in seen} == {len(seen)}
+    assert len(seen) == 12 + 2**6
+
+
+@few
+@given(problems(max_machines=4), st.data())
+def test_only_the_best_configuration_has_intervals(problem: Problem, data: st.DataObject) -> None:
+    other = data.draw(configurations(problem))
+    least = price(problem, best(problem))
+    assume(price(problem, other) > least)
+    with pytest.raises(InvalidInputError, match="expected the best one") as caught:
+        sensitivity(problem, other)
+    assert caught.value.path == "configuration"
+
+
+def test_what_does_not_apply_is_refused() -> None:
+    problem = network()
+    winner = best(problem)
+    slower = replace(problem, machine_speeds=[Fraction(1)] * 7 + [Fraction(2)])
+    with pytest.raises(NotApplicableError) as caught:
+        sensitivity(slower, winner)
+    assert caught.value.path == "machine_speeds"
+    slower = replace(problem, nic_speeds=[Fraction(1)] * 7 + [Fraction(2)])
+    with pytest.raises(NotApplicableError) as caught:
+        sensitivity(slower, winner)
+    assert caught.value.path == "nic_speeds"
+    for error in (Fraction(-1, 4), Fraction(1)):
+        with pytest.raises(InvalidInputError) as refused:
+            sensitivity(problem, winner, error=error)
+        assert refused.value.path == "error"
+    with pytest.raises(InvalidPlanError):
+        sensitivity(replace(problem, machines=winner.machines_used - 1), winner)
+
+
+def test_machines_of_one_speed_are_alike() -> None:
+    problem = replace(network(), machines=5)
+    twice = replace(problem, machine_speeds=[Fraction(2)] * 5, nic_speeds=[Fraction(2)] * 5)
+    same = replace(
+        twice,
+        machine_speeds=None,
+        nic_speeds=None,
+        constants=replace(
+            problem.constants,
+            muladd_ns=problem.constants.muladd_ns / 2,
+            activation_ns=problem.constants.activation_ns / 2,
+            error_ns=problem.constants.error_ns / 2,
+            nic_bits_per_s=problem.constants.nic_bits_per_s * 2,
+        ),
+    )
+    winner = best(same)
+    one, two = sensitivity(twice, winner), sensitivity(same, winner)
+    assert one == two
