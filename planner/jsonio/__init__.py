@@ -2,13 +2,22 @@
 
 from planner.jsonio.profiles import decode_profile, encode_profile
 from planner.jsonio.schema import schema
-from planner.jsonio.service import PROBLEMS, Reply, decode_answer, reply, reply_lines, solve
+from planner.jsonio.service import (
+    PROBLEMS,
+    Reply,
+    decode_answer,
+    decode_request,
+    reply,
+    reply_lines,
+    solve,
+)
 
 __all__ = [
     "PROBLEMS",
     "Reply",
     "decode_answer",
     "decode_profile",
+    "decode_request",
     "encode_profile",
     "reply",
     "reply_lines",
