@@ -85,6 +85,10 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome:
     return Outcome(plan, Fraction(bound), result.timed_out or solver.stopped)
 
 
+class _TimeUpError(Exception):
+    """The time is up before all layers are done."""
+
+
 class Path(NamedTuple):
     """The layers of a triple, where they are, and what an epoch takes, but for rounding."""
 
@@ -214,7 +218,11 @@ class Greedy:
         elif not all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
             cut = [np.where(one[rows], 0.0, np.inf) for one, rows in zip(keep, left, strict=True)]
             program = layerwise.reduced(triple, left).plus(cut)
-            best = min(best, self.path(program, triple.workers), key=lambda one: one.epoch)
+            try:
+                found = self.path(program, triple.workers, self.deadline)
+                best = min(best, found, key=lambda one: one.epoch)
+            except _TimeUpError:
+                self.stopped = True
         if memory is None or memory.fits(best.states):
             return best
         return self._fitting(triple)
@@ -253,11 +261,11 @@ class Greedy:
             price = 2 * price if high is None else (low + high) / 2
         return best
 
-    def path(self, program: Program, workers: int) -> Path:
+    def path(self, program: Program, workers: int, deadline: Deadline | None = None) -> Path:
         """Return what the paper's dynamic program finds among some choices of each layer."""
         layers = [self._first(program, workers)]
         for place in range(1, len(program.options)):
-            layers.append(self._next(program, place, layers[-1]))
+            layers.append(self._next(program, place, layers[-1], deadline))
         b, h = divmod(int(layers[-1].value.argmin()), layers[-1].value.shape[1])
         epoch, states, mappings = float(layers[-1].value[b, h]), [], []
         which = int(layers[-1].which[b, h])
@@ -280,7 +288,9 @@ class Greedy:
         nothing = np.full(value.shape, -1)
         return _Layer(value, _Placed(np.arange(count), partition, copy), which, nothing, nothing)
 
-    def _next(self, program: Program, place: int, before: _Layer) -> _Layer:
+    def _next(
+        self, program: Program, place: int, before: _Layer, deadline: Deadline | None
+    ) -> _Layer:
         """Return the next layer."""
         own, options = program.own[place], program.options[place]
         seen = self._seen(place - 1, before.placed, program.options[place - 1])
@@ -291,6 +301,8 @@ class Greedy:
         came, threads = which.copy(), which.copy()
         kept: dict[tuple[int, bytes], tuple[int, int, Places, Places]] = {}
         for b, choice in enumerate(options):
+            if deadline is not None and deadline.passed:
+                raise _TimeUpError
             if not np.isfinite(own[b]).any():
                 continue
             partition, copy, ahead = self._placements(place, choice, seen)

@@ -42,6 +42,9 @@ Rows = NDArray[np.int64]
 MAX_BLOCK = 2**21
 """Elements of the largest temporary array."""
 
+KEPT = 64
+"""Bounds of triples that are kept: a triple that is promising is solved soon after."""
+
 BEAM = 6
 """Choices a layer that the first configuration is made of."""
 
@@ -240,6 +243,7 @@ class Layerwise:
                 )
             self.options.append(known[alike])
         self._coarse: Coarse | None = None
+        self._through: dict[Triple, tuple[list[Array], float]] = {}
 
     def _factor(self, triple: Triple) -> float:
         return float(reading_factor(self.tables.problem, *triple))
@@ -280,10 +284,16 @@ class Layerwise:
 
     def coarse(self, triple: Triple) -> tuple[list[Array], float]:
         """Return a bound on every configuration with a state, by choice and threads; and on all."""
-        if self._coarse is None:
-            self._coarse = Coarse(self.tables, [one.choices for one in self.options])
-        through = self._coarse.through(self.readings(triple), triple.replicas)
-        return through, float(through[0].min())
+        side = min(triple.servers, triple.workers)  # more servers are not read from at once
+        key = triple._replace(servers=side)
+        if key not in self._through:
+            if self._coarse is None:
+                self._coarse = Coarse(self.tables, [one.choices for one in self.options])
+            while len(self._through) >= KEPT:
+                del self._through[next(iter(self._through))]
+            through = self._coarse.through(self.readings(triple), triple.replicas)
+            self._through[key] = through, float(through[0].min())
+        return self._through[key]
 
     def program(self, triple: Triple) -> tuple[Program, int]:
         """Return the program on what may be part of the best configuration, and its states."""

@@ -7,9 +7,12 @@ from math import prod
 from hypothesis import strategies as st
 
 from planner.deadline import Deadline
+from planner.errors import BrokenConstraintError
 from planner.yan.brute_force import assignments, brute_force
+from planner.yan.brute_force import configurations as all_configurations
 from planner.yan.layers import Layer
-from planner.yan.problem import Constants, Problem, Ranked
+from planner.yan.model import estimate
+from planner.yan.problem import Configuration, Constants, Problem, Ranked
 from planner.yan.tables import choices
 from tests.yan.yan_strategies import problems
 
@@ -88,3 +91,14 @@ def brute_ranks(problem: Problem) -> list[Rank]:
     """The best of each triple, in order, by brute force; none if nothing fits."""
     outcome = brute_force(replace(problem, top=2**14, fixed=()), Deadline(None))
     return [] if outcome.plan is None else [rank(one) for one in outcome.plan.ranking]
+
+
+def everything(problem: Problem) -> list[tuple[Fraction, Configuration]]:
+    """Every configuration that fits, and its time."""
+    found = []
+    for one in all_configurations(problem):
+        try:
+            found.append((estimate(problem, one).epoch, one))
+        except BrokenConstraintError:
+            continue
+    return found

@@ -176,5 +176,5 @@ def test_one_machine_is_not_enough() -> None:
 
 def test_exact_refuses_machines_that_differ() -> None:
     with pytest.raises(NotApplicableError) as caught:
-        solve(replace(TINY, nic_speeds=[1, 1, 2, 1]), method="exact")
+        solve(replace(TINY, nic_speeds=[Fraction(speed) for speed in (1, 1, 2, 1)]), method="exact")
     assert caught.value.path == "nic_speeds"

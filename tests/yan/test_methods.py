@@ -2,30 +2,36 @@
 
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from math import comb, lcm
+from itertools import permutations
+from math import lcm
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.deadline import Deadline
-from planner.errors import BrokenConstraintError, InvalidInputError, NotApplicableError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Status
-from planner.yan import METHODS, Configuration, Fixed, LayerChoice, Plan, Problem, check, estimate
+from planner.yan import (
+    METHODS,
+    Configuration,
+    Fixed,
+    LayerChoice,
+    Plan,
+    Problem,
+    check,
+    estimate,
+    solve,
+)
 from planner.yan import brute_force as brute
-from planner.yan import solve, spread
 from planner.yan.comparison import compare
-from planner.yan.exact import Engine, configuration_of
 from planner.yan.greedy import Greedy
-from planner.yan.layerwise import Triple, state_at
-from planner.yan.mapping import Mapping
+from planner.yan.layerwise import Triple
 from planner.yan.tables import choices
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, brute_ranks, small_problems, with_machines
+from tests.yan.small_problems import TINY, brute_ranks, everything, small_problems, with_machines
 from tests.yan.yan_strategies import problems
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
@@ -42,17 +48,6 @@ def planned(problem: Problem, method: str) -> Plan:
 def usable(method: str) -> None:
     if method in ("auto", "ordered"):
         pytest.importorskip("planner.yan.ordered")
-
-
-def everything(problem: Problem) -> list[tuple[Fraction, Configuration]]:
-    """Every configuration that fits, and its time."""
-    found = []
-    for one in brute.configurations(problem):
-        try:
-            found.append((estimate(problem, one).epoch, one))
-        except BrokenConstraintError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -131,9 +126,21 @@ def test_only_some_methods_price_what_is_given(method: str) -> None:
 @pytest.mark.parametrize("field", ["machine_speeds", "nic_speeds"])
 def test_most_methods_need_machines_that_are_alike(method: str, field: str) -> None:
     speeds = [Fraction(1), Fraction(1), Fraction(2), Fraction(1)]
+    different = {
+        "machine_speeds": replace(TINY, machine_speeds=speeds),
+        "nic_speeds": replace(TINY, nic_speeds=speeds),
+    }
     with pytest.raises(NotApplicableError) as caught:
-        solve(replace(TINY, **{field: speeds}), method=method)
+        solve(different[field], method=method)
     assert caught.value.path == field
+
+
+def data_parallel(one: Configuration) -> bool:
+    return one.workers_per_replica == 1
+
+
+def model_parallel(one: Configuration) -> bool:
+    return one.replicas == 1 and {layer.copies for layer in one.layers} == {1}
 
 
 @settings(max_examples=40)
@@ -141,12 +148,8 @@ def test_most_methods_need_machines_that_are_alike(method: str, field: str) -> N
 def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> None:
     if not short:
         problem = replace(problem, memory_bytes=None)
-    kinds = {
-        "data_parallel": lambda one: one.workers_per_replica == 1,
-        "model_parallel": lambda one: one.replicas == 1 and {x.copies for x in one.layers} == {1},
-    }
     every = everything(problem)
-    for method, kind in kinds.items():
+    for method, kind in (("data_parallel", data_parallel), ("model_parallel", model_parallel)):
         result = solve(problem, method=method)
         times = [time for time, one in every if kind(one)]
         assert (result.plan is None) == (not times)
@@ -160,8 +163,6 @@ def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> 
 @given(small_problems(most=150, speeds=True))
 def test_assignments_leave_nothing_out(problem: Problem) -> None:
     """Against all permutations of machines, for the choices of the best plan."""
-    from itertools import permutations
-
     assume(not problem.uniform)
     plan = planned(problem, "brute_force")
     for ranked in plan.ranking[:2]:
@@ -288,87 +289,6 @@ def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
         epoch = estimate(problem, path.configuration(triple)).epoch
         assert path.epoch == pytest.approx(float(epoch), rel=1e-12)
     assert solver.solve(triple)[0] <= path.epoch  # type: ignore[index]
-
-
-# The spread.
-
-
-@settings(max_examples=40)
-@given(small_problems(memory=True), st.booleans())
-def test_worst_is_the_worst(problem: Problem, short: bool) -> None:
-    if not short:
-        problem = replace(problem, memory_bytes=None)
-    every = everything(problem)
-    try:
-        result = solve(problem, method="worst")
-    except NotApplicableError as error:
-        assert error.path == "memory_bytes"
-        assert short
-        return
-    assert (result.plan is None) == (not every)
-    if result.plan is not None:
-        assert result.plan.ranking[0].epoch == max(time for time, _ in every)
-
-
-def test_worst_refuses_what_takes_too_long() -> None:
-    with pytest.raises(NotApplicableError) as caught:
-        solve(replace(TINY, machines=5000, layers=TINY.layers[1:]), method="worst")
-    assert caught.value.path == "method"
-
-
-@pytest.mark.parametrize("memory", [None, 700])
-def test_sample_is_uniform(memory: int | None) -> None:
-    problem = replace(TINY, memory_bytes=memory)
-    every = everything(problem)
-    count = 20_000
-    drawn = spread._sample(problem, count, 1, Deadline(None))
-    assert len(drawn.order) == count
-    seen = Counter(drawn.configuration(rank) for rank in range(count))
-    expected = count / len(every)
-    for _, one in every:
-        assert abs(seen.pop(one, 0) - expected) < 6 * expected**0.5
-    assert not seen
-
-
-@settings(max_examples=30)
-@given(problems(max_machines=9, max_layers=4), st.integers(0, 3))
-def test_samples_are_priced_like_the_model(problem: Problem, seed: int) -> None:
-    drawn = spread._sample(problem, 40, seed, Deadline(None))
-    times = spread._times(drawn.engine, drawn.triples, np.array(drawn.states))
-    options = drawn.engine.layerwise.options
-    for which, triple in enumerate(drawn.triples):
-        states = [
-            state_at(one.choices, *state)
-            for one, state in zip(options, drawn.states[which], strict=True)
-        ]
-        epoch = estimate(problem, configuration_of(triple, states)).epoch
-        assert times[which] == pytest.approx(float(epoch), rel=1e-12)
-    assert [times[which] for which in drawn.order] == sorted(times)
-
-
-def test_spread_of_a_small_problem() -> None:
-    times = sorted(time for time, _ in everything(TINY))
-    found = spread.spread(TINY)
-    assert (found.best, found.worst) == (times[0], times[-1])
-    assert found.best < found.median_low <= found.median <= found.median_high < found.worst
-    middle = times[(len(times) - 1) // 2]
-    assert found.median_low <= middle <= found.median_high
-    assert found.sampled == 10_000
-    assert planned(TINY, "median").ranking[0].epoch == found.median
-    assert spread.spread(TINY, samples=10, seed=1).sampled == 10
-
-
-@given(st.integers(6, 300))
-def test_interval_of_the_median(count: int) -> None:
-    low, high = spread._interval(count)
-    assert low + high == count - 1
-
-    def missed(rank: int) -> Fraction:
-        """At most so many of the sample are below the median."""
-        return Fraction(sum(comb(count, below) for below in range(rank + 1)), 2**count)
-
-    assert 2 * missed(low) <= Fraction(1, 20)
-    assert 2 * missed(low + 1) > Fraction(1, 20)
 
 
 # Comparison and import.

@@ -56,7 +56,7 @@ def configurations(problem: Problem, workers: int) -> Iterator[tuple[LayerChoice
             [
                 (p, r, h)
                 for p in counts
-                for r in range(1, workers // p + 1)
+                for r in range(1, min(problem.max_copies or workers, workers // p) + 1)
                 for h in range(1, problem.threads + 1)
             ]
         )
@@ -129,6 +129,23 @@ def test_front_is_that_of_all_configurations(problem: Problem) -> None:
 @few
 @given(tiny_and_short)
 def test_front_is_that_of_all_configurations_that_fit(problem: Problem) -> None:
+    check_front(problem)
+
+
+def test_front_counts_a_worker_that_only_reads() -> None:
+    """With as many servers as workers an idle worker lets all read side by side."""
+    layers = (Layer("first", "full", 1, 1, 1), Layer("last", "full", 1, 1, 1))
+    constants = Constants(
+        muladd_ns=Fraction(1),
+        activation_ns=Fraction(1),
+        error_ns=Fraction(1),
+        latency_ns=(Fraction(1),),
+        nic_bits_per_s=Fraction(10**6),
+        interference=(Fraction(1),),
+    )
+    problem = Problem(4, 1, layers, constants, samples=10, read_every=1, max_copies=1)
+    front = pareto_front(problem)
+    assert front[-1].configuration.triple == (2, 1, 2)
     check_front(problem)
 
 

@@ -1,0 +1,108 @@
+"""The order in which triples are looked at, on made-up times that are hard to tell apart."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.deadline import Deadline
+from planner.yan.layerwise import Triple
+from planner.yan.search import Space, search
+
+ERROR = 1e-12
+TIMES = st.sampled_from([1.0, 1.0, 1.0 + 2e-15, 1.0 - 2e-15, 1.5, 2.0, 2.0 + 4e-15, 3.0])
+
+
+class Patience(Deadline):
+    """A deadline that passes when it has been looked at so often."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__(None)
+        self.looks = looks
+
+    @property
+    def passed(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+@st.composite
+def made_up(
+    draw: st.DrawFn, *, everything_fits: bool = False
+) -> tuple[Space, dict[Triple, float | None], Any]:
+    """A space, the time of each triple (None if nothing fits), and bounds of them."""
+    space = Space(
+        machines=draw(st.integers(2, 7)),
+        fewest_servers=draw(st.integers(1, 2)),
+        most_workers=draw(st.integers(1, 7)),
+        most_replicas=draw(st.integers(1, 7)),
+        fewest_machines=draw(st.integers(1, 3)),
+    )
+    times: dict[Triple, float] = {}
+    least: dict[tuple[int, int], float] = {}
+    for workers in range(1, space.most_workers + 1):
+        for replicas in range(1, space.most_replicas + 1):
+            top = space.machines - workers * replicas
+            time = draw(TIMES)
+            least[workers, replicas] = time
+            for servers in range(top, space.fewest_servers - 1, -1):
+                if workers * replicas + servers >= space.fewest_machines:
+                    times[Triple(workers, replicas, servers)] = time
+                    time = max(time, draw(TIMES))  # fewer servers never cost less
+    sure = draw(st.sampled_from([0.3, 0.9, 1.0]))
+    nothing: set[Triple] = set()
+    if times and not everything_fits:
+        nothing = draw(st.sets(st.sampled_from(sorted(times)), max_size=2))
+    fits = {one: None if one in nothing else time for one, time in times.items()}
+    layerwise = SimpleNamespace(
+        tables=SimpleNamespace(error=ERROR),
+        bounds=lambda replicas, most, _: [
+            0.2 * least[workers, replicas] for workers in range(1, most + 1)
+        ],
+        bound=lambda triple: 0.25 * times[triple],
+        coarse=lambda triple: (None, sure * times[triple]),
+    )
+    return space, fits, layerwise
+
+
+@given(made_up(), st.integers(1, 12), st.sampled_from([float("inf"), 1.4, 1.0]))
+def test_everything_up_to_the_last_is_found(made: Any, top: int, below: float) -> None:
+    space, times, layerwise = made
+
+    def solve(triple: Triple) -> tuple[float, str] | None:
+        time = times[triple]
+        return None if time is None else (time, "solved")
+
+    result = search(layerwise, space, solve, top, Deadline(None), below)
+    fitting = {one: time for one, time in times.items() if time is not None and time < below}
+    # One that does not fit hides those with fewer servers: they do not fit either.
+    hidden = {
+        one
+        for one in fitting
+        if any(
+            time is None and other[:2] == one[:2] and other.servers > one.servers
+            for other, time in times.items()
+        )
+    }
+    every = sorted(time for one, time in fitting.items() if one not in hidden)
+    found = [one.triple for one in result.found]
+    assert len(set(found)) == len(found)
+    assert [one.epoch for one in result.found] == [fitting[triple] for triple in found]
+    last = every[min(top, len(every)) - 1] if every else 0.0
+    for triple in set(fitting) - hidden:
+        assert triple in found or fitting[triple] > last * (1 + 2 * ERROR)
+        assert triple in found or result.bound <= fitting[triple] * (1 + 2 * ERROR)
+    assert len(found) >= min(top, len(every))
+    assert result.triples == len(times)
+    assert not result.timed_out
+
+
+@given(made_up(everything_fits=True), st.integers(1, 12), st.integers(0, 30))
+def test_the_bound_holds_for_what_time_did_not_allow(made: Any, top: int, looks: int) -> None:
+    space, times, layerwise = made
+    result = search(layerwise, space, lambda one: (times[one], ""), top, Patience(looks))
+    found = {one.triple for one in result.found}
+    assert found or not times
+    for triple in set(times) - found:
+        assert result.bound <= times[triple] * (1 + 2 * ERROR)
