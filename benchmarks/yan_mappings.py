@@ -25,11 +25,12 @@ import numpy as np
 
 from planner.deadline import Deadline
 from planner.yan import Constants, Layer, Problem, estimate, solve
+from planner.yan.configuration import LayerChoice
 from planner.yan.exact import Engine, configuration_of
 from planner.yan.greedy import Greedy
 from planner.yan.layerwise import Triple
-from planner.yan.model import phases, reading, reading_factor, segments_of, volume
-from planner.yan.problem import LayerChoice
+from planner.yan.model import phases, reading, reading_factor, volume
+from planner.yan.segments import segments_of
 from planner.yan.tables import Choice, choices
 
 KINDS = ("conv", "full", "mixed")

@@ -19,7 +19,7 @@ from planner.draw import format_table
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.yan import Problem, solve
-from planner.yan.problem import Ranked
+from planner.yan.configuration import Ranked
 from planner.yan.sensitivity import scaled
 from planner.yan.spread import SAMPLES, spread
 

@@ -1,8 +1,8 @@
 """Plans the communication of distributed deep-learning jobs, and proves how good each plan is.
 
 ``planner.solve(request)`` answers a request of the JSON interface given as plain values. The typed
-interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``), each with
-a ``Problem``, a ``Plan`` and ``solve(problem, method=…, time_limit=…) -> Result``.
+interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``), each
+with a ``Problem``, a ``Plan`` and ``solve(problem, method=…, time_limit=…) -> Result``.
 """
 
 from planner import caramel, ibatch, yan

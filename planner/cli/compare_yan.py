@@ -10,7 +10,7 @@ from planner.jsonio import yan as yan_json
 from planner.jsonio.yan_answer import YanAnswer, answer, with_extras
 from planner.results import Result
 from planner.units import format_ns
-from planner.yan.problem import Plan
+from planner.yan.configuration import Plan
 from planner.yan.solver import METHODS
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _MAX_DIGITS = 4000
 """Python refuses to parse integers of more digits; they are far out of range anyway."""
 
-MAX_DECIMALS = 150
+MAX_DECIMALS = 1000
 """Smaller numbers mean nothing, and their fractions take for ever."""
 
 _WORDS = {

@@ -14,8 +14,9 @@ from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, pro
 from planner.profiles import Provenance
 from planner.validation import MAX_VALUE
 from planner.yan.calibration import Computation, Fit, Measurement
+from planner.yan.configuration import Configuration, LayerChoice, check_choice
 from planner.yan.mapping import canonical_mapping
-from planner.yan.problem import Configuration, Constants, LayerChoice, Problem, check_choice
+from planner.yan.problem import Constants, Problem
 
 __all__ = [
     "MeasurementDocument",

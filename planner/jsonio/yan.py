@@ -9,17 +9,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.errors import InvalidInputError
 from planner.jsonio.types import Count, PositiveRate, PositiveSize, Seconds
 from planner.jsonio.yan_answer import YanAnswer, answer, with_extras
+from planner.yan.configuration import Fixed, LayerChoice
 from planner.yan.layers import MAX_COUNT, MAX_SIDE, Layer
-from planner.yan.problem import (
-    MAX_LAYERS,
-    MAX_MACHINES,
-    MAX_THREADS,
-    MAX_TOP,
-    Constants,
-    Fixed,
-    LayerChoice,
-    Problem,
-)
+from planner.yan.problem import MAX_LAYERS, MAX_MACHINES, MAX_THREADS, MAX_TOP, Constants, Problem
 from planner.yan.solver import METHODS, solve
 
 __all__ = [

@@ -10,8 +10,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.jsonio.types import Index, Moment
 from planner.results import Result
 from planner.validation import total
+from planner.yan.configuration import Configuration, Plan, Ranked
 from planner.yan.model import Estimate, estimate
-from planner.yan.problem import MAX_MACHINES, Configuration, Plan, Problem, Ranked
+from planner.yan.problem import MAX_MACHINES, Problem
 
 __all__ = [
     "Breakdown",

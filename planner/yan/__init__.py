@@ -4,9 +4,11 @@ Source: Yan, Ruwase, He and Chilimbi, "Performance Modeling and Scalability Opti
 Distributed Deep Learning Systems", KDD'15.
 """
 
+from planner.yan.checker import check
+from planner.yan.configuration import Configuration, Fixed, LayerChoice, Plan
 from planner.yan.layers import Layer
-from planner.yan.model import Estimate, check, estimate
-from planner.yan.problem import Configuration, Constants, Fixed, LayerChoice, Plan, Problem
+from planner.yan.model import Estimate, estimate
+from planner.yan.problem import Constants, Problem
 from planner.yan.solver import METHODS, solve
 
 __all__ = [

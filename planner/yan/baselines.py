@@ -16,8 +16,9 @@ Complexity: see `planner.yan.exact`. Source: the two ends of the design space of
 
 from planner.deadline import Deadline
 from planner.yan.applicable import refuse_different, refuse_fixed
+from planner.yan.configuration import Outcome
 from planner.yan.exact import best_of, fewest_servers
-from planner.yan.problem import Outcome, Problem
+from planner.yan.problem import Problem
 from planner.yan.search import Space
 
 __all__ = ["data_parallel", "model_parallel"]

@@ -24,18 +24,11 @@ from math import prod
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.yan.applicable import refuse_fixed
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
 from planner.yan.exact import any_mapping_bound, infeasibility, rank
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import estimate
-from planner.yan.problem import (
-    Configuration,
-    Explored,
-    LayerChoice,
-    Outcome,
-    Plan,
-    Problem,
-    Ranked,
-)
+from planner.yan.problem import Problem
 from planner.yan.tables import Choice, choices
 
 __all__ = ["MAX_CONFIGURATIONS", "assignments", "brute_force", "configurations"]

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from planner import comparison
+from planner.yan.configuration import Plan
 from planner.yan.model import Estimate, estimate
-from planner.yan.problem import Plan, Problem
+from planner.yan.problem import Problem
 from planner.yan.solver import METHODS, solve
 
 __all__ = ["Comparison", "Row", "compare"]

@@ -25,19 +25,13 @@ from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.results import Infeasibility
 from planner.validation import MAX_VALUE
 from planner.yan.applicable import refuse_different
+from planner.yan.checker import server_bytes, worker_bytes
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
 from planner.yan.layerwise import Chosen, Layerwise, Program, State, Triple
 from planner.yan.mapping import canonical_mapping
 from planner.yan.memory import Memory, fitting
-from planner.yan.model import estimate, server_bytes, worker_bytes
-from planner.yan.problem import (
-    Configuration,
-    Explored,
-    LayerChoice,
-    Outcome,
-    Plan,
-    Problem,
-    Ranked,
-)
+from planner.yan.model import estimate
+from planner.yan.problem import Problem
 from planner.yan.search import Search, Space, search
 from planner.yan.tables import Choice, Tables, choices
 from planner.yan.ties import Exact, exact_best

@@ -30,19 +30,12 @@ import numpy as np
 
 from planner.deadline import Deadline
 from planner.yan.applicable import refuse_different, refuse_fixed
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
 from planner.yan.exact import Engine, any_mapping_bound, infeasibility, rank
 from planner.yan.layerwise import BEAM, Program, State, Triple, state_at
 from planner.yan.mapping import Mapping
 from planner.yan.model import estimate
-from planner.yan.problem import (
-    Configuration,
-    Explored,
-    LayerChoice,
-    Outcome,
-    Plan,
-    Problem,
-    Ranked,
-)
+from planner.yan.problem import Problem
 from planner.yan.search import search
 from planner.yan.tables import Array, Choice, Places, Tables
 

@@ -19,10 +19,11 @@ Source: own.
 from collections.abc import Callable
 
 from planner.errors import NotApplicableError
+from planner.yan.configuration import Ranked
 from planner.yan.exact import infeasibility
 from planner.yan.layerwise import Triple
 from planner.yan.pareto import FrugalEngine, refuse_different_machines
-from planner.yan.problem import Problem, Ranked
+from planner.yan.problem import Problem
 
 __all__ = ["MAX_CELLS", "landscape"]
 

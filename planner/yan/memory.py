@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.yan.checker import worker_bytes
 from planner.yan.layerwise import BEAM, Chosen, Layerwise, Program, State, Triple, state_at
-from planner.yan.model import worker_bytes
 from planner.yan.problem import Problem
 from planner.yan.tables import Array
 

@@ -36,32 +36,26 @@ copies of a layer read their weights too (otherwise one replica with all layers 
 parallelism that reads for nobody).
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd
 from typing import NamedTuple
 
-from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
-from planner.validation import integer
+from planner.yan.checker import check
+from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.layers import Layer
-from planner.yan.problem import Configuration, LayerChoice, Problem, check_choice
+from planner.yan.problem import Problem
+from planner.yan.segments import Segment, segments_of
 
 __all__ = [
     "Estimate",
     "LayerTimes",
     "Phases",
-    "Segment",
-    "check",
     "estimate",
     "phases",
     "reading",
     "reading_factor",
-    "segments_of",
-    "server_bytes",
     "volume",
-    "worker_bytes",
 ]
 
 
@@ -117,129 +111,6 @@ class Estimate:
             (one.forward_computation + one.backward_computation + one.weight_update)
             for one in self.layers
         ) + Fraction(0)
-
-
-class Segment(NamedTuple):
-    """What one segment does for one sample of its own.
-
-    Attributes
-    ----------
-    worker : int
-        Who holds it.
-    neurons, connections, outgoing : int
-        ``n``, ``W`` and ``W'``.
-    activations, errors : Fraction
-        Received on average, ``A`` and ``E``.
-    """
-
-    worker: int
-    neurons: int
-    connections: int
-    outgoing: int
-    activations: Fraction
-    errors: Fraction
-
-
-def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) -> int:
-    """Return the memory the largest segment of a layer takes on a worker.
-
-    Weights and their updates, and for each thread the activations it reads, its own activations
-    and error terms, and the error terms it receives.
-    """
-    layer, constants = problem.layers[place], problem.constants
-    held, units = layer.held(partitions), layer.passed(partitions)
-    each = layer.neurons // layer.rows
-    most = 0
-    for p in range(partitions if layer.kind == "conv" else 1):  # neurons: the first has most
-        values = 2 * each * (held[p + 1] - held[p])
-        if place:
-            low, high = _inputs(problem, place, held[p], held[p + 1])
-            values += (high - low) * problem.layers[place - 1].width
-        if place + 1 < len(problem.layers):
-            after = problem.layers[place + 1]
-            low, high = _error_terms(problem, place, units[p], units[p + 1])
-            values += (high - low) * (after.neurons // after.rows)
-        most = max(most, values)
-    weights = 2 * layer.weights_in(held[0], held[1])
-    bits = weights * constants.bits_per_weight + threads * most * constants.bits_per_activation
-    return -int(-bits // 8)
-
-
-def server_bytes(problem: Problem, servers: int) -> int:
-    """Return the memory each parameter server takes: its share of the weights and their updates."""
-    bits = 2 * sum(layer.weights for layer in problem.layers) * problem.constants.bits_per_weight
-    return -int(-bits // (8 * servers))
-
-
-def check(problem: Problem, configuration: Configuration) -> None:
-    """Raise an error unless `configuration` is one of the problem's.
-
-    Raises
-    ------
-    InvalidPlanError
-        With a path into the configuration; BrokenConstraintError where it needs more machines or
-        memory than there are.
-    """
-    for field in ("parameter_servers", "replicas", "workers_per_replica"):
-        _checked(integer, getattr(configuration, field), field, 1)
-    used = configuration.machines_used
-    if used > problem.machines:
-        raise BrokenConstraintError(
-            "", f"expected at most {problem.machines} machines, got {used}", "machines"
-        )
-    if len(configuration.layers) != len(problem.layers):
-        raise InvalidPlanError(
-            "layers", f"expected {len(problem.layers)}, got {len(configuration.layers)}"
-        )
-    workers = configuration.workers_per_replica
-    for place, (choice, layer) in enumerate(zip(configuration.layers, problem.layers, strict=True)):
-        path = f"layers[{place}]"
-        _checked(check_choice, choice, layer, workers, problem.threads, path)
-        if not choice.mapping:
-            raise InvalidPlanError(f"{path}.mapping", "missing")
-    _check_machines(problem, configuration)
-    if problem.memory_bytes is not None:
-        _check_memory(problem, configuration)
-
-
-def _checked(rule: Callable[..., object], *arguments: object) -> None:
-    """Run a check of inputs on a plan."""
-    try:
-        rule(*arguments)
-    except InvalidInputError as error:
-        raise InvalidPlanError(error.path, error.message) from None
-
-
-def _check_machines(problem: Problem, configuration: Configuration) -> None:
-    machines = configuration.machines
-    if machines is None:
-        if not problem.uniform:
-            raise InvalidPlanError("machines", "missing: these machines differ")
-        return
-    if len(machines) != configuration.machines_used:
-        raise InvalidPlanError(
-            "machines", f"expected {configuration.machines_used}, got {len(machines)}"
-        )
-    if len(set(machines)) != len(machines) or not set(machines) <= set(range(problem.machines)):
-        raise InvalidPlanError("machines", f"expected different ones of 0 … {problem.machines - 1}")
-
-
-def _check_memory(problem: Problem, configuration: Configuration) -> None:
-    memory = problem.memory_bytes
-    assert memory is not None
-    needed = server_bytes(problem, configuration.parameter_servers)
-    if needed > memory:
-        raise BrokenConstraintError(
-            "parameter_servers", f"each needs {needed} bytes, has {memory}", "memory_bytes"
-        )
-    needed = sum(
-        worker_bytes(problem, place, choice.partitions, choice.threads)
-        for place, choice in enumerate(configuration.layers)
-    )
-    if needed > memory:
-        raise BrokenConstraintError(
-            "layers", f"a worker may need {needed} bytes, has {memory}", "memory_bytes"
-        )
 
 
 def estimate(problem: Problem, configuration: Configuration) -> Estimate:
@@ -408,117 +279,3 @@ def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
         reading(problem, volume(layer, one.partitions, one.copies), one.threads, factor)
         for layer, one in zip(problem.layers, configuration.layers, strict=True)
     ]
-
-
-def _inputs(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
-    """Return which units of the layer before rows [start, stop) of a layer need: [low, high)."""
-    layer, before = problem.layers[place], problem.layers[place - 1]
-    if layer.kind == "full":
-        return 0, before.cuts
-    known = problem.fields[place - 1]
-    return known.first[start], known.last[stop - 1]
-
-
-def _error_terms(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
-    """Return of which rows of the layer after it units [start, stop) of a layer need errors."""
-    after = problem.layers[place + 1]
-    if after.kind == "full":
-        return 0, after.neurons
-    known = problem.fields[place]
-    return bisect_right(known.last, start), bisect_left(known.first, stop)
-
-
-class _Held(NamedTuple):
-    """What a worker holds of a layer."""
-
-    partition: int
-    copy: int
-
-
-def _holding(choice: LayerChoice) -> dict[int, _Held]:
-    """Return what each worker holds of a layer."""
-    return {
-        worker: _Held(p, r) for p, row in enumerate(choice.mapping) for r, worker in enumerate(row)
-    }
-
-
-def segments_of(
-    problem: Problem,
-    place: int,
-    choice: LayerChoice,
-    before: LayerChoice | None,
-    after: LayerChoice | None,
-) -> list[Segment]:
-    """Return what each segment of a layer computes and receives.
-
-    Parameters
-    ----------
-    problem : Problem
-        The network.
-    place : int
-        Which layer.
-    choice : LayerChoice
-        How it is run.
-    before, after : LayerChoice or None
-        How the layers next to it are run; without one nothing is received from there.
-    """
-    layer = problem.layers[place]
-    held, units = layer.held(choice.partitions), layer.passed(choice.partitions)
-    width = layer.neurons // layer.rows
-    holding_before = {} if before is None else _holding(before)
-    holding_after = {} if after is None else _holding(after)
-    starts_before = starts_after = None
-    if before is not None:
-        starts_before = problem.layers[place - 1].passed(before.partitions)
-    if after is not None:
-        starts_after = problem.layers[place + 1].held(after.partitions)
-    found = []
-    for p in range(choice.partitions):
-        outgoing, needed, wanted = 0, None, None
-        if starts_before is not None:
-            previous = problem.layers[place - 1]
-            low, high = _inputs(problem, place, held[p], held[p + 1])
-            needed = _Needed(low, high, starts_before, previous.width)
-        if place + 1 < len(problem.layers):
-            following = problem.layers[place + 1]
-            into = problem.fields[place].into
-            outgoing = into(layer, following, units[p + 1]) - into(layer, following, units[p])
-            if starts_after is not None:
-                low, high = _error_terms(problem, place, units[p], units[p + 1])
-                wanted = _Needed(low, high, starts_after, following.neurons // following.rows)
-        connections = layer.share(layer.connections, held[p + 1])
-        connections -= layer.share(layer.connections, held[p])
-        for r, worker in enumerate(choice.mapping[p]):
-            activations = errors = Fraction(0)
-            if needed is not None and before is not None:
-                there = holding_before.get(worker)
-                activations = needed.remote(r, choice.copies, there, before.copies)
-            if wanted is not None and after is not None:
-                there = holding_after.get(worker)
-                errors = wanted.remote(r, choice.copies, there, after.copies)
-            neurons = width * (held[p + 1] - held[p])
-            found.append(Segment(worker, neurons, connections, outgoing, activations, errors))
-    return found
-
-
-class _Needed(NamedTuple):
-    """What a segment needs of another layer: units [low, high), cut at `starts`."""
-
-    low: int
-    high: int
-    starts: Sequence[int]
-    width: int
-
-    def remote(self, copy: int, copies: int, there: _Held | None, others: int) -> Fraction:
-        """Return how much of it other workers hold, on average over the samples of `copy`.
-
-        Of these samples, those of each copy r' = copy (mod g) of the other layer are g in R'.
-        """
-        own = Fraction(0)
-        if there is not None:
-            classes = gcd(copies, others)
-            if (there.copy - copy) % classes == 0:
-                start, stop = self.starts[there.partition], self.starts[there.partition + 1]
-                shared = max(0, min(self.high, stop) - max(self.low, start))
-                own = Fraction(shared * classes, others)
-        return (self.high - self.low - own) * self.width

@@ -29,18 +29,12 @@ import numpy as np
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.results import Infeasibility
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
 from planner.yan.exact import Engine, configuration_of, infeasibility, normal, rank
 from planner.yan.layerwise import Triple
-from planner.yan.model import estimate, segments_of
-from planner.yan.problem import (
-    Configuration,
-    Explored,
-    LayerChoice,
-    Outcome,
-    Plan,
-    Problem,
-    Ranked,
-)
+from planner.yan.model import estimate
+from planner.yan.problem import Problem
+from planner.yan.segments import segments_of
 from planner.yan.tables import Array
 
 __all__ = ["ordered"]

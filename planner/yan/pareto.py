@@ -33,9 +33,10 @@ import numpy as np
 
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
+from planner.yan.configuration import Ranked
 from planner.yan.exact import Engine, infeasibility, rank
 from planner.yan.layerwise import Triple
-from planner.yan.problem import Problem, Ranked
+from planner.yan.problem import Problem
 
 __all__ = ["FrugalEngine", "pareto_front", "refuse_different_machines"]
 

@@ -1,29 +1,18 @@
-"""What is planned, and what a configuration of a job is."""
+"""What is planned: a network, machines, and what the search may do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
 from planner.errors import InvalidInputError
-from planner.results import Infeasibility
 from planner.validation import MAX_VALUE, integer, shown
+from planner.yan.configuration import Fixed, check_choice
 from planner.yan.layers import Fields, Layer, fields
-from planner.yan.mapping import canonical_mapping
 
-__all__ = [
-    "Configuration",
-    "Constants",
-    "Explored",
-    "Fixed",
-    "LayerChoice",
-    "Outcome",
-    "Plan",
-    "Problem",
-    "Ranked",
-]
+__all__ = ["Constants", "Problem"]
 
 MAX_MACHINES = 2**16
 MAX_THREADS = 2**10
@@ -103,96 +92,6 @@ class Constants:
             path = f"constants.{field}"
             object.__setattr__(self, field, _all_positive(getattr(self, field), path))
         integer(len(self.interference), "constants.interference", maximum=MAX_THREADS)
-
-
-@dataclass(frozen=True, slots=True)
-class LayerChoice:
-    """How one layer is run.
-
-    Attributes
-    ----------
-    partitions : int
-        Partitions, ``P_l``.
-    threads : int
-        Threads, ``H_l``, each with a sample of its own.
-    copies : int
-        Copies within one replica of the model, ``R_l``; sample i goes to copy i mod R_l.
-    mapping : tuple of tuple of int
-        Worker of the replica that holds partition p of copy r: ``mapping[p][r]``.
-    """
-
-    partitions: int
-    threads: int
-    copies: int
-    mapping: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """How a job is spread over machines.
-
-    Attributes
-    ----------
-    parameter_servers : int
-        Machines that hold the weights, ``N_ps``.
-    replicas : int
-        Replicas of the model, ``N_mr``.
-    workers_per_replica : int
-        Machines of each replica, ``N_wr``.
-    layers : tuple of LayerChoice
-        Layer 0 first.
-    machines : tuple of int, optional
-        Where machines differ: the servers' machines, then each replica's workers in turn.
-    """
-
-    parameter_servers: int
-    replicas: int
-    workers_per_replica: int
-    layers: tuple[LayerChoice, ...]
-    machines: tuple[int, ...] | None = None
-
-    @property
-    def triple(self) -> tuple[int, int, int]:
-        """Workers of a replica, replicas, parameter servers, as the paper's tables give them."""
-        return self.workers_per_replica, self.replicas, self.parameter_servers
-
-    @property
-    def machines_used(self) -> int:
-        """Machines in use."""
-        return self.parameter_servers + self.replicas * self.workers_per_replica
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """A configuration to price instead of a search; without layers the best ones complete it.
-
-    Attributes
-    ----------
-    parameter_servers, replicas, workers_per_replica : int
-        The triple.
-    layers : tuple of LayerChoice, optional
-        How each layer is run; an empty mapping stands for the canonical one.
-    """
-
-    parameter_servers: int
-    replicas: int
-    workers_per_replica: int
-    layers: tuple[LayerChoice, ...] | None = None
-
-    def configuration(self) -> Configuration:
-        """Return the configuration of the layers given, mapped where they are not."""
-        layers = self.layers or ()
-        choices = [(one.partitions, one.copies) for one in layers]
-        mappings = canonical_mapping(choices, self.workers_per_replica)
-        return Configuration(
-            self.parameter_servers,
-            self.replicas,
-            self.workers_per_replica,
-            tuple(
-                one if one.mapping else replace(one, mapping=mapping)
-                for one, mapping in zip(layers, mappings, strict=True)
-            ),
-        )
 
 
 @dataclass(frozen=True)
@@ -348,131 +247,3 @@ class Problem:
         for place, (choice, layer) in enumerate(zip(fixed.layers, self.layers, strict=True)):
             here = f"{path}.layers[{place}]"
             check_choice(choice, layer, fixed.workers_per_replica, self.threads, here)
-
-
-def check_choice(choice: LayerChoice, layer: Layer, workers: int, threads: int, path: str) -> None:
-    """Raise an error unless `choice` can run `layer` on so many workers.
-
-    An empty mapping is accepted: it stands for the canonical one.
-
-    Raises
-    ------
-    InvalidInputError
-        With a path that starts with `path`.
-    """
-    integer(choice.partitions, f"{path}.partitions", minimum=1)
-    integer(choice.copies, f"{path}.copies", minimum=1)
-    integer(choice.threads, f"{path}.threads", minimum=1)
-    if choice.partitions > layer.cuts:
-        what = "neurons" if layer.kind == "full" else "rows it passes on"
-        raise InvalidInputError(
-            f"{path}.partitions",
-            f"layer {layer.name!r} has {layer.cuts} {what}, expected at most as many partitions, "
-            f"got {choice.partitions}",
-        )
-    if choice.threads > threads:
-        raise InvalidInputError(
-            f"{path}.threads",
-            f"expected at most {threads} (cores, and entries of interference), "
-            f"got {choice.threads}",
-        )
-    if choice.partitions * choice.copies > workers:
-        raise InvalidInputError(
-            path,
-            "a worker holds at most one segment of a layer: expected partitions x copies <= "
-            f"workers_per_replica ({workers}), got {choice.partitions * choice.copies}",
-        )
-    if not choice.mapping:
-        return
-    place = f"{path}.mapping"
-    if len(choice.mapping) != choice.partitions or any(
-        len(row) != choice.copies for row in choice.mapping
-    ):
-        raise InvalidInputError(
-            place, f"expected {choice.partitions} arrays of {choice.copies} workers"
-        )
-    taken: set[int] = set()
-    for p, row in enumerate(choice.mapping):
-        for r, worker in enumerate(row):
-            integer(worker, f"{place}[{p}][{r}]", maximum=workers - 1)
-            if worker in taken:
-                raise InvalidInputError(
-                    f"{place}[{p}][{r}]",
-                    f"worker {worker} given twice: it holds at most one segment of a layer",
-                )
-            taken.add(worker)
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A configuration with its price.
-
-    Attributes
-    ----------
-    configuration : Configuration
-        The best one of its triple, unless its layers were given.
-    epoch : Fraction
-        Time of an epoch in nanoseconds, exact.
-    """
-
-    configuration: Configuration
-    epoch: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """How much of the space was looked at.
-
-    Attributes
-    ----------
-    triples, triples_cut : int
-        Triples of workers, replicas and servers in the space, and those that bounds cut.
-    states, states_cut : int
-        Partitions, threads and copies of one layer, over all layers and triples; and those cut,
-        with their triple or on their own.
-    """
-
-    triples: int
-    triples_cut: int
-    states: int
-    states_cut: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A configuration, and those next to it.
-
-    Attributes
-    ----------
-    configuration : Configuration
-        The best one found.
-    ranking : tuple of Ranked
-        The best configuration of each triple, in order; the first is `configuration`.
-    explored : Explored
-        How much of the space was looked at.
-    any_mapping_bound_ns : int or None
-        Bound on every configuration under every mapping; None if unknown.
-    """
-
-    configuration: Configuration
-    ranking: tuple[Ranked, ...]
-    explored: Explored
-    any_mapping_bound_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a method returns: a plan, and what it proved.
-
-    Attributes
-    ----------
-    plan : Plan or None
-        None exactly if `infeasibility` is given, or the time was up before any was found.
-    lower_bound : Fraction or None
-        Bound on every configuration of the space the method searches.
-    """
-
-    plan: Plan | None
-    lower_bound: Fraction | None = None
-    timed_out: bool = False
-    infeasibility: Infeasibility | None = None

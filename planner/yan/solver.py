@@ -12,8 +12,9 @@ from planner.errors import InvalidPlanError
 from planner.methods import deadline_in, known_method
 from planner.results import Result
 from planner.validation import total
+from planner.yan.configuration import Outcome, Plan
 from planner.yan.model import estimate
-from planner.yan.problem import Outcome, Plan, Problem
+from planner.yan.problem import Problem
 
 __all__ = ["METHODS", "Method", "solve"]
 

@@ -31,10 +31,11 @@ import numpy as np
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.yan.applicable import refuse_different, refuse_fixed
+from planner.yan.configuration import Configuration, Explored, Outcome, Plan, Ranked
 from planner.yan.exact import Engine, any_mapping_bound, configuration_of, exact, infeasibility
 from planner.yan.layerwise import State, Triple, state_at
 from planner.yan.model import estimate, reading_factor
-from planner.yan.problem import Configuration, Explored, Outcome, Plan, Problem, Ranked
+from planner.yan.problem import Problem
 from planner.yan.tables import Array
 
 __all__ = ["MAX_STEPS", "SAMPLES", "Spread", "median", "spread", "worst"]

@@ -17,10 +17,12 @@ from functools import cache
 
 import numpy as np
 
+from planner.yan.configuration import LayerChoice
 from planner.yan.layerwise import Program, State, Triple, state_at
 from planner.yan.mapping import canonical_mapping
-from planner.yan.model import phases, reading, reading_factor, segments_of, volume
-from planner.yan.problem import LayerChoice, Problem
+from planner.yan.model import phases, reading, reading_factor, volume
+from planner.yan.problem import Problem
+from planner.yan.segments import segments_of
 from planner.yan.tables import Array, Choice
 
 __all__ = ["Exact", "exact_best"]

@@ -16,8 +16,8 @@ from planner.jsonio.decoding import typed
 from planner.jsonio.yan import YanRequest, problem_of
 from planner.jsonio.yan_answer import _whole
 from planner.validation import MAX_VALUE
+from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.model import estimate
-from planner.yan.problem import Configuration, LayerChoice
 from planner.yan.solver import METHODS
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error, without

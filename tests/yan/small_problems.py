@@ -10,9 +10,10 @@ from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError
 from planner.yan.brute_force import assignments, brute_force
 from planner.yan.brute_force import configurations as all_configurations
+from planner.yan.configuration import Configuration, Ranked
 from planner.yan.layers import Layer
 from planner.yan.model import estimate
-from planner.yan.problem import Configuration, Constants, Problem, Ranked
+from planner.yan.problem import Constants, Problem
 from planner.yan.tables import choices
 from tests.yan.yan_strategies import problems
 
@@ -69,6 +70,19 @@ def small_problems(
         else:
             break
     return problem
+
+
+@st.composite
+def near_ties(draw: st.DrawFn) -> Problem:
+    """More threads take as much longer, but for what floating point cannot tell."""
+    problem = draw(small_problems(most=300))
+    hairs = [draw(st.lists(st.integers(-3, 3), min_size=3, max_size=3)) for _ in range(2)]
+    latency, slower = (
+        [number * (1 + Fraction(hair, 10**18)) for number, hair in enumerate(some, start=1)]
+        for some in hairs
+    )
+    constants = replace(problem.constants, latency_ns=latency, interference=slower)
+    return replace(problem, constants=constants, samples=10**6, read_every=10**18)
 
 
 def with_machines(problem: Problem, machines: int) -> Problem:

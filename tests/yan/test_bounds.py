@@ -1,17 +1,19 @@
 """Floating-point tables, bounds and cuts against the model and against everything."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.deadline import Deadline
-from planner.yan import Configuration, Problem, estimate
+from planner.yan import Configuration, Layer, Problem, estimate
 from planner.yan.exact import Engine, any_mapping_bound, configuration_of, space_of
 from planner.yan.layerwise import Layerwise, State, Triple
 from planner.yan.search import search
 from planner.yan.tables import Tables, choices
 from planner.yan.ties import Exact, exact_best
-from tests.yan.small_problems import small_problems
+from tests.yan.small_problems import TINY, small_problems
 from tests.yan.yan_strategies import any_configurations, configurations, problems
 
 ABOVE = 1 + 1e-12
@@ -47,6 +49,30 @@ def test_tables_are_the_model(problem: Problem, data: st.DataObject) -> None:
                 own = exact.own(place, State(*choice, h + 1))
                 ends = tables.ends(place, choice)[h]
                 assert ends == pytest.approx(float(own), rel=CLOSE, abs=0)
+
+
+def convolution(name: str, rows: int, columns: int, pool: int) -> Layer:
+    """One channel, one input, kernel 3 with padding."""
+    neurons = rows * columns
+    return Layer(name, "conv", neurons, 9 * neurons, 9, (1, rows, columns), 3, pool=pool)
+
+
+@pytest.mark.parametrize("rows", [5, 7, 8, 9, 11])
+@pytest.mark.parametrize("pools", [(1, 2), (2, 1), (1, 3), (2, 2)])
+def test_tables_with_rows_left_over(rows: int, pools: tuple[int, int]) -> None:
+    """All pairs of choices of two convolutions whose last bands are larger or smaller."""
+    first = convolution("first", rows, 6, pools[0])
+    second = convolution("second", first.cuts, 6 // pools[0], pools[1])
+    problem = replace(TINY, layers=[first, second], cores=1)
+    tables, exact = Tables(problem), Exact(problem)
+    before, after = (choices(problem, layer, 8) for layer in problem.layers)
+    ahead, back = tables.pair(1, before, after)
+    for a, one in enumerate(before):
+        for b, other in enumerate(after):
+            forward = exact.forward(1, one, State(*other, 1))
+            backward = exact.backward(0, State(*one, 1), other)
+            assert ahead[a, b, 0] == pytest.approx(float(forward), rel=CLOSE, abs=0)
+            assert back[a, b, 0] == pytest.approx(float(backward), rel=CLOSE, abs=0)
 
 
 @settings(max_examples=150)

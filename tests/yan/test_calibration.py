@@ -11,10 +11,11 @@ import pytest
 from planner.errors import InvalidInputError
 from planner.yan.calibration import Fit, Measurement, fit
 from planner.yan.calibration.quality import correlations, errors, regret
+from planner.yan.configuration import Configuration, Fixed, LayerChoice
 from planner.yan.layers import Layer
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import estimate
-from planner.yan.problem import Configuration, Constants, Fixed, LayerChoice, Problem
+from planner.yan.problem import Constants, Problem
 
 NETWORK = (
     Layer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),

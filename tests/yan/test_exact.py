@@ -11,7 +11,7 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Status
 from planner.yan import Fixed, Plan, Problem, solve
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, Rank, brute_ranks, rank, small_problems
+from tests.yan.small_problems import TINY, Rank, brute_ranks, near_ties, rank, small_problems
 from tests.yan.yan_strategies import configurations, problems
 
 
@@ -35,6 +35,13 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     assert result.plan.configuration == result.plan.ranking[0].configuration
     assert result.objective_ns == result.lower_bound_ns == -int(-expected[0][0] // 1)
     assert result.status is Status.OPTIMAL
+
+
+@settings(max_examples=80)
+@given(near_ties())
+def test_rounding_decides_nothing(problem: Problem) -> None:
+    expected = brute_ranks(problem)
+    assert ranks(problem) == expected[: problem.top]
 
 
 @settings(max_examples=25)

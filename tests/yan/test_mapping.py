@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.layers import Layer
 from planner.yan.mapping import Mapping, canonical_mapping
 from planner.yan.model import estimate
-from planner.yan.problem import Configuration, LayerChoice
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import configurations, networks, problems
 

@@ -15,7 +15,7 @@ from planner.yan.layerwise import Triple
 from planner.yan.memory import Memory, fitting
 from planner.yan.solver import METHODS
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, brute_ranks, rank, small_problems
+from tests.yan.small_problems import TINY, brute_ranks, near_ties, rank, small_problems
 from tests.yan.yan_strategies import configurations, problems
 
 
@@ -41,9 +41,9 @@ def allowed(problem: Problem, partitions: int) -> bool:
 
 
 @st.composite
-def short_problems(draw: st.DrawFn, *, most: int = 250) -> Problem:
+def short_problems(draw: st.DrawFn, source: st.SearchStrategy[Problem]) -> Problem:
     """Memory from a byte too little to more than the fastest configuration takes."""
-    problem = draw(small_problems(most=most))
+    problem = draw(source)
     result = solve(problem, method="exact")
     assert result.plan is not None
     fastest = result.plan.configuration
@@ -59,7 +59,7 @@ def short_problems(draw: st.DrawFn, *, most: int = 250) -> Problem:
 
 
 @settings(max_examples=150)
-@given(short_problems())
+@given(short_problems(small_problems()) | short_problems(near_ties()))
 def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     result, expected = solve(problem), brute_ranks(problem)
     assert (result.plan is None) == (not expected)
@@ -97,7 +97,7 @@ def test_no_method_finds_what_does_not_fit(method: str) -> None:
 
 
 @settings(max_examples=60)
-@given(short_problems(most=1000), st.data())
+@given(short_problems(small_problems(most=1000)), st.data())
 def test_one_triple(problem: Problem, data: st.DataObject) -> None:
     """The label search itself, also where the fastest layers would fit."""
     free = replace(problem, memory_bytes=None)

@@ -8,10 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.errors import BrokenConstraintError, InvalidPlanError
+from planner.yan.checker import check, server_bytes, worker_bytes
+from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.layers import Layer
 from planner.yan.mapping import canonical_mapping
-from planner.yan.model import Estimate, check, estimate, server_bytes, worker_bytes
-from planner.yan.problem import Configuration, Constants, LayerChoice, Problem
+from planner.yan.model import Estimate, estimate
+from planner.yan.problem import Constants, Problem
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import any_configurations, configurations, problems
 

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
+from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.landscape import MAX_CELLS, landscape
 from planner.yan.layers import Layer
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import estimate
 from planner.yan.pareto import pareto_front
-from planner.yan.problem import Configuration, Constants, LayerChoice, Problem
+from planner.yan.problem import Constants, Problem
 from planner.yan.solver import solve
 from tests.yan.yan_strategies import problems
 

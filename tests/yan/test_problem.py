@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InvalidInputError
+from planner.yan.checker import check
+from planner.yan.configuration import Configuration, Fixed, LayerChoice
 from planner.yan.layers import Layer
-from planner.yan.model import check, estimate
-from planner.yan.problem import Configuration, Constants, Fixed, LayerChoice, Problem
+from planner.yan.model import estimate
+from planner.yan.problem import Constants, Problem
 from tests.yan.yan_strategies import any_configurations, configurations, problems
 
 CONSTANTS: dict[str, Any] = {

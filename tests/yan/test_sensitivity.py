@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.yan.configuration import Configuration
 from planner.yan.layers import Layer
 from planner.yan.model import estimate
-from planner.yan.problem import Configuration, Constants, Problem
+from planner.yan.problem import Constants, Problem
 from planner.yan.sensitivity import TOLERANCE, Interval, scaled, sensitivity
 from planner.yan.solver import solve
 from tests.yan.yan_strategies import configurations, problems

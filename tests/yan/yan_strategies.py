@@ -5,9 +5,10 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
+from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.layers import Layer
 from planner.yan.mapping import canonical_mapping
-from planner.yan.problem import Configuration, Constants, LayerChoice, Problem
+from planner.yan.problem import Constants, Problem
 
 
 @st.composite

@@ -33,8 +33,10 @@ from numpy.typing import NDArray
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, integer
 from planner.yan.calibration.quality import Errors, correlations, errors, regret
-from planner.yan.model import check, estimate
-from planner.yan.problem import Configuration, Constants, Problem
+from planner.yan.checker import check
+from planner.yan.configuration import Configuration
+from planner.yan.model import estimate
+from planner.yan.problem import Constants, Problem
 
 __all__ = ["FITTED", "Fit", "Measurement", "fit"]
 

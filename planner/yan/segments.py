@@ -1,0 +1,154 @@
+"""What the segments of a layer compute, and what they receive from other workers.
+
+A segment is one partition of one copy. What it needs of the layer before or after it follows from
+how the layers are connected; what it receives is the part that its own worker does not hold, on
+average over the samples it sees.
+
+Complexity: O(P·R) a layer. Source: Yan et al., KDD'15 (``W``, ``W'``, ``A`` and ``E``).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from math import gcd
+from typing import NamedTuple
+
+from planner.yan.configuration import LayerChoice
+from planner.yan.problem import Problem
+
+__all__ = ["Segment", "error_terms", "inputs", "segments_of"]
+
+
+class Segment(NamedTuple):
+    """What one segment does for one sample of its own.
+
+    Attributes
+    ----------
+    worker : int
+        Who holds it.
+    neurons, connections, outgoing : int
+        ``n``, ``W`` and ``W'``.
+    activations, errors : Fraction
+        Received on average, ``A`` and ``E``.
+    """
+
+    worker: int
+    neurons: int
+    connections: int
+    outgoing: int
+    activations: Fraction
+    errors: Fraction
+
+
+def inputs(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
+    """Return which units of the layer before rows [start, stop) of a layer need: [low, high)."""
+    layer, before = problem.layers[place], problem.layers[place - 1]
+    if layer.kind == "full":
+        return 0, before.cuts
+    known = problem.fields[place - 1]
+    return known.first[start], known.last[stop - 1]
+
+
+def error_terms(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
+    """Return of which rows of the layer after it units [start, stop) of a layer need errors."""
+    after = problem.layers[place + 1]
+    if after.kind == "full":
+        return 0, after.neurons
+    known = problem.fields[place]
+    return bisect_right(known.last, start), bisect_left(known.first, stop)
+
+
+class _Held(NamedTuple):
+    """What a worker holds of a layer."""
+
+    partition: int
+    copy: int
+
+
+def _holding(choice: LayerChoice) -> dict[int, _Held]:
+    """Return what each worker holds of a layer."""
+    return {
+        worker: _Held(p, r) for p, row in enumerate(choice.mapping) for r, worker in enumerate(row)
+    }
+
+
+def segments_of(
+    problem: Problem,
+    place: int,
+    choice: LayerChoice,
+    before: LayerChoice | None,
+    after: LayerChoice | None,
+) -> list[Segment]:
+    """Return what each segment of a layer computes and receives.
+
+    Parameters
+    ----------
+    problem : Problem
+        The network.
+    place : int
+        Which layer.
+    choice : LayerChoice
+        How it is run.
+    before, after : LayerChoice or None
+        How the layers next to it are run; without one nothing is received from there.
+    """
+    layer = problem.layers[place]
+    held, units = layer.held(choice.partitions), layer.passed(choice.partitions)
+    width = layer.neurons // layer.rows
+    holding_before = {} if before is None else _holding(before)
+    holding_after = {} if after is None else _holding(after)
+    starts_before = starts_after = None
+    if before is not None:
+        starts_before = problem.layers[place - 1].passed(before.partitions)
+    if after is not None:
+        starts_after = problem.layers[place + 1].held(after.partitions)
+    found = []
+    for p in range(choice.partitions):
+        outgoing, needed, wanted = 0, None, None
+        if starts_before is not None:
+            previous = problem.layers[place - 1]
+            low, high = inputs(problem, place, held[p], held[p + 1])
+            needed = _Needed(low, high, starts_before, previous.width)
+        if place + 1 < len(problem.layers):
+            following = problem.layers[place + 1]
+            into = problem.fields[place].into
+            outgoing = into(layer, following, units[p + 1]) - into(layer, following, units[p])
+            if starts_after is not None:
+                low, high = error_terms(problem, place, units[p], units[p + 1])
+                wanted = _Needed(low, high, starts_after, following.neurons // following.rows)
+        connections = layer.share(layer.connections, held[p + 1])
+        connections -= layer.share(layer.connections, held[p])
+        for r, worker in enumerate(choice.mapping[p]):
+            activations = errors = Fraction(0)
+            if needed is not None and before is not None:
+                there = holding_before.get(worker)
+                activations = needed.remote(r, choice.copies, there, before.copies)
+            if wanted is not None and after is not None:
+                there = holding_after.get(worker)
+                errors = wanted.remote(r, choice.copies, there, after.copies)
+            neurons = width * (held[p + 1] - held[p])
+            found.append(Segment(worker, neurons, connections, outgoing, activations, errors))
+    return found
+
+
+class _Needed(NamedTuple):
+    """What a segment needs of another layer: units [low, high), cut at `starts`."""
+
+    low: int
+    high: int
+    starts: Sequence[int]
+    width: int
+
+    def remote(self, copy: int, copies: int, there: _Held | None, others: int) -> Fraction:
+        """Return how much of it other workers hold, on average over the samples of `copy`.
+
+        Of these samples, those of each copy r' = copy (mod g) of the other layer are g in R'.
+        """
+        own = Fraction(0)
+        if there is not None:
+            classes = gcd(copies, others)
+            if (there.copy - copy) % classes == 0:
+                start, stop = self.starts[there.partition], self.starts[there.partition + 1]
+                shared = max(0, min(self.high, stop) - max(self.low, start))
+                own = Fraction(shared * classes, others)
+        return (self.high - self.low - own) * self.width
