@@ -144,9 +144,9 @@ def table_1(base: dict[str, Any], rows: Sequence[str]) -> dict[str, Any]:
 
 def requests() -> dict[str, dict[str, Any]]:
     """Return every request by the name of its file."""
-    mnist = request(MNIST, 60_000, 116, 1.0, [1.0])
+    mnist = request(MNIST, 60_000, 112, 1.0, [1.0])
     threads = [round(1 + 0.02 * more, 2) for more in range(16)]
-    imagenet = request(IMAGENET_22K, 14_197_122, 450, 0.25, threads)
+    imagenet = request(IMAGENET_22K, 14_197_122, 475, 0.25, threads)
     return {
         "mnist": mnist,
         "mnist-table1": table_1(mnist, TABLE_1A),

@@ -41,7 +41,7 @@ def _requested(request: yan_json.YanRequest) -> Case:
             result,
             pareto=request.pareto,
             landscape=request.landscape,
-            sensitivity=request.sensitivity,
+            sensitivity=request.sensitivity and result.method in ("auto", "exact"),
         )
 
     connections = sum(layer.connections for layer in problem.layers)

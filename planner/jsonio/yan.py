@@ -218,6 +218,7 @@ def run(request: YanRequest) -> YanAnswer:
         pareto=request.pareto,
         landscape=request.landscape,
         sensitivity=request.sensitivity,
+        time_limit=limit,
     )
 
 

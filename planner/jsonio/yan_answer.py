@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.deadline import Deadline
+from planner.errors import NotApplicableError
 from planner.jsonio.types import Index, Moment
 from planner.results import Result
 from planner.validation import total
@@ -120,12 +122,14 @@ class SensitivityAnswer(Struct, frozen=True, kw_only=True):
 
     `intervals` holds the factors of each constant between which the configuration stays the best;
     null where no end was found. `regret` is how much slower than the best it is at worst if
-    every constant is off by up to `error`, and `regret_at` at which factors.
+    every constant is off by `error`, `regret_at` at which factors, and `mean_regret` on average over
+    all combinations.
     """
 
     intervals: dict[str, tuple[float | None, float | None]]
     regret: float
     regret_at: dict[str, float]
+    mean_regret: float
     error: float
 
 
@@ -204,17 +208,26 @@ def with_extras(
     pareto: bool = False,
     landscape: bool = False,
     sensitivity: bool = False,
+    time_limit: float | None = None,
 ) -> YanAnswer:
     """Return an answer with the parts that take extra time, as far as they are asked for.
 
-    An answer without a configuration has none of them.
+    An answer without a configuration has none of them. After `time_limit` seconds the Pareto front
+    ends, right as far as it goes.
+
+    Raises
+    ------
+    NotApplicableError
+        If a part does not apply, such as the sensitivity of what is not the best configuration.
     """
     if result.plan is None:
         return base
     if pareto:
         from planner.yan.pareto import pareto_front
 
-        base = msgspec.structs.replace(base, pareto=_front_rows(pareto_front(problem)))
+        base = msgspec.structs.replace(
+            base, pareto=_front_rows(pareto_front(problem, deadline=Deadline(time_limit)))
+        )
     if landscape:
         from planner.yan.landscape import landscape as best_of_each
 
@@ -222,6 +235,10 @@ def with_extras(
     if sensitivity:
         from planner.yan.sensitivity import sensitivity as study
 
+        if result.method not in ("auto", "exact"):
+            raise NotApplicableError(
+                "sensitivity", f"only of the best configuration: not with method {result.method}"
+            )
         found = study(problem, result.plan.configuration)
         base = msgspec.structs.replace(
             base,
@@ -231,6 +248,7 @@ def with_extras(
                 },
                 regret=float(found.regret),
                 regret_at={name: float(factor) for name, factor in found.regret_constants},
+                mean_regret=float(found.mean_regret),
                 error=float(found.error),
             ),
         )

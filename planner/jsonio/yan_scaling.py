@@ -176,7 +176,7 @@ def _sensitivity(
 ) -> tuple[tuple[Range, ...], tuple[float, float] | None]:
     if found is None:
         return (), None
-    for name in ("regret", "error"):
+    for name in ("regret", "mean_regret", "error"):
         value = getattr(found, name)
         if not isfinite(value) or value < 0:
             raise InvalidInputError(

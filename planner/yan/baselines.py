@@ -9,15 +9,18 @@ Method: that of `planner.yan.exact` on the part of the space.
 - `model_parallel`: one replica and one copy of every layer, split over workers; partitions,
   workers, servers and threads are the best.
 
-Guarantee: the best of its kind under the canonical mapping, and so is the bound.
+Guarantee: the best of its kind under the canonical mapping; the bound is on every configuration.
 
 Complexity: see `planner.yan.exact`. Source: the two ends of the design space of Yan et al., KDD'15.
 """
 
+from dataclasses import replace
+from fractions import Fraction
+
 from planner.deadline import Deadline
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Outcome
-from planner.yan.exact import best_of, fewest_servers
+from planner.yan.exact import any_mapping_bound, best_of, fewest_servers
 from planner.yan.problem import Problem
 from planner.yan.search import Space
 
@@ -35,7 +38,8 @@ def data_parallel(problem: Problem, deadline: Deadline) -> Outcome:
     refuse_different(problem, "data_parallel")
     refuse_fixed(problem, "data_parallel")
     machines = problem.machines
-    return best_of(problem, deadline, Space(machines, fewest_servers(problem), 1, machines))
+    space = Space(machines, fewest_servers(problem), 1, machines)
+    return _bounded(problem, best_of(problem, deadline, space), deadline)
 
 
 def model_parallel(problem: Problem, deadline: Deadline) -> Outcome:
@@ -50,4 +54,14 @@ def model_parallel(problem: Problem, deadline: Deadline) -> Outcome:
     refuse_fixed(problem, "model_parallel")
     machines = problem.machines
     space = Space(machines, fewest_servers(problem), machines, 1)
-    return best_of(problem, deadline, space, lambda choice: choice[1] == 1)
+    kind = best_of(problem, deadline, space, lambda choice: choice[1] == 1)
+    return _bounded(problem, kind, deadline)
+
+
+def _bounded(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
+    """Return the outcome with a bound on configurations of every kind."""
+    if outcome.plan is None:
+        return outcome
+    bound = any_mapping_bound(problem, deadline)
+    plan = replace(outcome.plan, any_mapping_bound_ns=bound)
+    return replace(outcome, plan=plan, lower_bound=Fraction(bound))

@@ -28,15 +28,16 @@ def compare(
     problem : Problem
         What to plan.
     methods : sequence of str, optional
-        Names to try; every one by default.
+        Names to try; by default every one but `auto`, or only that where configurations are given.
     time_limit : float, optional
         Seconds for each method.
     progress : callable, optional
         Called with each method's name before it runs.
     """
-    everything = list(METHODS)
+    if methods is None:
+        methods = ["auto"] if problem.fixed else [name for name in METHODS if name != "auto"]
     return comparison.compare_methods(
-        everything if methods is None else methods,
+        methods,
         lambda method: solve(problem, method=method, time_limit=time_limit),
         lambda plan: estimate(problem, plan.configuration),
         progress,

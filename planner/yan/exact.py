@@ -258,6 +258,10 @@ class Engine:
             found = exact_best(self.exact, solved.program, triple)
             if found is not None and (self.memory is None or self.memory.fits(found[1])):
                 return Exactly(*found, found[0])
+            if found is not None and self.memory is not None:  # one of the ties does not fit
+                some = fitting(self.layerwise, self.memory, triple)
+                assert some is not None
+                solved = Solved(some.chosen, None, some.complete, solved.states)
         epoch, states = min(
             (self.exact.epoch(triple, one.states), one.states) for one in solved.chosen
         )

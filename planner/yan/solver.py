@@ -104,9 +104,8 @@ def solve(
     Returns
     -------
     Result
-        The plan, checked and priced outside the method. The bound of `exact` holds for the
-        canonical mapping, that of `data_parallel` and `model_parallel` for configurations of that
-        kind, others for every mapping.
+        The plan, checked and priced outside the method. The bound of `exact` and `brute_force`
+        holds for the canonical mapping, the others' for every mapping.
 
     Raises
     ------

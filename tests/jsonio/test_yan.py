@@ -229,7 +229,7 @@ def test_the_extra_parts_agree_with_the_configuration() -> None:
     assert sorted(pairs) == [(1, 1), (1, 2), (2, 1)]
     study = answer["sensitivity"]
     assert study["error"] == 0.25
-    assert study["regret"] >= 0
+    assert study["regret"] >= study["mean_regret"] >= 0
     for low, high in study["intervals"].values():
         assert low is None or low <= 1
         assert high is None or high >= 1
@@ -444,6 +444,7 @@ def test_answers_that_contradict_themselves_are_refused(
         "intervals": {"muladd_ns": [0.5, None]},
         "regret": 0.01,
         "regret_at": {"muladd_ns": 0.75},
+        "mean_regret": 0.001,
         "error": 0.25,
     }
     decode_answer(json.dumps(answer).encode())

@@ -58,6 +58,7 @@ def small_problems(
 ) -> Problem:
     """A problem with at most so many configurations, or nearly so; reduced where it has more."""
     problem = draw(problems(max_machines=5, max_threads=2, memory=memory, speeds=speeds))
+    problem = replace(problem, max_copies=draw(st.none() | st.integers(1, 3)))
     while configurations(problem) > most:
         if problem.threads > 1 and draw(st.booleans()):
             problem = replace(problem, cores=1)

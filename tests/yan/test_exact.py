@@ -25,7 +25,7 @@ def ranks(problem: Problem) -> list[Rank]:
     return [rank(one) for one in planned(problem).ranking]
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(small_problems())
 def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     result = solve(problem)
@@ -37,7 +37,7 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     assert result.status is Status.OPTIMAL
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(near_ties())
 def test_rounding_decides_nothing(problem: Problem) -> None:
     expected = brute_ranks(problem)
@@ -84,7 +84,7 @@ def test_fixed_triples_are_completed_by_the_best_layers(
         assert [one.epoch for one in found] == sorted(time for time in times if time)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(max_machines=7), st.data())
 def test_a_given_configuration_is_priced(problem: Problem, data: st.DataObject) -> None:
     one = data.draw(configurations(problem))
@@ -95,14 +95,14 @@ def test_a_given_configuration_is_priced(problem: Problem, data: st.DataObject) 
     assert planned(replace(problem, fixed=(unmapped,))).ranking == found
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(max_machines=8, max_layers=4))
 def test_more_machines_never_hurt(problem: Problem) -> None:
     more = replace(problem, machines=problem.machines + 1)
     assert planned(more).ranking[0].epoch <= planned(problem).ranking[0].epoch
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(problems(max_machines=8, max_layers=4), st.sampled_from(["0.001", "0.3", "7", "1000"]))
 def test_times_scale(problem: Problem, text: str) -> None:
     factor, constants = Fraction(text), problem.constants

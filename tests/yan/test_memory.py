@@ -58,7 +58,7 @@ def short_problems(draw: st.DrawFn, source: st.SearchStrategy[Problem]) -> Probl
     return replace(problem, memory_bytes=draw(st.integers(max(1, least - 1), max(least, enough))))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(short_problems(small_problems()) | short_problems(near_ties()))
 def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     result, expected = solve(problem), brute_ranks(problem)
@@ -72,7 +72,7 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     assert result.plan.any_mapping_bound_ns <= expected[0][0] + 1
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(problems(max_machines=7, max_layers=4))
 def test_infeasible_exactly_below_the_bytes_that_are_named(problem: Problem) -> None:
     least = least_bytes(problem)
@@ -121,7 +121,7 @@ def test_one_triple(problem: Problem, data: st.DataObject) -> None:
     assert best == expected[triple]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(problems(max_machines=8, max_layers=4), st.data())
 def test_more_memory_never_hurts(problem: Problem, data: st.DataObject) -> None:
     least = least_bytes(problem)
