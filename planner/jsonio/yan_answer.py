@@ -122,8 +122,8 @@ class SensitivityAnswer(Struct, frozen=True, kw_only=True):
 
     `intervals` holds the factors of each constant between which the configuration stays the best;
     null where no end was found. `regret` is how much slower than the best it is at worst if
-    every constant is off by `error`, `regret_at` at which factors, and `mean_regret` on average over
-    all combinations.
+    every constant is off by `error`, `regret_at` at which factors, and `mean_regret` on average
+    over all combinations.
     """
 
     intervals: dict[str, tuple[float | None, float | None]]

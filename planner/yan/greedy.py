@@ -6,8 +6,8 @@ Method: segments of a layer, by (partition, copy), go one by one to the free wor
 of the layer before has to be fetched, ties to the first worker; layer 0 takes the first workers. A
 dynamic program over layers keeps for each state (partitions, copies, threads) the best prefix and
 where that prefix has put the layer. Outer loops are the best-first search of `planner.yan.search`;
-states of which every configuration under every mapping takes longer than one that is known are
-left out, which changes no answer.
+states that under every mapping are only in slower configurations than one that is known are left
+out.
 
 Guarantee: a configuration that can be run, priced by the model; no optimum, not even of greedy
 mappings: what a layer costs depends on where the one before it is, and so on the whole prefix, but
