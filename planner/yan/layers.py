@@ -260,7 +260,7 @@ def fields(layer: Layer, following: Layer) -> Fields:
             )
     rows = layer.cuts
     padding = (following.shape[1] - 1) * following.stride + following.kernel - rows
-    top = max(0, padding) // 2
+    top = (max(0, padding) + 1) // 2  # of an odd number the larger half, as PyTorch pads
     starts = [row * following.stride - top for row in range(following.shape[1])]
     first = [max(0, start) for start in starts]
     last = [min(rows, start + following.kernel) for start in starts]

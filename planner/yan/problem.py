@@ -1,7 +1,7 @@
 """What is planned: a network, machines, and what the search may do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -164,12 +164,16 @@ class Problem:
         for field in ("machine_speeds", "nic_speeds"):
             self._check_speeds(field)
         self._check_layers()
+        if not isinstance(self.constants, Constants):
+            raise InvalidInputError("constants", f"expected Constants, got {shown(self.constants)}")
         if len(self.constants.latency_ns) < self.threads:
             raise InvalidInputError(
                 "constants.latency_ns",
                 f"expected a value for each of up to {self.threads} threads, "
                 f"got {len(self.constants.latency_ns)}",
             )
+        if not isinstance(self.fixed, Sequence):
+            raise InvalidInputError("fixed", f"expected an array, got {shown(self.fixed)}")
         object.__setattr__(self, "fixed", tuple(self.fixed))
         for place, fixed in enumerate(self.fixed):
             self._check_fixed(fixed, f"fixed[{place}]")
@@ -205,12 +209,18 @@ class Problem:
     @cached_property
     def fields(self) -> tuple[Fields, ...]:
         """How layers l and l+1 are connected."""
+        known: dict[tuple[Layer, Layer], Fields] = {}  # deep networks repeat their layers
         found = []
         for place in range(1, len(self.layers)):
-            try:
-                found.append(fields(self.layers[place - 1], self.layers[place]))
-            except InvalidInputError as error:
-                raise InvalidInputError(f"layers[{place}].{error.path}", error.message) from None
+            pair = (self.layers[place - 1], self.layers[place])
+            key = (replace(pair[0], name=""), replace(pair[1], name=""))
+            if key not in known:
+                try:
+                    known[key] = fields(*pair)
+                except InvalidInputError as error:
+                    path = f"layers[{place}].{error.path}"
+                    raise InvalidInputError(path, error.message) from None
+            found.append(known[key])
         return tuple(found)
 
     @property
@@ -227,6 +237,8 @@ class Problem:
         )
 
     def _check_fixed(self, fixed: Fixed, path: str) -> None:
+        if not isinstance(fixed, Fixed):
+            raise InvalidInputError(path, f"expected a Fixed, got {shown(fixed)}")
         for field in ("parameter_servers", "replicas", "workers_per_replica"):
             integer(getattr(fixed, field), f"{path}.{field}", minimum=1, maximum=MAX_MACHINES)
         used = fixed.parameter_servers + fixed.replicas * fixed.workers_per_replica

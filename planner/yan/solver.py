@@ -6,6 +6,7 @@
 import time
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from importlib import import_module
 
 from planner.deadline import Deadline
 from planner.errors import InvalidPlanError
@@ -21,68 +22,30 @@ __all__ = ["METHODS", "Method", "solve"]
 Method = Callable[[Problem, Deadline], Outcome]
 
 
+def _loaded(module: str, name: str) -> Method:
+    """Return a method whose module, and the libraries it needs, are loaded when it is used."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome:
+        outcome: Outcome = getattr(import_module(f"planner.yan.{module}"), name)(problem, deadline)
+        return outcome
+
+    return method
+
+
 def _auto(problem: Problem, deadline: Deadline) -> Outcome:
-    return (_exact if problem.uniform else _ordered)(problem, deadline)
-
-
-def _exact(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.exact import exact
-
-    return exact(problem, deadline)
-
-
-def _ordered(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.ordered import ordered
-
-    return ordered(problem, deadline)
-
-
-def _greedy(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.greedy import greedy
-
-    return greedy(problem, deadline)
-
-
-def _brute_force(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.brute_force import brute_force
-
-    return brute_force(problem, deadline)
-
-
-def _data_parallel(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.baselines import data_parallel
-
-    return data_parallel(problem, deadline)
-
-
-def _model_parallel(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.baselines import model_parallel
-
-    return model_parallel(problem, deadline)
-
-
-def _median(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.spread import median
-
-    return median(problem, deadline)
-
-
-def _worst(problem: Problem, deadline: Deadline) -> Outcome:
-    from planner.yan.spread import worst
-
-    return worst(problem, deadline)
+    return METHODS["exact" if problem.uniform else "ordered"](problem, deadline)
 
 
 METHODS: Mapping[str, Method] = {
     "auto": _auto,
-    "exact": _exact,
-    "greedy": _greedy,
-    "ordered": _ordered,
-    "brute_force": _brute_force,
-    "data_parallel": _data_parallel,
-    "model_parallel": _model_parallel,
-    "median": _median,
-    "worst": _worst,
+    "exact": _loaded("exact", "exact"),
+    "greedy": _loaded("greedy", "greedy"),
+    "ordered": _loaded("ordered", "ordered"),
+    "brute_force": _loaded("brute_force", "brute_force"),
+    "data_parallel": _loaded("baselines", "data_parallel"),
+    "model_parallel": _loaded("baselines", "model_parallel"),
+    "median": _loaded("spread", "median"),
+    "worst": _loaded("spread", "worst"),
 }
 """Every method by the name requests use."""
 

@@ -77,7 +77,9 @@ def connections(before: Any, layer: Any) -> Pairs:
     offset = []
     for given, passed in ((layer.shape[1], rows), (layer.shape[2], columns)):
         padding = (given - 1) * layer.stride + layer.kernel - passed
-        offset.append(padding // 2 if padding > 0 else 0)  # of an odd one the larger half is last
+        offset.append(
+            (padding + 1) // 2 if padding > 0 else 0
+        )  # of an odd one the larger half first
     pairs = []
     for c, y, x in neurons(layer):
         for dy in range(layer.kernel):

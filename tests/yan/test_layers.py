@@ -193,8 +193,8 @@ def test_padding_by_hand() -> None:
     assert found.first == [0, 0, 1, 2, 3]
     assert found.last == [2, 3, 4, 5, 5]
     assert found.seen == [0, 2, 5, 8, 11, 13]
-    found = fields(before, grow("b", before, 1, (3, 1), 2, stride=2))  # one row of padding, below
-    assert list(zip(found.first, found.last, strict=True)) == [(0, 2), (2, 4), (4, 5)]
+    found = fields(before, grow("b", before, 1, (3, 1), 2, stride=2))  # one row of padding, above
+    assert list(zip(found.first, found.last, strict=True)) == [(0, 1), (1, 3), (3, 5)]
     found = fields(before, grow("b", before, 1, (2, 1), 2, stride=2))  # the last row is not read
     assert list(zip(found.first, found.last, strict=True)) == [(0, 2), (2, 4)]
     assert found.seen == [0, 1, 2, 3, 4, 4]

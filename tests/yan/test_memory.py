@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.results import Status
-from planner.yan import Problem, solve
+from planner.yan import Configuration, Problem, solve
 from planner.yan.exact import Engine
 from planner.yan.layerwise import Triple
 from planner.yan.memory import Memory, fitting
@@ -46,16 +46,20 @@ def short_problems(draw: st.DrawFn, source: st.SearchStrategy[Problem]) -> Probl
     problem = draw(source)
     result = solve(problem, method="exact")
     assert result.plan is not None
-    fastest = result.plan.configuration
-    enough = max(
-        neuron_oracle.server_bytes(problem, fastest.parameter_servers),
-        sum(
-            neuron_oracle.segment_bytes(problem, place, one.partitions, one.threads)
-            for place, one in enumerate(fastest.layers)
-        ),
-    )
+    enough, some = bytes_of(problem, result.plan.configuration), draw(configurations(problem))
     least = least_bytes(problem)
-    return replace(problem, memory_bytes=draw(st.integers(max(1, least - 1), max(least, enough))))
+    between = draw(st.integers(max(1, least - 1), max(least, enough)))
+    exactly = bytes_of(problem, some)
+    return replace(problem, memory_bytes=draw(st.sampled_from([between, exactly])))
+
+
+def bytes_of(problem: Problem, one: Configuration) -> int:
+    """What each machine must have."""
+    worker = sum(
+        neuron_oracle.segment_bytes(problem, place, layer.partitions, layer.threads)
+        for place, layer in enumerate(one.layers)
+    )
+    return max(worker, neuron_oracle.server_bytes(problem, one.parameter_servers))
 
 
 @settings(max_examples=100)

@@ -24,7 +24,6 @@ Multiprocessing": a micro-benchmark that emulates each phase by its basic operat
 
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -33,12 +32,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from importlib.metadata import PackageNotFoundError, version
 from operator import truediv
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from planner import machine
 from planner.errors import InvalidInputError, MeasurementError
 from planner.profiles import Provenance
 from planner.validation import integer
@@ -162,12 +161,12 @@ def measure_computation(
             kind="measured",
             source=source,
             date=datetime.now(UTC).date().isoformat(),
-            processor=_processor(),
+            processor=machine.processor(),
             threads=1,
             warmup=1,
             repetitions=repetitions,
             statistic="median",
-            versions={"python": platform.python_version(), **versions, "planner": _version()},
+            versions=machine.versions(**versions),
             notes=notes,
         ),
     )
@@ -283,21 +282,3 @@ def _spread(found: Sequence[float]) -> str:
         return f"measured once: {found[0]:.4g}"
     low, _, high = quantiles(found, n=4, method="inclusive")
     return f"half of the measurements from {low:.4g} to {high:.4g}"
-
-
-def _processor() -> str:
-    cores = os.cpu_count() or 1
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    name = next(filter(None, named), platform.processor() or platform.machine())
-    return f"{name or 'unknown processor'}, {cores} {'core' if cores == 1 else 'cores'}"
-
-
-def _version() -> str:
-    try:
-        return version("planner")
-    except PackageNotFoundError:
-        return "unknown"
