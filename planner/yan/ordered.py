@@ -9,10 +9,11 @@ and once as fast as all workers on average. Workers are dealt to the replicas in
 to the places with most to compute. The plan is priced with the true speeds.
 
 Guarantee: none for the plan; a bound for every triple under any mapping and any choice of machines.
-If a layer's segments sit on the fastest machines there are, the slowest one takes at least what
-the smallest partition computes on the slowest of these, and at least what segments take on average
-(`planner.yan.tables` says what they receive). Only triples whose bound is below the best plan are
-looked at.
+The slowest replica takes at least what replicas take on average, so layer by layer: if its
+segments sit on the fastest machines there are, and in each replica on those next to each other, the
+mean over replicas of what the smallest partition computes on the slowest machine; and the mean of
+what segments take, with what they receive (`planner.yan.tables`). Only triples whose bound is below
+the best plan are looked at.
 
 Complexity: O(N ln N) bounds a number of servers, and for each triple looked at up to four dynamic
 programs. Source: own; Yan et al. (KDD'15) take all machines to be alike.
@@ -37,13 +38,13 @@ from planner.yan.problem import Problem
 from planner.yan.segments import segments_of
 from planner.yan.tables import Array
 
-__all__ = ["ordered"]
+__all__ = ["Cluster", "ordered"]
 
 Speed = tuple[Fraction, Fraction]
 """Of a machine's computation and of its NIC."""
 
 
-class _Cluster:
+class Cluster:
     """Machines in order, and engines for machines that are alike.
 
     Parameters
@@ -115,15 +116,19 @@ class _Cluster:
     def bound(self, triple: Triple) -> float:
         """Return a bound on a triple, but for rounding."""
         layerwise = self.engine(self.fastest).layerwise
-        mean = np.cumsum(1 / self.by_rank) / np.arange(1, len(self.by_rank) + 1)
+        inverse = 1 / self.by_rank
+        mean = np.cumsum(inverse) / np.arange(1, len(inverse) + 1)
+        turns = np.arange(1, triple.replicas + 1)
         total = 0.0
         for options, reading, (computing, receiving) in zip(
             layerwise.options, layerwise.readings(triple), self.least, strict=True
         ):
             count = len(reading)
-            last = options.segments[:count].astype(int) * triple.replicas - 1
-            slowest = computing[:count] / self.by_rank[last][:, None, None]
-            average = computing[:count] * mean[last][:, None, None] + receiving[:count]
+            segments = options.segments[:count].astype(int)
+            pace = inverse[np.outer(segments, turns) - 1].mean(axis=1)
+            slowest = computing[:count] * pace[:, None, None]
+            all_of_them = mean[segments * triple.replicas - 1][:, None, None]
+            average = computing[:count] * all_of_them + receiving[:count]
             phases = np.maximum(slowest, average).sum(axis=1)
             total += float((phases / triple.replicas + reading).min())
         return max(total, layerwise.coarse(triple)[1])
@@ -183,7 +188,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome:
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    cluster = _Cluster(problem)
+    cluster = Cluster(problem)
     if problem.fixed:
         return _fixed(problem, cluster)
     engine = cluster.engine(cluster.fastest)
@@ -240,7 +245,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome:
     return Outcome(plan, min(proven, ranking[0].epoch), timed_out)
 
 
-def _fixed(problem: Problem, cluster: _Cluster) -> Outcome:
+def _fixed(problem: Problem, cluster: Cluster) -> Outcome:
     """Price what is given instead of searching."""
     ranking, bounds = [], []
     for place, one in enumerate(problem.fixed):

@@ -1,0 +1,147 @@
+"""Machines of different speeds: never better than brute force, never below its own bound."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from planner.errors import NotApplicableError
+from planner.results import Status
+from planner.yan import Constants, Fixed, Layer, Problem, check, estimate, solve
+from planner.yan.layerwise import Triple
+from planner.yan.ordered import Cluster
+from tests.yan.yan_strategies import problems
+
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+SPEEDS = st.sampled_from([Fraction(1, 4), Fraction(1), Fraction(3, 2), Fraction(2)])
+
+
+@st.composite
+def different(draw: st.DrawFn, most: int = 4) -> Problem:
+    problem = draw(problems(min_machines=3, max_machines=most, max_layers=2, max_threads=1))
+    count = problem.machines
+    return replace(
+        problem,
+        machine_speeds=draw(st.lists(SPEEDS, min_size=count, max_size=count)),
+        nic_speeds=draw(st.none() | st.lists(SPEEDS, min_size=count, max_size=count)),
+        top=3,
+    )
+
+
+@SLOW
+@given(different())
+def test_the_plan_is_valid_and_the_optimum_lies_between(problem: Problem) -> None:
+    result = solve(problem, method="ordered")
+    assert result.plan is not None
+    check(problem, result.plan.configuration)
+    assert result.objective_ns == estimate(problem, result.plan.configuration).epoch_ns
+    try:
+        best = solve(problem, method="brute_force")
+    except NotApplicableError:
+        return
+    assert best.objective_ns is not None
+    assert result.objective_ns is not None
+    assert result.lower_bound_ns is not None
+    assert result.lower_bound_ns <= best.objective_ns <= result.objective_ns
+
+
+def test_the_slowest_replica_is_not_the_slowest_in_every_layer() -> None:
+    """Bounds of layers add up over the mean of the replicas, not over the slowest one of each."""
+    layers = (
+        Layer("a", "conv", 2000, 2000, 1, (1, 2, 1000), 1),
+        Layer("b", "conv", 999, 3996, 4, (1, 1, 999), 2),
+    )
+    small = Fraction(1, 1000)
+    constants = Constants(
+        Fraction(1), small, small, (small,), Fraction(10**8), (Fraction(1),), Fraction(1, 10**5)
+    )
+    problem = Problem(
+        machines=5,
+        cores=1,
+        layers=layers,
+        constants=constants,
+        samples=1000,
+        read_every=1,
+        read_model="max",
+        max_copies=1,
+        machine_speeds=[Fraction(tenths, 10) for tenths in (15, 11, 11, 9, 1)],
+    )
+    result, best = solve(problem), solve(problem, method="brute_force")
+    assert best.objective_ns is not None
+    assert result.lower_bound_ns is not None
+    assert result.lower_bound_ns <= best.objective_ns
+    assert result.status is not Status.OPTIMAL or result.objective_ns == best.objective_ns
+
+
+@SLOW
+@given(different(most=6), st.randoms(use_true_random=False))
+def test_relabelling_machines_changes_nothing(problem: Problem, random: object) -> None:
+    order = list(range(problem.machines))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    assert problem.machine_speeds is not None
+    nics = problem.nic_speeds
+    other = replace(
+        problem,
+        machine_speeds=[problem.machine_speeds[one] for one in order],
+        nic_speeds=None if nics is None else [nics[one] for one in order],
+    )
+    first, second = solve(problem, method="ordered"), solve(other, method="ordered")
+    assert first.objective_ns == second.objective_ns
+    assert first.lower_bound_ns == second.lower_bound_ns
+
+
+@SLOW
+@given(problems(min_machines=2, max_machines=5, max_layers=2, max_threads=2))
+def test_on_equal_machines_it_is_as_good_as_the_exact_method(problem: Problem) -> None:
+    ordered, exact = solve(problem, method="ordered"), solve(problem, method="exact")
+    assert ordered.objective_ns == exact.objective_ns
+
+
+@SLOW
+@given(different(most=5))
+def test_a_given_triple_is_completed_and_no_worse_than_its_bound(problem: Problem) -> None:
+    fixed = replace(problem, fixed=(Fixed(1, 1, 2), Fixed(1, 2, 1)), top=2)
+    result = solve(fixed)
+    assert result.plan is not None
+    assert {one.configuration.triple for one in result.plan.ranking} == {(2, 1, 1), (1, 2, 1)}
+    cluster = Cluster(problem)
+    for one in result.plan.ranking:
+        bound = cluster.bound(Triple(*one.configuration.triple))
+        assert bound <= float(one.epoch) * (1 + 1e-9)
+
+
+def test_slow_machines_serve() -> None:
+    layer = Layer("a", "full", 64, 6400, 6464)
+    constants = Constants(
+        Fraction(1), Fraction(1), Fraction(1), (Fraction(10),), Fraction(10**10), (Fraction(1),)
+    )
+    problem = Problem(
+        machines=3,
+        cores=1,
+        layers=(layer,),
+        constants=constants,
+        samples=1000,
+        read_every=100,
+        machine_speeds=[Fraction(1, 10), Fraction(1), Fraction(1)],
+    )
+    result = solve(problem)
+    assert result.plan is not None
+    machines = result.plan.configuration.machines
+    assert machines is not None
+    assert machines[0] == 0
+
+
+@pytest.mark.parametrize("method", ["exact", "data_parallel", "model_parallel"])
+def test_methods_for_equal_machines_say_so(method: str) -> None:
+    layer = Layer("a", "full", 4, 8, 8)
+    constants = Constants(
+        Fraction(1), Fraction(1), Fraction(1), (Fraction(1),), Fraction(1), (Fraction(1),)
+    )
+    problem = Problem(
+        3, 1, (layer,), constants, 10, 10, machine_speeds=[Fraction(1), Fraction(1), Fraction(2)]
+    )
+    with pytest.raises(NotApplicableError, match="machines that are alike"):
+        solve(problem, method=method)
