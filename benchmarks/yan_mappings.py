@@ -26,7 +26,7 @@ import numpy as np
 from planner.deadline import Deadline
 from planner.yan import Constants, Layer, Problem, estimate, solve
 from planner.yan.configuration import LayerChoice
-from planner.yan.exact import Engine, configuration_of
+from planner.yan.engine import Engine, configuration_of
 from planner.yan.greedy import Greedy
 from planner.yan.layerwise import Triple
 from planner.yan.model import phases, reading, reading_factor, volume

@@ -20,7 +20,8 @@ from fractions import Fraction
 from planner.deadline import Deadline
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Outcome
-from planner.yan.exact import any_mapping_bound, best_of, fewest_servers
+from planner.yan.exact import any_mapping_bound, best_of
+from planner.yan.feasibility import fewest_servers
 from planner.yan.problem import Problem
 from planner.yan.search import Space
 

@@ -25,7 +25,9 @@ from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.yan.applicable import refuse_fixed
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
-from planner.yan.exact import any_mapping_bound, infeasibility, rank
+from planner.yan.engine import rank
+from planner.yan.exact import any_mapping_bound
+from planner.yan.feasibility import infeasibility
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import estimate
 from planner.yan.problem import Problem

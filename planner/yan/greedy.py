@@ -31,7 +31,9 @@ import numpy as np
 from planner.deadline import Deadline
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
-from planner.yan.exact import Engine, any_mapping_bound, infeasibility, rank
+from planner.yan.engine import Engine, rank
+from planner.yan.exact import any_mapping_bound
+from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import BEAM, Program, State, Triple, state_at
 from planner.yan.mapping import Mapping
 from planner.yan.model import estimate

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from planner.errors import NotApplicableError
 from planner.yan.configuration import Ranked
-from planner.yan.exact import infeasibility
+from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import Triple
 from planner.yan.pareto import FrugalEngine, refuse_different_machines
 from planner.yan.problem import Problem

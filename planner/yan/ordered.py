@@ -31,7 +31,8 @@ from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.results import Infeasibility
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
-from planner.yan.exact import Engine, configuration_of, infeasibility, normal, rank
+from planner.yan.engine import Engine, configuration_of, normal, rank
+from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import Triple
 from planner.yan.model import estimate
 from planner.yan.problem import Problem

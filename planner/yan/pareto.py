@@ -34,7 +34,8 @@ import numpy as np
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.yan.configuration import Ranked
-from planner.yan.exact import Engine, infeasibility, rank
+from planner.yan.engine import Engine, rank
+from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import Triple
 from planner.yan.problem import Problem
 

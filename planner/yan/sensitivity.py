@@ -37,7 +37,7 @@ from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.validation import shown
 from planner.yan.configuration import Configuration, Ranked
-from planner.yan.exact import Engine
+from planner.yan.engine import Engine
 from planner.yan.model import estimate
 from planner.yan.pareto import refuse_different_machines
 from planner.yan.problem import Problem

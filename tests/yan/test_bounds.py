@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from planner.deadline import Deadline
 from planner.yan import Configuration, Layer, Problem, estimate
-from planner.yan.exact import Engine, any_mapping_bound, configuration_of, space_of
+from planner.yan.engine import Engine, configuration_of
+from planner.yan.exact import any_mapping_bound
+from planner.yan.feasibility import space_of
 from planner.yan.layerwise import Layerwise, State, Triple
 from planner.yan.search import search
 from planner.yan.tables import Tables, choices

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.results import Status
 from planner.yan import Configuration, Problem, solve
-from planner.yan.exact import Engine
+from planner.yan.engine import Engine
 from planner.yan.layerwise import Triple
 from planner.yan.memory import Memory, fitting
 from planner.yan.solver import METHODS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.yan import Problem, estimate, solve, spread
-from planner.yan.exact import configuration_of
+from planner.yan.engine import configuration_of
 from planner.yan.layerwise import state_at
 from tests.yan.small_problems import TINY, everything, small_problems
 from tests.yan.yan_strategies import problems

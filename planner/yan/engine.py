@@ -1,0 +1,220 @@
+"""Solves the triples of one problem, first in floating point, then exactly.
+
+Problem: what `planner.yan.exact` and the studies of a problem ask again and again: the best layers
+of a triple, with proof, and the triples in order.
+
+Method: a dynamic program over layers (`planner.yan.layerwise`, or `planner.yan.memory` where memory
+is short), then rational arithmetic on what rounding cannot tell apart (`planner.yan.ties`). Triples
+with as many servers to read from side by side share their solution.
+
+Guarantee and complexity: see there. Source: own.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from planner.deadline import Deadline
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Ranked
+from planner.yan.feasibility import space_of
+from planner.yan.layerwise import Chosen, Layerwise, Program, State, Triple
+from planner.yan.mapping import canonical_mapping
+from planner.yan.memory import Memory, fitting
+from planner.yan.problem import Problem
+from planner.yan.search import Search, Space, search
+from planner.yan.tables import Choice, Tables
+from planner.yan.ties import Exact, exact_best
+
+__all__ = ["Engine", "Exactly", "Solved", "configuration_of", "normal", "rank"]
+
+
+def normal(problem: Problem) -> Problem:
+    """Return the same problem with the speed all machines share in the constants."""
+    if problem.machine_speeds is None and problem.nic_speeds is None:
+        return problem
+    speed = problem.machine_speeds[0] if problem.machine_speeds else 1
+    nic = problem.nic_speeds[0] if problem.nic_speeds else 1
+    constants = problem.constants
+    scaled = replace(
+        constants,
+        muladd_ns=constants.muladd_ns / speed,
+        activation_ns=constants.activation_ns / speed,
+        error_ns=constants.error_ns / speed,
+        nic_bits_per_s=constants.nic_bits_per_s * nic,
+    )
+    return replace(problem, constants=scaled, machine_speeds=None, nic_speeds=None)
+
+
+def configuration_of(triple: Triple, states: Iterable[State]) -> Configuration:
+    """Return a configuration under the canonical mapping."""
+    states = list(states)
+    mappings = canonical_mapping([one.choice for one in states], triple.workers)
+    return Configuration(
+        triple.servers,
+        triple.replicas,
+        triple.workers,
+        tuple(
+            LayerChoice(one.partitions, one.threads, one.copies, mapping)
+            for one, mapping in zip(states, mappings, strict=True)
+        ),
+    )
+
+
+def rank(ranked: Ranked) -> tuple[Fraction, int, int, int]:
+    """Return what orders configurations: time, then more servers, then fewer workers."""
+    workers, replicas, servers = ranked.configuration.triple
+    return ranked.epoch, -servers, workers, replicas
+
+
+class Solved(NamedTuple):
+    """The layers of one triple.
+
+    Attributes
+    ----------
+    chosen : tuple of Chosen
+        The best; more than one where memory is short and rounding cannot tell them apart.
+    program : Program or None
+        What they come from; None where memory is short.
+    complete : bool
+        Whether nothing else can be better.
+    states : int
+        States that were looked at.
+    """
+
+    chosen: tuple[Chosen, ...]
+    program: Program | None
+    complete: bool
+    states: int
+
+
+class Exactly(NamedTuple):
+    """The best layers of one triple, and their exact time.
+
+    Attributes
+    ----------
+    epoch : Fraction
+        In nanoseconds.
+    states : tuple of State
+        Layer 0 first.
+    bound : Fraction
+        Bound on the triple: `epoch` where nothing better can have been missed.
+    """
+
+    epoch: Fraction
+    states: tuple[State, ...]
+    bound: Fraction
+
+
+class Engine:
+    """Solves the triples of one problem; what several share is computed once.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan; its machines alike.
+    space : Space, optional
+        Triples to search; all by default.
+    allowed : callable, optional
+        Whether a layer may have so many partitions and copies.
+    optimistic : bool
+        Bound every mapping instead.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        space: Space | None = None,
+        allowed: Callable[[Choice], bool] = lambda _: True,
+        *,
+        optimistic: bool = False,
+    ) -> None:
+        self.problem = normal(problem)
+        self.space = space or space_of(problem)
+        most = min(self.space.most_workers, problem.machines - self.space.fewest_servers)
+        self.tables = Tables(self.problem, optimistic=optimistic)
+        self.layerwise = Layerwise(self.tables, max(1, most), allowed)
+        self.exact = Exact(self.problem)
+        self.memory = (
+            None if problem.memory_bytes is None else Memory(self.problem, problem.memory_bytes)
+        )
+        self._solved: dict[Triple, Solved | None] = {}
+        self._exact: dict[Triple, Exactly] = {}
+
+    def key(self, triple: Triple) -> Triple:
+        """Return the triple with as many servers as are read from side by side."""
+        side = 1 if self.problem.read_model == "max" else min(triple.servers, triple.workers)
+        return triple._replace(servers=side)
+
+    def solve(self, triple: Triple) -> tuple[float, Solved] | None:
+        """Return the time of a triple, but for rounding, and its layers; None if none fit."""
+        key = self.key(triple)
+        if key not in self._solved:
+            self._solved[key] = self._solve(key)
+        found = self._solved[key]
+        return None if found is None else (found.chosen[0].epoch, found)
+
+    def _solve(self, triple: Triple) -> Solved | None:
+        program, states = self.layerwise.program(triple)
+        chosen = program.best()
+        if self.memory is None or self.memory.fits(chosen.states):
+            return Solved((chosen,), program, complete=True, states=states)
+        found = fitting(self.layerwise, self.memory, triple)
+        if found is None:
+            return None
+        return Solved(found.chosen, None, found.complete, found.states)
+
+    def exactly(self, triple: Triple) -> Exactly:
+        """Return the exact best of a triple that was solved and has a solution."""
+        key = self.key(triple)
+        if key not in self._exact:
+            self._exact[key] = self._exactly(key)
+        return self._exact[key]
+
+    def _exactly(self, triple: Triple) -> Exactly:
+        solved = self._solved[triple]
+        assert solved is not None
+        if solved.program is not None:
+            found = exact_best(self.exact, solved.program, triple)
+            if found is not None and (self.memory is None or self.memory.fits(found[1])):
+                return Exactly(*found, found[0])
+            if found is not None and self.memory is not None:  # one of the ties does not fit
+                some = fitting(self.layerwise, self.memory, triple)
+                assert some is not None
+                solved = Solved(some.chosen, None, some.complete, solved.states)
+        epoch, states = min(
+            (self.exact.epoch(triple, one.states), one.states) for one in solved.chosen
+        )
+        if solved.complete and solved.program is None:
+            return Exactly(epoch, states, epoch)
+        return Exactly(epoch, states, min(epoch, self.below(solved.chosen[0].epoch)))
+
+    def below(self, time: float) -> Fraction:
+        """Return a bound on what a time is but for rounding."""
+        return Fraction(time * (1 - 2 * self.tables.error))
+
+    def search(self, top: int, deadline: Deadline, below: float = float("inf")) -> Search[Solved]:
+        """Return the best triples."""
+        return search(self.layerwise, self.space, self.solve, top, deadline, below)
+
+    def ranked(self, triples: Iterable[Triple]) -> list[Ranked]:
+        """Return the best configurations of solved triples, in exact order."""
+        found = []
+        for triple in triples:
+            one = self.exactly(triple)
+            found.append(Ranked(configuration_of(triple, one.states), one.epoch))
+        return sorted(found, key=rank)
+
+    def all_states(self) -> int:
+        """Return the states of all layers over all triples."""
+        return sum(
+            len(self.space.servers(workers, replicas)) * self.layerwise.states(workers)
+            for replicas, most in self.space.pairs()
+            for workers in range(1, most + 1)
+        )
+
+    def explored(self, result: Search[Solved]) -> Explored:
+        """Return how much of the space a search looked at."""
+        states = self.all_states()
+        seen = sum(one.states for one in self._solved.values() if one is not None)
+        return Explored(result.triples, result.triples - result.solved, states, states - seen)
