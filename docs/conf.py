@@ -19,5 +19,6 @@ html_title = "planner"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 default_role = "code"
+suppress_warnings = ["ref.python"]  # each problem has its own `Problem`: which one, the page says
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

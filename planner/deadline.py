@@ -3,6 +3,10 @@
 import time
 
 
+class TimeUpError(Exception):
+    """Raised inside a solver when its time is up; never leaves it."""
+
+
 class Deadline:
     """A point in time after which a solver returns the best it has.
 
@@ -26,3 +30,14 @@ class Deadline:
     def passed(self) -> bool:
         """Whether the time is up."""
         return self._end is not None and time.monotonic() >= self._end
+
+    def check(self) -> None:
+        """Raise an error if the time is up.
+
+        Raises
+        ------
+        TimeUpError
+            For the solver, which then returns what it has.
+        """
+        if self.passed:
+            raise TimeUpError

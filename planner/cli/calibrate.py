@@ -36,8 +36,8 @@ guess, with one more field:
 
 Fits muladd_ns, activation_ns, error_ns, nic_bits_per_s and one factor for all of
 latency_ns by least squares on relative errors; interference stays what it is, and
-so does ("held") what the measurements cannot tell. Each part of the measurements
-is then predicted by constants that are fitted to the others.
+so does ("held") what fits as well at its start, but for noise. Each part of the
+measurements is then predicted by constants that are fitted to the others.
 """
 
 
@@ -173,9 +173,9 @@ def _report(start: "Constants", result: "Fit") -> str:
         rows.append((name, f"{before:.6g}", f"{after:.6g}", f"x {after / before:.4g}", note))
     lines = [format_table(("constant", "start", "fitted", "change", ""), rows)]
     if result.held:
-        lines.append("held: the measurements cannot tell it from the others, or it has no effect")
+        lines.append("held at its start: no other value fits better, but for noise")
     if result.at_floor:
-        lines.append("at 0: it explains next to nothing of any epoch")
+        lines.append("at 0: with next to nothing of it, the others fit best")
     count = len(result.predictions_ns)
     errors = [
         (what, f"{100 * one.mean:.3g} %", f"{100 * one.largest:.3g} %")

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from planner.cli.family import Case, Family, percent
 from planner.draw.scaling import epoch_text
 from planner.jsonio import yan as yan_json
-from planner.jsonio.yan_answer import YanAnswer, answer, with_extras
+from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.results import Result
 from planner.units import format_ns
 from planner.yan.configuration import Plan
@@ -33,6 +33,8 @@ _COLUMNS = (
 
 def _requested(request: yan_json.YanRequest) -> Case:
     problem = yan_json.problem_of(request)
+    if request.sensitivity:
+        refuse_sensitivity(problem, "exact")
 
     def best(result: Result[Plan]) -> YanAnswer:
         return with_extras(
@@ -46,23 +48,32 @@ def _requested(request: yan_json.YanRequest) -> Case:
 
     connections = sum(layer.connections for layer in problem.layers)
     weights = sum(layer.weights for layer in problem.layers)
-    space = f"{len(problem.fixed)} given configurations" if problem.fixed else "all configurations"
+    given = len(problem.fixed)
+    space = _counted(given, "given configuration") if given else "all configurations"
     summary = (
-        f"request: {len(problem.layers)} layers, {connections:,} connections, "
-        f"{weights:,} weights, {problem.samples:,} samples an epoch"
+        f"request: {_counted(len(problem.layers), 'layer')}, "
+        f"{_counted(connections, 'connection')}, {_counted(weights, 'weight')}, "
+        f"{_counted(problem.samples, 'sample')} an epoch"
     )
     cluster = (
-        f"{space} on {problem.machines} machines of {problem.cores} cores, up to "
-        f"{problem.threads} threads, weights read every {problem.read_every} samples "
-        f"({problem.read_model})"
+        f"{space} on {_counted(problem.machines, 'machine')} of {_counted(problem.cores, 'core')}, "
+        f"up to {_counted(problem.threads, 'thread')}, weights read every "
+        f"{_counted(problem.read_every, 'sample')} ({problem.read_model})"
     )
+    lines = [summary, cluster]
+    if given:
+        lines.append("above bound and status: of the given ones only")
     return Case(
         problem,
         lambda result: answer(problem, result),
-        (summary, cluster),
+        tuple(lines),
         time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
         best=best,
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _compare(*arguments: Any, **options: Any) -> "Comparison":

@@ -17,7 +17,7 @@ __all__ = ["entry_point", "main"]
 _EXAMPLES = """\
 examples:
   planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s
-  planner solve request.json > plan.json
+  planner solve request.json -o plan.json
   planner draw plan.json -o plan.svg
 """
 

@@ -4,10 +4,12 @@ import argparse
 import os
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from planner.cli.common import command, read, standard_input, standard_output
+from planner.errors import InvalidInputError
 from planner.jsonio import Reply, reply, reply_lines
 
 __all__ = ["add_parser"]
@@ -21,7 +23,8 @@ def add_parser(commands: Any) -> None:
         run,
         "answer JSON requests with JSON answers",
         """echo '{"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1, 5], \
-"compute_ns": [2, 6, 1]}' | planner solve""",
+"compute_ns": [2, 6, 1]}' | planner solve
+  planner solve request.json -o plan.json""",
     )
     parser.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help="default: standard input"
@@ -29,26 +32,53 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--jsonl", action="store_true", help="one request a line, one answer a line, same order"
     )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="FILE",
+        help="write the answer, or the error, here; default: standard output",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Answer; 0 if every request was answered, 2 if one was invalid, 1 after a fault."""
+    _check_output(options)
     if not options.jsonl:
-        return _emit(reply(read(options.file)))
+        return _answered([reply(read(options.file))], options.output)
     if options.file == "-":
-        return _stream(standard_input())
+        return _answered(reply_lines(standard_input()), options.output)
     with Path(options.file).open("rb") as stream:
-        return _stream(stream)
+        return _answered(reply_lines(stream), options.output)
 
 
-def _stream(lines: BinaryIO) -> int:
-    statuses = {_emit(one) for one in reply_lines(lines)}
+def _check_output(options: argparse.Namespace) -> None:
+    """Refuse a file that cannot be written before anything is solved."""
+    if options.output == "-":
+        return
+    path = Path(options.output)
+    if not path.absolute().parent.is_dir():
+        raise InvalidInputError("--output", f"no such folder: {path.parent}")
+    if path.is_dir():
+        raise InvalidInputError("--output", f"is a folder: {path}")
+    if options.file != "-" and path.exists() and path.samefile(options.file):
+        raise InvalidInputError("--output", f"is the file of the requests: {path}")
+
+
+def _answered(replies: Iterable[Reply], path: str) -> int:
+    if path == "-":
+        return _written(replies, standard_output())
+    with Path(path).open("wb") as stream:
+        return _written(replies, stream)
+
+
+def _written(replies: Iterable[Reply], stream: BinaryIO) -> int:
+    """Write each answer as soon as it is there."""
+    statuses = set()
+    for one in replies:
+        stream.write(one.data + b"\n")
+        stream.flush()
+        if one.fault is not None and os.environ.get("PLANNER_DEBUG"):
+            traceback.print_exception(one.fault, file=sys.stderr)
+        statuses.add(one.exit_status)
     return next((status for status in (1, 2) if status in statuses), 0)
-
-
-def _emit(answer: Reply) -> int:
-    standard_output().write(answer.data + b"\n")
-    standard_output().flush()
-    if answer.fault is not None and os.environ.get("PLANNER_DEBUG"):
-        traceback.print_exception(answer.fault, file=sys.stderr)
-    return answer.exit_status

@@ -4,7 +4,7 @@ from planner.draw.chart import Chart
 from planner.draw.drawing import GANTT, SCALING, Drawing
 from planner.draw.gantt import save_gantt
 from planner.draw.panels import save_scaling
-from planner.draw.scaling import LayerTime, Point, Range, Scaling, ScalingChart
+from planner.draw.scaling import LayerTime, Point, Range, Regret, Scaling, ScalingChart
 from planner.draw.scaling_text import text_scaling
 from planner.draw.table import format_table
 from planner.draw.text import text_gantt
@@ -18,6 +18,7 @@ __all__ = [
     "LayerTime",
     "Point",
     "Range",
+    "Regret",
     "Scaling",
     "ScalingChart",
     "format_table",

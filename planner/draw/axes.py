@@ -11,6 +11,8 @@ __all__ = ["set_range", "set_ticks"]
 
 _NICE = (1, 2, 5)
 _MAX_TICKS = 10
+_APART = 0.06
+"""Share of an axis within which a tick is too close to its end."""
 
 
 def set_range(
@@ -50,8 +52,11 @@ def set_range(
     axes.set(**{f"{which}lim": limits})
 
 
-def set_ticks(axis: "Axis", low: float, high: float) -> None:
-    """Set the ticks of a logarithmic axis: 1, 2, 5, 10, …, or evenly in a small range."""
+def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> None:
+    """Set the ticks of a logarithmic axis: 1, 2, 5, 10, …, or evenly in a small range.
+
+    With `ends` also at `low` and `high`, in place of others that are close.
+    """
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
@@ -61,6 +66,29 @@ def set_ticks(axis: "Axis", low: float, high: float) -> None:
         ticks = [10.0**power for power in decades if low <= 10.0**power <= high]
     if len(ticks) < 3:
         ticks = [tick for tick in MaxNLocator(5).tick_values(low, high) if low <= tick <= high]
+    if ends and low < high:
+        apart = _APART * log10(high / low)
+        inner = [tick for tick in ticks if min(log10(tick / low), log10(high / tick)) > apart]
+        ticks = [low, *inner, high]
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.6g}"))
+    texts = {tick: f"{tick:.6g}" for tick in ticks}
+    if ends:
+        texts.update(zip((low, high), _told_apart(low, high), strict=True))
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick, f"{tick:.6g}")))
+
+
+def _told_apart(low: float, high: float) -> list[str]:
+    """Return two numbers with as few digits, from three on, as tell them apart."""
+    for digits in range(3, 17):
+        texts = [_number(value, digits) for value in (low, high)]
+        if texts[0] != texts[1]:
+            break
+    return texts
+
+
+def _number(value: float, digits: int) -> str:
+    """Return a number of so many digits, whole ones up to a million in full."""
+    if 10**digits <= value < 10**6:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}"

@@ -74,7 +74,7 @@ def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None
     bar = axes.figure.colorbar(collection, ax=axes, pad=0.02)
     bar.set_label(f"time of an epoch ({unit})")
     if high > low:
-        set_ticks(bar.ax.yaxis, low, high)
+        set_ticks(bar.ax.yaxis, low, high, ends=True)
 
 
 def _edges(values: list[int]) -> dict[int, tuple[float, float]]:

@@ -1,7 +1,8 @@
 """A configuration of a job as a figure: where its time goes on top, those next to it below.
 
 Below are a map of the best time for each pair of workers and replicas and the best time for each
-number of machines, as far as they are known; without them the ranking of triples.
+number of machines, as far as they are known; without them the ranking of triples. At the bottom is
+how far constants may be off, if that is known.
 """
 
 import warnings
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from planner.draw.chart import shortened
 from planner.draw.landscape import draw_landscape
+from planner.draw.ranges import draw_ranges
 from planner.draw.scaling import (
     PHASES,
     LayerTime,
@@ -69,12 +71,17 @@ def _fill(figure: "Figure", chart: ScalingChart) -> None:
     maps = bool(scaling.landscape) + bool(scaling.front)
     above = 0.9 + _ROW_INCHES * len(layers)
     below = _PANEL_INCHES if maps else 0.9 + _ROW_INCHES * len(ranked)
-    figure.set_size_inches(_WIDTH_INCHES, 0.4 + above + below)
+    heights = [above, below]
+    if scaling.ranges:
+        heights.append(0.9 + _ROW_INCHES * len(scaling.ranges))
+    figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))
     title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
     title.set_in_layout(True)
-    grid = figure.add_gridspec(2, max(maps, 1), height_ratios=[above, below])
+    grid = figure.add_gridspec(len(heights), max(maps, 1), height_ratios=heights)
     _draw_layers(figure.add_subplot(grid[0, :]), layers)
     lower = [figure.add_subplot(grid[1, place]) for place in range(max(maps, 1))]
+    if scaling.ranges:
+        draw_ranges(figure.add_subplot(grid[2, :]), scaling.ranges, scaling.regret)
     if scaling.landscape:
         draw_landscape(lower[0], scaling.landscape, scaling.best)
     if scaling.front:

@@ -11,9 +11,11 @@ __all__ = [
     "LayerTime",
     "Point",
     "Range",
+    "Regret",
     "Scaling",
     "ScalingChart",
     "epoch_text",
+    "factor_text",
     "grouped",
     "slowdown_text",
 ]
@@ -91,6 +93,37 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Regret:
+    """How much slower than the best a configuration is if every constant is off.
+
+    Attributes
+    ----------
+    worst, mean : float
+        Relative loss, at worst and on average.
+    error : float
+        Relative error of every constant.
+    """
+
+    worst: float
+    mean: float
+    error: float
+
+    @property
+    def words(self) -> str:
+        """What it means."""
+        return (
+            f"every constant off by {self.error:.0%}: at most {_share(self.worst)} slower than the "
+            f"best, {_share(self.mean)} on average"
+        )
+
+
+def _share(value: float) -> str:
+    if value == 0:
+        return "0%"
+    return "<0.01%" if value < 5e-5 else f"{value:.2%}"
+
+
+@dataclass(frozen=True, slots=True)
 class Scaling:
     """What is known of how a job scales.
 
@@ -108,8 +141,8 @@ class Scaling:
         The best for each number of machines, the fewest first; empty if it was not asked for.
     ranges : tuple of Range
         How far constants may be off; empty if it was not asked for.
-    regret : (float, float), optional
-        Loss at worst if all constants are off, and by how much they are.
+    regret : Regret, optional
+        What is lost if all constants are off.
     """
 
     layers: tuple[LayerTime, ...]
@@ -118,7 +151,7 @@ class Scaling:
     landscape: tuple[Point, ...] = ()
     front: tuple[Point, ...] = ()
     ranges: tuple[Range, ...] = ()
-    regret: tuple[float, float] | None = None
+    regret: Regret | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +180,11 @@ def epoch_text(epoch_ns: int) -> str:
     """Return the time of an epoch, which may be hours, as a person reads it."""
     seconds = epoch_ns / 10**9
     return f"{seconds:,.0f} s" if 10**4 <= seconds < 10**9 else format_ns(epoch_ns)
+
+
+def factor_text(factor: float | None) -> str:
+    """Return a factor of a constant as a person reads it; – if no end was found."""
+    return "–" if factor is None else f"{factor:.3g}"
 
 
 def slowdown_text(epoch_ns: int, best_ns: int) -> str:

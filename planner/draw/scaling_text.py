@@ -8,8 +8,10 @@ from planner.draw.scaling import (
     LayerTime,
     Point,
     Range,
+    Regret,
     ScalingChart,
     epoch_text,
+    factor_text,
     grouped,
     slowdown_text,
 )
@@ -40,7 +42,7 @@ def text_scaling(chart: ScalingChart, width: int = 80) -> str:
         parts.append("best for each number of machines\n" + _front(scaling.front))
     if scaling.landscape:
         parts.append(_landscape(scaling.landscape))
-    if scaling.ranges:
+    if scaling.ranges or scaling.regret is not None:
         parts.append(_ranges(scaling.ranges, scaling.regret))
     return "\n\n".join(parts)
 
@@ -149,17 +151,10 @@ def _names(bins: dict[int, int]) -> list[str]:
     return [str(first[cell]) for cell in range(len(first))]
 
 
-def _ranges(ranges: tuple[Range, ...], regret: tuple[float, float] | None) -> str:
-    rows = [[one.constant, _factor(one.low), _factor(one.high)] for one in ranges]
+def _ranges(ranges: tuple[Range, ...], regret: Regret | None) -> str:
+    rows = [[one.constant, factor_text(one.low), factor_text(one.high)] for one in ranges]
     text = "factors of each constant between which this configuration stays the best\n"
-    text += format_table(["constant", "from", "to"], rows)
+    text += format_table(["constant", "stays best from", "to"], rows)
     if regret is not None:
-        text += (
-            f"\nif all constants are off by up to {regret[1]:.0%}: at most {regret[0]:.2%} slower "
-            "than the best"
-        )
+        text += f"\n{regret.words}"
     return text
-
-
-def _factor(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"

@@ -1,6 +1,7 @@
 """The best time of an epoch against machines, as a staircase."""
 
 from collections.abc import Sequence
+from math import dist, hypot
 from typing import TYPE_CHECKING
 
 from planner.draw.axes import set_range
@@ -11,6 +12,7 @@ from planner.units import unit_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation
+    from matplotlib.transforms import Bbox
 
 __all__ = ["draw_front", "thin_out"]
 
@@ -19,6 +21,8 @@ _LOGARITHMIC = 8
 _FEW = 60
 _MAX_LABELS = 250
 """Of more steps only some are considered; most labels have no room anyway."""
+_TOUCHING_POINTS = 6
+"""Apart; at less, what a label is near cannot be told."""
 _CHARACTER_INCHES = 0.08
 _AXES_SHARE = 0.7
 """Of a panel's width, at least; the rest is for the labels of its axis."""
@@ -98,13 +102,31 @@ def _with_margins(
 
 
 def thin_out(labels: "Sequence[Annotation]") -> None:
-    """Hide labels that would lie on one another; the last and the first one stay."""
+    """Hide labels that would lie on one another or near the points of others.
+
+    Points that touch count as one.
+    """
     from matplotlib.transforms import Bbox
 
+    if not labels:
+        return
+    axes = labels[0].axes
+    assert axes is not None
+    touching = _TOUCHING_POINTS * axes.figure.dpi / 72
+    points = [tuple(axes.transData.transform(one.xy)) for one in labels]
     taken: list[Bbox] = []
-    for label in [*labels[-1:], *labels[:-1]]:
+    for place in [len(labels) - 1, *range(len(labels) - 1)]:
+        label, own = labels[place], points[place]
         box = label.get_window_extent()
-        if any(box.overlaps(other) for other in taken):
+        others = [one for one in points if dist(one, own) > touching]
+        strange = any(_distance(box, one) <= _distance(box, own) for one in others)
+        if strange or any(box.overlaps(other) for other in taken):
             label.set_visible(False)
         else:
             taken.append(Bbox.from_extents(box.x0 - 3, box.y0 - 1, box.x1 + 3, box.y1 + 1))
+
+
+def _distance(box: "Bbox", point: "Sequence[float]") -> float:
+    """Return how far a point is from a box."""
+    x, y = point
+    return hypot(max(box.x0 - x, 0.0, x - box.x1), max(box.y0 - y, 0.0, y - box.y1))

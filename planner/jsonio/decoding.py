@@ -28,6 +28,8 @@ _MAX_DIGITS = 4000
 MAX_DECIMALS = 1000
 """Smaller numbers mean nothing, and their fractions take for ever."""
 
+_RATE = f"Expected a number from 0 to {MAX_VALUE}"
+
 _WORDS = {
     "int": "an integer",
     "float": "a number",
@@ -162,7 +164,7 @@ def _exactly(kind: type[Any], value: Any) -> Fraction:
         exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
         if 0 <= exact <= MAX_VALUE:
             return exact
-    raise ValueError(f"Expected a number from 0 to {MAX_VALUE}")
+    raise ValueError(_RATE)
 
 
 def typed(value: Any, kind: type[T]) -> T:
@@ -237,6 +239,9 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
         expected = f"one of {', '.join(choices)}" if choices else "another value"
     elif message == "Number out of range":
         expected = "a smaller number"
+    elif message == _RATE and _positive_at(kind, steps):
+        large = isinstance(found, int | float | Decimal) and found > MAX_VALUE
+        expected = f"a number <= {MAX_VALUE}" if large else "a number > 0"
     else:
         expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
         expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)
@@ -278,10 +283,24 @@ def _value_at(value: Any, steps: list[str | int]) -> Any:
 
 def _type_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
     """Return the types msgspec allows at a path (several for a union)."""
+    return _alternatives(_annotated_at(kind, steps))
+
+
+def _annotated_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
+    """Return the same with what annotations say, and unions not taken apart."""
     found = [msgspec.inspect.type_info(kind)]
     for step in steps:
         found = [inner for outer in _alternatives(found) for inner in _inside(outer, step)]
-    return _alternatives(found)
+    return found
+
+
+def _positive_at(kind: type[Any], steps: list[str | int]) -> bool:
+    """Return whether the schema asks for more than 0 at a path."""
+    return any(
+        isinstance(one, msgspec.inspect.Metadata)
+        and (one.extra_json_schema or {}).get("exclusiveMinimum") == 0
+        for one in _annotated_at(kind, steps)
+    )
 
 
 def _alternatives(types: list[msgspec.inspect.Type]) -> list[msgspec.inspect.Type]:

@@ -7,11 +7,20 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.errors import InvalidInputError
-from planner.jsonio.types import Count, PositiveRate, PositiveSize, Seconds
-from planner.jsonio.yan_answer import YanAnswer, answer, with_extras
+from planner.jsonio.types import Count, PositiveRate, Seconds
+from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
+from planner.methods import known_method
 from planner.yan.configuration import Fixed, LayerChoice
 from planner.yan.layers import MAX_COUNT, MAX_SIDE, Layer
-from planner.yan.problem import MAX_LAYERS, MAX_MACHINES, MAX_THREADS, MAX_TOP, Constants, Problem
+from planner.yan.problem import (
+    MAX_FIXED,
+    MAX_LAYERS,
+    MAX_MACHINES,
+    MAX_THREADS,
+    MAX_TOP,
+    Constants,
+    Problem,
+)
 from planner.yan.solver import METHODS, solve
 
 __all__ = [
@@ -34,6 +43,7 @@ Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
 Threads = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
 Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
 Amount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+Memory = Annotated[int, Meta(ge=1, le=MAX_COUNT, description="bytes")]
 Worker = Annotated[int, Meta(ge=0, le=MAX_MACHINES)]
 Speeds = Annotated[
     tuple[PositiveRate, ...], Meta(min_length=1, description="one a machine, relative to constants")
@@ -112,10 +122,12 @@ class YanRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     read_model: Literal["mean", "min", "max"] = "mean"
     partitions: Literal["all", "powers_of_two"] = "all"
     max_copies: Machines | UnsetType = UNSET
-    memory_bytes: PositiveSize | UnsetType = UNSET
+    memory_bytes: Memory | UnsetType = UNSET
     machine_speeds: Speeds | UnsetType = UNSET
     nic_speeds: Speeds | UnsetType = UNSET
-    fixed: Annotated[tuple[FixedDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    fixed: (
+        Annotated[tuple[FixedDocument, ...], Meta(min_length=1, max_length=MAX_FIXED)] | UnsetType
+    ) = UNSET
     top: Annotated[int, Meta(ge=1, le=MAX_TOP)] = 8
     method: MethodName = "auto"
     time_limit_s: Seconds | UnsetType = UNSET
@@ -209,6 +221,9 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
 def run(request: YanRequest) -> YanAnswer:
     """Answer one request."""
     problem = problem_of(request)
+    if request.sensitivity:
+        known_method(request.method, METHODS)
+        refuse_sensitivity(problem, request.method)
     limit = _given(request.time_limit_s)
     result = solve(problem, method=request.method, time_limit=limit)
     return with_extras(

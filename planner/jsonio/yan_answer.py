@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.jsonio.types import Index, Moment
-from planner.results import Result
+from planner.results import Result, Status
 from planner.validation import total
 from planner.yan.configuration import Configuration, Plan, Ranked
 from planner.yan.model import Estimate, estimate
@@ -26,6 +26,7 @@ __all__ = [
     "TopRow",
     "YanAnswer",
     "answer",
+    "refuse_sensitivity",
     "with_extras",
 ]
 
@@ -200,6 +201,23 @@ def answer(problem: Problem, result: Result[Plan]) -> YanAnswer:
     )
 
 
+def refuse_sensitivity(problem: Problem, method: str) -> None:
+    """Raise an error if what a method finds is not the best configuration of the whole space."""
+    if problem.fixed:
+        raise NotApplicableError(
+            "sensitivity",
+            "only of the best configuration of the whole space, not of those in fixed: ask without "
+            "fixed",
+        )
+    if method not in ("auto", "exact") or not problem.uniform:
+        name = method if problem.uniform else "ordered"
+        raise NotApplicableError(
+            "sensitivity",
+            "only of the configuration that is proven best, by method auto or exact on machines "
+            f"that are alike, not with {name}",
+        )
+
+
 def with_extras(
     base: YanAnswer,
     problem: Problem,
@@ -213,7 +231,8 @@ def with_extras(
     """Return an answer with the parts that take extra time, as far as they are asked for.
 
     An answer without a configuration has none of them. After `time_limit` seconds the Pareto front
-    ends, right as far as it goes.
+    ends, right as far as it goes; where the search itself ran out of time, so that it may not have
+    found the best configuration, there is no sensitivity.
 
     Raises
     ------
@@ -233,12 +252,10 @@ def with_extras(
 
         base = msgspec.structs.replace(base, landscape=_front_rows(best_of_each(problem)))
     if sensitivity:
+        refuse_sensitivity(problem, result.method)
+    if sensitivity and result.status is not Status.TIME_LIMIT:
         from planner.yan.sensitivity import sensitivity as study
 
-        if result.method not in ("auto", "exact"):
-            raise NotApplicableError(
-                "sensitivity", f"only of the best configuration: not with method {result.method}"
-            )
         found = study(problem, result.plan.configuration)
         base = msgspec.structs.replace(
             base,

@@ -5,7 +5,7 @@ from math import isfinite
 
 from msgspec import UNSET
 
-from planner.draw.scaling import LayerTime, Point, Range, Scaling, epoch_text
+from planner.draw.scaling import LayerTime, Point, Range, Regret, Scaling, epoch_text
 from planner.errors import InvalidInputError
 from planner.jsonio.yan_answer import (
     Breakdown,
@@ -173,7 +173,7 @@ def _points(rows: Iterable[FrontRow], path: str) -> tuple[Point, ...]:
 
 def _sensitivity(
     found: SensitivityAnswer | None,
-) -> tuple[tuple[Range, ...], tuple[float, float] | None]:
+) -> tuple[tuple[Range, ...], Regret | None]:
     if found is None:
         return (), None
     for name in ("regret", "mean_regret", "error"):
@@ -190,4 +190,4 @@ def _sensitivity(
                     f"expected a number > 0, got {shown(end)}",
                 )
     ranges = tuple(Range(constant, *ends) for constant, ends in found.intervals.items())
-    return ranges, (found.regret, found.error)
+    return ranges, Regret(found.regret, found.mean_regret, found.error)

@@ -65,4 +65,4 @@ def _bounded(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
         return outcome
     bound = any_mapping_bound(problem, deadline)
     plan = replace(outcome.plan, any_mapping_bound_ns=bound)
-    return replace(outcome, plan=plan, lower_bound=Fraction(bound))
+    return replace(outcome, plan=plan, lower_bound=None if bound is None else Fraction(bound))

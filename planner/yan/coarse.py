@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from planner.deadline import Deadline
 from planner.yan.tables import Array, Choice, Places, Tables
 
 __all__ = ["Coarse"]
@@ -32,9 +33,13 @@ class Coarse:
         Costs.
     options : sequence of sequence of Choice
         All choices of each layer, fewest segments first.
+    deadline : Deadline
+        When to give up, by TimeUpError.
     """
 
-    def __init__(self, tables: Tables, options: Sequence[Sequence[Choice]]) -> None:
+    def __init__(
+        self, tables: Tables, options: Sequence[Sequence[Choice]], deadline: Deadline
+    ) -> None:
         most = max(p for one in options for p, _ in one)
         self.parts = [1, 2, 3, *(1 << power for power in range(2, most.bit_length()))]
         self.parts = [one for one in self.parts if one <= most]
@@ -44,6 +49,7 @@ class Coarse:
         self.back: list[Array] = []
         last = len(options) - 1
         for place, some in enumerate(options):
+            deadline.check()
             same = tables.alike[place]
             if same < place:
                 self.classes.append(self.classes[same])
@@ -72,7 +78,7 @@ class Coarse:
             self.ahead.append(ahead)
             self.back.append(back)
 
-    def through(self, reading: Sequence[Array], replicas: int) -> list[Array]:
+    def through(self, reading: Sequence[Array], replicas: int, deadline: Deadline) -> list[Array]:
         """Return a bound on every configuration with a state of a layer, by choice and threads.
 
         Parameters
@@ -81,6 +87,8 @@ class Coarse:
             Time to read each layer's weights, by choice and threads; for the first choices.
         replicas : int
             Replicas of the model.
+        deadline : Deadline
+            When to give up, by TimeUpError.
         """
         counts = [len(one) for one in reading]
         own = [
@@ -89,6 +97,7 @@ class Coarse:
         ]
         values = [own[0]]
         for place in range(1, len(own)):
+            deadline.check()
             back = self.back[place - 1][: counts[place - 1]] / replicas
             left = self._least(place - 1, (values[-1][:, None] + back).min(axis=2))
             ahead = self.ahead[place][:, : counts[place]] / replicas
@@ -97,6 +106,7 @@ class Coarse:
         rest = np.zeros_like(own[-1])
         found = [values[-1]]
         for place in range(len(own) - 1, 0, -1):
+            deadline.check()
             ahead = self.ahead[place][:, : counts[place]] / replicas
             right = self._least(place, (ahead + (own[place] + rest)[None]).min(axis=2).T)
             back = self.back[place - 1][: counts[place - 1]] / replicas

@@ -15,12 +15,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Ranked
 from planner.yan.feasibility import space_of
-from planner.yan.layerwise import Chosen, Layerwise, Program, State, Triple
+from planner.yan.layerwise import NEVER, Chosen, Layerwise, Program, State, Triple
 from planner.yan.mapping import canonical_mapping
-from planner.yan.memory import Memory, fitting
+from planner.yan.memory import Memory, fitting, smallest
 from planner.yan.problem import Problem
 from planner.yan.search import Search, Space, search
 from planner.yan.tables import Choice, Tables
@@ -80,12 +80,15 @@ class Solved(NamedTuple):
         Whether nothing else can be better.
     states : int
         States that were looked at.
+    bound : float
+        Bound on the triple, but for rounding; the time itself where the best was found.
     """
 
     chosen: tuple[Chosen, ...]
     program: Program | None
     complete: bool
     states: int
+    bound: float
 
 
 class Exactly(NamedTuple):
@@ -117,6 +120,8 @@ class Engine:
         Triples to search; all by default.
     allowed : callable, optional
         Whether a layer may have so many partitions and copies.
+    deadline : Deadline, optional
+        After it a triple is solved quickly, not well.
     optimistic : bool
         Bound every mapping instead.
     """
@@ -127,13 +132,14 @@ class Engine:
         space: Space | None = None,
         allowed: Callable[[Choice], bool] = lambda _: True,
         *,
+        deadline: Deadline = NEVER,
         optimistic: bool = False,
     ) -> None:
         self.problem = normal(problem)
         self.space = space or space_of(problem)
         most = min(self.space.most_workers, problem.machines - self.space.fewest_servers)
         self.tables = Tables(self.problem, optimistic=optimistic)
-        self.layerwise = Layerwise(self.tables, max(1, most), allowed)
+        self.layerwise = Layerwise(self.tables, max(1, most), allowed, deadline)
         self.exact = Exact(self.problem)
         self.memory = (
             None if problem.memory_bytes is None else Memory(self.problem, problem.memory_bytes)
@@ -155,14 +161,29 @@ class Engine:
         return None if found is None else (found.chosen[0].epoch, found)
 
     def _solve(self, triple: Triple) -> Solved | None:
-        program, states = self.layerwise.program(triple)
-        chosen = program.best()
+        try:
+            program, states = self.layerwise.program(triple)
+            chosen = program.best()
+        except TimeUpError:
+            return self._quickly(triple)
         if self.memory is None or self.memory.fits(chosen.states):
-            return Solved((chosen,), program, complete=True, states=states)
+            return Solved((chosen,), program, complete=True, states=states, bound=chosen.epoch)
         found = fitting(self.layerwise, self.memory, triple)
         if found is None:
             return None
-        return Solved(found.chosen, None, found.complete, found.states)
+        epoch = found.chosen[0].epoch
+        return Solved(found.chosen, None, found.complete, found.states, epoch)
+
+    def _quickly(self, triple: Triple) -> Solved | None:
+        """Return some configuration of a triple; None if it finds none that fits."""
+        bound = self.layerwise.bound(triple)
+        chosen = self.layerwise.quick(triple).best()
+        if self.memory is not None and not self.memory.fits(chosen.states):
+            states = smallest(self.layerwise, self.memory, triple)
+            if not self.memory.fits(states):
+                return None
+            chosen = Chosen(self.layerwise.time(triple, states), states)
+        return Solved((chosen,), None, complete=False, states=0, bound=bound)
 
     def exactly(self, triple: Triple) -> Exactly:
         """Return the exact best of a triple that was solved and has a solution."""
@@ -181,13 +202,15 @@ class Engine:
             if found is not None and self.memory is not None:  # one of the ties does not fit
                 some = fitting(self.layerwise, self.memory, triple)
                 assert some is not None
-                solved = Solved(some.chosen, None, some.complete, solved.states)
+                solved = Solved(
+                    some.chosen, None, some.complete, solved.states, some.chosen[0].epoch
+                )
         epoch, states = min(
             (self.exact.epoch(triple, one.states), one.states) for one in solved.chosen
         )
         if solved.complete and solved.program is None:
             return Exactly(epoch, states, epoch)
-        return Exactly(epoch, states, min(epoch, self.below(solved.chosen[0].epoch)))
+        return Exactly(epoch, states, min(epoch, self.below(solved.bound)))
 
     def below(self, time: float) -> Fraction:
         """Return a bound on what a time is but for rounding."""
@@ -217,4 +240,5 @@ class Engine:
         """Return how much of the space a search looked at."""
         states = self.all_states()
         seen = sum(one.states for one in self._solved.values() if one is not None)
-        return Explored(result.triples, result.triples - result.solved, states, states - seen)
+        cut = 0 if result.timed_out else states - seen
+        return Explored(result.triples, result.cut, states, cut)

@@ -19,7 +19,6 @@ from dataclasses import replace
 
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, InvalidInputError
-from planner.results import Infeasibility
 from planner.validation import MAX_VALUE
 from planner.yan.applicable import refuse_different
 from planner.yan.checker import server_bytes
@@ -66,18 +65,14 @@ def best_of(
     allowed : callable, optional
         Whether a layer may have so many partitions and copies.
     """
-    nothing = infeasibility(problem)
+    nothing = infeasibility(problem, space, allowed)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    engine = Engine(problem, space, allowed)
+    engine = Engine(problem, space, allowed, deadline=deadline)
     if problem.fixed:
         return _fixed(problem, engine)
     result = engine.search(problem.top, deadline)
-    if not result.found:
-        reason = (
-            f"memory: no configuration of this kind fits {problem.memory_bytes} bytes a machine"
-        )
-        return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
+    assert result.found  # what fits with least memory is always tried
     ranking = engine.ranked(one.triple for one in result.found)
     bound = min(engine.exactly(one.triple).bound for one in result.found)
     if result.timed_out:
@@ -96,14 +91,19 @@ def any_mapping_bound(
     deadline: Deadline,
     space: Space | None = None,
     allowed: Callable[[Choice], bool] = lambda _: True,
-) -> int:
-    """Return a bound, in nanoseconds, on every configuration under every mapping."""
+) -> int | None:
+    """Return a bound, in nanoseconds, on every configuration under every mapping.
+
+    None if there is no time for it.
+    """
+    if deadline.passed:
+        return None
     free = replace(problem, memory_bytes=None, fixed=())
-    engine = Engine(free, space, allowed, optimistic=True)
+    engine = Engine(free, space, allowed, deadline=deadline, optimistic=True)
     result = engine.search(1, deadline)
-    best = min(one.epoch for one in result.found)
     if result.timed_out:
-        best = min(best, result.bound)
+        return None
+    best = min(one.epoch for one in result.found)
     return -int(-engine.below(best) // 1)
 
 

@@ -3,21 +3,26 @@
 Problem: servers need less memory the more there are, workers the more there are of them, in whose
 partitions the layers can be cut; is there a number of servers with which both fit?
 
-Guarantee: infeasible exactly when no configuration passes the checker; the memory named is the
-least with which one does.
+Method: one replica, with all other machines as servers; bisection for the number of workers at
+which the need of servers passes that of workers.
 
-Complexity: O(log N) numbers of servers, each O(L·P) layers and partitions of bytes. Source: own.
+Guarantee: infeasible exactly when no configuration passes the checker; the memory named is the
+least with which one does. The same for a part of the space, such as data parallelism.
+
+Complexity: O(log N) numbers of workers, each O(L·P) layers and partitions of bytes. Source: own.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 
 from planner.results import Infeasibility
 from planner.yan.checker import server_bytes, worker_bytes
 from planner.yan.problem import Problem
 from planner.yan.search import Space
-from planner.yan.tables import choices
+from planner.yan.tables import Choice, choices
 
-__all__ = ["fewest_servers", "infeasibility", "space_of"]
+__all__ = ["fewest_servers", "infeasibility", "least_memory", "space_of"]
 
 
 def fewest_servers(problem: Problem) -> int:
@@ -36,11 +41,100 @@ def space_of(problem: Problem) -> Space:
     return Space(problem.machines, fewest_servers(problem), problem.machines, problem.machines)
 
 
-def infeasibility(problem: Problem) -> Infeasibility | None:
-    """Return why there is no configuration at all, and the smallest relaxation; None if there is.
+def _any(_: Choice) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Least:
+    """The way to spread a job that needs least memory a machine.
+
+    Attributes
+    ----------
+    servers : int
+        Parameter servers.
+    server_bytes : int
+        What each of them holds.
+    layers : tuple of (int, int)
+        For each layer what a worker holds of it at most, and in how many partitions.
+    """
+
+    servers: int
+    server_bytes: int
+    layers: tuple[tuple[int, int], ...]
+
+    @property
+    def worker_bytes(self) -> int:
+        """What a worker holds at most."""
+        return sum(needed for needed, _ in self.layers)
+
+    @property
+    def needed(self) -> int:
+        """What a machine needs."""
+        return max(self.server_bytes, self.worker_bytes)
+
+
+def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) -> _Least:
+    """Return what needs least memory in a part of the space.
 
     A layer needs least with one thread; mostly, but not always, in as many partitions as there can
     be: an inner band of a convolution reads more rows than one at the edge, which has padding.
+    """
+
+    @cache
+    def with_workers(workers: int) -> _Least:
+        found = []
+        for place, layer in enumerate(problem.layers):
+            some = {one[0] for one in choices(problem, layer, workers) if allowed(one)}
+            found.append(min((worker_bytes(problem, place, p, 1), p) for p in some))
+        servers = space.machines - workers
+        return _Least(servers, server_bytes(problem, servers), tuple(found))
+
+    most = min(space.most_workers, space.machines - 1)
+    low, high = 1, most  # servers need more the more workers there are, workers less
+    while low < high:
+        middle = (low + high) // 2
+        if with_workers(middle).server_bytes >= with_workers(middle).worker_bytes:
+            high = middle
+        else:
+            low = middle + 1
+    return min(
+        (with_workers(workers) for workers in range(low, max(1, low - 1) - 1, -1)),
+        key=lambda one: one.needed,
+    )
+
+
+def least_memory(
+    problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
+) -> int:
+    """Return the smallest `memory_bytes` with which a configuration fits.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan, on at least 2 machines; its own `memory_bytes` does not matter.
+    space : Space, optional
+        Triples of workers, replicas and servers that count, however few servers there are; all by
+        default.
+    allowed : callable, optional
+        Whether a layer may have so many partitions and copies.
+    """
+    return _least(problem, space or _everything(problem), allowed).needed
+
+
+def _everything(problem: Problem) -> Space:
+    return Space(problem.machines, 1, problem.machines, problem.machines)
+
+
+def infeasibility(
+    problem: Problem, space: Space | None = None, allowed: Callable[[Choice], bool] = _any
+) -> Infeasibility | None:
+    """Return why there is no configuration at all, and the smallest relaxation; None if there is.
+
+    Parameters
+    ----------
+    problem, space, allowed
+        As in `least_memory`.
     """
     if problem.machines < 2:
         return Infeasibility(
@@ -49,38 +143,32 @@ def infeasibility(problem: Problem) -> Infeasibility | None:
         )
     if problem.memory_bytes is None:
         return None
-
-    @cache
-    def least(place: int, workers: int) -> tuple[int, int]:
-        """Return the least bytes of a layer, and in how many partitions."""
-        layer = problem.layers[place]
-        partitions = {p for p, _ in choices(problem, layer, workers)}
-        return min((worker_bytes(problem, place, p, 1), p) for p in partitions)
-
-    def needed(workers: int) -> list[int]:
-        return [least(place, workers)[0] for place in range(len(problem.layers))]
-
-    def both(servers: int) -> int:
-        return max(server_bytes(problem, servers), sum(needed(problem.machines - servers)))
-
-    low, high = 1, problem.machines - 1  # servers need less the more there are, workers more
-    while low < high:
-        middle = (low + high) // 2
-        if server_bytes(problem, middle) <= sum(needed(problem.machines - middle)):
-            high = middle
-        else:
-            low = middle + 1
-    servers = min(range(max(1, low - 1), low + 1), key=both)
-    if both(servers) <= problem.memory_bytes:
+    least = _least(problem, space or _everything(problem), allowed)
+    if least.needed <= problem.memory_bytes:
         return None
-    parts = needed(problem.machines - servers)
-    largest = max(range(len(parts)), key=parts.__getitem__)
-    layer, best = problem.layers[largest], least(largest, problem.machines - servers)[1]
+    workers = f"each worker up to {least.worker_bytes}"
+    if least.server_bytes > least.worker_bytes:
+        weights = [layer.weights for layer in problem.layers]
+        largest = max(range(len(weights)), key=weights.__getitem__)
+        share = weights[largest] / sum(weights)
+        what = (
+            f" of weights and their updates, {share:.0%} of them of layer "
+            f"{problem.layers[largest].name!r}; {workers}"
+        )
+    else:
+        largest = max(range(len(least.layers)), key=lambda place: least.layers[place][0])
+        needed, partitions = least.layers[largest]
+        plural = "s" if partitions > 1 else ""
+        what = (
+            f" and {workers}, most of it ({needed}) for layer {problem.layers[largest].name!r} in "
+            f"{partitions} partition{plural}"
+        )
+    kind = "" if space is None else " for a configuration of this kind"
+    plural = "s" if least.servers > 1 else ""
     return Infeasibility(
-        f"memory: at least {both(servers)} bytes a machine are needed, memory_bytes is "
-        f"{problem.memory_bytes}; with {servers} of {problem.machines} machines as servers each "
-        f"holds {server_bytes(problem, servers)} bytes and each worker up to {sum(parts)}, most of "
-        f"it ({parts[largest]}) for layer {layer.name!r} in {best} partitions",
+        f"memory: at least {least.needed} bytes a machine are needed{kind}, memory_bytes is "
+        f"{problem.memory_bytes}; with {least.servers} of {problem.machines} machines as "
+        f"server{plural} each server holds {least.server_bytes} bytes{what}",
         ("memory_bytes",),
         (largest,),
     )

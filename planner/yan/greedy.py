@@ -23,12 +23,13 @@ worker (`planner.yan.model`).
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
 from planner.yan.engine import Engine, rank
@@ -72,16 +73,12 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome:
         ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
     ranking.sort(key=rank)
     states = engine.all_states()
-    explored = Explored(
-        result.triples, result.triples - result.solved, states, states - solver.states
-    )
+    cut = 0 if result.timed_out else states - solver.states
+    explored = Explored(result.triples, result.cut, states, cut)
     bound = any_mapping_bound(problem, deadline)
     plan = Plan(ranking[0].configuration, tuple(ranking[: problem.top]), explored, bound)
-    return Outcome(plan, Fraction(bound), result.timed_out or solver.stopped)
-
-
-class _TimeUpError(Exception):
-    """The time is up before all layers are done."""
+    proven = None if bound is None else Fraction(bound)
+    return Outcome(plan, proven, result.timed_out or solver.stopped)
 
 
 class Path(NamedTuple):
@@ -184,8 +181,9 @@ class Greedy:
     """
 
     def __init__(self, problem: Problem, deadline: Deadline) -> None:
-        self.engine = Engine(problem)
+        self.engine = Engine(problem, deadline=deadline)
         self.tables: Tables = self.engine.tables
+        self.free = replace(self.engine.problem, memory_bytes=None)
         self.deadline = deadline
         self.stopped = False
         self.states = 0
@@ -201,7 +199,10 @@ class Greedy:
 
     def _solve(self, triple: Triple) -> Path | None:
         layerwise, memory = self.engine.layerwise, self.engine.memory
-        through, _ = layerwise.coarse(triple)
+        try:
+            through, _ = layerwise.coarse(triple)
+        except TimeUpError:
+            through = layerwise.lowest(triple)
         few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in through]
         best = self.path(layerwise.reduced(triple, few), triple.workers)
         limit = best.epoch * (1 + 2 * self.tables.error)
@@ -216,7 +217,7 @@ class Greedy:
             try:
                 found = self.path(program, triple.workers, self.deadline)
                 best = min(best, found, key=lambda one: one.epoch)
-            except _TimeUpError:
+            except TimeUpError:
                 self.stopped = True
         if memory is None or memory.fits(best.states):
             return best
@@ -248,7 +249,7 @@ class Greedy:
             program = layerwise.reduced(triple, few)
             found = self.path(program.plus(charges), triple.workers)
             if memory.fits(found.states):
-                epoch = estimate(self.engine.problem, found.configuration(triple)).epoch
+                epoch = estimate(self.free, found.configuration(triple)).epoch
                 best = min(best, found._replace(epoch=float(epoch)), key=lambda one: one.epoch)
                 high = price
             else:
@@ -297,7 +298,7 @@ class Greedy:
         kept: dict[tuple[int, bytes], tuple[int, int, Places, Places]] = {}
         for b, choice in enumerate(options):
             if deadline is not None and deadline.passed:
-                raise _TimeUpError
+                raise TimeUpError
             if not np.isfinite(own[b]).any():
                 continue
             partition, copy, ahead = self._placements(place, choice, seen)

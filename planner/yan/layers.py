@@ -123,27 +123,42 @@ class Layer:
             raise InvalidInputError(
                 "pool", f"expected at most {min(rows, columns)}, got {self.pool}"
             )
-        if not self._input_channels:
+        if not self._inputs_of_weights:
             filters = channels * kernel**2
             raise InvalidInputError(
                 "weights",
                 f"expected channels x kernel x kernel ({filters}) for each input channel, or also "
-                f"a bias a channel ({channels}), and at most neurons x kernel x kernel x input "
-                f"channels connections, got {self.weights} weights and {self.connections} "
-                "connections",
+                f"a bias a channel ({channels}), got {self.weights}",
             )
+        if not self._input_channels:
+            ranges = " or ".join(
+                f"{self.neurons * inputs} to {self.neurons * kernel**2 * inputs} for {inputs}"
+                for inputs in self._inputs_of_weights
+            )
+            raise InvalidInputError(
+                "connections",
+                "expected neurons x input channels up to neurons x kernel x kernel x input "
+                f"channels; with {self.weights} weights {ranges} input channels, "
+                f"got {self.connections}",
+            )
+
+    @cached_property
+    def _inputs_of_weights(self) -> tuple[int, ...]:
+        """Input channels that so many weights can be for, without and with biases."""
+        assert self.shape is not None
+        assert self.kernel is not None
+        channels, square = self.shape[0], self.kernel**2
+        found = (divmod(self.weights - biases, channels * square) for biases in (0, channels))
+        return tuple(inputs for inputs, rest in found if inputs and not rest)
 
     @cached_property
     def _input_channels(self) -> int:
         """Input channels each filter sees; 0 if connections and weights contradict each other."""
-        assert self.shape is not None
         assert self.kernel is not None
-        channels, square = self.shape[0], self.kernel**2
         found = 0
-        for weights in (self.weights, self.weights - channels):
-            inputs, rest = divmod(weights, channels * square)
-            most = self.neurons * square * inputs
-            if not rest and self.neurons * inputs <= self.connections <= most:
+        for inputs in self._inputs_of_weights:
+            most = self.neurons * self.kernel**2 * inputs
+            if self.neurons * inputs <= self.connections <= most:
                 if self.connections == most:
                     return inputs
                 found = found or inputs

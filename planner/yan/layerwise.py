@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.deadline import Deadline
 from planner.yan.coarse import Coarse
 from planner.yan.model import reading_factor, volume
 from planner.yan.tables import Array, Choice, Tables, choices
@@ -38,6 +39,8 @@ from planner.yan.tables import Array, Choice, Tables, choices
 __all__ = ["Chosen", "Layerwise", "Options", "Program", "State", "Triple", "state_at"]
 
 Rows = NDArray[np.int64]
+
+NEVER = Deadline(None)
 
 MAX_BLOCK = 2**21
 """Elements of the largest temporary array."""
@@ -100,6 +103,8 @@ class Program:
         Paths that take longer are of no interest.
     rest : sequence of float, optional
         Bound on what comes after each layer.
+    deadline : Deadline
+        When to give up, by TimeUpError.
     """
 
     tables: Tables
@@ -108,6 +113,7 @@ class Program:
     replicas: int
     limit: float = float("inf")
     rest: Sequence[float] = ()
+    deadline: Deadline = NEVER
 
     def plus(self, extra: Sequence[Array]) -> "Program":
         """Return the program with more to pay for each state."""
@@ -125,6 +131,7 @@ class Program:
         options = self.options[place]
         step = max(1, MAX_BLOCK // (len(before) * self.tables.problem.threads))
         for start in range(0, len(options), step):
+            self.deadline.check()
             some = slice(start, start + step)
             ahead, back = self.tables.pair(place, before, options[some])
             yield some, ahead / self.replicas, back / self.replicas
@@ -223,12 +230,19 @@ class Layerwise:
         Most workers of a replica.
     allowed : callable, optional
         Whether a choice may be made; every one by default.
+    deadline : Deadline, optional
+        When `coarse` and `program` give up, by TimeUpError.
     """
 
     def __init__(
-        self, tables: Tables, workers: int, allowed: Callable[[Choice], bool] = lambda _: True
+        self,
+        tables: Tables,
+        workers: int,
+        allowed: Callable[[Choice], bool] = lambda _: True,
+        deadline: Deadline = NEVER,
     ) -> None:
         self.tables = tables
+        self.deadline = deadline
         known: dict[int, Options] = {}
         self.options: list[Options] = []
         for place, layer in enumerate(tables.problem.layers):
@@ -283,20 +297,33 @@ class Layerwise:
         return total
 
     def coarse(self, triple: Triple) -> tuple[list[Array], float]:
-        """Return a bound on every configuration with a state, by choice and threads; and on all."""
+        """Return a bound on every configuration with a state, by choice and threads; and on all.
+
+        Raises
+        ------
+        TimeUpError
+            When the time is up.
+        """
         side = min(triple.servers, triple.workers)  # more servers are not read from at once
         key = triple._replace(servers=side)
         if key not in self._through:
             if self._coarse is None:
-                self._coarse = Coarse(self.tables, [one.choices for one in self.options])
+                options = [one.choices for one in self.options]
+                self._coarse = Coarse(self.tables, options, self.deadline)
             while len(self._through) >= KEPT:
                 del self._through[next(iter(self._through))]
-            through = self._coarse.through(self.readings(triple), triple.replicas)
+            through = self._coarse.through(self.readings(triple), triple.replicas, self.deadline)
             self._through[key] = through, float(through[0].min())
         return self._through[key]
 
     def program(self, triple: Triple) -> tuple[Program, int]:
-        """Return the program on what may be part of the best configuration, and its states."""
+        """Return the program on what may be part of the best configuration, and its states.
+
+        Raises
+        ------
+        TimeUpError
+            When the time is up; the program itself raises it too.
+        """
         through, _ = self.coarse(triple)
         few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in through]
         first = self.reduced(triple, few)
@@ -310,7 +337,13 @@ class Layerwise:
         program = self.reduced(triple, left).plus(cut)
         lowest = [float(one.min()) for one in self.lowest(triple)]
         after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
-        return replace(program, limit=limit, rest=after), states
+        return replace(program, limit=limit, rest=after, deadline=self.deadline), states
+
+    def quick(self, triple: Triple) -> Program:
+        """Return the program on a few choices that look best each by itself."""
+        lowest = self.lowest(triple)
+        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in lowest]
+        return self.reduced(triple, few)
 
     def whole_program(self, triple: Triple) -> Program:
         """Return the program on all choices."""

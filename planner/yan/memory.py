@@ -28,7 +28,7 @@ from planner.yan.layerwise import BEAM, Chosen, Layerwise, Program, State, Tripl
 from planner.yan.problem import Problem
 from planner.yan.tables import Array
 
-__all__ = ["Memory", "fitting"]
+__all__ = ["Memory", "fitting", "smallest"]
 
 PRICES = 40
 """Prices of memory that are tried."""
@@ -42,10 +42,11 @@ class Memory:
 
     def __init__(self, problem: Problem, room: int) -> None:
         self.room = room
+        self.row = cache(self._row)
         self.of = cache(lambda place, p, h: worker_bytes(problem, place, p, h))
         self.threads = problem.threads
 
-    def row(self, place: int, partitions: int) -> Array:
+    def _row(self, place: int, partitions: int) -> Array:
         """Return the bytes by threads."""
         return np.array([float(self.of(place, partitions, h + 1)) for h in range(self.threads)])
 
@@ -86,16 +87,28 @@ def fitting(layerwise: Layerwise, memory: Memory, triple: Triple) -> Fitting | N
     best, price = _priced(layerwise, memory, triple, lowest, bytes_of)
     priced = [low + price * size for low, size in zip(lowest, bytes_of, strict=True)]
     least = [one.min() for one in priced]
-    limit = best.epoch * (1 + 2 * error)
-    total = sum(least) - price * memory.room
-    keep = [one - low + total <= limit for one, low in zip(priced, least, strict=True)]
+    # What is compared is the sum of times and of bytes at their price, so rounding grows with both.
+    cap = best.epoch + price * memory.room
+    cap *= 1 + 4 * error
+    keep = [one - low + sum(least) <= cap for one, low in zip(priced, least, strict=True)]
     states = int(sum(one.sum() for one in keep))
     rows = [np.flatnonzero(one.any(axis=1)) for one in keep]
     cut = [np.where(kept[row], 0.0, np.inf) for kept, row in zip(keep, rows, strict=True)]
     program = layerwise.reduced(triple, rows).plus(cut)
     sizes = [one[row] for one, row in zip(bytes_of, rows, strict=True)]
-    found, complete = _labels(program, sizes, memory.room, price, limit)
+    found, complete = _labels(program, sizes, memory.room, price, cap)
     return Fitting(tuple(found or [best]), complete, states)
+
+
+def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[State, ...]:
+    """Return the states that need least memory."""
+    found = []
+    for place, one in enumerate(layerwise.options):
+        count = one.count(triple.workers)
+        size = np.array([memory.row(place, p) for p, _ in one.choices[:count]])
+        row, column = divmod(int(size.argmin()), size.shape[1])
+        found.append(state_at(one.choices, row, column))
+    return tuple(found)
 
 
 def _priced(
@@ -106,11 +119,8 @@ def _priced(
     bytes_of: list[Array],
 ) -> tuple[Chosen, float]:
     """Return a configuration that fits, and the price of a byte with the highest bound."""
-    smallest = []
-    for one, size in zip(layerwise.options, bytes_of, strict=True):
-        row, column = divmod(int(size.argmin()), size.shape[1])
-        smallest.append(state_at(one.choices, row, column))
-    best = Chosen(layerwise.time(triple, smallest), tuple(smallest))
+    least = smallest(layerwise, memory, triple)
+    best = Chosen(layerwise.time(triple, least), least)
     low, high = 0.0, None
     price, best_price, best_bound = 0.0, 0.0, -np.inf
     start = best.epoch / memory.room
@@ -144,12 +154,14 @@ class _Label(NamedTuple):
 
 
 def _labels(
-    program: Program, sizes: list[Array], room: int, price: float, limit: float
+    program: Program, sizes: list[Array], room: int, price: float, cap: float
 ) -> tuple[list[Chosen], bool]:
-    """Return the best paths that fit, by labels, and whether none was given up."""
+    """Return the best paths that fit, by labels, and whether none was given up.
+
+    `cap` bounds the time of a path and its bytes at their price.
+    """
     togo = program.togo([price * size for size in sizes])
     rest = [sum(float(one.min()) for one in sizes[place + 1 :]) for place in range(len(sizes))]
-    cap = limit + price * room
     slack = 1 + 2 * program.tables.error
     complete = True
     labels: dict[tuple[int, int], list[_Label]] = {}

@@ -27,13 +27,13 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.results import Infeasibility
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
 from planner.yan.engine import Engine, configuration_of, normal, rank
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import Triple
+from planner.yan.layerwise import NEVER, Triple
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.segments import segments_of
@@ -52,10 +52,13 @@ class Cluster:
     ----------
     problem : Problem
         What to plan.
+    deadline : Deadline, optional
+        After it plans are made quickly, not well.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, deadline: Deadline = NEVER) -> None:
         self.problem = problem
+        self.deadline = deadline
         count = problem.machines
         ones = (Fraction(1),) * count
         speeds, nics = problem.machine_speeds or ones, problem.nic_speeds or ones
@@ -77,7 +80,7 @@ class Cluster:
                 nic_speeds=(speed[1],) * count,
                 fixed=(),
             )
-            self._engines[speed] = Engine(normal(alike))
+            self._engines[speed] = Engine(normal(alike), deadline=self.deadline)
         return self._engines[speed]
 
     @cached_property
@@ -132,7 +135,10 @@ class Cluster:
             average = computing[:count] * all_of_them + receiving[:count]
             phases = np.maximum(slowest, average).sum(axis=1)
             total += float((phases / triple.replicas + reading).min())
-        return max(total, layerwise.coarse(triple)[1])
+        try:
+            return max(total, layerwise.coarse(triple)[1])
+        except TimeUpError:
+            return total
 
     def used(self, order: list[int], triple: Triple) -> tuple[list[int], list[int]]:
         """Return the workers, fastest first, and the servers of a triple."""
@@ -189,23 +195,24 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome:
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    cluster = Cluster(problem)
+    cluster = Cluster(problem, deadline)
     if problem.fixed:
         return _fixed(problem, cluster)
     engine = cluster.engine(cluster.fastest)
     heap: list[tuple[float, int, Triple]] = []
+    unseen = float("inf")
     for replicas, most in engine.space.pairs():
+        if deadline.passed and heap:
+            unseen = 0.0
+            break
+        side = max(1, min(most, problem.machines // (replicas + 1)))
+        bounds = engine.layerwise.bounds(replicas, most, side)
         for workers in range(1, most + 1):
             servers = engine.space.servers(workers, replicas)
             if servers:
                 triple = Triple(workers, replicas, servers[-1])
-                heap.append((engine.layerwise.bound(triple), -triple.servers, triple))
+                heap.append((float(bounds[workers - 1]), -triple.servers, triple))
     heapify(heap)
-    triples = sum(
-        len(engine.space.servers(workers, replicas))
-        for replicas, most in engine.space.pairs()
-        for workers in range(1, most + 1)
-    )
     ranking: list[Ranked] = []
     refined: set[Triple] = set()
     lowest, looked, timed_out = float("inf"), 0, False
@@ -217,7 +224,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome:
         if deadline.passed and ranking:
             lowest, timed_out = min(lowest, bound), True
             break
-        if triple not in refined:
+        if triple not in refined and not deadline.passed:
             refined.add(triple)
             heappush(heap, (max(bound, cluster.bound(triple)), -triple.servers, triple))
             continue
@@ -233,10 +240,12 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome:
     if not ranking:
         reason = f"memory: no configuration that was tried fits {problem.memory_bytes} bytes"
         return Outcome(None, infeasibility=Infeasibility(reason, ("memory_bytes",)))
-    proven = engine.below(lowest)
-    states = engine.all_states()
+    timed_out |= unseen == 0
+    proven = engine.below(min(lowest, unseen))
+    triples, states = engine.space.count, engine.all_states()
     seen = sum(engine.layerwise.states(triple.workers) for triple in refined)
-    explored = Explored(triples, triples - looked, states, max(0, states - seen))
+    cut = (0, 0) if timed_out else (triples - looked, max(0, states - seen))
+    explored = Explored(triples, cut[0], states, cut[1])
     plan = Plan(
         ranking[0].configuration,
         tuple(ranking[: problem.top]),

@@ -10,14 +10,15 @@ from typing import Any, Literal
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, integer, shown
 from planner.yan.configuration import Fixed, check_choice
-from planner.yan.layers import Fields, Layer, fields
+from planner.yan.layers import MAX_COUNT, Fields, Layer, fields
 
 __all__ = ["Constants", "Problem"]
 
-MAX_MACHINES = 2**16
+MAX_MACHINES = 2**12
 MAX_THREADS = 2**10
-MAX_LAYERS = 2**12
+MAX_LAYERS = 2**10
 MAX_TOP = 2**14
+MAX_FIXED = 2**10
 MAX_DECIMALS = 150
 
 
@@ -152,7 +153,7 @@ class Problem:
         if self.max_copies is not None:
             integer(self.max_copies, "max_copies", minimum=1)
         if self.memory_bytes is not None:
-            integer(self.memory_bytes, "memory_bytes", minimum=1)
+            integer(self.memory_bytes, "memory_bytes", minimum=1, maximum=MAX_COUNT)
         if self.read_model not in ("mean", "min", "max"):
             raise InvalidInputError(
                 "read_model", f"expected one of mean, min, max, got {shown(self.read_model)}"
@@ -175,6 +176,10 @@ class Problem:
         if not isinstance(self.fixed, Sequence):
             raise InvalidInputError("fixed", f"expected an array, got {shown(self.fixed)}")
         object.__setattr__(self, "fixed", tuple(self.fixed))
+        if len(self.fixed) > MAX_FIXED:
+            raise InvalidInputError(
+                "fixed", f"expected at most {MAX_FIXED} elements, got {len(self.fixed)}"
+            )
         for place, fixed in enumerate(self.fixed):
             self._check_fixed(fixed, f"fixed[{place}]")
 

@@ -17,12 +17,12 @@ Source: Yan et al., KDD'15, slides "Efficient Search Algorithm" (the outer loops
 are ours.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.yan.layerwise import Layerwise, Triple
 
 __all__ = ["Found", "Search", "Space", "search"]
@@ -52,11 +52,20 @@ class Space:
     most_replicas: int
     fewest_machines: int = 1
 
-    def pairs(self) -> Iterable[tuple[int, int]]:
+    def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield numbers of replicas, and the most workers of each."""
         room = self.machines - self.fewest_servers
         for replicas in range(1, min(self.most_replicas, room) + 1):
             yield replicas, min(self.most_workers, room // replicas)
+
+    @property
+    def count(self) -> int:
+        """Number of triples."""
+        return sum(
+            len(self.servers(workers, replicas))
+            for replicas, most in self.pairs()
+            for workers in range(1, most + 1)
+        )
 
     def servers(self, workers: int, replicas: int) -> range:
         """Return the numbers of servers beside so many workers."""
@@ -96,6 +105,8 @@ class Search(Generic[SolvedT]):
         Bound on every triple that was not found, but for rounding.
     triples, solved : int
         Triples in the space, and those that were solved.
+    cut : int
+        Triples that bounds cut: all others, unless the time limit cut in.
     timed_out : bool
         Whether the time limit cut in.
     """
@@ -104,6 +115,7 @@ class Search(Generic[SolvedT]):
     bound: float = float("inf")
     triples: int = 0
     solved: int = 0
+    cut: int = 0
     timed_out: bool = False
 
 
@@ -132,45 +144,64 @@ def search(
     below : float
         Only triples that take less are of interest.
     """
-    result: Search[SolvedT] = Search()
+    result: Search[SolvedT] = Search(triples=space.count)
     heap: list[tuple[float, int, int, Triple]] = []  # time or bound, stage, -servers, triple
-    for replicas, most in space.pairs():
-        side = max(1, min(most, space.machines // (replicas + 1)))
-        bounds = layerwise.bounds(replicas, most, side)
-        for workers in range(1, most + 1):
-            servers = space.servers(workers, replicas)
-            result.triples += len(servers)
-            if servers and bounds[workers - 1] < below:
-                triple = Triple(workers, replicas, servers[-1])
-                heap.append((float(bounds[workers - 1]), 0, -triple.servers, triple))
-    heapify(heap)
     error = layerwise.tables.error
     solutions: dict[Triple, Found[SolvedT]] = {}
-    while heap:
-        value, stage, _, triple = heappop(heap)
-        full = len(result.found) >= top
-        if full and value > result.found[top - 1].epoch * (1 + 4 * error):
-            result.bound = value
-            break
-        if deadline.passed and (result.found or solutions):
-            result.bound, result.timed_out = value, True
-            break
-        if stage < 2:
-            stronger = layerwise.coarse(triple)[1] if stage else layerwise.bound(triple)
-            better = max(value, stronger)
-            if better < below:
-                heappush(heap, (better, stage + 1, -triple.servers, triple))
-        elif stage == 2:
-            outcome = solve(triple)
-            result.solved += 1
-            if outcome is not None and outcome[0] < below:
-                solutions[triple] = Found(triple, outcome[0], outcome[1])
-                heappush(heap, (outcome[0], 3, -triple.servers, triple))
-        else:
-            result.found.append(solutions.pop(triple))
-            fewer = triple._replace(servers=triple.servers - 1)
-            if fewer.servers in space.servers(triple.workers, triple.replicas):
-                heappush(heap, (value, 0, -fewer.servers, fewer))
-    if result.timed_out and not result.found:
-        result.found = sorted(solutions.values(), key=lambda one: one.epoch)[:1]
+    pairs, more = space.pairs(), True
+    while more and not (result.found or solutions):
+        more = False
+        for replicas, most in pairs:
+            side = max(1, min(most, space.machines // (replicas + 1)))
+            bounds = layerwise.bounds(replicas, most, side)
+            for workers in range(1, most + 1):
+                servers = space.servers(workers, replicas)
+                if servers and bounds[workers - 1] < below:
+                    triple = Triple(workers, replicas, servers[-1])
+                    heap.append((float(bounds[workers - 1]), 0, -triple.servers, triple))
+            if deadline.passed and heap:
+                more = True  # only if nothing here has a solution
+                break
+        heapify(heap)
+        while heap:
+            value, stage, _, triple = heappop(heap)
+            full = len(result.found) >= top
+            if full and value > result.found[top - 1].epoch * (1 + 4 * error):
+                result.bound = value
+                break
+            if deadline.passed and (result.found or solutions):
+                result.bound, result.timed_out = value, True
+                heappush(heap, (value, stage, -triple.servers, triple))
+                break
+            if stage < 2 and not deadline.passed:
+                try:
+                    stronger = layerwise.coarse(triple)[1] if stage else layerwise.bound(triple)
+                except TimeUpError:
+                    stronger = value
+                better = max(value, stronger)
+                if better < below:
+                    heappush(heap, (better, stage + 1, -triple.servers, triple))
+            elif stage <= 2:
+                outcome = solve(triple)
+                result.solved += 1
+                if outcome is not None and outcome[0] < below:
+                    solutions[triple] = Found(triple, outcome[0], outcome[1])
+                    heappush(heap, (outcome[0], 3, -triple.servers, triple))
+            else:
+                result.found.append(solutions.pop(triple))
+                fewer = triple._replace(servers=triple.servers - 1)
+                if fewer.servers in space.servers(triple.workers, triple.replicas):
+                    heappush(heap, (value, 0, -fewer.servers, fewer))
+    if more:
+        result.bound, result.timed_out = 0.0, True
+    result.cut = result.triples - result.solved
+    if result.timed_out:
+        if not result.found:
+            result.found = sorted(solutions.values(), key=lambda one: one.epoch)[:1]
+        worst = max((one.epoch for one in result.found), default=float("inf"))
+        result.cut = sum(
+            triple.servers - space.servers(triple.workers, triple.replicas)[0] + 1
+            for value, stage, _, triple in heap
+            if stage < 3 and value > worst
+        )
     return result

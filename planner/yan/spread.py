@@ -204,7 +204,8 @@ def _outcome(
         for workers in range(1, most + 1)
     )
     explored = Explored(triples, 0, engine.all_states(), 0)
-    return Outcome(Plan(configuration, (ranked,), explored, bound), Fraction(bound), timed_out)
+    proven = None if bound is None else Fraction(bound)
+    return Outcome(Plan(configuration, (ranked,), explored, bound), proven, timed_out)
 
 
 def _worst_triple(

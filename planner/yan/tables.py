@@ -101,6 +101,28 @@ def _runs(work: Array, low: Places, high: Places) -> _Runs:
     return _Runs(first, stop, work[first], low[first], high[first])
 
 
+class _Rows(NamedTuple):
+    """`planner.yan.layers.Fields` as arrays."""
+
+    first: Places
+    last: Places
+    seen: Places
+
+
+def passed_units(layer: Layer, partitions: int) -> Places:
+    """Return `Layer.passed` as an array."""
+    size, larger = divmod(layer.cuts, partitions)
+    places = np.arange(partitions + 1)
+    return np.asarray(places * size + np.minimum(places, larger))
+
+
+def held_rows(layer: Layer, partitions: int) -> Places:
+    """Return `Layer.held` as an array."""
+    rows = passed_units(layer, partitions) * layer.pool
+    rows[-1] = layer.rows
+    return rows
+
+
 class Tables:
     """Costs of one problem, computed when first asked for.
 
@@ -127,6 +149,7 @@ class Tables:
         self.reads = problem.samples / problem.read_every
         self._work: dict[tuple[int, int], tuple[Array, Array, float]] = {}
         self._runs: dict[tuple[int, int, bool], _Runs] = {}
+        self._connected: dict[int, _Rows] = {}
         self._lowest: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
         self.alike = self._first_alike()
         """For each layer the first one with the same costs, towards its neighbours too."""
@@ -145,13 +168,13 @@ class Tables:
         key = (self.alike[place], partitions)
         if key not in self._work:
             layer, constants = self.problem.layers[place], self.problem.constants
-            held, units = layer.held(partitions), layer.passed(partitions)
+            held = held_rows(layer, partitions)
             neurons = np.diff(held) * (layer.neurons // layer.rows)
-            into = np.diff([layer.share(layer.connections, row) for row in held])
+            each, rest = divmod(layer.connections, layer.rows)  # no product beyond 63 bits
+            into = np.diff(each * held + rest * held // layer.rows)
             out = np.zeros_like(into)
             if place + 1 < len(self.problem.layers):
-                following, known = self.problem.layers[place + 1], self.problem.fields[place]
-                out = np.diff([known.into(layer, following, row) for row in units])
+                out = np.diff(self._into(place, passed_units(layer, partitions)))
             muladd = float(constants.muladd_ns)
             self._work[key] = (
                 muladd * into + float(constants.activation_ns) * neurons,
@@ -159,6 +182,25 @@ class Tables:
                 muladd * float(into.max()),
             )
         return self._work[key]
+
+    def _into(self, place: int, units: Places) -> Places:
+        """Return the connections of the next layer into the units of a layer before each place."""
+        layer, following = self.problem.layers[place], self.problem.layers[place + 1]
+        known = self.problem.fields[place]
+        if not known.seen:
+            return np.asarray(following.neurons * layer.width * units)
+        seen = self._rows(place).seen[units]
+        each, rest = divmod(following.connections, known.seen[-1])
+        if rest.bit_length() + known.seen[-1].bit_length() < 63:
+            return np.asarray(each * seen + rest * seen // known.seen[-1])
+        return np.array([known.into(layer, following, unit) for unit in units.tolist()])
+
+    def _rows(self, place: int) -> "_Rows":
+        """Return how a layer and the next one are connected, as arrays."""
+        key = self.alike[place + 1]
+        if key not in self._connected:
+            self._connected[key] = _Rows(*map(np.asarray, self.problem.fields[place]))
+        return self._connected[key]
 
     def reading(self, volumes: Array, factor: float) -> Array:
         """Return the time to read weights, by volume and threads.
@@ -308,9 +350,7 @@ class Tables:
             wanted = (part.high - part.low) * width
             remote = wanted[:, None, :] - own * width
             slowest = self.with_fetch(time[:, None], remote).max(axis=2)
-            if (
-                self.optimistic and not bound
-            ):  # with more segments than the other layer, one finds nothing
+            if self.optimistic and not bound:  # of more segments than there are, one finds nothing
                 alone = self.with_fetch(time, wanted.astype(float)).min(axis=1)[:, None, :]
                 more = (p * r)[:, None, None] > (q * others)[:, None]
                 slowest = np.where(more, np.maximum(slowest, alone), slowest)
@@ -359,19 +399,19 @@ class Tables:
 
     def inputs(self, place: int, partitions: int) -> tuple[Places, Places]:
         """Return which units of the layer before each partition needs: low … high-1."""
-        layer, known = self.problem.layers[place], self.problem.fields[place - 1]
+        layer = self.problem.layers[place]
         if layer.kind == "full":
             units = self.problem.layers[place - 1].cuts
             return np.zeros(partitions, np.int64), np.full(partitions, units)
-        rows = np.asarray(layer.held(partitions))
-        return np.asarray(known.first)[rows[:-1]], np.asarray(known.last)[rows[1:] - 1]
+        rows, known = held_rows(layer, partitions), self._rows(place - 1)
+        return known.first[rows[:-1]], known.last[rows[1:] - 1]
 
     def errors(self, place: int, partitions: int) -> tuple[Places, Places]:
         """Return of which rows of the layer after it each partition needs error terms."""
         layer, after = self.problem.layers[place], self.problem.layers[place + 1]
         if after.kind == "full":
             return np.zeros(partitions, np.int64), np.full(partitions, after.neurons)
-        known, units = self.problem.fields[place], np.asarray(layer.passed(partitions))
+        known, units = self._rows(place), passed_units(layer, partitions)
         low = np.searchsorted(known.last, units[:-1], side="right")  # both rise with the row
         high = np.maximum(low, np.searchsorted(known.first, units[1:], side="left"))
         return low, high

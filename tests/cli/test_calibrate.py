@@ -65,8 +65,8 @@ def choice(partitions: int, threads: int, copies: int) -> dict[str, Any]:
     return {"partitions": partitions, "threads": threads, "copies": copies}
 
 
-def epochs() -> dict[str, Any]:
-    """Return measurements as they come out if `TRUE` are the constants."""
+def epochs(constants: dict[str, Any] = TRUE) -> dict[str, Any]:
+    """Return measurements as they come out if these are the constants."""
     rows = [
         {
             "parameter_servers": servers,
@@ -77,7 +77,7 @@ def epochs() -> dict[str, Any]:
         }
         for (servers, replicas, workers), *layers in RUNS
     ]
-    document = {**REQUEST, "constants": TRUE, "measurements": rows}
+    document = {**REQUEST, "constants": constants, "measurements": rows}
     problem, measurements = decode_measurements(json.dumps(document).encode())
     for row, one in zip(rows, measurements, strict=True):
         row["epoch_ns"] = estimate(problem, one.configuration).epoch_ns
@@ -104,6 +104,30 @@ def test_fit_shows_what_was_found(measurements: Path, capsys: pytest.CaptureFixt
     assert "held out (5 parts)" in out
     assert "Kendall tau-b 1.000" in out
     assert "took 0 % longer" in out
+
+
+def test_fit_says_why_a_constant_is_held(
+    measurements: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", "fit", str(measurements)]) == 0
+    out = capsys.readouterr().out
+    assert "\nheld at its start: no other value fits better, but for noise\n" in out
+    assert "at 0" not in out
+
+
+def test_fit_says_what_fits_best_at_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Epochs as if a start-up took a little less than no time."""
+    document = epochs({**TRUE, "latency_ns": [1000, 1000]})
+    more = epochs({**TRUE, "latency_ns": [3000, 3000]})
+    for row, other in zip(document["measurements"], more["measurements"], strict=True):
+        row["epoch_ns"] -= other["epoch_ns"] - row["epoch_ns"]
+    path = tmp_path / "epochs.json"
+    path.write_text(json.dumps(document))
+    assert main(["calibrate", "fit", str(path)]) == 0
+    out = capsys.readouterr().out
+    marked = [line.split()[0] for line in out.splitlines() if line.endswith("  at 0")]
+    assert marked == ["latency_ns[0]", "latency_ns[1]"]
+    assert "\nat 0: with next to nothing of it, the others fit best\n" in out
 
 
 def test_fit_writes_constants_a_request_takes(

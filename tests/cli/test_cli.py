@@ -83,6 +83,49 @@ def test_streams_keep_order_and_survive_bad_lines(
     assert len(capfdbinary.readouterr().out.splitlines()) == 2
 
 
+def test_answers_go_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    request, answer = tmp_path / "request.json", tmp_path / "answer.json"
+    request.write_text(json.dumps(REQUEST))
+    assert main(["solve", str(request), "-o", str(answer)]) == 0
+    assert json.loads(answer.read_bytes())["status"] == "optimal"
+    piped(monkeypatch, b"{")
+    assert main(["solve", "--output", str(answer)]) == 2
+    assert json.loads(answer.read_bytes())["error"]["code"] == "invalid_request"
+    request.write_text(f"{json.dumps(REQUEST)}\n{{\n")
+    assert main(["solve", "--jsonl", str(request), "-o", str(answer)]) == 2
+    first, second = map(json.loads, answer.read_bytes().splitlines())
+    assert "status" in first
+    assert "error" in second
+    assert capfdbinary.readouterr() == (b"", b"")
+    piped(monkeypatch, json.dumps(REQUEST).encode())
+    assert main(["solve", "-o", "-"]) == 0
+    assert json.loads(capfdbinary.readouterr().out)["status"] == "optimal"
+
+
+@pytest.mark.parametrize("options", [[], ["--jsonl"]])
+def test_answers_never_replace_what_is_needed(
+    options: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps(REQUEST))
+    for output, message in (
+        (request, b"the file of the requests"),
+        (tmp_path / "nowhere" / "a.json", b"no such folder"),
+        (tmp_path, b"is a folder"),
+    ):
+        assert main(["solve", *options, str(request), "-o", str(output)]) == 2
+        out, err = capfdbinary.readouterr()
+        assert out == b""
+        assert message in err
+    assert json.loads(request.read_text()) == REQUEST
+    kept = tmp_path / "kept.json"
+    kept.write_text("kept")
+    assert main(["solve", *options, str(tmp_path / "none.json"), "-o", str(kept)]) == 2
+    assert kept.read_text() == "kept"
+
+
 def test_a_fault_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -79,7 +79,34 @@ def test_compare_ranks_given_configurations(
     assert main(["compare", path, "--methods", "exact"]) == 0
     parts = blocks(capsys.readouterr().out)
     assert "2 given configurations" in parts[0]
+    assert parts[0].endswith("above bound and status: of the given ones only")
     assert len(rows_of(next(part for part in parts if part.startswith("rank")))) == 2
+
+
+def test_one_of_a_thing_is_no_plural(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = {**SMALL, "cores": 1, "samples": 1, "read_every": 1, "layers": SMALL["layers"][:1]}
+    request["fixed"] = [{"parameter_servers": 1, "replicas": 1, "workers_per_replica": 1}]
+    assert main(["compare", written(tmp_path, request)]) == 0
+    head = blocks(capsys.readouterr().out)[0]
+    assert "request: 1 layer, 12 connections, 12 weights, 1 sample an epoch" in head
+    assert "1 given configuration on 3 machines of 1 core, up to 1 thread, weights" in head
+    assert "every 1 sample (mean)" in head
+
+
+def test_sensitivity_is_drawn_and_only_of_the_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, plan = written(tmp_path, {**SMALL, "sensitivity": True}), str(tmp_path / "plan.json")
+    assert main(["solve", path, "-o", plan]) == 0
+    assert main(["draw", plan]) == 0
+    table = blocks(capsys.readouterr().out)[-1]
+    study = json.loads(Path(plan).read_text())["sensitivity"]
+    rows = [line.split() for line in table.splitlines()[3:]]
+    assert [row[0] for row in rows[:-1]] == list(study["intervals"])
+    assert "on average" in table
+    request = {**fixed(), "sensitivity": True}
+    assert main(["compare", written(tmp_path, request)]) == 2
+    assert "request.json: sensitivity: only of the best" in capsys.readouterr().err
 
 
 def test_compare_as_json_is_sorted_and_solves_as_solve_does(

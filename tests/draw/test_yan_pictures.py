@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from math import hypot
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from planner.draw import (
     LayerTime,
     Point,
     Range,
+    Regret,
     Scaling,
     ScalingChart,
     save_scaling,
@@ -102,12 +104,13 @@ def test_text_shows_the_other_parts_only_if_there_are_any() -> None:
         front=full.front,
         landscape=full.landscape,
         ranges=(Range("muladd_ns", 0.5, None),),
-        regret=(0.02, 0.25),
+        regret=Regret(0.02, 0.00001, 0.25),
     )
     text = text_scaling(more)
     assert "best for each number of machines" in text
-    assert "muladd_ns   0.5   –" in text
-    assert "off by up to 25%: at most 2.00% slower" in text
+    row = next(line for line in text.splitlines() if line.startswith("muladd_ns"))
+    assert row.split() == ["muladd_ns", "0.5", "–"]
+    assert "every constant off by 25%: at most 2.00% slower than the best, <0.01% on" in text
 
 
 @pytest.mark.parametrize("machines", [2, 3, 20, 300])
@@ -191,6 +194,90 @@ def test_panels_are_those_there_is_something_for(
         assert (other in text) == (other in words)
     axes = 1 + max(landscape + front, 1) + landscape  # the map comes with a colour bar
     assert text.count('id="axes_') == axes
+
+
+@pytest.mark.parametrize("maps", [False, True])
+def test_sensitivity_has_a_panel_of_its_own(maps: bool, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    import matplotlib as mpl
+
+    ranges = (
+        Range("muladd_ns", 0.374, None),
+        Range("$x$", None, None),
+        Range("latency_ns", 1e-200, 5e-324),
+        Range("nic_bits_per_s", 1.0, 1e300),
+    )
+    drawn = ScalingChart("yan", replace(scaling(maps=maps), ranges=ranges))
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        bare = saved(drawn, tmp_path)
+        full = replace(drawn.scaling, regret=Regret(0.031, 0.0, 0.25))
+        text = saved(replace(drawn, scaling=full), tmp_path)
+    for words in ("muladd_ns", "0.374", "$x$", "factor of the constant", "stays the best"):
+        assert words in bare
+        assert words in text
+    assert "at most 3.10% slower than the best, 0% on average" in text
+    assert "slower than the best" not in bare
+
+
+def test_the_colour_bar_has_a_number_at_both_ends() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from planner.draw.axes import set_ticks
+    from planner.draw.landscape import draw_landscape
+
+    figure = Figure()
+    points = (Point(1, 1, 1, 445 * 10**9), Point(1, 2, 1, 97_345_678_900))
+    draw_landscape(figure.add_subplot(), points, points[1])
+    texts = [label.get_text() for label in figure.axes[1].get_yticklabels()]
+    assert (texts[0], texts[-1]) == ("97.3", "445")
+    for low, high, expected in (
+        (1.0, 100.0, ["1", "2", "5", "10", "20", "50", "100"]),
+        (99.0, 201.0, ["99", "125", "150", "175", "201"]),
+        (12345.6, 12345.7, ["12345.6", "12345.7"]),
+        (4.9, 20345.0, ["4.9", "10", "100", "1000", "10000", "20345"]),
+    ):
+        axis = Figure().add_subplot().yaxis
+        set_ticks(axis, low, high, ends=True)
+        axis.axes.set_ylim(low, high)
+        found = [label.get_text() for label in axis.get_ticklabels()]
+        assert (found[0], found[-1]) == (expected[0], expected[-1])
+        if len(expected) > 2:
+            assert found == expected
+
+
+@pytest.mark.parametrize("steepness", [0.001, 0.1, 1, 3])
+@pytest.mark.parametrize("machines", [9, 20, 100])
+def test_labels_are_nearest_to_their_own_points(machines: int, steepness: float) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from planner.draw.staircase import draw_front, thin_out
+
+    front = tuple(
+        Point(1, replicas, 1, round(10**12 / replicas**steepness))
+        for replicas in range(1, machines)
+    )
+    figure = Figure(figsize=(5.5, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    labels = draw_front(axes, front, front[-1], 5.5)
+    figure.draw_without_rendering()
+    thin_out(labels)
+    touching = 6 * figure.dpi / 72
+    points = [axes.transData.transform(label.xy) for label in labels]
+
+    def distance(box: Any, point: Any) -> float:
+        x, y = min(max(point[0], box.x0), box.x1), min(max(point[1], box.y0), box.y1)
+        return hypot(point[0] - x, point[1] - y)
+
+    assert labels[-1].get_visible()
+    for label, own in zip(labels, points, strict=True):
+        if label.get_visible():
+            box = label.get_window_extent()
+            apart = [one for one in points if hypot(*(one - own)) > touching]
+            assert all(distance(box, one) > distance(box, own) for one in apart)
 
 
 def test_names_are_no_formulas(tmp_path: Path) -> None:

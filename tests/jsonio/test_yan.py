@@ -279,6 +279,40 @@ def test_infeasible_is_an_answer_that_names_what_binds() -> None:
         assert caught.value.path == "configuration"
 
 
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"auto", "exact"}))
+def test_sensitivity_is_only_of_what_is_proven_best(method: str) -> None:
+    path, message = error(small(method=method, sensitivity=True))
+    assert (path, f"not with {method}" in message) == ("sensitivity", True)
+
+
+def test_sensitivity_is_of_the_whole_space_and_of_machines_alike() -> None:
+    for request, reason in (
+        ({**fixed(), "sensitivity": True}, "not of those in fixed"),
+        (small(machine_speeds=[1, 4, 2], sensitivity=True), "not with ordered"),
+        (small(nic_speeds=[1, 4, 2], sensitivity=True, method="exact"), "not with"),
+    ):
+        path, message = error(request)
+        assert (path, reason in message) == ("sensitivity", True)
+
+
+def test_a_search_out_of_time_has_no_sensitivity() -> None:
+    request = {**CONTRACT, "time_limit_s": 1e-9, "sensitivity": True}
+    answer = planner.solve(request)
+    assert answer["status"] == "time_limit"
+    assert "sensitivity" not in answer
+
+
+@pytest.mark.parametrize("method", ["worst", "median", "auto"])
+def test_fronts_and_landscapes_are_of_the_whole_space(method: str) -> None:
+    best = ask(small())["epoch_ns"]
+    request = small(method=method, pareto=True, landscape=True)
+    if method == "auto":
+        request["fixed"] = [{"parameter_servers": 1, "replicas": 1, "workers_per_replica": 1}]
+    answer = ask(request)
+    assert answer["pareto"][-1]["epoch_ns"] == best <= answer["epoch_ns"]
+    assert min(row["epoch_ns"] for row in answer["landscape"]) == best
+
+
 def test_numbers_are_kept_as_they_are_written() -> None:
     text = json.dumps(constants(muladd_ns=7)).replace('"muladd_ns": 7', '"muladd_ns": 0.1')
     found = problem_of(typed(json.loads(text), YanRequest)).constants
@@ -338,7 +372,13 @@ def test_requests_can_be_extended() -> None:
         (constants(interference=[]), "constants.interference", "length >= 1"),
         (constants(interference=[1] * 3 + [0]), "constants.interference[3]", "> 0, got 0"),
         (constants(muladd_ns=0), "constants.muladd_ns", "expected a number > 0, got 0"),
-        (constants(muladd_ns=-1), "constants.muladd_ns", "expected a number"),
+        (constants(muladd_ns=-1), "constants.muladd_ns", "expected a number > 0, got -1"),
+        (constants(muladd_ns=-0.5), "constants.muladd_ns", "expected a number > 0, got -0.5"),
+        (constants(muladd_ns=None), "constants.muladd_ns", "expected a number > 0, got null"),
+        (constants(muladd_ns=2**63), "constants.muladd_ns", f"expected a number <= {MAX_VALUE}"),
+        (constants(latency_ns=[1, -1]), "constants.latency_ns[1]", "a number > 0, got -1"),
+        (constants(bits_per_weight=-1), "constants.bits_per_weight", "a number > 0, got -1"),
+        (small(nic_speeds=[1, -1, 1]), "nic_speeds[1]", "expected a number > 0, got -1"),
         (constants(muladd_ns="1"), "constants.muladd_ns", "got '1'"),
         (constants(muladd_ns=True), "constants.muladd_ns", "got true"),
         (constants(nic_bits_per_s=0), "constants.nic_bits_per_s", "> 0"),
@@ -360,8 +400,11 @@ def test_requests_can_be_extended() -> None:
         (first_layer(shape=[10, 24, 0]), "layers[0].shape[2]", ">= 1"),
         (first_layer(neurons=5761), "layers[0].neurons", "channels x rows x columns"),
         (first_layer(weights=261), "layers[0].weights", "expected"),
+        (first_layer(connections=7), "layers[0].connections", "for 1 input channels, got 7"),
         (first_layer(strides=1), "layers[0].strides", "did you mean 'stride'"),
+        (small(memory_bytes=2**53 + 1), "memory_bytes", f"an integer <= {2**53}"),
         (small(fixed=[]), "fixed", "length >= 1"),
+        (small(fixed=fixed()["fixed"] * 513), "fixed", "length <= 1024"),
         (fixed(workers_per_replica=without), "fixed[1].workers_per_replica", "an object"),
         (fixed(replicas=0), "fixed[1].replicas", ">= 1"),
         (fixed(replicas=2), "fixed[1]", "at most machines (3), got 5"),

@@ -200,9 +200,9 @@ def test_only_what_takes_less_is_searched(problem: Problem, data: st.DataObject)
 def test_any_mapping_bound(problem: Problem, data: st.DataObject) -> None:
     bound = any_mapping_bound(problem, Deadline(None))
     epoch = estimate(problem, data.draw(any_configurations(problem))).epoch
+    assert bound is not None
     assert bound <= -int(-epoch // 1)
-    timely = any_mapping_bound(problem, Deadline(1e-9))
-    assert timely <= -int(-epoch // 1)
+    assert any_mapping_bound(problem, Deadline(1e-9)) is None  # no time to prove one
 
 
 @settings(max_examples=30)

@@ -1,15 +1,20 @@
 """Constants fitted to epochs: recovered, held, kept above 0; and how good they are said to be."""
 
+import json
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.errors import InvalidInputError
+from planner.jsonio.measurements import decode_measurements
 from planner.yan.calibration import Fit, Measurement, fit
+from planner.yan.calibration.fit import FITTED
 from planner.yan.calibration.quality import correlations, errors, regret
 from planner.yan.configuration import Configuration, Fixed, LayerChoice
 from planner.yan.layers import Layer
@@ -141,6 +146,97 @@ def test_with_noise_predictions_are_off_by_the_noise() -> None:
     assert found.kendall > 0.8
 
 
+# Servers, replicas, workers; partitions, threads and copies of each layer of the MNIST stand-in.
+RUNS = [
+    ((1, 1, 1), [(1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)]),
+    ((2, 4, 1), [(1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)]),
+    ((2, 2, 2), [(1, 1, 2), (1, 1, 2), (2, 1, 1), (2, 1, 1), (1, 1, 2)]),
+    ((4, 1, 4), [(1, 1, 4), (1, 1, 4), (2, 1, 2), (4, 1, 1), (1, 1, 4)]),
+    ((4, 4, 4), [(1, 1, 4), (1, 1, 4), (4, 1, 1), (4, 1, 1), (2, 1, 2)]),
+    ((4, 2, 8), [(1, 1, 8), (1, 1, 8), (8, 1, 1), (8, 1, 1), (2, 1, 4)]),
+    ((4, 8, 2), [(1, 1, 2), (1, 1, 2), (2, 1, 1), (2, 1, 1), (2, 1, 1)]),
+    ((4, 16, 1), [(1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)]),
+    ((4, 1, 16), [(1, 1, 16), (1, 1, 16), (8, 1, 2), (16, 1, 1), (2, 1, 8)]),
+    ((3, 3, 3), [(1, 1, 3), (1, 1, 3), (3, 1, 1), (3, 1, 1), (1, 1, 3)]),
+]
+
+
+def stand_in() -> tuple[Problem, Problem, list[Configuration]]:
+    """Return a start that is wrong in two constants, the truth, and what was run."""
+    document = json.loads((Path(__file__).parents[2] / "data/yan/mnist.json").read_text())
+    document["measurements"] = [
+        {
+            "parameter_servers": servers,
+            "replicas": replicas,
+            "workers_per_replica": workers,
+            "layers": [
+                {"partitions": partitions, "threads": threads, "copies": copies}
+                for partitions, threads, copies in layers
+            ],
+            "epoch_ns": 1,
+        }
+        for (servers, replicas, workers), layers in RUNS
+    ]
+    start, runs = decode_measurements(json.dumps(document).encode())
+    truth = replace(start.constants, muladd_ns=Fraction(2), nic_bits_per_s=Fraction(4 * 10**9))
+    return start, replace(start, constants=truth), [one.configuration for one in runs]
+
+
+@pytest.mark.parametrize("size", [0.01, 0.05])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_noise_leads_no_fit_astray(size: float, seed: int) -> None:
+    """Once, slowest segments changed from round to round, and multiply-adds came out free."""
+    start, truth, chosen = stand_in()
+    noise = random.Random(seed)
+    epochs = measured(truth, chosen, lambda: noise.uniform(1 - size, 1 + size))
+    found = fit(start, epochs)
+    known = [one.epoch_ns for one in epochs]
+    wanted = errors([estimate(truth, one).epoch for one in chosen], known)
+    assert found.fitted.mean <= 1.02 * wanted.mean  # squares are fitted
+    assert found.held_out.mean < size
+    assert found.held_out.largest < 2 * size
+    assert found.at_floor == ()
+    assert {"activation_ns", "error_ns"} <= set(found.held) <= set(FITTED[1:4])
+    muladd, _, _, _, per_bit = numbers(found.constants)
+    assert [muladd, per_bit] == pytest.approx([2, 2.5e-10], rel=2 * size)
+
+
+def squares(problem: Problem, epochs: list[Measurement], factor: float = 1) -> float:
+    return math.fsum(
+        (factor * float(estimate(problem, one.configuration).epoch / one.epoch_ns) - 1) ** 2
+        for one in epochs
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(seed: int) -> None:
+    draw = random.Random(seed)
+    size = [0.0, 0.1, 0.9][seed % 3]
+    chosen = configurations(7, 30 + seed)
+    epochs = measured(job(TRUE), chosen, lambda: draw.uniform(1 - size, 1 + size))
+    for start in (START, TRUE, replace(TRUE, latency_ns=(Fraction(10**9), Fraction(1)))):
+        found = squares(job(fit(job(start), epochs, folds=2).constants), epochs)
+        ratios = [
+            float(estimate(job(start), one.configuration).epoch / one.epoch_ns) for one in epochs
+        ]
+        factor = sum(ratios) / sum(one**2 for one in ratios)
+        assert found <= squares(job(start), epochs, factor) * (1 + 1e-6) + 1e-14
+        if start.latency_ns[1] != 1:  # no factor for both leads to the truth
+            assert found <= squares(job(TRUE), epochs) * 1.05 + 1e-14
+
+
+def test_what_noise_hides_is_held() -> None:
+    """What is held stays as it was given, and is not held where there is no noise."""
+    chosen = configurations(12, 2)
+    exact = fit(job(START), measured(job(TRUE), chosen), folds=2)
+    assert len(exact.held) < 2
+    noise = random.Random(1)
+    epochs = measured(job(TRUE), chosen, lambda: noise.uniform(0.9, 1.1))
+    found = fit(job(START), epochs, folds=2)
+    assert found.held == ("activation_ns", "error_ns")
+    assert found.constants.activation_ns == START.activation_ns
+
+
 def test_no_prediction_knows_its_own_measurement() -> None:
     epochs = measured(job(TRUE), configurations(9, 4))
     found = fit(job(START), epochs, folds=3)
@@ -216,8 +312,17 @@ def test_slower_epochs_scale_the_constants(factor: Fraction) -> None:
     noise = random.Random(10)
     epochs = measured(job(TRUE), configurations(40, 0), lambda: noise.uniform(0.99, 1.01))
     scaled = [replace(one, epoch_ns=round(one.epoch_ns * factor)) for one in epochs]
-    found, other = fit(job(START), epochs), fit(job(START), scaled)
-    assert found.held == other.held == ()
+    slower = replace(
+        START,
+        muladd_ns=START.muladd_ns * factor,
+        activation_ns=START.activation_ns * factor,
+        error_ns=START.error_ns * factor,
+        latency_ns=tuple(one * factor for one in START.latency_ns),
+        nic_bits_per_s=START.nic_bits_per_s / factor,
+    )
+    found, other = fit(job(START), epochs, folds=2), fit(job(slower), scaled, folds=2)
+    assert found.held == other.held
+    assert len(found.held) < 2
     wanted = [one * float(factor) for one in numbers(found.constants)]
     assert numbers(other.constants) == pytest.approx(wanted, rel=1e-5)
     assert other.fitted.mean == pytest.approx(found.fitted.mean, rel=1e-5)

@@ -251,11 +251,17 @@ CONV: dict[str, Any] = {
         ("pool", "expected an integer >= 1, got 0", CONV, {"pool": 0}),
         ("pool", "expected at most 5, got 6", CONV, {"pool": 6}),
         ("neurons", "expected channels x rows x columns (60), got 61", CONV, {"neurons": 61}),
-        ("weights", "got 1620 weights and 1620 connections", CONV, {"weights": 1620}),
+        ("connections", "5400 to 48600 for 90 input channels, got 1620", CONV, {"weights": 1620}),
         ("weights", "for each input channel", CONV, {"weights": 55}),
-        ("weights", "got 54 weights and 1621 connections", CONV, {"connections": 1621}),
-        ("weights", "got 54 weights and 59 connections", CONV, {"connections": 59}),
+        ("connections", "with 54 weights 180 to 1620 for 3 input", CONV, {"connections": 1621}),
+        ("connections", "180 to 1620 for 3 input channels, got 59", CONV, {"connections": 59}),
         ("weights", "for each input channel", CONV, {"weights": 2}),
+        (
+            "connections",
+            "6 weights 180 to 180 for 3 or 120 to 120 for 2 input channels, got 150",
+            CONV,
+            {"weights": 6, "kernel": 1, "connections": 150},
+        ),
     ],
 )
 def test_layers_that_contradict_themselves(

@@ -9,8 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.results import Status
-from planner.yan import Configuration, Problem, solve
+from planner.yan import Configuration, Constants, Problem, solve
 from planner.yan.engine import Engine
+from planner.yan.feasibility import infeasibility, least_memory, space_of
+from planner.yan.layers import MAX_COUNT, Layer
 from planner.yan.layerwise import Triple
 from planner.yan.memory import Memory, fitting
 from planner.yan.solver import METHODS
@@ -50,7 +52,8 @@ def short_problems(draw: st.DrawFn, source: st.SearchStrategy[Problem]) -> Probl
     least = least_bytes(problem)
     between = draw(st.integers(max(1, least - 1), max(least, enough)))
     exactly = bytes_of(problem, some)
-    return replace(problem, memory_bytes=draw(st.sampled_from([between, exactly])))
+    memory = min(draw(st.sampled_from([between, exactly])), MAX_COUNT)
+    return replace(problem, memory_bytes=memory)
 
 
 def bytes_of(problem: Problem, one: Configuration) -> int:
@@ -80,6 +83,7 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
 @given(problems(max_machines=7, max_layers=4))
 def test_infeasible_exactly_below_the_bytes_that_are_named(problem: Problem) -> None:
     least = least_bytes(problem)
+    assume(least <= MAX_COUNT)
     assert solve(replace(problem, memory_bytes=least)).plan is not None
     assume(least > 1)
     result = solve(replace(problem, memory_bytes=least - 1))
@@ -89,7 +93,81 @@ def test_infeasible_exactly_below_the_bytes_that_are_named(problem: Problem) -> 
     assert named is not None
     assert int(named[1]) == least
     (layer,) = result.infeasibility.layers
-    assert repr(problem.layers[layer].name) in result.infeasibility.reason
+    reason = result.infeasibility.reason
+    assert repr(problem.layers[layer].name) in reason
+    held = re.search(r"(\d+) of \d+ machines as servers? each server holds (\d+) bytes", reason)
+    worker = re.search(r"each worker up to (\d+)", reason)
+    assert held is not None
+    assert worker is not None
+    assert int(held[2]) == neuron_oracle.server_bytes(problem, int(held[1]))
+    assert max(int(held[2]), int(worker[1])) == least
+    if int(held[2]) > int(worker[1]):
+        assert problem.layers[layer].weights == max(one.weights for one in problem.layers)
+
+
+@settings(max_examples=50)
+@given(small_problems())
+def test_infeasible_methods_of_one_kind_name_the_least_too(problem: Problem) -> None:
+    space = space_of(replace(problem, memory_bytes=None))
+    for one, allowed in (
+        (replace(space, most_workers=1), lambda _: True),
+        (replace(space, most_replicas=1), lambda choice: choice[1] == 1),
+    ):
+        least = least_memory(problem, one, allowed)
+        assume(least <= MAX_COUNT)
+        assert least >= least_memory(problem)
+        for memory in {least, max(1, least - 1)}:
+            short = replace(problem, memory_bytes=memory)
+            assert (infeasibility(short, one, allowed) is None) == (memory >= least)
+            some = brute_fits(short, one.most_workers, one.most_replicas)
+            assert some == (memory >= least)
+
+
+def brute_fits(problem: Problem, most_workers: int, most_replicas: int) -> bool:
+    """Whether any configuration of a kind fits; copies need no memory of their own."""
+    assert problem.memory_bytes is not None
+    return any(
+        neuron_oracle.server_bytes(problem, servers) <= problem.memory_bytes
+        and sum(
+            min(
+                neuron_oracle.segment_bytes(problem, place, p, 1)
+                for p in range(1, min(layer.cuts, workers) + 1)
+                if allowed(problem, p)
+            )
+            for place, layer in enumerate(problem.layers)
+        )
+        <= problem.memory_bytes
+        for workers in range(1, min(most_workers, problem.machines - 1) + 1)
+        for replicas in range(1, min(most_replicas, (problem.machines - 1) // workers) + 1)
+        for servers in range(1, problem.machines - workers * replicas + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("machines", "layer", "text"),
+    [
+        (2, 2, "each worker up to 1736, most of it (816) for layer 'c' in 1 partition"),
+        (3, 2, "1 of 3 machines as server each server holds 1312 bytes of weights and"),
+        (5, 1, "most of it (312) for layer 'b' in 2 partitions"),
+    ],
+)
+def test_whether_servers_or_workers_bind(machines: int, layer: int, text: str) -> None:
+    layers = (
+        Layer("a", "full", 10, 30, 40),
+        Layer("b", "full", 4, 40, 44),
+        Layer("c", "full", 20, 80, 80),
+    )
+    constants = replace(
+        TINY.constants, bits_per_activation=Fraction(32), bits_per_weight=Fraction(32)
+    )
+    short = Problem(machines, 1, layers, constants, 1, 1, memory_bytes=84)
+    found = infeasibility(short)
+    assert found is not None
+    assert text in found.reason
+    assert found.layers == (layer,)
+    kind = infeasibility(short, replace(space_of(short), most_workers=1))
+    assert kind is not None
+    assert "are needed for a configuration of this kind" in kind.reason
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"ordered"}))
@@ -131,9 +209,39 @@ def test_more_memory_never_hurts(problem: Problem, data: st.DataObject) -> None:
     least = least_bytes(problem)
     room = data.draw(st.integers(least, 3 * least))
     more = room + data.draw(st.integers(1, 2 * least))
+    assume(more <= MAX_COUNT)
     times: list[Fraction] = []
     for one in (room, more, None):
         plan = solve(replace(problem, memory_bytes=one)).plan
         assert plan is not None
         times.append(plan.ranking[0].epoch)
     assert times == sorted(times, reverse=True)
+
+
+def test_bytes_at_a_high_price_do_not_hide_what_fits() -> None:
+    """Memory is just enough, so a byte costs far more than time: rounding grows with the price."""
+    layer = Layer("c", "conv", 63, 2016, 96, (3, 7, 3), 4, 3, 3)
+    constants = Constants(
+        muladd_ns=Fraction(4 * 10**8),
+        activation_ns=Fraction(5),
+        error_ns=Fraction(42, 10),
+        latency_ns=(Fraction(290), Fraction(5)),
+        nic_bits_per_s=Fraction(2_710_000_000),
+        interference=(Fraction(1), Fraction(19, 10)),
+        bits_per_weight=Fraction(700_000),
+    )
+    problem = Problem(
+        5, 2, (layer,), constants, 1, 1, read_model="max", memory_bytes=16_800_288, top=50
+    )
+    assert solve(problem).objective_ns == solve(problem, method="brute_force").objective_ns
+
+
+def test_greedy_counts_the_servers_there_are() -> None:
+    """Triples with as many servers to read from share their layers, but not their memory."""
+    layers = (Layer("a", "full", 1, 3, 4), Layer("b", "full", 4, 4, 8))
+    one = Fraction(1)
+    constants = Constants(one, one, one, (one, one), Fraction(10**9), (one, one))
+    problem = Problem(6, 2, layers, constants, 1, 1, read_model="max", memory_bytes=84)
+    result = solve(problem, method="greedy")
+    assert result.plan is not None
+    assert result.plan.configuration.parameter_servers >= 2

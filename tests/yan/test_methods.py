@@ -103,12 +103,14 @@ def test_a_time_limit_leaves_a_plan(method: str, data: st.DataObject) -> None:
         assert method.endswith("parallel") or whole.plan is None
         return
     assert result.objective_ns is not None
-    assert result.lower_bound_ns is not None
     best = whole.objective_ns
     if method.endswith("parallel"):
         best = solve(problem, method=method).objective_ns
     assert best is not None
-    assert result.lower_bound_ns <= best
+    if result.lower_bound_ns is None:  # there was no time to prove one
+        assert method not in ("auto", "exact", "ordered")
+    else:
+        assert result.lower_bound_ns <= best
     assert result.objective_ns >= best or method in ("greedy", "auto", "ordered")
     assert result.status is not Status.INFEASIBLE
     if result.timed_out:

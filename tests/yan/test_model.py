@@ -400,15 +400,15 @@ def test_unequal_bands() -> None:
 
 
 def test_thousands_of_bands() -> None:
-    """A network as tall as they come, a worker for every fourth row."""
+    """A network as tall as they come, a worker for every 32nd row."""
     tall = Layer("t", "conv", 2**16, 3 * 2**16, 3 * 3, (1, 2**16, 1), 3)
     problem, _ = alone()
-    problem = replace(problem, machines=2**15, layers=[tall, tall])
-    count = 2**14
-    assert worker_bytes(problem, 1, count, 1) == 2 * 9 * 2 + (4 + 2) + 2 * 4
+    problem = replace(problem, machines=2**12, layers=[tall, tall])
+    count = 2**11
+    assert worker_bytes(problem, 1, count, 1) == 2 * 9 * 2 + (32 + 2) + 2 * 32
     chosen = [(count, 1), (count, 1)]
     mappings = canonical_mapping(chosen, count)
     layers = tuple(LayerChoice(count, 1, 1, mapping) for mapping in mappings)
     first, second = phases(estimate(problem, Configuration(1, 1, count, layers)))
-    assert second[0] == 12 * (4 * 3 + 4 * 10 + 1000 + 2 * 8)  # a row from either neighbour
-    assert first[2] == 12 * 4 * 3
+    assert second[0] == 12 * (32 * 3 + 32 * 10 + 1000 + 2 * 8)  # a row from either neighbour
+    assert first[2] == 12 * 32 * 3

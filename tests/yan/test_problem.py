@@ -14,7 +14,7 @@ from planner.yan.checker import check
 from planner.yan.configuration import Configuration, Fixed, LayerChoice
 from planner.yan.layers import Layer
 from planner.yan.model import estimate
-from planner.yan.problem import Constants, Problem
+from planner.yan.problem import MAX_FIXED, MAX_LAYERS, MAX_MACHINES, Constants, Problem
 from tests.yan.yan_strategies import any_configurations, configurations, problems
 
 CONSTANTS: dict[str, Any] = {
@@ -213,10 +213,17 @@ def test_counts(field: str) -> None:
 
 
 def test_the_largest_counts_are_priced_exactly() -> None:
-    huge = problem(samples=2**62, cores=2**62, memory_bytes=2**62, read_every=2**62)
+    huge = problem(samples=2**62, cores=2**62, memory_bytes=2**53, read_every=2**62)
     assert estimate_all(huge) > 2**62
     once = estimate_all(problem(samples=1, read_every=1))
     assert estimate_all(problem(samples=2**53 + 1, read_every=1)) == (2**53 + 1) * once
+
+
+def test_amounts_that_are_too_large() -> None:
+    refused("memory_bytes", f"an integer <= {2**53}", problem, memory_bytes=2**53 + 1)
+    refused(
+        "fixed", f"at most {MAX_FIXED} elements", problem, fixed=[Fixed(1, 1, 1)] * (MAX_FIXED + 1)
+    )
 
 
 @pytest.mark.parametrize("value", ["most", "", None, 1, ["min"], True])
@@ -242,8 +249,13 @@ def test_speeds(field: str) -> None:
 
 
 def test_layers_of_a_problem() -> None:
-    refused("layers", "expected 1 to 4096 elements, got 0", problem, layers=[])
-    refused("layers", "expected 1 to 4096 elements, got 4097", problem, layers=LAYERS[1:2] * 4097)
+    refused("layers", f"expected 1 to {MAX_LAYERS} elements, got 0", problem, layers=[])
+    refused(
+        "layers",
+        f"{MAX_LAYERS} elements, got {MAX_LAYERS + 1}",
+        problem,
+        layers=LAYERS[1:2] * (MAX_LAYERS + 1),
+    )
     refused("layers", "expected an array, got 3", problem, layers=3)
     refused("layers[1]", "expected a Layer, got 'f'", problem, layers=[CONV, "f"])
     refused("layers[0]", "expected a Layer, got null", problem, layers=[None])
@@ -291,7 +303,7 @@ def test_fixed_configurations_are_accepted() -> None:
         (".parameter_servers", "expected an integer >= 1, got 0", Fixed(0, 1, 1)),
         (".replicas", "expected an integer >= 1, got true", Fixed(1, True, 1)),
         (".workers_per_replica", "expected an integer >= 1, got 1.0", Fixed(1, 1, 1.0)),  # type: ignore[arg-type]
-        (".workers_per_replica", "expected an integer <= 65536", Fixed(1, 1, 10**400)),
+        (".workers_per_replica", f"expected an integer <= {MAX_MACHINES}", Fixed(1, 1, 10**400)),
         (".layers", "as many as the network has (3), got 2", Fixed(1, 1, 1, (ALONE, ALONE))),
     ],
 )

@@ -1,12 +1,15 @@
 """The order in which triples are looked at, on made-up times that are hard to tell apart."""
 
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.deadline import Deadline
+from planner.yan import Constants, Layer, Problem, solve
 from planner.yan.layerwise import Triple
 from planner.yan.search import Space, search
 
@@ -106,3 +109,21 @@ def test_the_bound_holds_for_what_time_did_not_allow(made: Any, top: int, looks:
     assert found or not times
     for triple in set(times) - found:
         assert result.bound <= times[triple] * (1 + 2 * ERROR)
+
+
+@pytest.mark.parametrize("method", ["auto", "greedy", "ordered"])
+def test_large_clusters_are_planned_within_a_time_limit(method: str) -> None:
+    """More choices than can be bounded in the time: a plan comes back, with what is proven."""
+    layers = (
+        Layer("a", "full", 4096, 4096 * 100, 4096 * 100),
+        Layer("b", "full", 10, 40960, 40960),
+    )
+    one = Fraction(1)
+    constants = Constants(one, one, one, (one,) * 8, Fraction(10**9), (one,) * 8)
+    problem = Problem(3000, 8, layers, constants, 10**6, 1000)
+    result = solve(problem, method=method, time_limit=0.05)
+    assert result.plan is not None
+    assert result.timed_out
+    assert result.objective_ns is not None
+    assert (result.lower_bound_ns or 0) <= result.objective_ns
+    assert result.plan.explored.triples_cut <= result.plan.explored.triples

@@ -5,19 +5,22 @@ one factor for all of ``C_ncost(H)``, and ``1 / C_nbw``, all above 0, with the l
 relative errors. Interference and the sizes in bits stay what they are.
 
 Method: in these five the model is homogeneous and linear but for the choice of the slowest
-segments, so its value is its gradient times the constants. Each round takes the gradients at the
-current constants (exact differences of exact prices), solves the linear least-squares problem with
-bounds, and goes on from there, or, where it has been there before, half-way back to the best
-constants so far; until nothing moves, or 50 rounds. What the measurements cannot tell is held at
-its starting value: constants no price depends on, and of several that have the same effect those
-that start with the smallest share of the time.
+segments: a price is the largest of several linear functions, its gradients. From the start times
+the best common factor, what is known of these functions is fitted by least squares in a trust
+region with bounds; exact prices there make more of them known (by exact differences), and so on
+until what is known promises nothing better. Then each constant, the one with the smallest share of
+the time first, is set back to its start, and the others are fitted once more: it stays there, held,
+unless the sum of squares rises by more than `WORTH` times the variance of what the first fit
+left (Mallows' Cp; Technometrics 15, 1973). So constants are held which the measurements cannot
+tell from others, or not from noise.
 
-Guarantee: the best round's constants, as a rule optimal for the slowest segments they lead to,
-which need not be the global optimum. The order of the measurements has no influence on the
-constants.
+Guarantee: what is fitted is never worse, in the sum of squares, than the start times any factor
+that keeps the constants within what a problem takes. It is as a rule the least there is before
+constants are held, but a local minimum is possible: the problem is not convex. The order of the
+measurements has no influence on the constants.
 
-Complexity: O(rounds · folds · measurements) prices, and five more for each new choice of slowest
-segments of a measurement.
+Complexity: O(rounds · folds · measurements) prices, rounds being about ten, and five more for each
+new choice of slowest segments of a measurement.
 
 Source: own; the model is that of Yan et al. (KDD'15).
 """
@@ -44,19 +47,28 @@ FITTED = ("muladd_ns", "activation_ns", "error_ns", "latency_ns", "nic_bits_per_
 """The constants that are fitted."""
 
 ROUNDS = 50
-"""Most rounds of one fit."""
+"""Most rounds downhill."""
 
-HALVINGS = 10
-"""Most rounds that go half-way back without finding anything better."""
+STILL = 1e-9
+"""Relative decrease of the squared errors that is not worth a round."""
 
-STILL = 1e-10
-"""Relative change of constants that stand still."""
+EXACT = 1e-12
+"""Relative error of a price that is none."""
+
+SAME = 1e-9
+"""Relative error of prices that speaks against nothing, however exact the others are."""
+
+WORTH = 2
+"""How far squares may rise where a constant is held, in variances of what a fit leaves."""
 
 FLOOR = 1e-6
-"""Least share of a constant in the epoch it matters most for, so that it stays above 0."""
+"""Least share of a constant in the epoch it matters most for at first: it stays above 0."""
+
+SAME = 1e-9
+"""Relative error of prices, in the mean, that cannot tell constants apart."""
 
 INDEPENDENT = 1e-6
-"""How far, relatively, a constant's effect must be from those of others to be told from them."""
+"""How large, relatively, a singular value of the effects must be to count as one."""
 
 STEP = Fraction(1, 2**80)
 """Relative step of exact differences, far below the distance to the next slowest segments."""
@@ -89,11 +101,11 @@ class Fit:
     constants : Constants
         Nine digits of what was fitted; what was held as it was given.
     held : tuple of str
-        Constants the measurements cannot tell, at their starting values.
+        Constants at their starting values, which the measurements do not speak against.
     at_floor : tuple of str
-        Constants that fit best at next to nothing of any epoch.
+        Constants that fit best at next to nothing.
     rounds : int
-        Rounds it took.
+        Rounds it took, also to find what is held.
     fitted : Errors
         Of the measurements that were fitted, all of them.
     folds : int
@@ -167,11 +179,11 @@ def fit(
     folds = min(folds, len(measurements))
     report = progress or (lambda _done, _total: None)
     rows = [_Row(problem, one) for one in measurements]
-    whole = _solve(problem, rows)
+    whole = _solve(problem, measurements)
     report(1, folds + 1)
     predictions = [Fraction(0)] * len(rows)
     for part in range(folds):
-        others = [row for place, row in enumerate(rows) if place % folds != part]
+        others = [one for place, one in enumerate(measurements) if place % folds != part]
         constants = _constants(problem.constants, _solve(problem, others))
         for place in range(part, len(rows), folds):
             predictions[place] = rows[place].price(constants)
@@ -214,7 +226,7 @@ def _values(start: Constants) -> tuple[Fraction, ...]:
 
 
 class _Row:
-    """A measurement, and the choices of slowest segments that were met so far."""
+    """A measurement, and the prices of one unit of each constant that were met so far."""
 
     def __init__(self, problem: Problem, measurement: Measurement) -> None:
         self.problem = problem
@@ -227,15 +239,14 @@ class _Row:
         problem = replace(self.problem, constants=constants)
         return estimate(problem, self.configuration).epoch
 
-    def gradient(self, values: Sequence[float]) -> Array:
-        """Return the price of one unit of each constant, where prices are as at `values`."""
+    def at(self, values: Sequence[float]) -> float:
+        """Return the price, and see to it that its gradient is known."""
         price = float(self._at([Fraction(one) for one in values]))
         for known in self.gradients:
             if abs(float(known @ np.array(values)) - price) <= 1e-13 * price:
-                return known
-        found = self._differences([Fraction(one) for one in values])
-        self.gradients.append(found)
-        return found
+                return price
+        self.gradients.append(self._differences([Fraction(one) for one in values]))
+        return price
 
     def _at(self, values: Sequence[Fraction]) -> Fraction:
         return self.price(_with(self.problem.constants, values))
@@ -270,61 +281,141 @@ class _Solution(NamedTuple):
     rounds: int
 
 
-def _solve(problem: Problem, rows: Sequence[_Row]) -> _Solution:
+class _Point(NamedTuple):
+    """Constants in units of a `_Search`, and the sum of the squared errors they make."""
+
+    values: Array
+    error: float
+
+
+def _solve(problem: Problem, measurements: Sequence[Measurement]) -> _Solution:
     """Fit the constants to some measurements."""
-    rows = sorted(rows, key=lambda row: row.order)  # so that sums are rounded alike in any order
-    start = np.array([float(one) for one in _values(problem.constants)])
-    measured = np.array([float(row.measured) for row in rows])
-    limits = _limits(problem.constants)
-    values = start
-    shares: Array | None = None
+    search = _Search(problem, measurements)
+    point = search.fitted(search.scaled, frozenset())
+    nothing = len(search.rows) * SAME**2
+    worth = WORTH * search.variance(point) + nothing
     held: frozenset[int] = frozenset()
-    best: _Solution | None = None
-    best_error, halvings = np.inf, 0
-    visited = [start]
-    for done in range(1, ROUNDS + 1):
-        effects = np.array([row.gradient(values.tolist()) for row in rows]) / measured[:, None]
-        if shares is None:
-            shares = (effects * start).mean(axis=0)
-            held = _held(effects, shares)
-        error = float(np.square(effects @ values - 1).sum())
-        if best is None or error < best_error * (1 - STILL):
-            small = np.flatnonzero(values * effects.max(axis=0) <= 2 * FLOOR)
-            at_floor = frozenset(small.tolist()) - held
-            best, best_error, halvings = _Solution(values, held, at_floor, done), error, 0
-        held = _held(effects, shares)
-        wanted = _bounded(effects, start, held, limits)
-        if any(_alike(wanted, one) for one in visited):
-            halvings += 1
-            wanted = (values + best.values) / 2
-        if halvings > HALVINGS or _alike(wanted, best.values):
-            break
-        visited.append(wanted)
-        values = wanted
-    assert best is not None
-    return best
+    for column in np.argsort(search.shares, kind="stable").tolist():
+        more = held | {column}
+        limit = min(point.error + worth, max(search.scaled.error, nothing))
+        found = search.fitted(point, more, limit)
+        if found.error <= limit:
+            held, point = more, found
+    at_floor = frozenset(np.flatnonzero(point.values <= 2 * search.low).tolist()) - held
+    return _Solution(point.values * search.unit, held, at_floor, search.rounds)
 
 
-def _alike(one: Array, other: Array) -> bool:
-    return bool(np.allclose(one, other, rtol=STILL, atol=0))
+class _Search:
+    """Looks for constants, in units such that 1 of each, priced as at the start, is an epoch.
+
+    That is the measured epoch it matters most for. A price is the largest of what its gradients make of the constants, as far as they are known;
+    all that is known is in `effects`, relative to what was measured.
+    """
+
+    def __init__(self, problem: Problem, measurements: Sequence[Measurement]) -> None:
+        # Sorted, so that sums are rounded alike in any order.
+        self.rows = sorted((_Row(problem, one) for one in measurements), key=lambda row: row.order)
+        self.measured = np.array([float(row.measured) for row in self.rows])
+        self.rounds = 0
+        self.unit = np.ones(len(FITTED))
+        start = np.array([float(one) for one in _values(problem.constants)])
+        ratios = self.price(start)
+        effects = self.effects()[:, 0]
+        self.unit = 1 / effects.max(axis=0)
+        self.start = start / self.unit
+        self.shares = (effects * start).mean(axis=0)
+        least, most = (limit / self.unit for limit in _limits(problem.constants))
+        factor = ratios.sum() / np.square(ratios).sum()
+        values = np.clip(factor * self.start, least, most)
+        self.scaled = _Point(values, self.error(values))
+        self.low = np.maximum(least, np.minimum(FLOOR, values / 2))
+        self.high = most
+
+    def price(self, values: Array) -> Array:
+        """Return the prices of all that was measured, relative to what it took."""
+        exact = (values * self.unit).tolist()
+        found: Array = np.array([row.at(exact) for row in self.rows]) / self.measured
+        return found
+
+    def error(self, values: Array) -> float:
+        return float(np.square(self.price(values) - 1).sum())
+
+    def effects(self) -> Array:
+        """Return all that is known: of a row, a gradient, a constant."""
+        most = max(len(row.gradients) for row in self.rows)
+        padded = [
+            row.gradients + row.gradients[:1] * (most - len(row.gradients)) for row in self.rows
+        ]
+        found: Array = np.array(padded) * self.unit / self.measured[:, None, None]
+        return found
+
+    def variance(self, point: _Point) -> float:
+        """Return the variance of what is left, given how many constants can be told; 0 if all."""
+        effects = _active(self.effects(), point.values)
+        told = int(np.linalg.matrix_rank(effects, tol=INDEPENDENT * np.linalg.norm(effects, 2)))
+        return point.error / (len(self.rows) - told) if len(self.rows) > told else 0.0
+
+    def fitted(self, begin: _Point, held: frozenset[int], limit: float = np.inf) -> _Point:
+        """Go downhill from somewhere; constants in `held` are those of the start.
+
+        The error is infinite where it seems to end above `limit`.
+        """
+        free = np.array([place for place in range(len(FITTED)) if place not in held], dtype=int)
+        if not len(free):
+            return _Point(self.start, self.error(self.start))
+        best = begin
+        if held:
+            values = self.start.copy()
+            values[free] = begin.values[free]
+            best = _Point(values, np.inf)
+        for _ in range(ROUNDS):
+            wanted = self._promising(best.values, free)
+            little = STILL * best.error + len(self.rows) * EXACT**2 if best.error < np.inf else 0
+            if wanted.error > limit or best.error - wanted.error <= little:
+                break
+            self.rounds += 1
+            found = self.error(wanted.values)
+            if found < best.error:
+                best = _Point(wanted.values, found)
+        return best
+
+    def _promising(self, values: Array, free: NDArray[np.intp]) -> _Point:
+        """Return what fits best as far as gradients are known, found from `values` downhill."""
+        from scipy.optimize import least_squares, lsq_linear
+
+        effects = self.effects()
+
+        def full(some: Array) -> Array:
+            result = values.copy()
+            result[free] = some
+            return result
+
+        def residuals(some: Array) -> Array:
+            found: Array = (effects @ full(some)).max(axis=1) - 1
+            return found
+
+        def jacobian(some: Array) -> Array:
+            return _active(effects, full(some))[:, free]
+
+        bounds = (self.low[free], self.high[free])
+        begin = np.clip(values[free], *bounds)
+        steps = least_squares(
+            residuals, begin, jacobian, bounds, xtol=EXACT, ftol=EXACT, gtol=EXACT, x_scale="jac"
+        ).x
+        # Steps end a little inside the bounds, and creep where constants are hard to tell apart.
+        rest = residuals(steps) - jacobian(steps) @ steps
+        jump = lsq_linear(jacobian(steps), -rest, bounds, method="bvls").x
+        found = [np.clip(one, *bounds) for one in (steps, jump)]
+        return min(
+            (_Point(full(one), float(np.square(residuals(one)).sum())) for one in found),
+            key=lambda one: one.error,
+        )
 
 
-def _held(effects: Array, shares: Array) -> frozenset[int]:
-    """Return the constants whose effects are 0, or combinations of those with larger shares."""
-    held = set()
-    basis: list[Array] = []
-    for column in np.argsort(-shares, kind="stable").tolist():
-        rest = effects[:, column]
-        length = float(np.linalg.norm(rest))
-        for _ in range(2):  # the second time removes what rounding left
-            for one in basis:
-                rest = rest - (one @ rest) * one
-        left = float(np.linalg.norm(rest))
-        if left <= INDEPENDENT * length:
-            held.add(column)
-        else:
-            basis.append(rest / left)
-    return frozenset(held)
+def _active(effects: Array, values: Array) -> Array:
+    """Return the gradients that make the prices at `values`."""
+    chosen: Array = effects[np.arange(len(effects)), (effects @ values).argmax(axis=1)]
+    return chosen
 
 
 def _limits(start: Constants) -> tuple[Array, Array]:
@@ -335,24 +426,6 @@ def _limits(start: Constants) -> tuple[Array, Array]:
         np.array([0, 0, 0, 0, 10**9 / most]),
         np.array([most, most, most, most / slowest, np.inf]),
     )
-
-
-def _bounded(
-    effects: Array, start: Array, held: frozenset[int], limits: tuple[Array, Array]
-) -> Array:
-    """Return the constants of least squares, each at or above its floor."""
-    from scipy.optimize import lsq_linear
-
-    free = [column for column in range(len(start)) if column not in held]
-    values = start.copy()
-    if not free:
-        return values
-    fixed = sorted(held)
-    scale = effects[:, free].max(axis=0)
-    wanted = 1 - effects[:, fixed] @ start[fixed]
-    found = lsq_linear(effects[:, free] / scale, wanted, (FLOOR, np.inf), method="bvls").x
-    values[free] = np.maximum(found, FLOOR) / scale
-    return np.clip(values, *limits)
 
 
 def _constants(start: Constants, solution: _Solution) -> Constants:

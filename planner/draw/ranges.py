@@ -1,0 +1,68 @@
+"""How far each constant may be off before another configuration is the best, as bars of factors."""
+
+from typing import TYPE_CHECKING
+
+from planner.draw.axes import set_range
+from planner.draw.chart import printable, shortened
+from planner.draw.scaling import Range, Regret, factor_text
+from planner.draw.style import COLOURS, OUTLINE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_ranges"]
+
+_LEAST = 4.0
+"""Factors shown at least in both directions."""
+_MOST = 1000.0
+"""Factors shown at most; a bar that goes on has an arrow."""
+_BEYOND = 1.25
+"""How much farther than the farthest end a bar without an end goes."""
+_ROOM = 1.07
+"""How much longer the axis is, on its logarithmic scale, for numbers behind the ends."""
+_MAX_NAME = 24
+
+
+def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: Regret | None) -> None:
+    """Draw one bar a constant from factor to factor, with arrows where no end was found."""
+    ends = [end for one in ranges for end in (one.low, one.high) if end is not None]
+    reach = max([_LEAST, *(max(end, 1 / end) for end in ends)])
+    reach = min(reach, _MOST) * _BEYOND
+    for row, one in enumerate(ranges):
+        low = min(max(one.low or 0.0, 1 / reach), reach)
+        high = reach if one.high is None else max(min(one.high, reach), 1 / reach)
+        axes.barh(
+            [row],
+            [high - low],
+            0.5,
+            left=[low],
+            color=COLOURS[0],
+            edgecolor=OUTLINE,
+            linewidth=0.4,
+        )
+        for end, at, marker, side in ((one.low, low, "<", -1), (one.high, high, ">", 1)):
+            shown = end is not None and 1 / reach <= end <= reach
+            if not shown:
+                axes.plot([at], [row], marker=marker, color=OUTLINE, markersize=5, clip_on=False)
+            if end is not None:
+                axes.annotate(
+                    factor_text(end),
+                    (at, row),
+                    (side * (4 if shown else 8), 0),
+                    textcoords="offset points",
+                    ha="left" if side > 0 else "right",
+                    va="center",
+                    fontsize=8,
+                )
+    axes.axvline(1, color=OUTLINE, linewidth=0.8)
+    names = [shortened(printable(one.constant), _MAX_NAME) for one in ranges]
+    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    set_range(axes, "x", (reach**-_ROOM, reach**_ROOM), logarithmic=True)
+    axes.set_xlabel("factor of the constant, all others as given")
+    title = "factors of a constant with which this stays the best"
+    if regret is not None:
+        title += f"; {regret.words}"
+    axes.set_title(title, fontsize=10, loc="left")
