@@ -308,8 +308,9 @@ def _solve(problem: Problem, measurements: Sequence[Measurement]) -> _Solution:
 class _Search:
     """Looks for constants, in units such that 1 of each, priced as at the start, is an epoch.
 
-    That is the measured epoch it matters most for. A price is the largest of what its gradients make of the constants, as far as they are known;
-    all that is known is in `effects`, relative to what was measured.
+    That is the measured epoch it matters most for. A price is the largest of what its gradients
+    make of the constants, as far as they are known; all that is known is in `effects`, relative to
+    what was measured.
     """
 
     def __init__(self, problem: Problem, measurements: Sequence[Measurement]) -> None:
