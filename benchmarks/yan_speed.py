@@ -26,9 +26,10 @@ from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.yan import Problem
 from planner.yan.brute_force import brute_force
+from planner.yan.cuts import Array
 from planner.yan.engine import Engine
 from planner.yan.layerwise import Triple
-from planner.yan.tables import Array, Choice, Tables, choices
+from planner.yan.tables import Choice, Tables, choices
 
 T = TypeVar("T")
 

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.deadline import Deadline
-from planner.yan.tables import Array, Choice, Places, Tables
+from planner.yan.cuts import Array, Places
+from planner.yan.tables import Choice, Tables
 
 __all__ = ["Coarse"]
 

@@ -32,6 +32,7 @@ import numpy as np
 from planner.deadline import Deadline, TimeUpError
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
+from planner.yan.cuts import Array, Places
 from planner.yan.engine import Engine, rank
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import infeasibility
@@ -40,7 +41,7 @@ from planner.yan.mapping import Mapping
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.search import search
-from planner.yan.tables import Array, Choice, Places, Tables
+from planner.yan.tables import Choice, Tables
 
 __all__ = ["Greedy", "Path", "greedy"]
 

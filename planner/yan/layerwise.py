@@ -33,8 +33,9 @@ from numpy.typing import NDArray
 
 from planner.deadline import Deadline
 from planner.yan.coarse import Coarse
+from planner.yan.cuts import Array
 from planner.yan.model import reading_factor, volume
-from planner.yan.tables import Array, Choice, Tables, choices
+from planner.yan.tables import Choice, Tables, choices
 
 __all__ = ["Chosen", "Layerwise", "Options", "Program", "State", "Triple", "state_at"]
 

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.yan.checker import worker_bytes
+from planner.yan.cuts import Array
 from planner.yan.layerwise import BEAM, Chosen, Layerwise, Program, State, Triple, state_at
 from planner.yan.problem import Problem
-from planner.yan.tables import Array
 
 __all__ = ["Memory", "fitting", "smallest"]
 

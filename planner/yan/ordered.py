@@ -31,13 +31,13 @@ from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.results import Infeasibility
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
+from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of, normal, rank
 from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import NEVER, Triple
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.segments import segments_of
-from planner.yan.tables import Array
 
 __all__ = ["Cluster", "ordered"]
 

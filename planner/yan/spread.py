@@ -32,13 +32,13 @@ from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, Outcome, Plan, Ranked
+from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound, exact
 from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import State, Triple, state_at
 from planner.yan.model import estimate, reading_factor
 from planner.yan.problem import Problem
-from planner.yan.tables import Array
 
 __all__ = ["MAX_STEPS", "SAMPLES", "Spread", "median", "spread", "worst"]
 

@@ -24,18 +24,15 @@ Source: own; costs of Yan et al., KDD'15 (`planner.yan.model`).
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from planner.yan.cuts import Array, Cut, Places, Rows, Runs, held_rows, passed_units, runs_of
 from planner.yan.layers import Layer
 from planner.yan.problem import Problem
 
-__all__ = ["ROUNDING", "Array", "Choice", "Tables", "choices"]
+__all__ = ["ROUNDING", "Choice", "Tables", "choices"]
 
-Array = NDArray[np.float64]
-Places = NDArray[np.int64]
 Choice = tuple[int, int]
 """Partitions and copies of a layer."""
 
@@ -56,71 +53,6 @@ def choices(problem: Problem, layer: Layer, workers: int) -> list[Choice]:
     copies = problem.max_copies or workers
     found = [(p, r) for p in partitions for r in range(1, min(copies, workers // p) + 1)]
     return sorted(found, key=lambda choice: (choice[0] * choice[1], choice[0]))
-
-
-class _Cut(NamedTuple):
-    """How a layer is cut: nearly equal ranges of units, `scale` rows each, the last to `end`."""
-
-    units: int
-    scale: int
-    end: int
-
-    def largest(self, parts: Places) -> Places:
-        """Return no less than the rows of the largest part."""
-        return -(-self.units // parts) * self.scale + self.end - self.units * self.scale
-
-    def bounds(self, part: Places, parts: Places) -> tuple[Places, Places]:
-        """Return where parts start and stop."""
-        size, larger = np.divmod(self.units, parts)
-        start = (part * size + np.minimum(part, larger)) * self.scale
-        stop = ((part + 1) * size + np.minimum(part + 1, larger)) * self.scale
-        return start, np.where(part + 1 == parts, self.end, stop)
-
-
-class _Runs(NamedTuple):
-    """Partitions in a row, first … stop-1, that compute and need the same."""
-
-    first: Places
-    stop: Places
-    work: Array
-    low: Places
-    high: Places
-
-    def rows(self, some: list[int] | slice) -> "_Runs":
-        """Return some of them."""
-        return _Runs(
-            self.first[some], self.stop[some], self.work[some], self.low[some], self.high[some]
-        )
-
-
-def _runs(work: Array, low: Places, high: Places) -> _Runs:
-    """Return the runs of a layer's partitions."""
-    change = (np.diff(work) != 0) | (np.diff(low) != 0) | (np.diff(high) != 0)
-    first = np.concatenate(([0], np.flatnonzero(change) + 1))
-    stop = np.concatenate((first[1:], [len(work)]))
-    return _Runs(first, stop, work[first], low[first], high[first])
-
-
-class _Rows(NamedTuple):
-    """`planner.yan.layers.Fields` as arrays."""
-
-    first: Places
-    last: Places
-    seen: Places
-
-
-def passed_units(layer: Layer, partitions: int) -> Places:
-    """Return `Layer.passed` as an array."""
-    size, larger = divmod(layer.cuts, partitions)
-    places = np.arange(partitions + 1)
-    return np.asarray(places * size + np.minimum(places, larger))
-
-
-def held_rows(layer: Layer, partitions: int) -> Places:
-    """Return `Layer.held` as an array."""
-    rows = passed_units(layer, partitions) * layer.pool
-    rows[-1] = layer.rows
-    return rows
 
 
 class Tables:
@@ -148,8 +80,8 @@ class Tables:
         self.share = problem.samples / count
         self.reads = problem.samples / problem.read_every
         self._work: dict[tuple[int, int], tuple[Array, Array, float]] = {}
-        self._runs: dict[tuple[int, int, bool], _Runs] = {}
-        self._connected: dict[int, _Rows] = {}
+        self._runs: dict[tuple[int, int, bool], Runs] = {}
+        self._connected: dict[int, Rows] = {}
         self._lowest: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
         self.alike = self._first_alike()
         """For each layer the first one with the same costs, towards its neighbours too."""
@@ -195,11 +127,11 @@ class Tables:
             return np.asarray(each * seen + rest * seen // known.seen[-1])
         return np.array([known.into(layer, following, unit) for unit in units.tolist()])
 
-    def _rows(self, place: int) -> "_Rows":
+    def _rows(self, place: int) -> Rows:
         """Return how a layer and the next one are connected, as arrays."""
         key = self.alike[place + 1]
         if key not in self._connected:
-            self._connected[key] = _Rows(*map(np.asarray, self.problem.fields[place]))
+            self._connected[key] = Rows(*map(np.asarray, self.problem.fields[place]))
         return self._connected[key]
 
     def reading(self, volumes: Array, factor: float) -> Array:
@@ -294,7 +226,7 @@ class Tables:
 
     def _runs_of(
         self, place: int, options: Sequence[Choice], *, forward: bool
-    ) -> "tuple[_Runs, Places, Places]":
+    ) -> "tuple[Runs, Places, Places]":
         """Return the runs of each choice of a layer, filled up to equal numbers.
 
         With the partitions and the copies of each choice.
@@ -305,19 +237,19 @@ class Tables:
             if key not in self._runs:
                 ahead, back, _ = self.work(place, partitions)
                 if forward:
-                    self._runs[key] = _runs(ahead, *self.inputs(place, partitions))
+                    self._runs[key] = runs_of(ahead, *self.inputs(place, partitions))
                 else:
-                    self._runs[key] = _runs(back, *self.errors(place, partitions))
+                    self._runs[key] = runs_of(back, *self.errors(place, partitions))
             found.append(self._runs[key])
         most = max(len(one.work) for one in found)
         filled = [one.rows([*range(len(one.work)), *[0] * (most - len(one.work))]) for one in found]
-        columns = _Runs(*map(np.array, zip(*filled, strict=True)))
+        columns = Runs(*map(np.array, zip(*filled, strict=True)))
         segments = np.array(options)
         return columns, segments[:, 0], segments[:, 1]
 
     def _received(
         self,
-        mine: "tuple[_Runs, Places, Places]",
+        mine: "tuple[Runs, Places, Places]",
         other: Sequence[Choice],
         place: int,
         *,
@@ -330,7 +262,7 @@ class Tables:
         `held`) are received. For a `bound` the other layer may have any copies, and more parts.
         """
         layer = self.problem.layers[place]
-        cut = _Cut(layer.cuts, *((layer.pool, layer.rows) if held else (1, layer.cuts)))
+        cut = Cut(layer.cuts, *((layer.pool, layer.rows) if held else (1, layer.cuts)))
         width = layer.neurons // layer.rows if held else layer.width
         runs, partitions, copies = mine
         q, others = np.array(other).T
@@ -363,7 +295,7 @@ class Tables:
         return np.asarray(time + np.where(remote[..., None] > 0, fetch, 0.0))
 
     def _own(
-        self, runs: "_Runs", p: Places, copies: Places, q: Places, others: Places, cut: "_Cut"
+        self, runs: "Runs", p: Places, copies: Places, q: Places, others: Places, cut: Cut
     ) -> Array:
         """Return the least of what segments of each run find on their own workers.
 

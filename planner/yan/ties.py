@@ -18,12 +18,13 @@ from functools import cache
 import numpy as np
 
 from planner.yan.configuration import LayerChoice
+from planner.yan.cuts import Array
 from planner.yan.layerwise import Program, State, Triple, state_at
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import phases, reading, reading_factor, volume
 from planner.yan.problem import Problem
 from planner.yan.segments import segments_of
-from planner.yan.tables import Array, Choice
+from planner.yan.tables import Choice
 
 __all__ = ["Exact", "exact_best"]
 

@@ -1,0 +1,84 @@
+"""How layers are cut, as arrays.
+
+The same cuts as in `planner.yan.layers`, for many partitions and choices at once; partitions that
+compute and need the same are joined to runs.
+
+Complexity: O(P) each. Source: own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.yan.layers import Layer
+
+__all__ = ["Array", "Cut", "Places", "Rows", "Runs", "held_rows", "passed_units", "runs_of"]
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+class Cut(NamedTuple):
+    """How a layer is cut: nearly equal ranges of units, `scale` rows each, the last to `end`."""
+
+    units: int
+    scale: int
+    end: int
+
+    def largest(self, parts: Places) -> Places:
+        """Return no less than the rows of the largest part."""
+        return -(-self.units // parts) * self.scale + self.end - self.units * self.scale
+
+    def bounds(self, part: Places, parts: Places) -> tuple[Places, Places]:
+        """Return where parts start and stop."""
+        size, larger = np.divmod(self.units, parts)
+        start = (part * size + np.minimum(part, larger)) * self.scale
+        stop = ((part + 1) * size + np.minimum(part + 1, larger)) * self.scale
+        return start, np.where(part + 1 == parts, self.end, stop)
+
+
+class Runs(NamedTuple):
+    """Partitions in a row, first … stop-1, that compute and need the same."""
+
+    first: Places
+    stop: Places
+    work: Array
+    low: Places
+    high: Places
+
+    def rows(self, some: list[int] | slice) -> "Runs":
+        """Return some of them."""
+        return Runs(
+            self.first[some], self.stop[some], self.work[some], self.low[some], self.high[some]
+        )
+
+
+def runs_of(work: Array, low: Places, high: Places) -> Runs:
+    """Return the runs of a layer's partitions."""
+    change = (np.diff(work) != 0) | (np.diff(low) != 0) | (np.diff(high) != 0)
+    first = np.concatenate(([0], np.flatnonzero(change) + 1))
+    stop = np.concatenate((first[1:], [len(work)]))
+    return Runs(first, stop, work[first], low[first], high[first])
+
+
+class Rows(NamedTuple):
+    """`planner.yan.layers.Fields` as arrays."""
+
+    first: Places
+    last: Places
+    seen: Places
+
+
+def passed_units(layer: Layer, partitions: int) -> Places:
+    """Return `Layer.passed` as an array."""
+    size, larger = divmod(layer.cuts, partitions)
+    places = np.arange(partitions + 1)
+    return np.asarray(places * size + np.minimum(places, larger))
+
+
+def held_rows(layer: Layer, partitions: int) -> Places:
+    """Return `Layer.held` as an array."""
+    rows = passed_units(layer, partitions) * layer.pool
+    rows[-1] = layer.rows
+    return rows
