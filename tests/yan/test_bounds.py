@@ -1,12 +1,16 @@
 """Floating-point tables, bounds and cuts against the model and against everything."""
 
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.deadline import Deadline
+from planner.jsonio import decode_request
+from planner.jsonio.yan import problem_of
 from planner.yan import Configuration, Layer, Problem, estimate
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound
@@ -215,3 +219,21 @@ def test_a_search_that_is_cut_short_knows_what_it_left(problem: Problem, top: in
     if short.timed_out:
         least = min(short.bound, *(one.epoch for one in short.found))
         assert least <= whole.found[0].epoch * ABOVE
+
+
+def test_triples_solved_after_the_deadline_keep_their_bounds() -> None:
+    """Quickly solved: some configuration, not always the best, and a bound below the best."""
+    file = Path(__file__).parents[2] / "data" / "yan" / "mnist.json"
+    given = problem_of(decode_request(file.read_bytes()))
+    slow = replace(given.constants, latency_ns=[Fraction(100_000)])
+    problem = replace(given, constants=slow, machines=40)
+    patient, hasty = Engine(problem), Engine(problem, deadline=Deadline(1e-9))
+    missed = 0
+    for workers, replicas in ((39, 1), (20, 1), (13, 2), (1, 38)):
+        triple = Triple(workers, replicas, 40 - workers * replicas)
+        assert patient.solve(triple) is not None
+        assert hasty.solve(triple) is not None
+        best, quick = patient.exactly(triple), hasty.exactly(triple)
+        assert quick.bound <= best.epoch <= quick.epoch
+        missed += quick.epoch > best.epoch
+    assert missed
