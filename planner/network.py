@@ -1,0 +1,71 @@
+"""What a synchronous step of a communication algorithm costs on links that are all alike.
+
+In a step every NIC sends and receives at once (full duplex) at the full link speed, and what
+arrives is added up. The step ends when the busiest NIC and the busiest server have: ``latency +
+sent/rate + reduced·γ``, exact rational arithmetic rounded up once, so that a bound on the unrounded
+times stays a bound. A step in which nothing is sent takes no time.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from planner.errors import InvalidInputError
+from planner.validation import MAX_VALUE, integer, shown
+
+__all__ = ["Network"]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Links of one speed, the start-up cost of a step, and the time of adding.
+
+    Parameters
+    ----------
+    link_bytes_per_s : Fraction or int
+        Bytes a NIC sends, and receives, in a second.
+    latency_ns : int
+        Start-up cost of a step.
+    reduce_ns_per_byte : Fraction or int
+        Time a server takes to add one received byte (γ), all its NICs together.
+    """
+
+    link_bytes_per_s: Fraction
+    latency_ns: int = 0
+    reduce_ns_per_byte: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        integer(self.latency_ns, "latency_ns")
+        for name in ("link_bytes_per_s", "reduce_ns_per_byte"):
+            value: object = getattr(self, name)
+            if not isinstance(value, int | Fraction) or isinstance(value, bool):
+                raise InvalidInputError(name, f"expected an exact number, got {shown(value)}")
+            if not 0 <= value <= MAX_VALUE:
+                raise InvalidInputError(
+                    name, f"expected a number from 0 to 2^62, got {shown(value)}"
+                )
+            object.__setattr__(self, name, Fraction(value))
+        if not self.link_bytes_per_s:
+            raise InvalidInputError("link_bytes_per_s", "expected a number > 0, got 0")
+
+    def time(
+        self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0, steps: int = 0
+    ) -> Fraction:
+        """Return the unrounded time of `steps` starts, of sending and of adding so many bytes."""
+        sent = Fraction(10**9) * sent_bytes / self.link_bytes_per_s
+        return steps * self.latency_ns + sent + reduced_bytes * self.reduce_ns_per_byte
+
+    def step_ns(self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0) -> int:
+        """Return the time of one step.
+
+        Parameters
+        ----------
+        sent_bytes : Fraction or int
+            What the busiest NIC sends or receives.
+        reduced_bytes : Fraction or int
+            What the busiest server adds to what it has.
+        """
+        return -int(-self.time(sent_bytes, reduced_bytes, 1) // 1) if sent_bytes else 0
+
+    def full_transfer_ns(self, size: int) -> int:
+        """Return the time T_F that `size` bytes take over one link, without a start-up cost."""
+        return -int(-self.time(size) // 1)

@@ -1,0 +1,201 @@
+"""Networks of servers and switches, by arithmetic: no object a server, a link or a switch.
+
+A server is an integer; in BCube(n, k) its base-n digits ``[v_{k-1}, …, v_0]`` say which switches it
+is plugged into. Every property is O(1), every list as long as what it lists, so a BCube(16, 4) of
+65,536 servers costs no more than a BCube(2, 1).
+
+Source: Guo et al., "BCube: A High Performance, Server-centric Network Architecture for Modular Data
+Centers", SIGCOMM'09; Al-Fares et al., "A Scalable, Commodity Data Center Network Architecture",
+SIGCOMM'08; compared in Wang et al., "BML", NeurIPS 2018, section 3.1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.errors import InvalidInputError
+from planner.validation import MAX_VALUE, integer, shown
+
+__all__ = ["BCube", "FatTree", "Switch"]
+
+
+@dataclass(frozen=True, slots=True)
+class BCube:
+    """BCube(n, k): k levels of n-port switches; every server has one NIC at each level.
+
+    The servers on one switch of level l have all digits but digit l in common.
+
+    Parameters
+    ----------
+    n : int
+        Ports of a switch, at least 2.
+    k : int
+        Levels, and NICs a server; at least 1. There are at most 2^62 NICs.
+    """
+
+    n: int
+    k: int
+
+    def __post_init__(self) -> None:
+        integer(self.n, "n", minimum=2)
+        integer(self.k, "k", minimum=1)
+        # The power is not computed before it is known to be small.
+        if self.k > MAX_VALUE.bit_length() or self.k * self.n**self.k > MAX_VALUE:
+            raise InvalidInputError(
+                "k", f"expected at most 2^62 NICs, k·n^k, got BCube({self.n}, {self.k})"
+            )
+
+    @property
+    def servers(self) -> int:
+        """Number of servers N = n^k."""
+        return int(self.n**self.k)
+
+    @property
+    def switches(self) -> int:
+        """Number of switches, k·n^(k-1) = k·N/n."""
+        return self.k * int(self.n ** (self.k - 1))
+
+    @property
+    def nics(self) -> int:
+        """Number of NICs of all servers, k·N; as many links."""
+        return self.k * self.servers
+
+    def digit(self, server: int, level: int) -> int:
+        """Return the digit v_level of a server."""
+        return server // int(self.n**level) % self.n
+
+    def digits(self, server: int) -> tuple[int, ...]:
+        """Return the digits [v_{k-1}, …, v_0] of a server."""
+        return tuple(self.digit(server, level) for level in reversed(range(self.k)))
+
+    def with_digit(self, server: int, level: int, value: int) -> int:
+        """Return the server that differs from `server` in one digit at most."""
+        stride: int = self.n**level
+        return server + (value - server // stride % self.n) * stride
+
+    def neighbours(self, server: int, level: int) -> tuple[int, ...]:
+        """Return the n - 1 other servers on a server's switch at one level, in rotated order.
+
+        The one whose digit is next comes first, so that servers which send in this order never
+        send to the same one at once.
+        """
+        own = self.digit(server, level)
+        return tuple(
+            self.with_digit(server, level, (own + turn) % self.n) for turn in range(1, self.n)
+        )
+
+    def on_switch(self, level: int, switch: int) -> tuple[int, ...]:
+        """Return the n servers on a switch of one level."""
+        stride: int = self.n**level
+        first = switch // stride * stride * self.n + switch % stride
+        return tuple(first + value * stride for value in range(self.n))
+
+    def switch(self, server: int, level: int) -> int:
+        """Return the switch of a server at one level: its digits without that one, as a number."""
+        stride: int = self.n**level
+        return server // (stride * self.n) * stride + server % stride
+
+    def server(self, digits: Sequence[Any], path: str = "server") -> int:
+        """Return the server with the digits [v_{k-1}, …, v_0].
+
+        Raises
+        ------
+        InvalidInputError
+            If they are not k integers from 0 to n - 1; `path` says where they stand.
+        """
+        return self._number(digits, self.k, path)
+
+    def switch_of(self, digits: Sequence[Any], path: str = "switch") -> int:
+        """Return the switch of a level with the k - 1 digits all its servers have in common.
+
+        Raises
+        ------
+        InvalidInputError
+            If they are not k - 1 integers from 0 to n - 1; `path` says where they stand.
+        """
+        return self._number(digits, self.k - 1, path)
+
+    def _number(self, digits: Sequence[Any], count: int, path: str) -> int:
+        if not isinstance(digits, Sequence) or isinstance(digits, str):
+            raise InvalidInputError(path, f"expected an array of digits, got {shown(digits)}")
+        if len(digits) != count:
+            raise InvalidInputError(path, f"expected {count} digits, got {len(digits)}")
+        number = 0
+        for place, digit in enumerate(digits):
+            number = number * self.n + integer(digit, f"{path}[{place}]", maximum=self.n - 1)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class FatTree:
+    """Three-layer Fat-Tree of p-port switches: p pods, full bisection bandwidth.
+
+    Parameters
+    ----------
+    ports : int
+        Ports p of a switch, even.
+    """
+
+    ports: int
+
+    def __post_init__(self) -> None:
+        integer(self.ports, "ports", minimum=2, maximum=2**20)
+        if self.ports % 2:
+            raise InvalidInputError("ports", f"expected an even number, got {self.ports}")
+
+    @classmethod
+    def smallest_for(cls, servers: int) -> "FatTree":
+        """Return the one with the fewest ports that has room for so many servers.
+
+        Raises
+        ------
+        InvalidInputError
+            If there would be more than 2^20 ports.
+        """
+        integer(servers, "servers", minimum=1)
+        low, high = 1, 2**19  # half the ports
+        while low < high:
+            middle = (low + high) // 2
+            if 2 * middle**3 < servers:
+                low = middle + 1
+            else:
+                high = middle
+        if 2 * low**3 < servers:
+            raise InvalidInputError("servers", f"expected at most {2 * low**3}, got {servers}")
+        return cls(2 * low)
+
+    @property
+    def servers(self) -> int:
+        """Number of servers it has room for, p³/4."""
+        return self.ports**3 // 4
+
+    @property
+    def switches(self) -> int:
+        """Number of switches, 5p²/4 = 5·N/p: p²/2 at the edge, p²/2 above them, p²/4 cores."""
+        return 5 * self.ports**2 // 4
+
+    @property
+    def groups(self) -> tuple[int, int, int]:
+        """Sizes of the groups of a hierarchy: servers on an edge switch, edges of a pod, pods."""
+        return self.ports // 2, self.ports // 2, self.ports
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One non-blocking switch that all servers are plugged into.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers.
+    """
+
+    servers: int
+
+    def __post_init__(self) -> None:
+        integer(self.servers, "servers", minimum=1)
+
+    @property
+    def switches(self) -> int:
+        """Number of switches: 1."""
+        return 1
