@@ -1,0 +1,306 @@
+"""Does a plan compute the sum of all gradients everywhere? It knows no method.
+
+Problem. Replay a plan and see that every contribution of every living server to every piece is
+counted exactly once on the piece's owner after the aggregation, and on every living server after
+the broadcast; that what is sent is held; that every transfer takes a link that exists and works;
+and that no link is used by two threads in one step, where that is asked for.
+
+Method. `check_complete` replays all transfers. Contributions are counted as multisets, a vector of
+counts for each server and piece: OR-ing sets would accept a gradient that is added twice.
+`check_piece` follows one piece through all servers at once. Every server but the owner sends it
+exactly once, and receives nothing more from that step on: as steps only grow, whatever leaves a
+server arrives at the owner, once. The broadcast is the reverse, so every server gets the sum once.
+
+Guarantee. `check_complete`: exact. `check_piece`: exact for that piece; a sample of servers is
+asked for all its transfers, and those must say the same.
+
+Complexity. `check_complete`: O(transfers·length·N), memory N²·pieces. `check_piece`: O(steps·N)
+array operations a piece.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from planner.bml.plan import Plan, Transfer
+from planner.errors import InvalidPlanError
+from planner.topologies import BCube
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["COMPLETE_CELLS", "Ground", "check", "check_complete", "check_piece"]
+
+COMPLETE_CELLS = 2**25
+"""Counts of contributors up to which a plan is checked completely: (servers)²·pieces."""
+
+RANDOM_PIECES = 4
+"""Pieces drawn at random, beside one of each thread, where a network is too large for that."""
+
+RANDOM_SERVERS = 32
+"""Servers drawn at random, whose transfers are compared with the way of each of these pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a plan may use.
+
+    Attributes
+    ----------
+    bcube : BCube
+        The topology.
+    dead : frozenset of int
+        Servers that take no part.
+    down : frozenset of (int, int)
+        NICs of living servers that cannot be used, as pairs of server and level.
+    exclusive : bool
+        Whether no link may be used by two threads in one step.
+    """
+
+    bcube: BCube
+    dead: frozenset[int] = frozenset()
+    down: frozenset[tuple[int, int]] = frozenset()
+    exclusive: bool = False
+
+
+def check(ground: Ground, plan: Plan) -> str:
+    """Check a plan as completely as its size allows, and say how.
+
+    Returns
+    -------
+    str
+        "complete", or "pieces" if only some were followed, through the whole network.
+
+    Raises
+    ------
+    InvalidPlanError
+        If the plan is wrong.
+    """
+    bcube = ground.bcube
+    if bcube.servers**2 * plan.threads * plan.pieces <= COMPLETE_CELLS:
+        check_complete(
+            ground, plan, (one for server in range(bcube.servers) for one in plan.transfers(server))
+        )
+        return "complete"
+    draw = Random(0)  # noqa: S311 - a sample, no secret
+    servers = {draw.randrange(bcube.servers) for _ in range(RANDOM_SERVERS)}
+    sent = [one for server in servers for one in plan.transfers(server)]
+    for thread, piece in _sampled(plan, draw):
+        check_piece(ground, plan, thread, piece)
+        _check_agreement(plan, thread, piece, servers, sent)
+    return "pieces"
+
+
+def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
+    """Return a piece of every thread, and some of any."""
+    left_out = set(plan.left_out)
+    found: list[tuple[int, int]] = []
+    threads = [*range(plan.threads), *(draw.randrange(plan.threads) for _ in range(RANDOM_PIECES))]
+    for thread in threads:
+        for _ in range(1000):
+            piece = draw.randrange(plan.pieces)
+            if thread * plan.pieces + piece not in left_out:
+                found.append((thread, piece))
+                break
+    return found
+
+
+def check_complete(ground: Ground, plan: Plan, transfers: Iterable[Transfer]) -> None:
+    """Replay `transfers`, all those of the plan, counting every contribution.
+
+    Raises
+    ------
+    InvalidPlanError
+        At the first thing that is wrong, with the transfer.
+    """
+    import numpy as np
+
+    bcube = ground.bcube
+    living = [server for server in range(bcube.servers) if server not in ground.dead]
+    steps: dict[str, dict[int, list[Transfer]]] = {
+        "aggregate": defaultdict(list),
+        "broadcast": defaultdict(list),
+    }
+    for one in transfers:
+        _check_transfer(ground, plan, one)
+        steps[one.stage][one.step].append(one)
+    in_use = np.ones((plan.threads, plan.pieces), dtype=bool)
+    in_use.reshape(-1)[list(plan.left_out)] = False
+    counts = np.zeros((bcube.servers, plan.threads, plan.pieces, bcube.servers), dtype=np.uint16)
+    for server in living:
+        counts[server, :, :, server] = 1
+    whole = np.zeros(bcube.servers, dtype=np.uint16)
+    whole[living] = 1
+
+    for step in sorted(steps["aggregate"]):
+        if ground.exclusive:
+            _check_exclusive(steps["aggregate"][step])
+        added = []
+        for one in steps["aggregate"][step]:
+            span = slice(one.offset, one.offset + one.length)
+            added.append((one, span, counts[one.server, one.thread, span].copy()))
+        for one, span, sent in added:
+            counts[one.peer, one.thread, span] += sent
+            if counts[one.peer, one.thread, span][in_use[one.thread, span]].max(initial=0) > 1:
+                raise InvalidPlanError(str(one), "a contribution is counted twice")
+    done = np.zeros((bcube.servers, plan.threads, plan.pieces), dtype=bool)
+    for thread in range(plan.threads):
+        for piece in np.flatnonzero(in_use[thread]).tolist():
+            owner = plan.owner(thread, piece)
+            if owner in ground.dead:
+                raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
+            missing = np.flatnonzero(counts[owner, thread, piece] != whole)
+            if missing.size:
+                raise InvalidPlanError(
+                    f"thread {thread}, piece {piece}",
+                    f"after the aggregation its owner, server {owner}, does not have the "
+                    f"contribution of server {missing[0]} exactly once",
+                )
+            done[owner, thread, piece] = True
+
+    for step in sorted(steps["broadcast"]):
+        if ground.exclusive:
+            _check_exclusive(steps["broadcast"][step])
+        arrived = np.zeros_like(done)
+        for one in steps["broadcast"][step]:
+            span = slice(one.offset, one.offset + one.length)
+            used = in_use[one.thread, span]
+            if not done[one.server, one.thread, span][used].all():
+                raise InvalidPlanError(str(one), "what is sent is not held")
+            if (done | arrived)[one.peer, one.thread, span][used].any():
+                raise InvalidPlanError(str(one), "what is sent is there already")
+            arrived[one.peer, one.thread, span] = used
+        done |= arrived
+    lacking = ~done[living] & in_use
+    if lacking.any():
+        server, thread, piece = (int(one[0]) for one in np.nonzero(lacking))
+        raise InvalidPlanError(
+            f"thread {thread}, piece {piece}", f"server {living[server]} never gets the sum"
+        )
+
+
+def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
+    """Follow one piece through the whole network, and back.
+
+    The broadcast is the reverse of the aggregation (`planner.bml.plan`), so that every server gets
+    the sum once exactly if it sends once, after all it receives, and the owner never.
+
+    Raises
+    ------
+    InvalidPlanError
+        If a contribution is lost or counted twice, or a transfer takes a link that is not there.
+    """
+    import numpy as np
+
+    bcube, where = ground.bcube, f"thread {thread}, piece {piece}"
+    owner = plan.owner(thread, piece)
+    living = np.ones(bcube.servers, dtype=bool)
+    living[list(ground.dead)] = False
+    if not living[owner]:
+        raise InvalidPlanError(where, "its owner is dead")
+    down = np.zeros((bcube.k, bcube.servers), dtype=bool)
+    for server, level in ground.down:
+        down[level, server] = True
+    sent = np.zeros(bcube.servers, dtype=np.int64)
+    last = -1
+    for hops in plan.hops(thread, piece):
+        if hops.step <= last:
+            raise InvalidPlanError(where, f"step {hops.step} comes after step {last}")
+        last = hops.step
+        _check_hops(bcube, where, hops.senders, hops.receivers, hops.levels, down, living)
+        np.add.at(sent, hops.senders, 1)
+        late = np.flatnonzero(sent[hops.receivers])
+        if late.size:
+            server = int(hops.receivers[late[0]])
+            raise InvalidPlanError(where, f"server {server} receives it when it has sent it")
+    expected = living.astype(np.int64)
+    expected[owner] = 0
+    wrong = np.flatnonzero(sent != expected)
+    if wrong.size:
+        server = int(wrong[0])
+        raise InvalidPlanError(where, f"server {server} sends it {int(sent[server])} times")
+    if last >= plan.steps:
+        raise InvalidPlanError(where, f"expected steps from 0 to {plan.steps - 1}, got {last}")
+
+
+def _check_agreement(
+    plan: Plan, thread: int, piece: int, servers: set[int], transfers: Iterable[Transfer]
+) -> None:
+    """Refuse servers whose own transfers are not those of a piece's way."""
+    said = sorted(
+        (one.stage, one.step, one.server, one.peer, one.level)
+        for one in transfers
+        if one.thread == thread and one.offset <= piece < one.offset + one.length
+    )
+    followed = []
+    for hops in plan.hops(thread, piece):
+        for ends in zip(
+            hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist(), strict=True
+        ):
+            sender, receiver, level = ends
+            if sender in servers:
+                followed.append(("aggregate", hops.step, sender, receiver, level))
+            if receiver in servers:
+                back = plan.steps - 1 - hops.step
+                followed.append(("broadcast", back, receiver, sender, level))
+    if said != sorted(followed):
+        raise InvalidPlanError(
+            f"thread {thread}, piece {piece}", "servers' transfers do not follow its way"
+        )
+
+
+def _check_hops(
+    bcube: BCube,
+    where: str,
+    senders: "NDArray[np.int64]",
+    receivers: "NDArray[np.int64]",
+    levels: "NDArray[np.int64]",
+    down: "NDArray[np.bool_]",
+    living: "NDArray[np.bool_]",
+) -> None:
+    """Refuse transfers that take no link that works."""
+    import numpy as np
+
+    strides = np.array([bcube.n**level for level in range(bcube.k)], dtype=np.int64)[levels]
+    apart = senders - receivers
+    same = senders // (strides * bcube.n) == receivers // (strides * bcube.n)
+    bad = (apart == 0) | (apart % strides != 0) | ~same
+    bad |= ~living[senders] | ~living[receivers] | down[levels, senders] | down[levels, receivers]
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        hop = f"from server {senders[place]} to {receivers[place]} on level {levels[place]}"
+        raise InvalidPlanError(where, f"no link {hop} that works")
+
+
+def _check_transfer(ground: Ground, plan: Plan, one: Transfer) -> None:
+    """Refuse a transfer that takes no link that works, or names pieces that are not there."""
+    bcube = ground.bcube
+    if one.stage not in ("aggregate", "broadcast") or not 0 <= one.step < plan.steps:
+        raise InvalidPlanError(str(one), f"expected a step from 0 to {plan.steps - 1} of a stage")
+    if not 0 <= one.thread < plan.threads:
+        raise InvalidPlanError(str(one), f"expected a thread from 0 to {plan.threads - 1}")
+    if one.length < 1 or one.offset < 0 or one.offset + one.length > plan.pieces:
+        raise InvalidPlanError(str(one), f"expected pieces from 0 to {plan.pieces - 1}")
+    ends = (one.server, one.peer)
+    if not 0 <= one.level < bcube.k or not all(0 <= end < bcube.servers for end in ends):
+        raise InvalidPlanError(str(one), "no such link")
+    if (
+        one.server == one.peer
+        or bcube.switch(one.server, one.level) != bcube.switch(one.peer, one.level)
+        or any(end in ground.dead or (end, one.level) in ground.down for end in ends)
+    ):
+        raise InvalidPlanError(str(one), "takes no link that works")
+
+
+def _check_exclusive(transfers: Sequence[Transfer]) -> None:
+    """Refuse two threads that use one link, in one direction, in one step."""
+    users: dict[tuple[int, int, bool], int] = {}
+    for one in transfers:
+        for nic in ((one.server, one.level, True), (one.peer, one.level, False)):
+            if users.setdefault(nic, one.thread) != one.thread:
+                raise InvalidPlanError(
+                    str(one), f"its link is used by thread {users[nic]} in this step too"
+                )

@@ -1,0 +1,156 @@
+"""Inputs of gradient synchronisation on a BCube: the network, the gradient, and what has failed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.errors import InvalidInputError
+from planner.network import Network
+from planner.topologies import BCube
+from planner.validation import MAX_VALUE, integer, integers, shown, total
+
+__all__ = ["MAX_DAMAGED_NICS", "MAX_LAYERS", "Failures", "Problem"]
+
+MAX_DAMAGED_NICS = 2**20
+"""Networks with failures have at most so many NICs: re-planning looks at each of them."""
+
+MAX_LAYERS = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What of a BCube does not work.
+
+    Parameters
+    ----------
+    servers : frozenset of int
+        Servers that take no part.
+    nics : frozenset of (int, int)
+        NICs, each a server and a level; the link of a NIC is the same thing.
+    switches : frozenset of (int, int)
+        Switches, each a level and a number (see `BCube.switch`).
+    """
+
+    servers: frozenset[int] = frozenset()
+    nics: frozenset[tuple[int, int]] = frozenset()
+    switches: frozenset[tuple[int, int]] = frozenset()
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "nics", "switches"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, Iterable) or isinstance(value, str):
+                raise InvalidInputError(name, f"expected a set, got {shown(value)}")
+            object.__setattr__(self, name, frozenset(value))
+
+    def __bool__(self) -> bool:
+        """Whether anything has failed."""
+        return bool(self.servers or self.nics or self.switches)
+
+    def check(self, bcube: BCube) -> None:
+        """Refuse what is not in `bcube`.
+
+        Raises
+        ------
+        InvalidInputError
+            With the path of the first offending set.
+        """
+        per_level = bcube.servers // bcube.n - 1
+        for server in self.servers:
+            integer(server, "failed.servers", maximum=bcube.servers - 1)
+        for place, pairs, limits in (
+            ("failed.nics", self.nics, (bcube.servers - 1, bcube.k - 1)),
+            ("failed.switches", self.switches, (bcube.k - 1, per_level)),
+        ):
+            for pair in pairs:
+                if not isinstance(pair, tuple) or len(pair) != 2:
+                    raise InvalidInputError(place, f"expected pairs, got {shown(pair)}")
+                for value, limit in zip(pair, limits, strict=True):
+                    integer(value, place, maximum=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Who aggregates what, over which link, in which step.
+
+    Parameters
+    ----------
+    bcube : BCube
+        The topology.
+    network : Network
+        Its links.
+    gradient_bytes : int, optional
+        Size of the gradient; may be left out where layers are given.
+    layer_bytes : tuple of int
+        Sizes of the layers' gradients, layer 0 first; each is cut into pieces of its own. Empty:
+        the gradient is one.
+    element_bytes : int
+        Size of an element: pieces are whole elements, so sizes are multiples of it.
+    failed : Failures
+        What does not work.
+    """
+
+    bcube: BCube
+    network: Network
+    gradient_bytes: int | None = None
+    layer_bytes: tuple[int, ...] = ()
+    element_bytes: int = 1
+    failed: Failures = field(default_factory=Failures)
+
+    def __post_init__(self) -> None:
+        integer(self.element_bytes, "element_bytes", minimum=1)
+        if self.layer_bytes:
+            self._check_layers()
+        elif self.gradient_bytes is None:
+            raise InvalidInputError("gradient_bytes", "missing: expected it, or layer_bytes")
+        integer(self.gradient_bytes, "gradient_bytes")
+        for path, sizes in (
+            ("layer_bytes[{}]", self.layer_bytes),
+            ("gradient_bytes", (self.size,)),
+        ):
+            for place, size in enumerate(sizes):
+                if size % self.element_bytes:
+                    raise InvalidInputError(
+                        path.format(place),
+                        f"expected a multiple of element_bytes ({self.element_bytes}), got {size}",
+                    )
+        self.failed.check(self.bcube)
+        if self.failed and self.bcube.nics > MAX_DAMAGED_NICS:
+            raise InvalidInputError(
+                "failed",
+                f"expected a network of at most {MAX_DAMAGED_NICS} NICs where something has "
+                f"failed, got {self.bcube.nics}",
+            )
+        total(
+            self.network.full_transfer_ns(self.size),
+            "link_bytes_per_s",
+            "the time to send the gradient",
+        )
+
+    def _check_layers(self) -> None:
+        object.__setattr__(self, "layer_bytes", integers(self.layer_bytes, "layer_bytes"))
+        if len(self.layer_bytes) > MAX_LAYERS:
+            raise InvalidInputError(
+                "layer_bytes",
+                f"expected at most {MAX_LAYERS} layers, got {len(self.layer_bytes)}",
+            )
+        size = sum(self.layer_bytes)
+        if size > MAX_VALUE:
+            raise InvalidInputError("layer_bytes", f"expected a sum <= {MAX_VALUE}, got {size}")
+        if self.gradient_bytes is None:
+            object.__setattr__(self, "gradient_bytes", size)
+        elif self.gradient_bytes != size:
+            raise InvalidInputError(
+                "gradient_bytes",
+                f"expected the sum of layer_bytes ({size}), got {shown(self.gradient_bytes)}",
+            )
+
+    @property
+    def size(self) -> int:
+        """Size of the gradient in bytes."""
+        assert self.gradient_bytes is not None
+        return self.gradient_bytes
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Sizes of what is synchronised one after the other: the layers, or the gradient."""
+        return self.layer_bytes or (self.size,)

@@ -1,0 +1,265 @@
+"""Algorithm 1 in closed form: any server's transfers, without looking at a single piece.
+
+Problem. In a BCube(n, k), N = n^k, thread t of every server sums up pieces (t, q), one for each
+server q, in k steps and hands the sums back in k more; which pieces go to whom?
+
+Method. For piece (t, q) server a sends in step w, the first position in the order of levels t, t+1,
+… (mod k) where a differs from q; its neighbour there has that digit of q. So the aggregation of a
+piece is an in-tree rooted at q, and the broadcast is its reverse. Number the pieces of thread t in
+mixed radix with digit t most significant, then t+1, …: what a sends to neighbour s in step w are
+the pieces that agree with s in digits t … t+w, which is one slice, of offset ``Σ_{i≤w}
+s_{t+i}·n^(k-1-i)`` and length ``n^(k-1-w)``.
+
+Detours. A transfer that cannot take its link in step w is replaced by one or several to servers c
+on other levels just before step w; c then sends what it got together with its own part of the
+same slice. Pieces that cannot be summed up at all are left out. (`planner.bml.detour` decides.)
+
+Guarantee. Equal to Algorithm 1 transfer by transfer. Without failures every NIC carries
+2(N-1)/(kN) of the gradient in each direction, the least that is possible, and no two threads use
+one link in a step.
+
+Complexity. O(k) integers before the first transfer, then O(1) a transfer: 2k²(n-1) a server. With
+f detours O(f) once, and O(1) a transfer.
+
+Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1 (`planner.bml.algorithm1`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from planner.bml.layout import EvenLayout
+from planner.bml.plan import Hops, Transfer
+from planner.topologies import BCube
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Detour", "Part", "Schedule", "slice_of"]
+
+
+class Part(NamedTuple):
+    """A slice of a blocked transfer, and whom it is sent to instead."""
+
+    level: int
+    via: int
+    offset: int
+    length: int
+
+
+class Detour(NamedTuple):
+    """A transfer of the aggregation that cannot take its link, and what is sent instead.
+
+    Attributes
+    ----------
+    thread, step : int
+        Of the blocked transfer: thread t and step w of Algorithm 1.
+    sender, receiver : int
+        The two servers, neighbours on level t+w (mod k).
+    parts : tuple of Part
+        The transfers just before step w; none if all the pieces concerned are left out.
+    """
+
+    thread: int
+    step: int
+    sender: int
+    receiver: int
+    parts: tuple[Part, ...]
+
+
+def slice_of(bcube: BCube, thread: int, step: int, server: int) -> tuple[int, int]:
+    """Return offset and length of the pieces that agree with a server in digits t … t+w."""
+    offset = 0
+    for place in range(step + 1):
+        offset = offset * bcube.n + bcube.digit(server, (thread + place) % bcube.k)
+    length: int = bcube.n ** (bcube.k - 1 - step)
+    return offset * length, length
+
+
+_Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The schedule of all servers.
+
+    Parameters
+    ----------
+    bcube : BCube
+        The topology.
+    dead : frozenset of int
+        Servers that take no part.
+    detours : tuple of Detour
+        Every transfer between living servers, or to a dead one, that cannot take its link.
+    left_out : tuple of int
+        Pieces without elements, in order, as ``thread·N + piece``.
+    rounds : int
+        In how many parts each piece is sent, each one step behind the part before it.
+    """
+
+    bcube: BCube
+    dead: frozenset[int] = frozenset()
+    detours: tuple[Detour, ...] = ()
+    left_out: tuple[int, ...] = ()
+    rounds: int = 1
+    _blocked: frozenset[tuple[int, int, int, int]] = field(init=False, repr=False, compare=False)
+    _half_steps: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _leaving: Mapping[_Key, list[Part]] = field(init=False, repr=False, compare=False)
+    _arriving: Mapping[_Key, list[tuple[int, Part]]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        leaving: dict[_Key, list[Part]] = defaultdict(list)
+        arriving: dict[_Key, list[tuple[int, Part]]] = defaultdict(list)
+        halves = set()
+        for thread, step, sender, _, parts in self.detours:
+            for part in parts:
+                halves.add(step)
+                leaving[sender, thread, step].append(part)
+                arriving[part.via, thread, step].append((sender, part))
+        blocked = frozenset(detour[:4] for detour in self.detours)
+        for name, value in (
+            ("_blocked", blocked),
+            ("_half_steps", tuple(sorted(halves))),
+            ("_leaving", dict(leaving)),
+            ("_arriving", dict(arriving)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def threads(self) -> int:
+        """Threads a server: k."""
+        return self.bcube.k
+
+    @property
+    def pieces(self) -> int:
+        """Pieces a thread: N, one for each server."""
+        return self.bcube.servers
+
+    @property
+    def half_steps(self) -> tuple[int, ...]:
+        """The steps w of Algorithm 1 that have detours just before them."""
+        return self._half_steps
+
+    @property
+    def steps(self) -> int:
+        """Steps of the aggregation: k, and one for each half step."""
+        return self.bcube.k + len(self._half_steps)
+
+    def step_of(self, w: int, *, half: bool = False) -> int:
+        """Return the number of step w of Algorithm 1, or of the half step before it."""
+        return w + sum(one < w or (one == w and not half) for one in self._half_steps)
+
+    def owner(self, thread: int, piece: int) -> int:
+        """Return q of piece (t, q): its digits are those of the number, digit t first."""
+        bcube, server = self.bcube, 0
+        for place in range(bcube.k):
+            digit = piece // int(bcube.n ** (bcube.k - 1 - place)) % bcube.n
+            server = bcube.with_digit(server, (thread + place) % bcube.k, digit)
+        return server
+
+    def layout(self, elements: int, element_bytes: int) -> EvenLayout:
+        """Return where the pieces of a gradient of so many elements start."""
+        return EvenLayout(self.threads * self.pieces, self.left_out, elements, element_bytes)
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        """Yield what a server sends, in the order of stages, steps and threads."""
+        if server in self.dead:
+            return
+        n, k = self.bcube.n, self.bcube.k
+        strides = [n**place for place in range(k)]
+        digits = [server // stride % n for stride in strides]
+        # Where the slice of digits t … t+w starts, for each step and thread.
+        starts = [[0] * k]
+        for w in range(k):
+            starts.append(
+                [
+                    start + digits[(t + w) % k] * strides[k - 1 - w]
+                    for t, start in enumerate(starts[-1])
+                ]
+            )
+        blocked, halves = self._blocked, self._half_steps
+        number = 0
+        for w in range(k):
+            if w in halves:
+                for t in range(k):
+                    for part in self._leaving.get((server, t, w), ()):
+                        yield Transfer(server, t, "aggregate", number, *part)
+                number += 1
+            length = strides[k - 1 - w]
+            for t in range(k):
+                level = (t + w) % k
+                start, own, stride = starts[w][t], digits[level], strides[level]
+                for value in (*range(own + 1, n), *range(own)):
+                    peer = server + (value - own) * stride
+                    if blocked and (t, w, server, peer) in blocked:
+                        continue
+                    offset = start + value * length
+                    yield Transfer(server, t, "aggregate", number, level, peer, offset, length)
+            number += 1
+        number = 0
+        for w in reversed(range(k)):
+            length = strides[k - 1 - w]
+            for t in range(k):
+                level = (t + w) % k
+                start, own, stride = starts[w + 1][t], digits[level], strides[level]
+                for value in (*range(own + 1, n), *range(own)):
+                    peer = server + (value - own) * stride
+                    if (blocked and (t, w, peer, server) in blocked) or peer in self.dead:
+                        continue
+                    yield Transfer(server, t, "broadcast", number, level, peer, start, length)
+            number += 1
+            if w in halves:
+                for t in range(k):
+                    for sender, part in self._arriving.get((server, t, w), ()):
+                        span = part.offset, part.length
+                        yield Transfer(server, t, "broadcast", number, part.level, sender, *span)
+                number += 1
+
+    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
+        """Yield how one piece travels in the aggregation, step by step, in O(k·N)."""
+        import numpy as np
+
+        n, k = self.bcube.n, self.bcube.k
+        owner = self.owner(thread, piece)
+        servers = np.arange(self.bcube.servers, dtype=np.int64)
+        agreeing = ~np.isin(servers, list(self.dead)) if self.dead else servers >= 0
+        for w in range(k):
+            level = (thread + w) % k
+            stride: int = n**level
+            digit = self.bcube.digit(owner, level)
+            differs = servers // stride % n != digit
+            senders = servers[agreeing & differs]
+            receivers = senders + (digit - senders // stride % n) * stride
+            if w in self._half_steps:
+                yield self._half(thread, w, piece)
+            if self._blocked:
+                barred = [
+                    d.sender
+                    for d in self.detours
+                    if d.thread == thread
+                    and d.step == w
+                    and self._holds(slice_of(self.bcube, thread, w, d.receiver), piece)
+                ]
+                open_ = ~np.isin(senders, barred)
+                senders, receivers = senders[open_], receivers[open_]
+            levels = np.full(len(senders), level, dtype=np.int64)
+            yield Hops(self.step_of(w), senders, receivers, levels)
+            agreeing = agreeing & ~differs
+
+    def _half(self, thread: int, w: int, piece: int) -> Hops:
+        import numpy as np
+
+        found = [
+            (detour.sender, part.via, part.level)
+            for detour in self.detours
+            if detour.thread == thread and detour.step == w
+            for part in detour.parts
+            if self._holds((part.offset, part.length), piece)
+        ]
+        rows: NDArray[np.int64] = np.array(found, dtype=np.int64).reshape(-1, 3)
+        return Hops(self.step_of(w, half=True), rows[:, 0], rows[:, 1], rows[:, 2])
+
+    @staticmethod
+    def _holds(span: tuple[int, int], piece: int) -> bool:
+        return span[0] <= piece < span[0] + span[1]
