@@ -137,6 +137,11 @@ class Schedule:
         return self.bcube.servers
 
     @property
+    def changed(self) -> bool:
+        """Whether anything differs from the schedule without failures."""
+        return bool(self.dead or self.detours or self.left_out)
+
+    @property
     def half_steps(self) -> tuple[int, ...]:
         """The steps w of Algorithm 1 that have detours just before them."""
         return self._half_steps

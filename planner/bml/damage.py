@@ -1,0 +1,181 @@
+"""What is left of a BCube when servers, NICs, links or switches have failed, and what that costs.
+
+Problem. Which servers live, which NICs can be used, whether the living servers still reach each
+other, and how long any all-reduce among them must take.
+
+A NIC can be used if neither it, its server nor its switch has failed, and another NIC on its
+switch can be used.
+
+Bounds. In the bandwidth model every element travels along trees that span the N' living servers,
+once to sum it up and once to hand it back. Both are taken as undirected trees: a hop loads one NIC
+in each direction over the two of them together. Hence, as multiples of the time T_F to send the
+gradient over one link:
+
+- a tree has N'-1 hops, which load 2(N'-1) NICs: at least 2(N'-1)/(usable NICs);
+- a tree has a hop at every server: at least 1/(usable NICs of a server);
+- take servers together that agree in all digits but those of a set of levels: of P such parts, a
+  tree joins them by at least P-1 hops of these levels: at least 2(P-1)/(their usable NICs). With
+  few failures it suffices to try, for each number of levels, those with the fewest NICs.
+
+Complexity. O(k·N) array operations a round of label propagation, of which there are about as many
+as the diameter; the bounds O(k² + failures).
+
+Source. The degraded bound generalises the formula for one failure (section 3.2 gives the intact
+2(N-1)/(kN)); the cuts are those of Tutte and Nash-Williams for packing spanning trees, on NICs.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from planner.bml.problem import Failures
+from planner.topologies import BCube
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Damage"]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A BCube with failures.
+
+    Parameters
+    ----------
+    bcube : BCube
+        The topology.
+    failed : Failures
+        What does not work.
+    """
+
+    bcube: BCube
+    failed: Failures
+
+    @property
+    def dead(self) -> frozenset[int]:
+        """Servers that take no part."""
+        return self.failed.servers
+
+    @property
+    def living(self) -> int:
+        """Number of servers left, N'."""
+        return self.bcube.servers - len(self.dead)
+
+    @cached_property
+    def down(self) -> frozenset[tuple[int, int]]:
+        """NICs of living servers that cannot be used, as pairs of server and level."""
+        bcube = self.bcube
+        broken = set(self.failed.nics)
+        for level, switch in self.failed.switches:
+            broken.update((server, level) for server in bcube.on_switch(level, switch))
+        suspects = {(level, bcube.switch(server, level)) for server, level in broken}
+        suspects.update(
+            (level, bcube.switch(server, level)) for server in self.dead for level in range(bcube.k)
+        )
+        for level, switch in suspects:
+            up = [
+                server
+                for server in bcube.on_switch(level, switch)
+                if server not in self.dead and (server, level) not in broken
+            ]
+            if len(up) == 1:
+                broken.add((up[0], level))
+        return frozenset((server, level) for server, level in broken if server not in self.dead)
+
+    @cached_property
+    def degraded(self) -> frozenset[int]:
+        """Living servers that have lost a NIC."""
+        return frozenset(server for server, _ in self.down)
+
+    @property
+    def usable_nics(self) -> int:
+        """Number of NICs that can be used."""
+        return self.bcube.k * self.living - len(self.down)
+
+    @cached_property
+    def fewest_nics(self) -> int:
+        """Fewest usable NICs of a living server."""
+        lost = Counter(server for server, _ in self.down)
+        most = max(lost.values()) if lost else 0
+        return self.bcube.k - most
+
+    def load_bound(self) -> Fraction:
+        """Return what the busiest NIC carries at least in each direction, × T_F.
+
+        Of a network that is not cut (`cut_off`).
+        """
+        if self.living < 2:
+            return Fraction(0)
+        bcube = self.bcube
+        bounds = [Fraction(2 * (self.living - 1), self.usable_nics), Fraction(1, self.fewest_nics)]
+        lost = Counter(level for _, level in self.down)
+        by_nics = sorted(range(bcube.k), key=lambda level: -lost[level])
+        nics = 0
+        for count, level in enumerate(by_nics[:-1], 1):
+            nics += self.living - lost[level]
+            parts = self._parts(by_nics[:count])
+            if parts > 1:
+                bounds.append(Fraction(2 * (parts - 1), nics))
+        return max(bounds)
+
+    def _parts(self, levels: list[int]) -> int:
+        """Return how many parts that agree in all digits but `levels`' others hold someone."""
+        n, k = self.bcube.n, self.bcube.k
+        gone = Counter(
+            tuple(self.bcube.digit(server, level) for level in levels) for server in self.dead
+        )
+        size = int(n ** (k - len(levels)))
+        return int(n ** len(levels)) - sum(count == size for count in gone.values())
+
+    def hops(self) -> int:
+        """Return how many links the gradients of some two living servers are apart at least."""
+        bcube = self.bcube
+        if self.living < 2:
+            return 0
+        # A server with a living one that differs in all digits is as far as can be.
+        if len(self.dead) < (bcube.n - 1) ** bcube.k:
+            return bcube.k
+        return 1
+
+    def cut_off(self) -> tuple[int, ...]:
+        """Return the smaller part, if the living servers do not all reach each other."""
+        import numpy as np
+
+        if not (self.down or self.dead):
+            return ()
+        labels = self._labels()
+        found, sizes = np.unique(labels[labels >= 0], return_counts=True)
+        if len(found) < 2:
+            return ()
+        main = found[np.argmax(sizes)]
+        return tuple(np.flatnonzero((labels >= 0) & (labels != main)).tolist())
+
+    def _labels(self) -> "NDArray[np.int64]":
+        """Return the smallest server that each living one reaches, -1 for dead ones."""
+        import numpy as np
+
+        bcube = self.bcube
+        n, count = bcube.n, bcube.servers
+        nobody = np.int64(count)
+        labels = np.arange(count, dtype=np.int64)
+        labels[list(self.dead)] = nobody
+        up = np.ones((bcube.k, count), dtype=bool)
+        up[:, list(self.dead)] = False
+        for server, level in self.down:
+            up[level, server] = False
+        while True:
+            before = labels.copy()
+            for level in range(bcube.k):
+                shape = (-1, n, n**level)
+                usable = up[level].reshape(shape)
+                seen = np.where(usable, labels.reshape(shape), nobody)
+                least = seen.min(axis=1, keepdims=True)
+                labels = np.where(usable, least, labels.reshape(shape)).reshape(-1)
+            if np.array_equal(labels, before):
+                break
+        labels[labels == nobody] = -1
+        return labels

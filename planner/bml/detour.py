@@ -1,0 +1,130 @@
+"""Detours around failures: the schedule of Algorithm 1 with as few changes as it needs.
+
+Problem. Sum up and hand back the gradient among the living servers of a BCube(n, k) with failures,
+at any size, close to the degraded bound.
+
+Method. Only transfers that take a broken link, or go to a dead server, are changed: k for each end
+of a broken NIC and neighbour. If b cannot send its slice to s in step w of thread t, b sends parts
+of it to servers c that share one of the levels of later steps with it, just before step w. As c
+agrees with b in digit t+w, c sends the very same slice to a neighbour of s in step w anyway, and
+the rest of the schedule goes on as before. Parts are spread over all levels that are left, and over
+the servers on them. Slices with nowhere to go (in the last step there is no later level) are left
+out: their pieces get no elements. Servers that have lost a NIC own no piece while others can.
+
+Guarantee. The plan is right whenever there is one: what is left after all slices with nowhere to
+go are left out. If nothing is left, the method does not apply (`planner.bml.trees` still does).
+The time is no optimum; the bound beside it says how far it can be.
+
+Complexity. O(f·n·k³) for f failed NICs, independent of N; switches count n NICs, servers k.
+
+Source. Ours; the paper has no failures. Its remark that servers relay for each other is BCube's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.bml.damage import Damage
+from planner.bml.schedule import Detour, Part, Schedule, slice_of
+from planner.errors import NotApplicableError
+from planner.topologies import BCube
+
+__all__ = ["detour"]
+
+
+def detour(damage: Damage) -> Schedule:
+    """Return the schedule that goes around failures.
+
+    Raises
+    ------
+    NotApplicableError
+        If no piece can be summed up with detours of one hop.
+    """
+    bcube = damage.bcube
+    gone: set[int] = set()
+    detours = []
+    for thread, step, sender, receiver in sorted(set(_blocked(damage))):
+        parts = _parts(damage, thread, step, sender, receiver)
+        detours.append(Detour(thread, step, sender, receiver, parts))
+        if not parts:
+            offset, length = slice_of(bcube, thread, step, receiver)
+            first = thread * bcube.servers + offset
+            gone.update(range(first, first + length))
+    without = gone | {
+        thread * bcube.servers + _number(bcube, thread, server)
+        for server in damage.degraded
+        for thread in range(bcube.k)
+    }
+    left_out = min((without, gone), key=lambda one: len(one) == bcube.nics)
+    if len(left_out) == bcube.nics:
+        raise NotApplicableError(
+            "failed", "so much has failed that no piece can be summed up with detours of one hop"
+        )
+    # A detour for nothing would be a step for nothing.
+    kept = sorted(left_out)
+    schedule = Schedule(bcube, damage.dead, left_out=tuple(kept))
+    layout = schedule.layout(bcube.nics, 1)
+    needed = tuple(
+        one._replace(
+            parts=tuple(
+                part
+                for part in one.parts
+                if layout.span(one.thread * bcube.servers + part.offset, part.length)
+            )
+        )
+        for one in detours
+    )
+    return replace(schedule, detours=needed)
+
+
+def _blocked(damage: Damage) -> Iterator[tuple[int, int, int, int]]:
+    """Yield thread, step, sender and receiver of the transfers that cannot be made."""
+    bcube, k = damage.bcube, damage.bcube.k
+    for server, level in damage.down:
+        for peer in bcube.neighbours(server, level):
+            for thread in range(k):
+                yield thread, (level - thread) % k, server, peer
+                if peer not in damage.dead:
+                    yield thread, (level - thread) % k, peer, server
+    for server in damage.dead:
+        for level in range(k):
+            for peer in bcube.neighbours(server, level):
+                if peer not in damage.dead:
+                    for thread in range(k):
+                        yield thread, (level - thread) % k, peer, server
+
+
+def _parts(damage: Damage, thread: int, step: int, sender: int, receiver: int) -> tuple[Part, ...]:
+    """Return what is sent instead of a blocked transfer; nothing if nobody can take it."""
+    bcube, dead, down = damage.bcube, damage.dead, damage.down
+    blocked_level = (thread + step) % bcube.k
+    digit = bcube.digit(receiver, blocked_level)
+    takers = []
+    for later in range(step + 1, bcube.k):
+        level = (thread + later) % bcube.k
+        if (sender, level) in down:
+            continue
+        ways = [
+            via
+            for via in bcube.neighbours(sender, level)
+            if via not in dead
+            and (via, level) not in down
+            and (via, blocked_level) not in down
+            and (target := bcube.with_digit(via, blocked_level, digit)) not in dead
+            and (target, blocked_level) not in down
+        ]
+        if ways:
+            takers.append((level, ways[digit % len(ways)]))
+    if not takers:
+        return ()
+    offset, length = slice_of(bcube, thread, step, receiver)
+    ends = [offset + length * place // len(takers) for place in range(len(takers) + 1)]
+    return tuple(
+        Part(level, via, start, stop - start)
+        for (level, via), start, stop in zip(takers, ends, ends[1:], strict=False)
+        if start < stop
+    )
+
+
+def _number(bcube: BCube, thread: int, server: int) -> int:
+    """Return which piece of a thread a server owns."""
+    return slice_of(bcube, thread, bcube.k - 1, server)[0]

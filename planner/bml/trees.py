@@ -1,0 +1,155 @@
+"""A plan made of spanning trees: each piece has a tree of its own, and a share of the gradient.
+
+A piece travels up its tree to the root and back down. The root is a centre of the tree, so that
+the way is short; a hop is taken as soon as everything below it has arrived. There is one thread.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from planner.bml.layout import WeightedLayout
+from planner.bml.plan import Hops, Stage, Transfer
+from planner.topologies import BCube
+
+__all__ = ["Branch", "RootedTree", "TreePlan", "root_at_centre"]
+
+
+class Branch(NamedTuple):
+    """One hop of a tree, towards the root.
+
+    Attributes
+    ----------
+    step : int
+        The aggregation step.
+    sender, receiver : int
+        The server and the one above it.
+    level : int
+        Level of the link.
+    """
+
+    step: int
+    sender: int
+    receiver: int
+    level: int
+
+
+class RootedTree(NamedTuple):
+    """A spanning tree with its root and its hops by step."""
+
+    root: int
+    branches: tuple[Branch, ...]
+
+
+def root_at_centre(hops: Sequence[tuple[int, int, int]]) -> RootedTree:
+    """Return a tree of undirected hops (server, server, level) rooted where it is least high.
+
+    Leaves are taken away, all at once in each step, until one server is left: the centre; of two,
+    the smaller one stays.
+    """
+    around: dict[int, dict[int, int]] = defaultdict(dict)
+    for first, second, level in hops:
+        around[first][second] = level
+        around[second][first] = level
+    leaves = sorted(server for server, others in around.items() if len(others) == 1)
+    branches = []
+    step, left = 0, len(around)
+    while left > 1:
+        if left == 2:
+            leaves = leaves[-1:]
+        after = []
+        for server in leaves:
+            (above, level) = next(iter(around.pop(server).items()))
+            branches.append(Branch(step, server, above, level))
+            del around[above][server]
+            if len(around[above]) == 1:
+                after.append(above)
+        left -= len(leaves)
+        # One that has lost all its others since then is the centre.
+        leaves = sorted(server for server in after if len(around[server]) == 1)
+        step += 1
+    return RootedTree(next(iter(around)), tuple(branches))
+
+
+@dataclass(frozen=True)
+class TreePlan:
+    """Trees with their shares of the gradient.
+
+    Parameters
+    ----------
+    bcube : BCube
+        The topology.
+    trees : tuple of RootedTree
+        One a piece.
+    shares : tuple of Fraction
+        Of the gradient, one a piece; their sum is 1.
+    rounds : int
+        In how many parts each piece is sent, each one step behind the part before it.
+    """
+
+    bcube: BCube
+    trees: tuple[RootedTree, ...]
+    shares: tuple[Fraction, ...]
+    rounds: int = 1
+    left_out: tuple[int, ...] = field(default=(), init=False)
+
+    @property
+    def threads(self) -> int:
+        """One: trees share links."""
+        return 1
+
+    @property
+    def pieces(self) -> int:
+        """As many as trees."""
+        return len(self.trees)
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of the aggregation: the height of the highest tree."""
+        return max((one.step + 1 for tree in self.trees for one in tree.branches), default=0)
+
+    @cached_property
+    def _ends(self) -> tuple[Fraction, ...]:
+        return tuple(accumulate(self.shares))
+
+    @cached_property
+    def _sent(self) -> Mapping[int, list[tuple[int, int, Stage, int, int]]]:
+        """Return for each server what it sends: order, step, stage, level, peer, piece."""
+        sent: dict[int, list[tuple[int, int, Stage, int, int]]] = defaultdict(list)
+        for piece, tree in enumerate(self.trees):
+            for step, sender, receiver, level in tree.branches:
+                back = self.steps - 1 - step
+                sent[sender].append((step, piece, "aggregate", level, receiver))
+                sent[receiver].append((self.steps + back, piece, "broadcast", level, sender))
+        for transfers in sent.values():
+            transfers.sort()
+        return sent
+
+    def owner(self, thread: int, piece: int) -> int:  # noqa: ARG002 - there is one thread
+        """Return the root of a piece's tree."""
+        return self.trees[piece].root
+
+    def layout(self, elements: int, element_bytes: int) -> WeightedLayout:
+        """Return where the pieces of a gradient of so many elements start."""
+        return WeightedLayout(self._ends, elements, element_bytes)
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        """Yield what a server sends, in the order of stages and steps."""
+        for order, piece, stage, level, peer in self._sent.get(server, ()):
+            step = order if stage == "aggregate" else order - self.steps
+            yield Transfer(server, 0, stage, step, level, peer, piece, 1)
+
+    def hops(self, thread: int, piece: int) -> Iterator[Hops]:  # noqa: ARG002
+        """Yield how one piece travels in the aggregation, step by step."""
+        import numpy as np
+
+        by_step: dict[int, list[Branch]] = defaultdict(list)
+        for one in self.trees[piece].branches:
+            by_step[one.step].append(one)
+        for step in sorted(by_step):
+            rows = np.array(by_step[step], dtype=np.int64)
+            yield Hops(step, rows[:, 1], rows[:, 2], rows[:, 3])
