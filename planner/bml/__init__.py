@@ -1,0 +1,32 @@
+"""Which server aggregates which piece of the gradient, over which link of a BCube, in which step.
+
+Source: Wang et al., "BML: A High-performance, Low-cost Gradient Synchronization Algorithm for DML
+Training", NeurIPS 2018.
+"""
+
+from planner.bml.checker import Ground, check
+from planner.bml.damage import Damage
+from planner.bml.evaluation import Evaluation, evaluate
+from planner.bml.plan import Plan, Transfer
+from planner.bml.problem import Failures, Problem
+from planner.bml.schedule import Schedule
+from planner.bml.solver import METHODS, ideal_ns, lower_bound_ns, solve
+from planner.bml.trees import TreePlan
+
+__all__ = [
+    "METHODS",
+    "Damage",
+    "Evaluation",
+    "Failures",
+    "Ground",
+    "Plan",
+    "Problem",
+    "Schedule",
+    "Transfer",
+    "TreePlan",
+    "check",
+    "evaluate",
+    "ideal_ns",
+    "lower_bound_ns",
+    "solve",
+]

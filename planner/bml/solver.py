@@ -1,0 +1,181 @@
+"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+
+`auto` is `bml` where nothing has failed, which then is optimal but for start-up costs; else the
+better one of `detour` and, in networks small enough for it, `trees`.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from fractions import Fraction
+from typing import NamedTuple
+
+from planner.bml.checker import Ground, check
+from planner.bml.damage import Damage
+from planner.bml.evaluation import evaluate
+from planner.bml.problem import Problem
+from planner.bml.schedule import Schedule
+from planner.bml.trees import TreePlan
+from planner.deadline import Deadline
+from planner.errors import InvalidPlanError, NotApplicableError
+from planner.methods import deadline_in, known_method
+from planner.results import Infeasibility, Result
+from planner.topologies import BCube
+from planner.validation import total
+
+__all__ = ["METHODS", "AnyPlan", "Method", "ideal_ns", "lower_bound_ns", "solve"]
+
+AnyPlan = Schedule | TreePlan
+
+TREES_MAX_NICS = 1024
+"""Networks of at most so many NICs are re-planned by `auto` with trees too."""
+
+
+class Outcome(NamedTuple):
+    """What a method answers: a plan, a bound on loads if it proves one, whether time cut in."""
+
+    plan: AnyPlan
+    load_bound: Fraction = Fraction(0)
+    timed_out: bool = False
+
+
+Method = Callable[[Problem, Damage, Deadline], Outcome]
+
+
+def _bml(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # noqa: ARG001
+    if problem.failed:
+        raise NotApplicableError("method", "bml is Algorithm 1, which knows no failures")
+    return Outcome(Schedule(problem.bcube))
+
+
+def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # noqa: ARG001
+    from planner.bml.detour import detour
+    from planner.bml.pipelining import with_best_rounds
+
+    plan = detour(damage)
+    return Outcome(with_best_rounds(problem, plan) if plan.changed else plan)
+
+
+def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
+    from planner.bml.packing import pack
+    from planner.bml.pipelining import with_best_rounds
+    from planner.bml.trees import root_at_centre
+
+    packing = pack(damage.bcube, damage.dead, damage.down, deadline)
+    plan = TreePlan(damage.bcube, tuple(map(root_at_centre, packing.trees)), packing.weights)
+    return Outcome(with_best_rounds(problem, plan), packing.bound, packing.timed_out)
+
+
+def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
+    if not problem.failed:
+        return _bml(problem, damage, deadline)
+    found = []
+    with suppress(NotApplicableError):
+        found.append(_detour(problem, damage, deadline))
+    if not found or damage.bcube.nics <= TREES_MAX_NICS:
+        found.append(_trees(problem, damage, deadline))
+    best = min(found, key=lambda one: evaluate(problem, one.plan).time_ns)
+    bound = max(one.load_bound for one in found)
+    return Outcome(best.plan, bound, any(one.timed_out for one in found))
+
+
+METHODS: Mapping[str, Method] = {"auto": _auto, "bml": _bml, "detour": _detour, "trees": _trees}
+"""Every method by the name requests use."""
+
+
+def solve(
+    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+) -> Result[AnyPlan]:
+    """Plan the synchronisation of a gradient.
+
+    Parameters
+    ----------
+    problem : Problem
+        The network, the gradient and what has failed.
+    method : str
+        A key of `METHODS`.
+    time_limit : float, optional
+        Seconds after which the best plan so far is returned.
+
+    Returns
+    -------
+    Result
+        The plan, checked and priced outside the method, with a bound that holds for every plan;
+        infeasible if the failures cut the network.
+
+    Raises
+    ------
+    InvalidInputError
+        If the method is unknown or does not apply to the problem.
+    """
+    known_method(method, METHODS)
+    deadline = deadline_in(time_limit)
+    begin = time.perf_counter()
+    damage = Damage(problem.bcube, problem.failed)
+    cut = _cut(damage)
+    if cut is not None:
+        runtime = time.perf_counter() - begin
+        return Result(method, None, None, None, runtime, infeasibility=cut)
+    outcome = METHODS[method](problem, damage, deadline)
+    runtime = time.perf_counter() - begin
+    ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=not problem.failed)
+    if isinstance(outcome.plan, TreePlan):
+        ground = Ground(damage.bcube, damage.dead, damage.down)
+    try:
+        check(ground, outcome.plan)
+    except InvalidPlanError as error:
+        raise RuntimeError(f"method {method} made no plan: {error}") from error
+    cost = total(evaluate(problem, outcome.plan).time_ns, "gradient_bytes", "the time")
+    bound = lower_bound_ns(problem, damage, outcome.load_bound)
+    return Result(method, outcome.plan, cost, bound, runtime, outcome.timed_out)
+
+
+def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:
+    """Return what every plan takes at least.
+
+    The busiest NIC carries at least its share (`Damage.load_bound`, or `load` if that is more).
+    Of each byte N'-1 copies are added up, so some server adds at least (N'-1)/N' of the gradient.
+    And what one server contributes takes a step a link to the farthest other one.
+    """
+    if not problem.size or damage.living < 2:
+        return 0
+    sent = max(damage.load_bound(), load) * problem.size
+    added = Fraction(damage.living - 1, damage.living) * problem.size
+    return -int(-problem.network.time(sent, added, damage.hops()) // 1)
+
+
+def ideal_ns(problem: Problem) -> int:
+    """Return the time of Algorithm 1 if nothing had failed and the pieces were all of one size.
+
+    2(N-1)/(kN)·T_F, 2k start-up costs a layer, and the time to add (N-1)/N of the gradient.
+    """
+    servers, levels = problem.bcube.servers, problem.bcube.k
+    shares = Fraction(2 * (servers - 1), levels * servers), Fraction(servers - 1, servers)
+    starts = 2 * levels * sum(size > 0 for size in problem.chunks)
+    sent, added = (share * problem.size for share in shares)
+    return -int(-problem.network.time(sent, added, starts) // 1)
+
+
+def _cut(damage: Damage) -> Infeasibility | None:
+    """Return why there is no plan, if there is none."""
+    if not damage.living:
+        return Infeasibility("every server has failed", ("failed.servers",))
+    part = damage.cut_off()
+    if not part:
+        return None
+    names = ", ".join(_named(damage.bcube, server) for server in part[:8])
+    more = f" and {len(part) - 8} more" if len(part) > 8 else ""
+    one = "server" if len(part) == 1 else "servers"
+    return Infeasibility(
+        f"the failures cut off {one} {names}{more} from the other "
+        f"{damage.living - len(part)} that work",
+        tuple(
+            f"failed.{name}"
+            for name in ("servers", "nics", "switches")
+            if getattr(damage.failed, name)
+        ),
+    )
+
+
+def _named(bcube: BCube, server: int) -> str:
+    return "[" + ", ".join(map(str, bcube.digits(server))) + "]"
