@@ -11,8 +11,9 @@ counts for each server and piece: OR-ing sets would accept a gradient that is ad
 exactly once, and receives nothing more from that step on: as steps only grow, whatever leaves a
 server arrives at the owner, once. The broadcast is the reverse, so every server gets the sum once.
 
-Guarantee. `check_complete`: exact. `check_piece`: exact for that piece; a sample of servers is
-asked for all its transfers, and those must say the same.
+Guarantee. `check_complete`: exact. `check_piece`: exact for that piece; some servers are asked for
+all their transfers, and those must say the same. Above 2^22 servers only transfers of some servers
+are looked at, one by one.
 
 Complexity. `check_complete`: O(transfers·length·N), memory N²·pieces. `check_piece`: O(steps·N)
 array operations a piece.
@@ -21,6 +22,7 @@ array operations a piece.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,12 @@ COMPLETE_CELLS = 2**25
 
 RANDOM_PIECES = 4
 """Pieces drawn at random, beside one of each thread, where a network is too large for that."""
+
+WHOLE_SERVERS = 2**22
+"""Servers up to which pieces are followed through the whole network."""
+
+SAMPLED_TRANSFERS = 250
+"""Transfers of a server that are looked at one by one in larger ones."""
 
 RANDOM_SERVERS = 32
 """Servers drawn at random, whose transfers are compared with the way of each of these pieces."""
@@ -72,7 +80,8 @@ def check(ground: Ground, plan: Plan) -> str:
     Returns
     -------
     str
-        "complete", or "pieces" if only some were followed, through the whole network.
+        "complete"; "pieces" if only some were followed, through the whole network; "transfers" if
+        the network is too large even for that, and only the transfers of some servers were seen.
 
     Raises
     ------
@@ -87,6 +96,12 @@ def check(ground: Ground, plan: Plan) -> str:
         return "complete"
     draw = Random(0)  # noqa: S311 - a sample, no secret
     servers = {draw.randrange(bcube.servers) for _ in range(RANDOM_SERVERS)}
+    if bcube.servers > WHOLE_SERVERS:
+        for server in servers:
+            for one in islice(plan.transfers(server), SAMPLED_TRANSFERS):
+                _check_transfer(ground, plan, one)
+                _check_way(bcube, plan, one)
+        return "transfers"
     sent = [one for server in servers for one in plan.transfers(server)]
     for thread, piece in _sampled(plan, draw):
         check_piece(ground, plan, thread, piece)
@@ -293,6 +308,19 @@ def _check_transfer(ground: Ground, plan: Plan, one: Transfer) -> None:
         or any(end in ground.dead or (end, one.level) in ground.down for end in ends)
     ):
         raise InvalidPlanError(str(one), "takes no link that works")
+
+
+def _check_way(bcube: BCube, plan: Plan, one: Transfer) -> None:
+    """Refuse a transfer that does not bring its pieces one link closer to their owners, or back."""
+    for piece in (one.offset, one.offset + one.length - 1):
+        owner = bcube.digits(plan.owner(one.thread, piece))
+        ends = (one.server, one.peer) if one.stage == "aggregate" else (one.peer, one.server)
+        far, near = (
+            sum(map(int.__ne__, bcube.digits(end), owner))  # digits that differ
+            for end in ends
+        )
+        if near != far - 1:
+            raise InvalidPlanError(str(one), "does not bring its pieces closer to their owners")
 
 
 def _check_exclusive(transfers: Sequence[Transfer]) -> None:

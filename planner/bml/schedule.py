@@ -27,6 +27,7 @@ Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1 (`planner.bml
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.bml.layout import EvenLayout
@@ -195,7 +196,7 @@ class Schedule:
             for t in range(k):
                 level = (t + w) % k
                 start, own, stride = starts[w][t], digits[level], strides[level]
-                for value in (*range(own + 1, n), *range(own)):
+                for value in chain(range(own + 1, n), range(own)):
                     peer = server + (value - own) * stride
                     if blocked and (t, w, server, peer) in blocked:
                         continue
@@ -208,7 +209,7 @@ class Schedule:
             for t in range(k):
                 level = (t + w) % k
                 start, own, stride = starts[w + 1][t], digits[level], strides[level]
-                for value in (*range(own + 1, n), *range(own)):
+                for value in chain(range(own + 1, n), range(own)):
                     peer = server + (value - own) * stride
                     if (blocked and (t, w, peer, server) in blocked) or peer in self.dead:
                         continue

@@ -1,0 +1,59 @@
+"""A plan's transfers with the bytes they move: what an executor needs.
+
+Layers come in the order in which back-propagation finishes them, the last one first, each cut into
+pieces of its own, so that transfers can start while other gradients are still computed. With R
+rounds a layer is cut into R parts first, and each part into pieces. What has no bytes is left out.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from planner.bml.plan import Plan, Transfer
+from planner.bml.problem import Problem
+
+__all__ = ["Listed", "listed", "parts_of"]
+
+
+class Listed(NamedTuple):
+    """One transfer of one part of one layer.
+
+    Attributes
+    ----------
+    transfer : Transfer
+        Who sends which pieces to whom; it takes place `part` steps later than it says.
+    layer, part : int
+        Which part of which layer; 0 where there is only one.
+    offset_bytes, length_bytes : int
+        Where the pieces are in the whole gradient, layer 0 first.
+    """
+
+    transfer: Transfer
+    layer: int
+    part: int
+    offset_bytes: int
+    length_bytes: int
+
+
+def parts_of(problem: Problem, rounds: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield layer, part, first byte and elements of every part that has some."""
+    first = problem.size
+    for layer in reversed(range(len(problem.chunks))):
+        first -= problem.chunks[layer]
+        quotient, rest = divmod(problem.chunks[layer] // problem.element_bytes, rounds)
+        start = first
+        for part in range(rounds):
+            elements = quotient + (part < rest)
+            if elements:
+                yield layer, part, start, elements
+            start += elements * problem.element_bytes
+
+
+def listed(problem: Problem, plan: Plan, server: int) -> Iterator[Listed]:
+    """Yield what a server sends, layer after layer, part after part, step after step."""
+    for layer, part, first, elements in parts_of(problem, plan.rounds):
+        layout = plan.layout(elements, problem.element_bytes)
+        for transfer in plan.transfers(server):
+            piece = transfer.thread * plan.pieces + transfer.offset
+            size = layout.span(piece, transfer.length)
+            if size:
+                yield Listed(transfer, layer, part, first + layout.start(piece), size)

@@ -1,0 +1,142 @@
+"""The JSON face of gradient synchronisation on a BCube: requests, and what they stand for."""
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.bml.problem import Failures, Problem
+from planner.bml.solver import METHODS, solve
+from planner.errors import InvalidInputError
+from planner.jsonio.bml_answer import BmlAnswer, answer
+from planner.jsonio.types import PositiveRate, PositiveSize, Rate, Seconds, Size, Sizes, Time
+from planner.network import Network
+from planner.topologies import BCube
+from planner.validation import MAX_VALUE, integer
+
+__all__ = ["REQUEST_RULES", "BmlRequest", "FailedDocument", "problem_of", "run", "wanted_of"]
+
+T = TypeVar("T")
+
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
+Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
+Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
+Nic = Annotated[tuple[Digits, Number], Meta(description="[digits of the server, level]")]
+
+
+class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What does not work; a link of a BCube is that of one NIC."""
+
+    servers: tuple[Digits, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    links: tuple[Nic, ...] = ()
+    switches: tuple[
+        Annotated[
+            tuple[Number, Digits],
+            Meta(description="[level, the digits its servers have in common]"),
+        ],
+        ...,
+    ] = ()
+
+
+class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose transfers are wanted."""
+
+    server: Digits
+
+
+class BmlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which server aggregates which piece, over which link, in which step.
+
+    Give gradient_bytes, or layer_bytes: then each layer is cut into pieces of its own.
+    """
+
+    problem: Literal["bml"]
+    n: Annotated[int, Meta(ge=2, le=MAX_VALUE, description="ports of a switch")]
+    k: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="levels, and NICs of a server")]
+    gradient_bytes: Size | UnsetType = UNSET
+    layer_bytes: Sizes | UnsetType = UNSET
+    element_bytes: PositiveSize = 1
+    link_bytes_per_s: PositiveRate
+    latency_ns: Annotated[Time, Meta(description="start-up cost of a step")] = 0
+    reduce_ns_per_byte: Annotated[Rate, Meta(description="a server's time to add a byte")] = (
+        Fraction(0)
+    )
+    schedule: Literal["none", "all"] | ServerDocument = "none"
+    failed: FailedDocument | UnsetType = UNSET
+    method: MethodName = "auto"
+    time_limit_s: Seconds | UnsetType = UNSET
+    note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
+
+
+REQUEST_RULES: dict[str, Any] = {
+    "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}]
+}
+"""What the schema says of a request beside the fields' own types."""
+
+
+def problem_of(request: BmlRequest) -> Problem:
+    """Return the typed problem.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with a path into the request.
+    """
+    bcube = BCube(request.n, request.k)
+    return Problem(
+        bcube,
+        Network(request.link_bytes_per_s, request.latency_ns, request.reduce_ns_per_byte),
+        _given(request.gradient_bytes),
+        () if request.layer_bytes is UNSET else request.layer_bytes,
+        request.element_bytes,
+        Failures() if request.failed is UNSET else _failures(bcube, request.failed),
+    )
+
+
+def _failures(bcube: BCube, document: FailedDocument) -> Failures:
+    nics = set()
+    for name in ("nics", "links"):
+        for place, (digits, level) in enumerate(getattr(document, name)):
+            path = f"failed.{name}[{place}]"
+            server = bcube.server(digits, f"{path}[0]")
+            nics.add((server, integer(level, f"{path}[1]", maximum=bcube.k - 1)))
+    switches = set()
+    for place, (level, digits) in enumerate(document.switches):
+        path = f"failed.switches[{place}]"
+        integer(level, f"{path}[0]", maximum=bcube.k - 1)
+        switches.add((level, bcube.switch_of(digits, f"{path}[1]")))
+    servers = {
+        bcube.server(digits, f"failed.servers[{place}]")
+        for place, digits in enumerate(document.servers)
+    }
+    return Failures(frozenset(servers), frozenset(nics), frozenset(switches))
+
+
+def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
+    """Return the servers whose transfers are wanted; None for none.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such server, or it has failed.
+    """
+    schedule = request.schedule
+    if isinstance(schedule, ServerDocument):
+        server = problem.bcube.server(schedule.server, "schedule.server")
+        if server in problem.failed.servers:
+            raise InvalidInputError("schedule.server", "expected one that has not failed")
+        return range(server, server + 1)
+    return range(problem.bcube.servers) if schedule == "all" else None
+
+
+def run(request: BmlRequest) -> BmlAnswer:
+    """Answer one request."""
+    problem = problem_of(request)
+    wanted = wanted_of(request, problem)
+    result = solve(problem, method=request.method, time_limit=_given(request.time_limit_s))
+    return answer(problem, result, wanted)
+
+
+def _given(value: T | UnsetType) -> T | None:
+    return None if value is UNSET else value

@@ -1,0 +1,236 @@
+"""The JSON face of gradient synchronisation on a BCube: answers."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.bml.damage import Damage
+from planner.bml.evaluation import evaluate
+from planner.bml.listing import listed, parts_of
+from planner.bml.plan import Stage
+from planner.bml.problem import Problem
+from planner.bml.solver import AnyPlan, ideal_ns
+from planner.bml.trees import TreePlan
+from planner.collectives import COLLECTIVES, collective
+from planner.draw import Compared
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.jsonio.types import Moment
+from planner.results import Result
+from planner.topologies import BCube
+from planner.units import format_ns
+from planner.validation import MAX_TOTAL, MAX_VALUE
+
+__all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "comparison_of", "headline", "times"]
+
+MAX_TRANSFERS = 10**6
+"""Answers list at most so many transfers."""
+
+MAX_CUT_OFF = 1000
+"""Answers name at most so many servers that are cut off."""
+
+Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
+Amount = Annotated[int, Meta(ge=0, le=MAX_TOTAL)]
+Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
+
+
+class ComparisonRow(Struct, frozen=True, kw_only=True):
+    """An algorithm on a topology of as many servers, nothing failed, the gradient at once."""
+
+    times_full_transfer: Annotated[float, Meta(ge=0, description="its time × T_F, start-up apart")]
+    time_ns: Annotated[Moment | None, Meta(description="null: beyond 63 bits")]
+    steps: Amount
+    nics: Annotated[int, Meta(ge=1, le=MAX_VALUE, description="of a server")]
+    switches: Annotated[int, Meta(ge=1, description="with n ports, as the BML paper counts")]
+    built_switches: Annotated[int, Meta(ge=1, description="of a network that can be built")]
+
+
+class StepRow(Struct, frozen=True, kw_only=True):
+    """What the busiest link carries in one step."""
+
+    stage: Stage
+    step: Number
+    pieces: Number
+    bytes: Amount
+
+
+class TransferRow(Struct, frozen=True, kw_only=True):
+    """What one server sends to a neighbour."""
+
+    server: Digits
+    thread: Number
+    stage: Stage
+    step: Number
+    level: Number
+    peer: Digits
+    offset: Number
+    length: Number
+    offset_bytes: Number
+    length_bytes: Number
+    layer: Number | UnsetType = UNSET
+    part: Number | UnsetType = UNSET
+
+
+class BmlAnswer(Struct, frozen=True, kw_only=True):
+    """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
+
+    problem: Literal["bml"] = "bml"
+    method: str
+    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
+    objective_ns: Moment | None
+    lower_bound_ns: Moment | None
+    runtime_s: float
+    n: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
+    k: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
+    servers: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
+    servers_left: Number
+    switches: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
+    full_transfer_ns: Annotated[Moment, Meta(description="T_F: the gradient over one link")]
+    ideal_ns: Annotated[
+        Moment | None,
+        Meta(description="Algorithm 1, nothing failed, pieces of one size; null: beyond 63 bits"),
+    ]
+    pieces: Number | UnsetType = UNSET
+    pieces_left_out: Number | UnsetType = UNSET
+    rounds: (
+        Annotated[int, Meta(ge=1, description="parts of each piece, each a step behind the last")]
+        | UnsetType
+    ) = UNSET
+    times_full_transfer: (
+        Annotated[float, Meta(ge=0, description="what the busiest link carries, × the gradient")]
+        | UnsetType
+    ) = UNSET
+    steps: tuple[StepRow, ...] | UnsetType = UNSET
+    comparison: dict[str, ComparisonRow] | UnsetType = UNSET
+    transfers: tuple[TransferRow, ...] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    binding: tuple[str, ...] | UnsetType = UNSET
+    cut_off: tuple[Digits, ...] | UnsetType = UNSET
+
+
+def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = None) -> BmlAnswer:
+    """Return the JSON form of a result, with the transfers of the servers that are wanted."""
+    bcube, ideal = problem.bcube, ideal_ns(problem)
+    base = BmlAnswer(
+        method=result.method,
+        status=result.status.value,
+        objective_ns=result.objective_ns,
+        lower_bound_ns=result.lower_bound_ns,
+        runtime_s=result.runtime_s,
+        n=bcube.n,
+        k=bcube.k,
+        servers=bcube.servers,
+        servers_left=bcube.servers - len(problem.failed.servers),
+        switches=bcube.switches,
+        full_transfer_ns=problem.network.full_transfer_ns(problem.size),
+        ideal_ns=ideal if ideal <= MAX_TOTAL else None,
+    )
+    plan = result.plan
+    if plan is None:
+        assert result.infeasibility is not None
+        part = Damage(bcube, problem.failed).cut_off() if base.servers_left else ()
+        return msgspec.structs.replace(
+            base,
+            reason=result.infeasibility.reason,
+            binding=result.infeasibility.binding,
+            cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])),
+        )
+    evaluation = evaluate(problem, plan)
+    return msgspec.structs.replace(
+        base,
+        pieces=plan.threads * plan.pieces,
+        pieces_left_out=len(plan.left_out),
+        rounds=plan.rounds,
+        times_full_transfer=float(evaluation.load),
+        steps=tuple(
+            StepRow(stage=one.stage, step=one.step, pieces=one.pieces, bytes=one.bytes)
+            for one in evaluation.steps
+        ),
+        comparison=comparison_of(problem),
+        transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted)),
+    )
+
+
+def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
+    """Return what every algorithm would take with as many servers and nothing failed."""
+    found = {}
+    for name in COLLECTIVES:
+        try:
+            one = collective(name, problem.bcube, tensors=problem.layer_bytes or None)
+        except NotApplicableError:
+            continue
+        try:
+            time: int | None = one.time_ns(problem.network, problem.size)
+        except InvalidInputError:
+            time = None
+        found[name] = ComparisonRow(
+            times_full_transfer=float(one.volume),
+            time_ns=time,
+            steps=one.steps,
+            nics=one.nics,
+            switches=one.switches,
+            built_switches=one.built_switches,
+        )
+    return found
+
+
+def _transfers(problem: Problem, plan: AnyPlan, wanted: range) -> Iterator[TransferRow]:
+    bcube = problem.bcube
+    parts = sum(1 for _ in parts_of(problem, plan.rounds))
+    if isinstance(plan, TreePlan):
+        each = 2 * sum(len(tree.branches) for tree in plan.trees)
+    else:
+        each = 2 * bcube.k**2 * (bcube.n - 1) * len(wanted)
+    if each * parts > MAX_TRANSFERS:
+        raise InvalidInputError(
+            "schedule",
+            f"expected at most {MAX_TRANSFERS} transfers, got {each * parts}; ask for one server",
+        )
+    for server in wanted:
+        for one in listed(problem, plan, server):
+            moved = one.transfer
+            yield TransferRow(
+                server=bcube.digits(server),
+                thread=moved.thread,
+                stage=moved.stage,
+                step=moved.step,
+                level=moved.level,
+                peer=bcube.digits(moved.peer),
+                offset=moved.offset,
+                length=moved.length,
+                offset_bytes=one.offset_bytes,
+                length_bytes=one.length_bytes,
+                layer=one.layer if problem.layer_bytes else UNSET,
+                part=one.part if plan.rounds > 1 else UNSET,
+            )
+
+
+def headline(answer: BmlAnswer) -> str:
+    """Return one line that says what an answer's plan is and what it costs."""
+    time = "no plan" if answer.objective_ns is None else format_ns(answer.objective_ns)
+    return (
+        f"{answer.problem} BCube({answer.n}, {answer.k}) · {answer.method} · "
+        f"{answer.servers_left:,} servers · {time} · {answer.status}"
+    )
+
+
+def times(answer: BmlAnswer) -> tuple[Compared, ...]:
+    """Return the time of the plan beside what other algorithms would take.
+
+    Raises
+    ------
+    InvalidInputError
+        If the answer holds no plan.
+    """
+    if answer.objective_ns is None or answer.comparison is UNSET:
+        reason = "" if answer.reason is UNSET else f": {answer.reason}"
+        raise InvalidInputError("steps", f"the answer ({answer.status}) holds no plan{reason}")
+    rows = [
+        Compared(name, name.rpartition("_")[2], one.time_ns, one.switches)
+        for name, one in answer.comparison.items()
+        if one.time_ns is not None
+    ]
+    bcube = BCube(answer.n, answer.k)
+    rows.append(Compared("this plan", "bcube", answer.objective_ns, bcube.switches))
+    return tuple(rows)
