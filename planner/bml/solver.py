@@ -32,8 +32,21 @@ TREES_MAX_NICS = 1024
 
 
 class Outcome(NamedTuple):
-    """What a method answers: a plan, a bound on loads if it proves one, whether time cut in."""
+    """What a method answers.
 
+    Attributes
+    ----------
+    method : str
+        What made the plan; `auto` has a choice.
+    plan : Schedule or TreePlan
+        The plan.
+    load_bound : Fraction
+        A bound on what the busiest NIC carries, × T_F, if the method proves one.
+    timed_out : bool
+        Whether the time limit cut in.
+    """
+
+    method: str
     plan: AnyPlan
     load_bound: Fraction = Fraction(0)
     timed_out: bool = False
@@ -45,7 +58,7 @@ Method = Callable[[Problem, Damage, Deadline], Outcome]
 def _bml(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # noqa: ARG001
     if problem.failed:
         raise NotApplicableError("method", "bml is Algorithm 1, which knows no failures")
-    return Outcome(Schedule(problem.bcube))
+    return Outcome("bml", Schedule(problem.bcube))
 
 
 def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # noqa: ARG001
@@ -53,7 +66,7 @@ def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  #
     from planner.bml.pipelining import with_best_rounds
 
     plan = detour(damage)
-    return Outcome(with_best_rounds(problem, plan) if plan.changed else plan)
+    return Outcome("detour", with_best_rounds(problem, plan) if plan.changed else plan)
 
 
 def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
@@ -63,7 +76,7 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
 
     packing = pack(damage.bcube, damage.dead, damage.down, deadline)
     plan = TreePlan(damage.bcube, tuple(map(root_at_centre, packing.trees)), packing.weights)
-    return Outcome(with_best_rounds(problem, plan), packing.bound, packing.timed_out)
+    return Outcome("trees", with_best_rounds(problem, plan), packing.bound, packing.timed_out)
 
 
 def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
@@ -76,7 +89,7 @@ def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         found.append(_trees(problem, damage, deadline))
     best = min(found, key=lambda one: evaluate(problem, one.plan).time_ns)
     bound = max(one.load_bound for one in found)
-    return Outcome(best.plan, bound, any(one.timed_out for one in found))
+    return Outcome(best.method, best.plan, bound, any(one.timed_out for one in found))
 
 
 METHODS: Mapping[str, Method] = {"auto": _auto, "bml": _bml, "detour": _detour, "trees": _trees}
@@ -127,7 +140,7 @@ def solve(
         raise RuntimeError(f"method {method} made no plan: {error}") from error
     cost = total(evaluate(problem, outcome.plan).time_ns, "gradient_bytes", "the time")
     bound = lower_bound_ns(problem, damage, outcome.load_bound)
-    return Result(method, outcome.plan, cost, bound, runtime, outcome.timed_out)
+    return Result(outcome.method, outcome.plan, cost, bound, runtime, outcome.timed_out)
 
 
 def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:

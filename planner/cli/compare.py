@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from planner.cli import compare_caramel, compare_ibatch, compare_yan
+from planner.cli import compare_bml, compare_caramel, compare_ibatch, compare_yan
 from planner.cli.common import Progress, command, in_file, read, write_json, write_text
 from planner.cli.family import Case, Family, Profiled
 from planner.comparison import Comparison
@@ -29,6 +29,7 @@ FAMILIES: Mapping[str, Family] = {
     "ibatch": compare_ibatch.FAMILY,
     "caramel": compare_caramel.FAMILY,
     "yan": compare_yan.FAMILY,
+    "bml": compare_bml.FAMILY,
 }
 """What can be compared."""
 
@@ -51,6 +52,8 @@ def add_parser(commands: Any) -> None:
         "--picture plan.svg\n"
         "  planner compare data/profiles/resnet50.json --problem caramel --startup 50us "
         "--bandwidth 10Gb/s --workers 8\n"
+        "  planner compare data/profiles/vgg19.json --problem bml --startup 5us --bandwidth 40Gb/s "
+        "--bcube 3,2\n"
         "  planner compare request.json",
     )
     parser.add_argument(
@@ -62,7 +65,8 @@ def add_parser(commands: Any) -> None:
         "--problem",
         choices=list(FAMILIES),
         help="what to do with a profile: ibatch: batches of layers (default); caramel: gradient "
-        "transfers between workers; a request says itself what it asks",
+        "transfers between workers; bml: algorithms that sum up gradients; a request says itself "
+        "what it asks",
     )
     parser.add_argument(
         "--startup",
@@ -122,7 +126,8 @@ def run(options: argparse.Namespace) -> int:
     progress.done()
     if options.json:
         first = [] if best is None else [best]
-        answers = [*first, *map(case.answer, results[len(first) :])]
+        others = results if case.best_apart else results[len(first) :]
+        answers = [*first, *map(case.answer, others)]
         write_json(msgspec.json.encode(answers).decode() + "\n", None)
     else:
         _print_table(family, case, comparison)

@@ -57,6 +57,8 @@ class Case:
         Seconds for each method, if whoever asks says nothing else.
     best : callable, optional
         Returns the JSON form of the best result, with parts that take extra time.
+    best_apart : bool
+        Whether that says something else than the answer of the best row, which then stands too.
     """
 
     problem: Any
@@ -65,6 +67,7 @@ class Case:
     name: str = ""
     time_limit: float | None = None
     best: Callable[[Result[Any]], msgspec.Struct] | None = None
+    best_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

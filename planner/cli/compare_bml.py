@@ -1,0 +1,264 @@
+"""``planner compare`` for gradient synchronisation: algorithms, or plans around failures."""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from msgspec import UNSET, Struct
+
+from planner import bml
+from planner.bml.evaluation import evaluate
+from planner.bml.solver import AnyPlan
+from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
+from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
+from planner.comparison import Comparison, Row, compare_methods
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.jsonio import bml as bml_json
+from planner.jsonio.bml_answer import BmlAnswer, answer
+from planner.methods import known_method
+from planner.network import Network
+from planner.profiles import Profile
+from planner.results import Result
+from planner.topologies import BCube
+from planner.units import format_bytes, format_ns
+
+__all__ = ["FAMILY"]
+
+_COLUMNS = (
+    "algorithm",
+    "NICs",
+    "switches",
+    "steps",
+    "× T_F",
+    "time",
+    "above bound",
+    "status",
+)
+
+_REPLANS = ("detour", "trees")
+"""The methods for networks where something has failed."""
+
+_OPTIONS = (
+    Option(
+        "--bcube",
+        None,
+        {
+            "metavar": "N,K",
+            "help": "as many servers and switches as BCube(n, k): 3,2 (needed); other topologies "
+            "connect as many servers by switches with as many ports",
+        },
+    ),
+    Option(
+        "--topology",
+        "any",
+        {"choices": ["any", "bcube", "fattree"], "help": "compare on one topology; default: any"},
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """A problem, where tensors begin and end, and what is compared on it."""
+
+    problem: bml.Problem
+    tensors: tuple[int, ...]
+    topology: str = "any"
+
+
+class _Figures(NamedTuple):
+    """What a row says."""
+
+    nics: int
+    switches: int
+    steps: int
+    times_full_transfer: Fraction
+
+
+class CollectiveAnswer(Struct, frozen=True, kw_only=True):
+    """One algorithm on one topology."""
+
+    problem: str = "bml"
+    method: str
+    status: str
+    objective_ns: int | None
+    lower_bound_ns: int | None
+    times_full_transfer: float
+    steps: int
+    nics: int
+    switches: int
+    built_switches: int
+
+
+def _compare(
+    subject: _Subject,
+    *,
+    methods: Sequence[str] | None = None,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison[Any, _Figures]:
+    problem = subject.problem
+    if problem.failed:
+        return compare_methods(
+            _REPLANS if methods is None else methods,
+            lambda method: bml.solve(problem, method=method, time_limit=time_limit),
+            lambda plan: _of_plan(problem, plan),
+            progress,
+        )
+    names = [name for name in COLLECTIVES if subject.topology in ("any", name.rpartition("_")[2])]
+    return compare_methods(
+        names if methods is None else methods,
+        lambda name: _priced(subject, known_method(name, COLLECTIVES)),
+        _of_collective,
+        progress,
+    )
+
+
+def _priced(subject: _Subject, name: str) -> Result[Collective]:
+    """Return an algorithm with its time and the bound for as many NICs."""
+    problem = subject.problem
+    found = collective(name, problem.bcube, tensors=subject.tensors or None)
+    diameter = problem.bcube.k if found.topology == "bcube" else 1
+    bound = lower_bound(found.servers, found.nics, diameter)
+    try:
+        time = found.time_ns(problem.network, problem.size)
+    except InvalidInputError as error:
+        raise NotApplicableError(error.path, error.message) from None
+    return Result(name, found, time, bound.time_ns(problem.network, problem.size), 0.0)
+
+
+def _of_collective(found: Collective) -> _Figures:
+    return _Figures(found.nics, found.switches, found.steps, found.volume)
+
+
+def _of_plan(problem: bml.Problem, plan: AnyPlan) -> _Figures:
+    steps = 2 * plan.steps + plan.rounds - 1
+    bcube = problem.bcube
+    return _Figures(bcube.k, bcube.switches, steps, evaluate(problem, plan).load)
+
+
+def _case(subject: _Subject, about: tuple[str, ...], name: str, method: str = "auto") -> Case:
+    problem = subject.problem
+
+    def of_row(result: Result[Any]) -> Struct:
+        if not isinstance(result.plan, Collective):
+            return answer(problem, result)
+        found = result.plan
+        return CollectiveAnswer(
+            method=result.method,
+            status=result.status.value,
+            objective_ns=result.objective_ns,
+            lower_bound_ns=result.lower_bound_ns,
+            times_full_transfer=float(found.volume),
+            steps=found.steps,
+            nics=found.nics,
+            switches=found.switches,
+            built_switches=found.built_switches,
+        )
+
+    def planned(result: Result[Any]) -> BmlAnswer:
+        if isinstance(result.plan, Collective):
+            result = bml.solve(problem, method=method)
+        return answer(problem, result)
+
+    return Case(subject, of_row, about, name, best=planned, best_apart=not problem.failed)
+
+
+def _about(problem: bml.Problem) -> str:
+    bcube = problem.bcube
+    failed = problem.failed
+    words = [
+        _counted(len(found), what)
+        for found, what in (
+            (failed.servers, "server"),
+            (failed.nics, "NIC"),
+            (failed.switches, "switch"),
+        )
+        if found
+    ]
+    lost = f", without {' and '.join(words)}" if words else ""
+    return (
+        f"{bcube.servers:,} servers of BCube({bcube.n}, {bcube.k}){lost}: "
+        f"{format_bytes(problem.size)} of gradients, T_F "
+        f"{format_ns(problem.network.full_transfer_ns(problem.size))}"
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    plural = "es" if what.endswith("ch") else "s"
+    return f"{count} {what}{'' if count == 1 else plural}"
+
+
+def _requested(request: bml_json.BmlRequest) -> Case:
+    problem = bml_json.problem_of(request)
+    bml_json.wanted_of(request, problem)
+    subject = _Subject(problem, problem.layer_bytes)
+    limit = None if request.time_limit_s is UNSET else request.time_limit_s
+    case = _case(subject, (f"request: {_about(problem)}",), "", request.method)
+    return replace(case, time_limit=limit)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.bcube is None:
+        raise InvalidInputError("--bcube", "missing: it says how many servers there are: 3,2")
+    found = re.fullmatch(r"(\d{1,20})[,x](\d{1,20})", options.bcube)
+    if not found:
+        raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {options.bcube!r}")
+    try:
+        options.bcube = BCube(int(found[1]), int(found[2]))
+    except InvalidInputError as error:
+        raise InvalidInputError("--bcube", f"{error.path}: {error.message}") from None
+
+
+def _problem(
+    profile: Profile, startup_ns: int, rate: Fraction, options: argparse.Namespace
+) -> _Subject:
+    tensors = tuple(layer.pushed_bytes for layer in profile.layers)
+    problem = bml.Problem(options.bcube, Network(rate, startup_ns), sum(tensors))
+    return _Subject(problem, tensors, options.topology)
+
+
+def _profiled(profile: Profile, _: Profile, subject: _Subject, options: argparse.Namespace) -> Case:
+    network = f"network: start-up {options.startup} a step, {options.bandwidth} a NIC"
+    about = (f"{profile.name}: {_about(subject.problem)}", provenance(profile), network)
+    return _case(subject, about, profile.name)
+
+
+def _table(
+    comparison: Comparison[Any, _Figures],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    return _COLUMNS, [_cells(row) for row in comparison.rows]
+
+
+def _cells(row: Row[Any, _Figures]) -> tuple[str, ...]:
+    result, figures = row.result, row.evaluation
+    if figures is None or result.objective_ns is None:
+        return (result.method, *["–"] * 6, result.status)
+    return (
+        result.method,
+        str(figures.nics),
+        f"{figures.switches:,}",
+        f"{figures.steps:,}",
+        f"{float(figures.times_full_transfer):.4f}",
+        format_ns(result.objective_ns),
+        percent(result.gap),
+        result.status,
+    )
+
+
+FAMILY = Family(
+    methods=[*COLLECTIVES, *_REPLANS],
+    compare=_compare,
+    table=_table,
+    requested=_requested,
+    profiled=Profiled(
+        options=_OPTIONS,
+        check=_check,
+        subject=lambda profile, _: profile,
+        problem=_problem,
+        case=_profiled,
+    ),
+)
+"""What is compared, and how it is shown."""
