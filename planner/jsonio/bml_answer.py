@@ -72,6 +72,14 @@ class TransferRow(Struct, frozen=True, kw_only=True):
     part: Number | UnsetType = UNSET
 
 
+class FailedCounts(Struct, frozen=True, kw_only=True):
+    """How many of each have failed."""
+
+    servers: Number
+    nics: Number
+    switches: Number
+
+
 class BmlAnswer(Struct, frozen=True, kw_only=True):
     """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
 
@@ -84,7 +92,7 @@ class BmlAnswer(Struct, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
     k: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
     servers: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
-    servers_left: Number
+    failed: FailedCounts | UnsetType = UNSET
     switches: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
     full_transfer_ns: Annotated[Moment, Meta(description="T_F: the gradient over one link")]
     ideal_ns: Annotated[
@@ -121,7 +129,13 @@ def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = Non
         n=bcube.n,
         k=bcube.k,
         servers=bcube.servers,
-        servers_left=bcube.servers - len(problem.failed.servers),
+        failed=FailedCounts(
+            servers=len(problem.failed.servers),
+            nics=len(problem.failed.nics),
+            switches=len(problem.failed.switches),
+        )
+        if problem.failed
+        else UNSET,
         switches=bcube.switches,
         full_transfer_ns=problem.network.full_transfer_ns(problem.size),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
@@ -129,7 +143,8 @@ def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = Non
     plan = result.plan
     if plan is None:
         assert result.infeasibility is not None
-        part = Damage(bcube, problem.failed).cut_off() if base.servers_left else ()
+        damage = Damage(bcube, problem.failed)
+        part = damage.cut_off() if damage.living else ()
         return msgspec.structs.replace(
             base,
             reason=result.infeasibility.reason,
@@ -209,9 +224,15 @@ def _transfers(problem: Problem, plan: AnyPlan, wanted: range) -> Iterator[Trans
 def headline(answer: BmlAnswer) -> str:
     """Return one line that says what an answer's plan is and what it costs."""
     time = "no plan" if answer.objective_ns is None else format_ns(answer.objective_ns)
+    failed = ""
+    if answer.failed is not UNSET:
+        counts = msgspec.structs.asdict(answer.failed)
+        names = {"servers": "servers", "nics": "NICs", "switches": "switches"}
+        words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
+        failed = f" (failed {', '.join(words)})"
     return (
-        f"{answer.problem} BCube({answer.n}, {answer.k}) · {answer.method} · "
-        f"{answer.servers_left:,} servers · {time} · {answer.status}"
+        f"{answer.problem} BCube({answer.n}, {answer.k}){failed} · {answer.method} · "
+        f"{answer.servers:,} servers · {time} · {answer.status}"
     )
 
 
@@ -226,11 +247,14 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     if answer.objective_ns is None or answer.comparison is UNSET:
         reason = "" if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError("steps", f"the answer ({answer.status}) holds no plan{reason}")
+    # Failures slow down every algorithm: then only what the plan would take without them stands by.
+    names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
+    after = "" if answer.failed is UNSET else ", nothing failed"
     rows = [
-        Compared(name, name.rpartition("_")[2], one.time_ns, one.switches)
-        for name, one in answer.comparison.items()
-        if one.time_ns is not None
+        Compared(f"{name}{after}", name.rpartition("_")[2], one.time_ns, one.switches)
+        for name in names
+        if (one := answer.comparison[name]).time_ns is not None
     ]
-    bcube = BCube(answer.n, answer.k)
-    rows.append(Compared("this plan", "bcube", answer.objective_ns, bcube.switches))
+    switches = BCube(answer.n, answer.k).switches
+    rows.append(Compared("this plan", "bcube", answer.objective_ns, switches))
     return tuple(rows)

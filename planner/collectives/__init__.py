@@ -1,0 +1,59 @@
+"""What synchronising gradients costs: all-reduce algorithms on BCubes and Fat-Trees.
+
+Each algorithm is a closed form, an exact `Collective`; `compare` puts all of them side by side,
+`choose` takes the fastest on a network, and `lower_bound` says what none of them can beat.
+"""
+
+from planner.collectives.bml import bml_bcube
+from planner.collectives.bound import bcube_bound, lower_bound
+from planner.collectives.collective import Collective, Cost
+from planner.collectives.comparison import COLLECTIVES, choose, collective, compare
+from planner.collectives.exchange import (
+    k_nics_fattree,
+    ps_bcube,
+    ps_fattree,
+    shuffle_bcube,
+    shuffle_fattree,
+)
+from planner.collectives.fabric import Fabric, SwitchCounts, switch_counts
+from planner.collectives.halving_doubling import halving_doubling_bcube, halving_doubling_fattree
+from planner.collectives.hierarchical import groups_of, hierarchical_bcube, hierarchical_fattree
+from planner.collectives.ring import gray_cycle, ring_bcube, ring_fattree
+from planner.collectives.tensor_servers import (
+    least_loaded,
+    ps_tensors_fattree,
+    ps_tensors_greedy_fattree,
+    round_robin,
+)
+
+__all__ = [
+    "COLLECTIVES",
+    "Collective",
+    "Cost",
+    "Fabric",
+    "SwitchCounts",
+    "bcube_bound",
+    "bml_bcube",
+    "choose",
+    "collective",
+    "compare",
+    "gray_cycle",
+    "groups_of",
+    "halving_doubling_bcube",
+    "halving_doubling_fattree",
+    "hierarchical_bcube",
+    "hierarchical_fattree",
+    "k_nics_fattree",
+    "least_loaded",
+    "lower_bound",
+    "ps_bcube",
+    "ps_fattree",
+    "ps_tensors_fattree",
+    "ps_tensors_greedy_fattree",
+    "ring_bcube",
+    "ring_fattree",
+    "round_robin",
+    "shuffle_bcube",
+    "shuffle_fattree",
+    "switch_counts",
+]

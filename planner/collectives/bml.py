@@ -1,0 +1,26 @@
+"""BML: k interwoven reduce-scatters and all-gathers, one over the levels in each rotation.
+
+Problem: all-reduce on BCube(n, k) with all k NICs of every server in use all the time.
+
+Method: the gradient is cut into k·N pieces <t, q>. Thread t exchanges at level t, then t+1, …, t-1
+(mod k), with the n-1 neighbours there, the pieces that are theirs by the digits seen so far: n
+times fewer pieces every step. Then the same backwards with the sums. At any step the k threads of a
+server are at k different levels.
+
+Guarantee: volume 2(N-1)/(kN) and (N-1)/N additions, both the lower bound; 2k steps.
+
+Complexity: O(1).
+
+Source: Wang et al., "BML", NeurIPS 2018, section 3.2 and Algorithm 1.
+"""
+
+from planner.collectives.collective import Collective
+from planner.collectives.making import on_bcube, scattered
+from planner.topologies import BCube
+
+__all__ = ["bml_bcube"]
+
+
+def bml_bcube(bcube: BCube) -> Collective:
+    """Return BML's cost."""
+    return on_bcube("bml", bcube, 2 * bcube.k, 2 * scattered(bcube.servers) / bcube.k)

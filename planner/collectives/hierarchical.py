@@ -1,0 +1,55 @@
+"""Hierarchical all-reduce: reduce-scatter in groups, then among groups, and all the way back.
+
+Problem: all-reduce that keeps most of its traffic near.
+
+Method: on a Fat-Tree the servers of an edge switch exchange directly, then servers in the same
+place of the edges of a pod the 1/g1 they have, then those of the pods 1/(g1·g2). Where N does not
+fill the tree, the group sizes are the largest divisors of N that fit the switches, and the last
+level takes the rest: full bisection bandwidth carries any grouping equally well. On a BCube it is a
+single thread of BML: one level, and so one NIC, at a time.
+
+Guarantee: volume (g1-1)/g1 + (g2-1)/(g1·g2) + (g3-1)/N each way, which telescopes to 2(N-1)/N: with
+one NIC a hierarchy gains nothing on two direct steps. Two steps a level of more than one member.
+
+Complexity: O(N^(1/3)) to find the groups.
+
+Source: Wang et al., "BML", NeurIPS 2018, section 3.3.
+"""
+
+from fractions import Fraction
+
+from planner.collectives.collective import Collective
+from planner.collectives.fabric import Fabric
+from planner.collectives.making import on_bcube, on_fabric, scattered
+from planner.topologies import BCube
+
+__all__ = ["groups_of", "hierarchical_bcube", "hierarchical_fattree"]
+
+
+def groups_of(fabric: Fabric) -> tuple[int, int, int]:
+    """Return the group sizes at the edge, in a pod and over the cores; their product is N."""
+    edge, pod, _ = fabric.tree.groups
+    first = _largest_divisor(fabric.servers, edge)
+    rest = fabric.servers // first
+    second = _largest_divisor(rest, pod)
+    return first, second, rest // second
+
+
+def hierarchical_bcube(bcube: BCube) -> Collective:
+    """Return the cost on a BCube."""
+    return on_bcube("hierarchical", bcube, 2 * bcube.k, 2 * scattered(bcube.servers))
+
+
+def hierarchical_fattree(fabric: Fabric) -> Collective:
+    """Return the cost on a Fat-Tree."""
+    volume, below = Fraction(0), 1
+    groups = groups_of(fabric)
+    for size in groups:
+        volume += scattered(size) / below
+        below *= size
+    steps = 2 * sum(size > 1 for size in groups)
+    return on_fabric("hierarchical", fabric, steps, 2 * volume, volume)
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    return next(size for size in range(most, 0, -1) if number % size == 0)

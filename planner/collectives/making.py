@@ -1,0 +1,64 @@
+"""How algorithms put their costs together with where they run."""
+
+from fractions import Fraction
+
+from planner.collectives.collective import Collective
+from planner.collectives.fabric import Fabric
+from planner.errors import NotApplicableError
+from planner.topologies import BCube
+
+__all__ = ["on_bcube", "on_fabric", "scattered"]
+
+
+def scattered(servers: int) -> Fraction:
+    """Return the share (N-1)/N: all of a gradient but one's own piece of N."""
+    return Fraction(servers - 1, servers)
+
+
+def on_bcube(
+    algorithm: str, bcube: BCube, steps: int, volume: Fraction, reduced: Fraction | None = None
+) -> Collective:
+    """Return the algorithm on a BCube; as a rule a server adds (N-1)/N of the gradient."""
+    return Collective(
+        algorithm=algorithm,
+        topology="bcube",
+        servers=bcube.servers,
+        nics=bcube.k,
+        switches=bcube.switches,
+        steps=steps,
+        volume=volume,
+        reduced=scattered(bcube.servers) if reduced is None else reduced,
+    )
+
+
+def on_fabric(
+    algorithm: str,
+    fabric: Fabric,
+    steps: int,
+    volume: Fraction,
+    reduced: Fraction | None = None,
+    *,
+    many: bool = False,
+) -> Collective:
+    """Return the algorithm on a Fat-Tree; as a rule a server adds (N-1)/N of the gradient.
+
+    Raises
+    ------
+    NotApplicableError
+        If servers have many NICs and the algorithm is for one.
+    """
+    if fabric.nics > 1 and not many:
+        raise NotApplicableError(
+            "nics", f"{algorithm} uses one NIC a server: k_nics is the one for {fabric.nics}"
+        )
+    return Collective(
+        algorithm=algorithm,
+        topology="fattree",
+        servers=fabric.servers,
+        nics=fabric.nics,
+        switches=fabric.switches,
+        tree=fabric.tree,
+        steps=steps,
+        volume=volume,
+        reduced=scattered(fabric.servers) if reduced is None else reduced,
+    )

@@ -1,0 +1,58 @@
+"""Ring all-reduce: pieces go round, are added up on the first tour and handed out on the second.
+
+Problem: all-reduce where a server talks to one neighbour in each direction only.
+
+Method: N pieces; in each step every server sends one to its successor, N-1 steps to sum and N-1 to
+hand out. On a BCube successors have to be neighbours: the modular n-ary Gray code is a Hamiltonian
+cycle in which consecutive servers, the last and the first too, differ in one digit. Each server
+then sends by one NIC and receives by one NIC; the others are idle.
+
+Guarantee: volume 2(N-1)/N, the lower bound for one NIC; 2(N-1) steps.
+
+Complexity: O(1) for the cost, O(k) a server of the cycle.
+
+Source: Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations",
+JPDC 2009; Wang et al., "BML", NeurIPS 2018, section 2. The modular Gray code: Knuth, "The Art of
+Computer Programming", volume 4A, section 7.2.1.1.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from planner.collectives.collective import Collective
+from planner.collectives.fabric import Fabric
+from planner.collectives.making import on_bcube, on_fabric, scattered
+from planner.topologies import BCube
+
+__all__ = ["gray_cycle", "ring_bcube", "ring_fattree"]
+
+
+def ring_bcube(bcube: BCube) -> Collective:
+    """Return the cost on a BCube, along `gray_cycle`."""
+    steps, volume = _ring(bcube.servers)
+    return on_bcube("ring", bcube, steps, volume)
+
+
+def ring_fattree(fabric: Fabric) -> Collective:
+    """Return the cost on a Fat-Tree, in any order of servers."""
+    steps, volume = _ring(fabric.servers)
+    return on_fabric("ring", fabric, steps, volume)
+
+
+def _ring(servers: int) -> tuple[int, Fraction]:
+    return 2 * (servers - 1), 2 * scattered(servers)
+
+
+def gray_cycle(bcube: BCube) -> Iterator[int]:
+    """Yield all servers once, each a neighbour of the next and the last one of the first.
+
+    Digit i of the server in place j is j_i - j_{i+1} mod n. Counting on by one changes digits of j
+    from n-1 to 0 up to some place and adds 1 there, so all differences but one stay the same.
+    """
+    for place in range(bcube.servers):
+        server, stride, rest = 0, 1, place
+        while rest:
+            rest, digit = divmod(rest, bcube.n)
+            server += (digit - rest) % bcube.n * stride
+            stride *= bcube.n
+        yield server

@@ -1,0 +1,175 @@
+"""Bar charts as figures: panels side by side, their groups in columns or in rows."""
+
+import warnings
+from itertools import zip_longest
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal
+
+from planner.draw.bars import BarChart, BarPanel
+from planner.draw.chart import printable, shortened
+from planner.draw.style import COLOURS, OUTLINE
+from planner.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+__all__ = ["save_bars"]
+
+_WIDTH_INCHES = 11.0
+_COLUMNS_INCHES = 3.6
+_ROW_INCHES = 0.27
+_FILLED = 0.76
+"""Share of a group's room that bars take."""
+_MAX_NAME = 40
+_MAX_COLUMN = 26
+"""Longer names of columns go on in another line."""
+_MAX_TICKS = 6
+_BOUND = "#B00020"
+
+
+def save_bars(chart: BarChart, path: Path) -> None:
+    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot") from None
+
+    with mpl.rc_context({"svg.hashsalt": "planner"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
+        figure = Figure(dpi=140, layout="constrained")
+        FigureCanvasAgg(figure)
+        _fill(figure, chart)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _fill(figure: "Figure", chart: BarChart) -> None:
+    inner = _ROW_INCHES * len(chart.groups) if chart.horizontal else _COLUMNS_INCHES
+    figure.set_size_inches(_WIDTH_INCHES, 1.6 + inner)
+    title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
+    title.set_in_layout(True)
+    weights = [_weight(chart, panel) for panel in chart.panels]
+    grid = figure.add_gridspec(1, len(chart.panels), width_ratios=weights)
+    for place, panel in enumerate(chart.panels):
+        axes = figure.add_subplot(grid[place])
+        _draw_bars(axes, chart, panel)
+        names = [shortened(printable(name), _MAX_NAME) for name in chart.groups]
+        if chart.horizontal:
+            _label_rows(axes, panel, [""] * len(names) if place else names)
+        else:
+            _label_columns(axes, panel, _with_notes(names, chart.notes))
+        _draw_legend(axes, panel)
+
+
+def _with_notes(names: list[str], notes: tuple[str, ...]) -> list[str]:
+    """Return names with what is to be said below them, in lines that fit."""
+    lines = zip_longest(names, notes, fillvalue="")
+    return [
+        f"{fill(name, _MAX_COLUMN)}\n{fill(note, _MAX_COLUMN)}".rstrip() for name, note in lines
+    ]
+
+
+def _weight(chart: BarChart, panel: BarPanel) -> float:
+    """Return how wide a panel should be: by its bars, or the first one wider where rows share."""
+    if chart.horizontal:
+        return 3 if panel is chart.panels[0] else 2
+    return 1 + len(panel.series)
+
+
+def _draw_bars(axes: "Axes", chart: BarChart, panel: BarPanel) -> None:
+    """Draw the bars of each group next to each other, and what they amount to at their ends."""
+    groups = range(len(chart.groups))
+    present = [[one for one in panel.series if one.values[at] is not None] for at in groups]
+    thickness = _FILLED / max(map(len, present), default=1)
+    for one in panel.series:
+        own = [at for at in groups if one.values[at] is not None]
+        places = [
+            at + (present[at].index(one) - (len(present[at]) - 1) / 2) * thickness for at in own
+        ]
+        bars = [panel.bar(one.values[at] or 0, one.texts[at]) for at in own]
+        lengths = [length for length, _ in bars]
+        style: dict[str, Any] = {
+            "color": COLOURS[one.colour],
+            "edgecolor": OUTLINE,
+            "linewidth": 0.5,
+            "label": printable(one.name),
+        }
+        if chart.horizontal:
+            axes.barh(places, lengths, thickness, **style)
+        else:
+            axes.bar(places, lengths, thickness, **style)
+        for place, (length, text) in zip(places, bars, strict=True):
+            axes.annotate(
+                printable(text),
+                (length, place) if chart.horizontal else (place, length),
+                (4, 0) if chart.horizontal else (0, 3),
+                textcoords="offset points",
+                ha="left" if chart.horizontal else "center",
+                va="center" if chart.horizontal else "bottom",
+                fontsize=8.5,
+                parse_math=False,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+            )
+
+
+def _label_rows(axes: "Axes", panel: BarPanel, names: list[str]) -> None:
+    axes.set_yticks(range(len(names)), names, parse_math=False)
+    axes.tick_params(axis="y", length=0, labelsize=8.5)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    _measure(axes, "x", panel, 1.2)
+    if panel.bound is not None:
+        _name_bound(panel, axes.axvline(panel.bound))
+
+
+def _label_columns(axes: "Axes", panel: BarPanel, names: list[str]) -> None:
+    axes.set_xticks(range(len(names)), names, parse_math=False)
+    axes.tick_params(axis="x", length=0, labelsize=9)
+    axes.set_xlim(-0.55, len(names) - 0.45)
+    _measure(axes, "y", panel, 1.12)
+    if panel.bound is not None:
+        _name_bound(panel, axes.axhline(panel.bound))
+
+
+def _measure(axes: "Axes", which: Literal["x", "y"], panel: BarPanel, room: float) -> None:
+    """Give the axis along the bars its ticks and its name, with room behind the longest."""
+    from matplotlib.ticker import MaxNLocator
+
+    whole = all(float(value).is_integer() for value in panel.values)
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    ticks = MaxNLocator(_MAX_TICKS, steps=[1, 2, 5, 10], integer=whole, min_n_ticks=1)
+    axis.set_major_locator(ticks)
+    axis.set_major_formatter("{x:,g}")
+    axes.set(**{f"{which}lim": (0, panel.longest * room), f"{which}label": panel.axis})
+
+
+def _name_bound(panel: BarPanel, line: "Line2D") -> None:
+    """Give the bound an entry in the legend: beside its line it would lie on bars."""
+    line.set(color=_BOUND, linewidth=1.4, linestyle=(0, (4, 2)), label=printable(panel.bound_text))
+
+
+def _draw_legend(axes: "Axes", panel: BarPanel) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(panel.title, fontsize=10, loc="left", pad=24, parse_math=False)
+    legend = axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=len(panel.series) + 1,
+        frameon=False,
+        fontsize=8.5,
+        borderaxespad=0.2,
+        borderpad=0,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)

@@ -1,0 +1,249 @@
+"""Times, bounds, the count of switches, the comparison and the choice."""
+
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import permutations
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.collectives import (
+    COLLECTIVES,
+    Collective,
+    Fabric,
+    bcube_bound,
+    bml_bcube,
+    choose,
+    collective,
+    compare,
+    halving_doubling_bcube,
+    hierarchical_fattree,
+    k_nics_fattree,
+    lower_bound,
+    ps_fattree,
+    ring_bcube,
+    ring_fattree,
+    shuffle_fattree,
+    switch_counts,
+)
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.network import Network
+from planner.topologies import BCube, FatTree
+
+bcubes = st.builds(BCube, st.integers(2, 12), st.integers(1, 4))
+tensor_lists = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
+networks = st.builds(
+    Network,
+    st.fractions(Fraction(1, 7), 20, max_denominator=9),
+    st.integers(0, 10**6),
+    st.fractions(0, 3, max_denominator=9),
+)
+sizes = st.integers(1, 10**6)
+
+
+@given(bcubes, tensor_lists)
+def test_nothing_beats_the_bound(bcube: BCube, tensors: list[int]) -> None:
+    for one in compare(bcube, tensors=tensors):
+        bound = lower_bound(one.servers, one.nics, bcube.k if one.topology == "bcube" else 1)
+        assert one.volume >= bound.volume
+        assert one.reduced >= bound.reduced
+        assert one.steps >= bound.steps
+
+
+@given(bcubes)
+def test_what_meets_the_bound(bcube: BCube) -> None:
+    found = {one.name: one for one in compare(bcube)}
+    bound = bcube_bound(bcube)
+    single = lower_bound(bcube.servers)
+    assert found["bml_bcube"].volume == found["k_nics_fattree"].volume == bound.volume
+    assert found["bml_bcube"].reduced == bound.reduced
+    for name in ("ring_fattree", "ps_fattree", "shuffle_fattree", "hierarchical_fattree"):
+        assert found[name].volume == single.volume == bcube.k * bound.volume
+        assert found[name].reduced == single.reduced
+    assert found["ps_bcube"].volume == Fraction(2 * (bcube.n - 1), bcube.n)
+
+
+def test_bound_of_one_server_is_nothing() -> None:
+    bound = lower_bound(1, 3)
+    assert (bound.steps, bound.volume, bound.reduced) == (0, Fraction(0), Fraction(0))
+
+
+@given(bcubes, networks, sizes)
+def test_the_time_is_the_sum_rounded_up_once(bcube: BCube, network: Network, size: int) -> None:
+    for one in (*compare(bcube), bcube_bound(bcube)):
+        sending = one.volume * size * 10**9 / network.link_bytes_per_s
+        adding = one.reduced * size * network.reduce_ns_per_byte
+        expected = ceil(one.steps * network.latency_ns + sending + adding)
+        assert one.time_ns(network, size) == expected
+
+
+@given(bcubes, networks, sizes)
+def test_bml_is_as_fast_as_the_bound_but_for_its_start_ups(
+    bcube: BCube, network: Network, size: int
+) -> None:
+    bml, bound = bml_bcube(bcube), bcube_bound(bcube)
+    apart = bml.time_ns(network, size) - bound.time_ns(network, size)
+    assert apart == bcube.k * network.latency_ns
+
+
+def test_a_gradient_of_nothing_takes_no_time() -> None:
+    network = Network(Fraction(1), latency_ns=5)
+    assert all(one.time_ns(network, 0) == 0 for one in compare(BCube(3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (-1, "expected an integer >= 0, got -1"),
+        (True, "expected an integer >= 0, got true"),
+        (2**62 + 1, f"expected an integer <= {2**62}, got {2**62 + 1}"),
+        (2**62, "the time of a synchronisation must fit in 63 bits"),
+    ],
+)
+def test_bad_sizes(size: Any, message: str) -> None:
+    network = Network(Fraction(1))
+    with pytest.raises(InvalidInputError) as error:
+        bml_bcube(BCube(3, 2)).time_ns(network, size)
+    assert error.value.path == "gradient_bytes"
+    assert error.value.message.startswith(message)
+
+
+def test_the_names_are_the_keys() -> None:
+    found = compare(BCube(4, 2), tensors=[1])
+    assert [one.name for one in found] == list(COLLECTIVES)
+    assert {one.servers for one in found} == {16}
+    for one in found:
+        assert one.nics == (2 if one.topology == "bcube" or one.algorithm == "k_nics" else 1)
+
+
+def test_unknown_names_get_the_closest_one() -> None:
+    with pytest.raises(InvalidInputError, match="did you mean 'bml_bcube'") as error:
+        collective("bml_bcub", BCube(4, 2))
+    assert error.value.path == "method"
+
+
+def test_what_does_not_apply_is_left_out() -> None:
+    all_names = set(COLLECTIVES)
+    placed = {"ps_tensors_fattree", "ps_tensors_greedy_fattree"}
+    assert {one.name for one in compare(BCube(4, 2))} == all_names - placed
+    assert {one.name for one in compare(BCube(3, 2), tensors=[1])} == all_names - {
+        "halving_doubling_bcube"
+    }
+    with pytest.raises(NotApplicableError, match="n must be a power of two, got 6") as error:
+        halving_doubling_bcube(BCube(6, 2))
+    assert error.value.path == "n"
+    for name in placed:
+        with pytest.raises(NotApplicableError, match="without their sizes") as error:
+            collective(name, BCube(4, 2))
+        assert error.value.path == "tensors"
+    for one in (ps_fattree, shuffle_fattree, ring_fattree, hierarchical_fattree):
+        with pytest.raises(NotApplicableError, match="k_nics is the one for 2") as error:
+            one(Fabric(4, 4, 2))
+        assert error.value.path == "nics"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"), [((1, 4, 1), "servers"), ((2, 1, 1), "ports"), ((2, 4, 0), "nics")]
+)
+def test_bad_fabrics(arguments: tuple[int, int, int], path: str) -> None:
+    with pytest.raises(InvalidInputError, match="expected an integer >= ") as error:
+        Fabric(*arguments)
+    assert error.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"), [((0, 1, 1), "servers"), ((2, 0, 1), "nics"), ((2, 1, 0), "diameter")]
+)
+def test_bad_bounds(arguments: tuple[int, int, int], path: str) -> None:
+    with pytest.raises(InvalidInputError, match="expected an integer >= 1, got 0") as error:
+        lower_bound(*arguments)
+    assert error.value.path == path
+
+
+def test_switches_of_the_paper_and_of_networks_that_can_be_built() -> None:
+    testbed = switch_counts(BCube(3, 2))
+    assert (testbed.bcube, testbed.fat_tree, testbed.k_nics) == (6, 15, 30)
+    assert (testbed.tree, testbed.buildable) == (FatTree(4), False)
+    small = switch_counts(BCube(4, 2))
+    assert (small.bcube, small.fat_tree, small.tree, small.buildable) == (8, 20, FatTree(4), True)
+    large = switch_counts(BCube(32, 2))
+    assert (large.bcube, large.fat_tree, large.k_nics) == (64, 160, 320)
+    assert (large.tree, large.tree.switches, large.buildable) == (FatTree(16), 320, True)
+    assert Fabric(1024, 16).switches == 320
+    assert [Fabric(9, ports, 2).switches for ports in (3, 4, 45, 46)] == [30, 24, 2, 2]
+
+
+@given(bcubes)
+def test_counts_of_switches(bcube: BCube) -> None:
+    counts = switch_counts(bcube)
+    assert counts.bcube * bcube.n == bcube.k * bcube.servers
+    assert 0 <= counts.fat_tree * bcube.n - 5 * bcube.servers < bcube.n
+    assert counts.k_nics == bcube.k * counts.fat_tree
+    room = bcube.n**3 // 4 if bcube.n % 2 == 0 else 0
+    assert counts.buildable == (bcube.servers <= room)
+    if bcube.servers == room:
+        assert counts.tree.switches == counts.fat_tree
+    for one in compare(bcube):
+        if one.topology == "bcube":
+            assert one.switches == one.built_switches == counts.bcube
+            assert one.tree is None
+        else:
+            assert one.switches == one.nics * counts.fat_tree
+            assert one.built_switches == one.nics * counts.tree.switches
+
+
+@given(bcubes, networks, sizes)
+def test_the_choice_is_the_fastest_and_then_the_cheapest(
+    bcube: BCube, network: Network, size: int
+) -> None:
+    found = compare(bcube)
+    best = choose(found, network, size)
+    assert best in found
+    assert best == choose(reversed(found), network, size)
+
+    def rank(one: Collective) -> tuple[int, int, int, int]:
+        return one.time_ns(network, size), one.switches, one.nics, one.steps
+
+    assert rank(best) == min(map(rank, found))
+
+
+def test_start_ups_decide_for_small_gradients() -> None:
+    found = [one for one in compare(BCube(4, 2)) if one.topology == "bcube"]
+    network = Network(Fraction(10**9), latency_ns=10**5)
+    assert choose(found, network, 10**9).name == "bml_bcube"
+    fabrics = [one for one in compare(BCube(4, 2)) if one.topology == "fattree"]
+    assert {one.steps for one in fabrics if one.nics == 1} == {2, 6, 8, 30}
+    assert choose(fabrics, network, 1).steps == 2
+
+
+def test_ties_go_to_less_hardware() -> None:
+    bcube = BCube(4, 2)
+    network = Network(Fraction(10**9))
+    tied = [bml_bcube(bcube), k_nics_fattree(Fabric(16, 4, 2))]
+    assert len({one.time_ns(network, 10**6) for one in tied}) == 1
+    for order in permutations(tied):
+        assert choose(order, network, 10**6).name == "bml_bcube"
+    with pytest.raises(InvalidInputError, match="expected at least one, got none"):
+        choose([], network, 1)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 56), (2**30, 2), (2**62, 1), (2**31 - 1, 1)])
+def test_the_largest_networks(n: int, k: int) -> None:
+    found = compare(BCube(n, k), tensors=[1, 2])
+    assert all(one.volume > 0 for one in found)
+    assert ring_bcube(BCube(n, k)).steps == 2 * (n**k - 1)
+
+
+def test_nothing_heavy_is_imported() -> None:
+    heavy = "{'numpy', 'scipy', 'ortools', 'torch', 'matplotlib'}"
+    code = (
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "import planner.collectives\n"
+        f"assert not ({heavy} & (set(sys.modules) - before))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,87 @@
+"""Times of steps on links that are all alike: exact, and rounded up once."""
+
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import InvalidInputError
+from planner.network import Network
+
+networks = st.builds(
+    Network,
+    st.fractions(Fraction(1, 9), 10**10, max_denominator=9),
+    st.integers(0, 10**6),
+    st.fractions(0, 5, max_denominator=9),
+)
+shares = st.fractions(0, 10**6, max_denominator=50)
+
+
+def test_a_step_starts_sends_and_adds() -> None:
+    network = Network(Fraction(4 * 10**9), latency_ns=10, reduce_ns_per_byte=Fraction(1, 2))
+    assert network.time(8, 6, steps=3) == 30 + 2 + 3
+    assert network.step_ns(8, 6) == 10 + 2 + 3
+    assert network.step_ns(Fraction(1, 2)) == 10 + 1  # an eighth of a nanosecond, rounded up
+    assert network.full_transfer_ns(9) == 3
+
+
+def test_nothing_sent_takes_no_time() -> None:
+    assert Network(Fraction(1), latency_ns=10).step_ns(0) == 0
+
+
+def test_integers_are_rates_too() -> None:
+    exact = Network(Fraction(5), 1, Fraction(2))
+    assert Network(5, 1, 2) == exact  # type: ignore[arg-type]
+    assert isinstance(Network(5).link_bytes_per_s, Fraction)  # type: ignore[arg-type]
+
+
+@given(networks, shares, shares)
+def test_rounded_up_once(network: Network, sent: Fraction, reduced: Fraction) -> None:
+    rate, each = network.link_bytes_per_s, network.reduce_ns_per_byte
+    exact = network.latency_ns + sent * 10**9 / rate + reduced * each
+    if sent:
+        assert network.step_ns(sent, reduced) == ceil(exact)
+    assert network.time(sent, reduced, 1) == exact
+
+
+@given(networks, st.lists(st.tuples(shares.filter(bool), shares), max_size=6))
+def test_steps_never_take_less_than_their_unrounded_sum(
+    network: Network, steps: list[tuple[Fraction, Fraction]]
+) -> None:
+    exact = network.time(sum(s for s, _ in steps), sum(r for _, r in steps), len(steps))
+    apart = sum(network.step_ns(*step) for step in steps) - exact
+    assert 0 <= apart <= len(steps)
+
+
+@given(networks, st.integers(0, 10**12), st.integers(1, 50))
+def test_faster_links_take_proportionally_less(network: Network, size: int, factor: int) -> None:
+    faster = Network(network.link_bytes_per_s * factor)
+    assert faster.time(size) * factor == network.time(size)
+    assert faster.full_transfer_ns(size * factor) == network.full_transfer_ns(size)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "message"),
+    [
+        ((Fraction(1), -1), "latency_ns", "expected an integer >= 0, got -1"),
+        ((Fraction(1), 0.5), "latency_ns", "expected an integer >= 0, got 0.5"),
+        ((0,), "link_bytes_per_s", "expected a number > 0, got 0"),
+        ((-2,), "link_bytes_per_s", "expected a number from 0 to 2^62, got -2"),
+        ((5e9,), "link_bytes_per_s", "expected an exact number, got 5000000000.0"),
+        ((True,), "link_bytes_per_s", "expected an exact number, got true"),
+        ((2**62 + 1,), "link_bytes_per_s", f"expected a number from 0 to 2^62, got {2**62 + 1}"),
+        ((1, 0, "1"), "reduce_ns_per_byte", "expected an exact number, got '1'"),
+        (
+            (1, 0, Fraction(-1, 2)),
+            "reduce_ns_per_byte",
+            "expected a number from 0 to 2^62, got -1/2",
+        ),
+    ],
+)
+def test_bad_networks(arguments: tuple[Any, ...], path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        Network(*arguments)
+    assert (error.value.path, error.value.message) == (path, message)

@@ -1,0 +1,217 @@
+"""Topologies by arithmetic are the networks their papers build, cable by cable."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import InvalidInputError
+from planner.topologies import BCube, FatTree, Switch
+
+Cable = tuple[int, int, int]
+"""Server, level, switch of that level."""
+
+SMALL = [BCube(n, k) for n, k in ((2, 1), (5, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (2, 5))]
+bcubes = st.builds(BCube, st.integers(2, 9), st.integers(1, 6))
+
+
+def cabled(n: int, k: int) -> tuple[int, list[int], list[Cable]]:
+    """Build a BCube as its authors do: n smaller ones, and switches that join their i-th servers.
+
+    Returns the number of servers, of switches at each level, and all cables.
+    """
+    if k == 0:
+        return 1, [], []
+    servers, switches, cables = cabled(n, k - 1)
+    copied = [
+        (server + copy * servers, level, switch + copy * switches[level])
+        for copy in range(n)
+        for server, level, switch in cables
+    ]
+    joining = [
+        (server + copy * servers, k - 1, server) for copy in range(n) for server in range(servers)
+    ]
+    return n * servers, [n * count for count in switches] + [servers], copied + joining
+
+
+@pytest.mark.parametrize("bcube", SMALL, ids=str)
+def test_bcube_is_cabled_as_its_authors_do(bcube: BCube) -> None:
+    servers, switches, cables = cabled(bcube.n, bcube.k)
+    assert (bcube.servers, bcube.switches, bcube.nics) == (servers, sum(switches), len(cables))
+    assert {(server, level): switch for server, level, switch in cables} == {
+        (server, level): bcube.switch(server, level)
+        for server, level in product(range(servers), range(bcube.k))
+    }
+    for level, count in enumerate(switches):
+        for switch in range(count):
+            ends = [one for one, at, to in cables if (at, to) == (level, switch)]
+            assert sorted(bcube.on_switch(level, switch)) == sorted(ends)
+            assert len(ends) == bcube.n
+            for server in ends:
+                others = set(bcube.neighbours(server, level))
+                assert others == set(ends) - {server}
+                assert len(bcube.neighbours(server, level)) == bcube.n - 1
+
+
+@given(bcubes, st.data())
+def test_digits_are_the_server_in_base_n(bcube: BCube, data: st.DataObject) -> None:
+    server = data.draw(st.integers(0, bcube.servers - 1))
+    digits = bcube.digits(server)
+    assert len(digits) == bcube.k
+    assert sum(digit * bcube.n**place for place, digit in enumerate(reversed(digits))) == server
+    assert bcube.server(digits) == bcube.server(list(digits)) == server
+    for level in range(bcube.k):
+        assert bcube.digit(server, level) == digits[bcube.k - 1 - level]
+        rest = [digit for place, digit in enumerate(digits) if place != bcube.k - 1 - level]
+        assert bcube.switch_of(rest) == bcube.switch(server, level)
+        value = data.draw(st.integers(0, bcube.n - 1))
+        changed = list(digits)
+        changed[bcube.k - 1 - level] = value
+        assert bcube.with_digit(server, level, value) == bcube.server(changed)
+
+
+@given(bcubes, st.data())
+def test_nobody_is_sent_to_by_two_in_the_same_turn(bcube: BCube, data: st.DataObject) -> None:
+    level = data.draw(st.integers(0, bcube.k - 1))
+    switch = data.draw(st.integers(0, bcube.servers // bcube.n - 1))
+    servers = bcube.on_switch(level, switch)
+    for turn in range(bcube.n - 1):
+        targets = [bcube.neighbours(server, level)[turn] for server in servers]
+        assert sorted(targets) == sorted(servers)
+
+
+def test_the_papers_figures() -> None:
+    assert (BCube(3, 2).servers, BCube(3, 2).switches) == (9, 6)
+    assert BCube(16, 4).servers == 65536
+    assert BCube(3, 2).digits(5) == (1, 2)
+    assert FatTree(4).servers == 16
+    assert (FatTree(16).servers, FatTree(16).switches) == (1024, 320)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "path", "message"),
+    [
+        (1, 2, "n", "expected an integer >= 2, got 1"),
+        (True, 2, "n", "expected an integer >= 2, got true"),
+        (3, 0, "k", "expected an integer >= 1, got 0"),
+        (3, 2.0, "k", "expected an integer >= 1, got 2.0"),
+        (2, 2**62, "k", f"expected at most 2^62 NICs, k·n^k, got BCube(2, {2**62})"),
+        (2, 57, "k", "expected at most 2^62 NICs, k·n^k, got BCube(2, 57)"),
+        (2**31, 2, "k", f"expected at most 2^62 NICs, k·n^k, got BCube({2**31}, 2)"),
+    ],
+)
+def test_bad_bcubes(n: Any, k: Any, path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        BCube(n, k)
+    assert (error.value.path, error.value.message) == (path, message)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 56), (2**30, 2), (2**62, 1)])
+def test_the_largest_bcubes(n: int, k: int) -> None:
+    bcube = BCube(n, k)
+    last = bcube.servers - 1
+    assert bcube.digits(last) == (n - 1,) * k
+    assert bcube.server(bcube.digits(last)) == last
+    assert bcube.switch(last, k - 1) == n ** (k - 1) - 1
+
+
+@pytest.mark.parametrize(
+    ("digits", "path", "message"),
+    [
+        ([0], "server", "expected 2 digits, got 1"),
+        ([0, 0, 0], "server", "expected 2 digits, got 3"),
+        ([0, 3], "server[1]", "expected an integer <= 2, got 3"),
+        ([-1, 0], "server[0]", "expected an integer >= 0, got -1"),
+        ([0, "1"], "server[1]", "expected an integer >= 0, got '1'"),
+        ("01", "server", "expected an array of digits, got '01'"),
+        (4, "server", "expected an array of digits, got 4"),
+    ],
+)
+def test_bad_digits(digits: Any, path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        BCube(3, 2).server(digits)
+    assert (error.value.path, error.value.message) == (path, message)
+
+
+def test_bad_digits_of_switches_say_where() -> None:
+    with pytest.raises(InvalidInputError, match="expected 1 digits, got 2") as error:
+        BCube(3, 2).switch_of([0, 0], "failed.switches[3][1]")
+    assert error.value.path == "failed.switches[3][1]"
+    assert BCube(3, 1).switch_of([]) == 0
+
+
+def wired_fat_tree(ports: int) -> tuple[int, int]:
+    """Return how many servers and switches a Fat-Tree has, cable by cable, no port left over."""
+    half = ports // 2
+    used: dict[tuple[str, int, int], int] = {}
+    servers = 0
+
+    def plug(switch: tuple[str, int, int]) -> None:
+        used[switch] = used.get(switch, 0) + 1
+
+    for pod, edge in product(range(ports), range(half)):
+        for _ in range(half):
+            servers += 1
+            plug(("edge", pod, edge))
+        for above in range(half):
+            plug(("edge", pod, edge))
+            plug(("aggregation", pod, above))
+    for pod, above, core in product(range(ports), range(half), range(half)):
+        plug(("aggregation", pod, above))
+        plug(("core", above, core))
+    assert set(used.values()) == {ports}
+    return servers, len(used)
+
+
+@pytest.mark.parametrize("ports", [2, 4, 6, 8, 16])
+def test_fat_tree_is_wired_with_no_port_left_over(ports: int) -> None:
+    tree = FatTree(ports)
+    assert (tree.servers, tree.switches) == wired_fat_tree(ports)
+    edge, pod, pods = tree.groups
+    assert edge * pod * pods == tree.servers
+    assert tree.switches * ports == 5 * tree.servers
+
+
+@given(st.integers(1, 5000))
+def test_the_smallest_fat_tree(servers: int) -> None:
+    fitting = [ports for ports in range(2, 30, 2) if wired_room(ports) >= servers]
+    assert FatTree.smallest_for(servers) == FatTree(fitting[0])
+
+
+def wired_room(ports: int) -> int:
+    """Return the servers of p pods of p/2 edge switches with p/2 servers each."""
+    return ports * (ports // 2) * (ports // 2)
+
+
+def test_fat_trees_for_the_most_servers() -> None:
+    tree = FatTree.smallest_for(2**62)
+    assert tree.servers >= 2**62 > FatTree(tree.ports - 2).servers
+
+
+@pytest.mark.parametrize(
+    ("ports", "message"),
+    [
+        (0, "expected an integer >= 2, got 0"),
+        (5, "expected an even number, got 5"),
+        (2**22 + 2, f"expected an integer <= {2**22}, got {2**22 + 2}"),
+        (None, "expected an integer >= 2, got null"),
+    ],
+)
+def test_bad_fat_trees(ports: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        FatTree(ports)
+    assert (error.value.path, error.value.message) == ("ports", message)
+
+
+@pytest.mark.parametrize("servers", [0, -3, 2**62 + 1, "9"])
+def test_bad_numbers_of_servers(servers: Any) -> None:
+    for make in (FatTree.smallest_for, Switch):
+        with pytest.raises(InvalidInputError, match="expected an integer") as error:
+            make(servers)
+        assert error.value.path == "servers"
+
+
+def test_one_switch() -> None:
+    assert (Switch(9).servers, Switch(9).switches) == (9, 1)
