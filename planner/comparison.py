@@ -7,8 +7,9 @@ from typing import Generic, TypeVar
 from planner.errors import NotApplicableError
 from planner.results import Result
 
-__all__ = ["Comparison", "Row", "compare_methods"]
+__all__ = ["Comparison", "Row", "compare"]
 
+ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
 
@@ -45,22 +46,29 @@ class Comparison(Generic[PlanT, EvaluationT]):
     left_out: tuple[tuple[str, str], ...]
 
 
-def compare_methods(
+def compare(
+    problem: ProblemT,
     methods: Iterable[str],
-    solve: Callable[[str], Result[PlanT]],
-    evaluate: Callable[[PlanT], EvaluationT],
+    *,
+    solve: Callable[..., Result[PlanT]],
+    evaluate: Callable[[ProblemT, PlanT], EvaluationT],
+    time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison[PlanT, EvaluationT]:
     """Solve one problem by several methods.
 
     Parameters
     ----------
+    problem : object
+        The problem.
     methods : iterable of str
         Their names.
     solve : callable
-        Returns a method's result.
+        A family's `solve`: called with the problem, and `method` and `time_limit` by name.
     evaluate : callable
-        Returns what a plan costs.
+        Returns what a plan of the problem costs.
+    time_limit : float, optional
+        Seconds for each method.
     progress : callable, optional
         Called with each method's name before it runs.
     """
@@ -70,10 +78,10 @@ def compare_methods(
         if progress:
             progress(method)
         try:
-            result = solve(method)
+            result = solve(problem, method=method, time_limit=time_limit)
         except NotApplicableError as error:
             left_out.append((method, error.message))
             continue
-        rows.append(Row(result, None if result.plan is None else evaluate(result.plan)))
+        rows.append(Row(result, None if result.plan is None else evaluate(problem, result.plan)))
     rows.sort(key=lambda row: (row.result.objective_ns is None, row.result.objective_ns or 0))
     return Comparison(tuple(rows), tuple(left_out))

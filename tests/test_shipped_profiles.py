@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner import AffineCost, Profile, Status
-from planner.ibatch import Problem, solve
-from planner.ibatch.comparison import compare
+from planner.comparison import compare
+from planner.ibatch import Problem, evaluate, solve
 from planner.jsonio import decode_profile
 
 FOLDER = Path(__file__).parents[1] / "data" / "profiles"
@@ -87,7 +87,7 @@ def test_no_method_beats_exact_on_any_of_them(name: str, direction: str) -> None
         )
         exact = solve(problem)
         assert exact.status == Status.OPTIMAL
-        comparison = compare(problem, methods=FAST)
+        comparison = compare(problem, FAST, solve=solve, evaluate=evaluate)
         assert all(
             row.result.objective_ns is not None
             and exact.objective_ns is not None

@@ -150,31 +150,35 @@ def check_complete(ground: Ground, plan: Plan, transfers: Iterable[Transfer]) ->
     whole = np.zeros(bcube.servers, dtype=np.uint16)
     whole[living] = 1
 
+    done = np.zeros((bcube.servers, plan.threads, plan.pieces), dtype=bool)
+    for thread, piece in np.argwhere(in_use).tolist():
+        done[plan.owner(thread, piece), thread, piece] = True
+    passed_on = done.copy()  # an owner keeps what it has
+
     for step in sorted(steps["aggregate"]):
         if ground.exclusive:
             _check_exclusive(steps["aggregate"][step])
         added = []
         for one in steps["aggregate"][step]:
             span = slice(one.offset, one.offset + one.length)
+            if passed_on[one.server, one.thread, span][in_use[one.thread, span]].any():
+                raise InvalidPlanError(str(one), "what is sent was sent before, or is to stay")
+            passed_on[one.server, one.thread, span] = True
             added.append((one, span, counts[one.server, one.thread, span].copy()))
         for one, span, sent in added:
             counts[one.peer, one.thread, span] += sent
             if counts[one.peer, one.thread, span][in_use[one.thread, span]].max(initial=0) > 1:
                 raise InvalidPlanError(str(one), "a contribution is counted twice")
-    done = np.zeros((bcube.servers, plan.threads, plan.pieces), dtype=bool)
-    for thread in range(plan.threads):
-        for piece in np.flatnonzero(in_use[thread]).tolist():
-            owner = plan.owner(thread, piece)
-            if owner in ground.dead:
-                raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
-            missing = np.flatnonzero(counts[owner, thread, piece] != whole)
-            if missing.size:
-                raise InvalidPlanError(
-                    f"thread {thread}, piece {piece}",
-                    f"after the aggregation its owner, server {owner}, does not have the "
-                    f"contribution of server {missing[0]} exactly once",
-                )
-            done[owner, thread, piece] = True
+    for owner, thread, piece in np.argwhere(done).tolist():
+        if owner in ground.dead:
+            raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
+        missing = np.flatnonzero(counts[owner, thread, piece] != whole)
+        if missing.size:
+            raise InvalidPlanError(
+                f"thread {thread}, piece {piece}",
+                f"after the aggregation its owner, server {owner}, does not have the "
+                f"contribution of server {missing[0]} exactly once",
+            )
 
     for step in sorted(steps["broadcast"]):
         if ground.exclusive:

@@ -6,16 +6,16 @@ other, and how long any all-reduce among them must take.
 A NIC can be used if neither it, its server nor its switch has failed, and another NIC on its
 switch can be used.
 
-Bounds. In the bandwidth model every element travels along trees that span the N' living servers,
-once to sum it up and once to hand it back. Both are taken as undirected trees: a hop loads one NIC
-in each direction over the two of them together. Hence, as multiples of the time T_F to send the
-gradient over one link:
+Bounds. Let x be the first of the N' living servers that knows the whole sum of an element. Until
+then every other one, and every other part of the network, has sent something about it, and each of
+them has yet to receive it. Hence, as multiples of the time T_F to send the gradient over one link:
 
-- a tree has N'-1 hops, which load 2(N'-1) NICs: at least 2(N'-1)/(usable NICs);
-- a tree has a hop at every server: at least 1/(usable NICs of a server);
-- take servers together that agree in all digits but those of a set of levels: of P such parts, a
-  tree joins them by at least P-1 hops of these levels: at least 2(P-1)/(their usable NICs). With
-  few failures it suffices to try, for each number of levels, those with the fewest NICs.
+- 2(N'-1) transfers: at least 2(N'-1)/(usable NICs);
+- a server other than x sends and receives it: at least 1/(usable NICs of a server). If x is that
+  server, it receives what the others sent, and sends what they receive;
+- take servers together that agree in the digits of a set of levels: between P such parts there are
+  2(P-1) transfers on these levels: at least 2(P-1)/(their usable NICs). For each number of levels
+  those with the fewest usable NICs are tried.
 
 Complexity. O(k·N) array operations a round of label propagation, of which there are about as many
 as the diameter; the bounds O(k² + failures).
@@ -123,7 +123,7 @@ class Damage:
         return max(bounds)
 
     def _parts(self, levels: list[int]) -> int:
-        """Return how many parts that agree in all digits but `levels`' others hold someone."""
+        """Return how many of the parts that agree in the digits of `levels` hold someone."""
         n, k = self.bcube.n, self.bcube.k
         gone = Counter(
             tuple(self.bcube.digit(server, level) for level in levels) for server in self.dead
@@ -132,14 +132,14 @@ class Damage:
         return int(n ** len(levels)) - sum(count == size for count in gone.values())
 
     def hops(self) -> int:
-        """Return how many links the gradients of some two living servers are apart at least."""
-        bcube = self.bcube
+        """Return how many links some two living servers are apart at least.
+
+        Every server differs in all k digits from equally many others. To leave no two such servers
+        alive, half of all must have failed: those must cover every pair.
+        """
         if self.living < 2:
             return 0
-        # A server with a living one that differs in all digits is as far as can be.
-        if len(self.dead) < (bcube.n - 1) ** bcube.k:
-            return bcube.k
-        return 1
+        return self.bcube.k if 2 * len(self.dead) < self.bcube.servers else 1
 
     def cut_off(self) -> tuple[int, ...]:
         """Return the smaller part, if the living servers do not all reach each other."""

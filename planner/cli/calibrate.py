@@ -1,4 +1,4 @@
-"""``planner calibrate``: the constants of a scaling model, measured here or fitted to epochs."""
+"""``planner calibrate``: the constants of a model, measured here or fitted to what was measured."""
 
 import argparse
 import platform
@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.cli.calibrate_groups import add_groups
 from planner.cli.common import Progress, command, in_file, read, write_json, write_text
 from planner.draw.table import format_table
 from planner.errors import InvalidInputError
@@ -43,13 +44,14 @@ measurements is then predicted by constants that are fitted to the others.
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    summary = "measure or fit the constants of the problem yan"
+    summary = "measure or fit the constants of the problems yan and drizzle"
     parser: argparse.ArgumentParser = commands.add_parser(
         "calibrate", help=summary, description=summary[0].upper() + summary[1:] + "."
     )
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
     _add_compute(kinds)
     _add_fit(kinds)
+    add_groups(kinds)
 
 
 def _add_compute(kinds: Any) -> None:

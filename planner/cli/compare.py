@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from planner.cli import compare_bml, compare_caramel, compare_ibatch, compare_yan
+from planner.cli import compare_bigdl, compare_bml, compare_caramel, compare_ibatch, compare_yan
 from planner.cli.common import Progress, command, in_file, read, write_json, write_text
 from planner.cli.family import Case, Family, Profiled
-from planner.comparison import Comparison
+from planner.comparison import Comparison, compare
 from planner.draw import format_table
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_profile
@@ -30,6 +30,7 @@ FAMILIES: Mapping[str, Family] = {
     "caramel": compare_caramel.FAMILY,
     "yan": compare_yan.FAMILY,
     "bml": compare_bml.FAMILY,
+    "bigdl": compare_bigdl.FAMILY,
 }
 """What can be compared."""
 
@@ -112,9 +113,11 @@ def run(options: argparse.Namespace) -> int:
     draw = face.drawing.writer(Path(options.picture)) if options.picture else None
     seconds = case.time_limit or _DEFAULT_SECONDS
     progress = Progress()
-    comparison = family.compare(
+    comparison = compare(
         case.problem,
-        methods=None if options.methods is None else options.methods.split(","),
+        options.methods.split(",") if options.methods else case.methods or family.methods,
+        solve=family.solve,
+        evaluate=family.evaluate,
         time_limit=seconds if options.time_limit is None else options.time_limit,
         progress=lambda method: progress(f"running {method}"),
     )

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from planner.bml.evaluation import evaluate
 from planner.bml.solver import AnyPlan
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
-from planner.comparison import Comparison, Row, compare_methods
+from planner.comparison import Comparison, Row
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import bml as bml_json
 from planner.jsonio.bml_answer import BmlAnswer, answer
@@ -92,28 +91,18 @@ class CollectiveAnswer(Struct, frozen=True, kw_only=True):
     built_switches: int
 
 
-def _compare(
-    subject: _Subject,
-    *,
-    methods: Sequence[str] | None = None,
-    time_limit: float | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> Comparison[Any, _Figures]:
-    problem = subject.problem
-    if problem.failed:
-        return compare_methods(
-            _REPLANS if methods is None else methods,
-            lambda method: bml.solve(problem, method=method, time_limit=time_limit),
-            lambda plan: _of_plan(problem, plan),
-            progress,
-        )
-    names = [name for name in COLLECTIVES if subject.topology in ("any", name.rpartition("_")[2])]
-    return compare_methods(
-        names if methods is None else methods,
-        lambda name: _priced(subject, known_method(name, COLLECTIVES)),
-        _of_collective,
-        progress,
-    )
+def _solve(subject: _Subject, *, method: str, time_limit: float | None) -> Result[Any]:
+    if subject.problem.failed:
+        return bml.solve(subject.problem, method=method, time_limit=time_limit)
+    return _priced(subject, known_method(method, COLLECTIVES))
+
+
+def _evaluate(subject: _Subject, plan: AnyPlan | Collective) -> _Figures:
+    if isinstance(plan, Collective):
+        return _Figures(plan.nics, plan.switches, plan.steps, plan.volume)
+    bcube = subject.problem.bcube
+    steps = 2 * plan.steps + plan.rounds - 1
+    return _Figures(bcube.k, bcube.switches, steps, evaluate(subject.problem, plan).load)
 
 
 def _priced(subject: _Subject, name: str) -> Result[Collective]:
@@ -127,16 +116,6 @@ def _priced(subject: _Subject, name: str) -> Result[Collective]:
     except InvalidInputError as error:
         raise NotApplicableError(error.path, error.message) from None
     return Result(name, found, time, bound.time_ns(problem.network, problem.size), 0.0)
-
-
-def _of_collective(found: Collective) -> _Figures:
-    return _Figures(found.nics, found.switches, found.steps, found.volume)
-
-
-def _of_plan(problem: bml.Problem, plan: AnyPlan) -> _Figures:
-    steps = 2 * plan.steps + plan.rounds - 1
-    bcube = problem.bcube
-    return _Figures(bcube.k, bcube.switches, steps, evaluate(problem, plan).load)
 
 
 def _case(subject: _Subject, about: tuple[str, ...], name: str, method: str = "auto") -> Case:
@@ -163,7 +142,17 @@ def _case(subject: _Subject, about: tuple[str, ...], name: str, method: str = "a
             result = bml.solve(problem, method=method)
         return answer(problem, result)
 
-    return Case(subject, of_row, about, name, best=planned, best_apart=not problem.failed)
+    topologies = ("bcube", "fattree") if subject.topology == "any" else (subject.topology,)
+    algorithms = [one for one in COLLECTIVES if one.rpartition("_")[2] in topologies]
+    return Case(
+        subject,
+        of_row,
+        about,
+        name,
+        best=planned,
+        methods=_REPLANS if problem.failed else algorithms,
+        best_apart=not problem.failed,
+    )
 
 
 def _about(problem: bml.Problem) -> str:
@@ -250,7 +239,8 @@ def _cells(row: Row[Any, _Figures]) -> tuple[str, ...]:
 
 FAMILY = Family(
     methods=[*COLLECTIVES, *_REPLANS],
-    compare=_compare,
+    solve=_solve,
+    evaluate=_evaluate,
     table=_table,
     requested=_requested,
     profiled=Profiled(

@@ -6,8 +6,8 @@ from fractions import Fraction
 from msgspec import UNSET
 
 from planner import caramel
-from planner.caramel.comparison import Comparison, Row, compare
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
+from planner.comparison import Comparison, Row
 from planner.costs import AffineCost
 from planner.graphs import Graph
 from planner.jsonio import caramel as caramel_json
@@ -128,12 +128,14 @@ def _summary(problem: caramel.Problem) -> str:
     )
 
 
-def _table(comparison: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _table(
+    comparison: Comparison[caramel.Plan, caramel.Evaluation],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     bounds = {row.result.method: row.result.lower_bound_ns for row in comparison.rows}
     return _COLUMNS, [_cells(row, bounds.get("auto")) for row in comparison.rows]
 
 
-def _cells(row: Row, bound_ns: int | None) -> tuple[str, ...]:
+def _cells(row: Row[caramel.Plan, caramel.Evaluation], bound_ns: int | None) -> tuple[str, ...]:
     result, evaluation = row.result, row.evaluation
     assert result.plan is not None
     assert evaluation is not None
@@ -163,7 +165,8 @@ def _above(result: Result[caramel.Plan], bound_ns: int | None) -> float | None:
 
 FAMILY = Family(
     methods=list(caramel.METHODS),
-    compare=compare,
+    solve=caramel.solve,
+    evaluate=caramel.evaluate,
     table=_table,
     requested=_requested,
     profiled=Profiled(

@@ -7,8 +7,8 @@ from msgspec import UNSET
 
 from planner import ibatch
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
+from planner.comparison import Comparison, Row
 from planner.costs import AffineCost
-from planner.ibatch.comparison import Comparison, Row, compare
 from planner.jsonio import ibatch as ibatch_json
 from planner.profiles import Profile
 from planner.units import format_bytes, format_ns, parse_bytes
@@ -115,11 +115,13 @@ def _requested(request: ibatch_json.IbatchRequest) -> Case:
     )
 
 
-def _table(comparison: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _table(
+    comparison: Comparison[ibatch.Plan, ibatch.Evaluation],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     return _COLUMNS, [_cells(row) for row in comparison.rows]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row[ibatch.Plan, ibatch.Evaluation]) -> tuple[str, ...]:
     result, evaluation = row.result, row.evaluation
     runtime = f"{result.runtime_s * 1e3:.3g} ms"
     if result.plan is None or evaluation is None:
@@ -138,7 +140,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 FAMILY = Family(
     methods=[name for name in ibatch.METHODS if name != "auto"],
-    compare=compare,
+    solve=ibatch.solve,
+    evaluate=ibatch.evaluate,
     table=_table,
     requested=_requested,
     profiled=Profiled(

@@ -1,20 +1,18 @@
 """``planner compare`` for the configuration of a job: only of requests."""
 
-from typing import TYPE_CHECKING, Any
-
 from msgspec import UNSET
 
 from planner.cli.family import Case, Family, percent
+from planner.comparison import Comparison, Row
 from planner.draw.scaling import epoch_text
 from planner.jsonio import yan as yan_json
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.results import Result
 from planner.units import format_ns
 from planner.yan.configuration import Plan
-from planner.yan.solver import METHODS
-
-if TYPE_CHECKING:
-    from planner.yan.comparison import Comparison, Row
+from planner.yan.model import Estimate, estimate
+from planner.yan.problem import Problem
+from planner.yan.solver import METHODS, solve
 
 __all__ = ["FAMILY"]
 
@@ -69,6 +67,7 @@ def _requested(request: yan_json.YanRequest) -> Case:
         tuple(lines),
         time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
         best=best,
+        methods=["auto"] if given else None,
     )
 
 
@@ -76,18 +75,16 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _compare(*arguments: Any, **options: Any) -> "Comparison":
-    from planner.yan.comparison import compare
-
-    return compare(*arguments, **options)
+def _evaluate(problem: Problem, plan: Plan) -> Estimate:
+    return estimate(problem, plan.configuration)
 
 
-def _table(comparison: "Comparison") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _table(comparison: Comparison[Plan, Estimate]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     bounds = [row.result.lower_bound_ns for row in comparison.rows if row.result.method == "exact"]
     return _COLUMNS, [_cells(row, bounds[0] if bounds else None) for row in comparison.rows]
 
 
-def _cells(row: "Row", bound_ns: int | None) -> tuple[str, ...]:
+def _cells(row: Row[Plan, Estimate], bound_ns: int | None) -> tuple[str, ...]:
     result = row.result
     runtime = format_ns(round(result.runtime_s * 1e9))
     if result.plan is None or result.objective_ns is None:
@@ -118,7 +115,8 @@ def _above(result: Result[Plan], bound_ns: int | None) -> float | None:
 
 FAMILY = Family(
     methods=[name for name in METHODS if name != "auto"],
-    compare=_compare,
+    solve=solve,
+    evaluate=_evaluate,
     table=_table,
     requested=_requested,
 )

@@ -57,6 +57,8 @@ class Case:
         Seconds for each method, if whoever asks says nothing else.
     best : callable, optional
         Returns the JSON form of the best result, with parts that take extra time.
+    methods : sequence of str, optional
+        Methods compared by default, if not those of the family.
     best_apart : bool
         Whether that says something else than the answer of the best row, which then stands too.
     """
@@ -67,6 +69,7 @@ class Case:
     name: str = ""
     time_limit: float | None = None
     best: Callable[[Result[Any]], msgspec.Struct] | None = None
+    methods: Sequence[str] | None = None
     best_apart: bool = False
 
 
@@ -103,8 +106,10 @@ class Family:
     ----------
     methods : sequence of str
         Methods compared by default.
-    compare : callable
-        Compares methods on a problem.
+    solve : callable
+        Solves a problem: called with it, and with `method` and `time_limit` by name.
+    evaluate : callable
+        Returns what a plan of a problem costs.
     table : callable
         Returns the header and the rows of the table.
     requested : callable
@@ -114,7 +119,8 @@ class Family:
     """
 
     methods: Sequence[str]
-    compare: Callable[..., Comparison[Any, Any]]
+    solve: Callable[..., Result[Any]]
+    evaluate: Callable[[Any, Any], Any]
     table: Callable[[Comparison[Any, Any]], tuple[Sequence[str], list[tuple[str, ...]]]]
     requested: Callable[[Any], Case]
     profiled: Profiled | None = None

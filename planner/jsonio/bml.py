@@ -59,9 +59,9 @@ class BmlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     element_bytes: PositiveSize = 1
     link_bytes_per_s: PositiveRate
     latency_ns: Annotated[Time, Meta(description="start-up cost of a step")] = 0
-    reduce_ns_per_byte: Annotated[Rate, Meta(description="a server's time to add a byte")] = (
-        Fraction(0)
-    )
+    reduce_ns_per_byte: (
+        Annotated[Rate, Meta(description="a server's time to add a byte")] | UnsetType
+    ) = UNSET
     schedule: Literal["none", "all"] | ServerDocument = "none"
     failed: FailedDocument | UnsetType = UNSET
     method: MethodName = "auto"
@@ -86,7 +86,11 @@ def problem_of(request: BmlRequest) -> Problem:
     bcube = BCube(request.n, request.k)
     return Problem(
         bcube,
-        Network(request.link_bytes_per_s, request.latency_ns, request.reduce_ns_per_byte),
+        Network(
+            request.link_bytes_per_s,
+            request.latency_ns,
+            _given(request.reduce_ns_per_byte) or Fraction(0),
+        ),
         _given(request.gradient_bytes),
         () if request.layer_bytes is UNSET else request.layer_bytes,
         request.element_bytes,

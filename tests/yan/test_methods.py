@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError, NotApplicableError
+from planner.errors import NotApplicableError
 from planner.results import Status
 from planner.yan import (
     METHODS,
@@ -26,12 +26,11 @@ from planner.yan import (
     solve,
 )
 from planner.yan import brute_force as brute
-from planner.yan.comparison import compare
 from planner.yan.greedy import Greedy
 from planner.yan.layerwise import Triple
 from planner.yan.tables import choices
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, brute_ranks, everything, small_problems, with_machines
+from tests.yan.small_problems import TINY, brute_ranks, everything, small_problems
 from tests.yan.yan_strategies import problems
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
@@ -294,24 +293,7 @@ def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
     assert solver.solve(triple)[0] <= path.epoch  # type: ignore[index]
 
 
-# Comparison and import.
-
-
-def test_comparison_has_every_method() -> None:
-    named: list[str] = []
-    methods = [method for method in METHODS if method not in ("auto", "ordered")]
-    found = compare(with_machines(TINY, 3), methods=methods, progress=named.append)
-    assert named == methods
-    assert {row.result.method for row in found.rows} == set(methods)
-    times = [row.result.objective_ns for row in found.rows]
-    assert times == sorted(times)  # type: ignore[type-var]
-    for row in found.rows:
-        assert row.evaluation is not None
-        assert row.evaluation.epoch_ns == row.result.objective_ns
-    large = compare(replace(TINY, machines=40), methods=["exact", "brute_force"])
-    assert [name for name, _ in large.left_out] == ["brute_force"]
-    with pytest.raises(InvalidInputError):
-        compare(TINY, methods=["no_such"])
+# Import.
 
 
 def test_import_needs_no_numpy() -> None:

@@ -1,0 +1,32 @@
+"""How the gradients of many nodes become updated weights: slices between peers, or a driver.
+
+`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
+plan, `check` rejects what is none, `pulls_at_once` shows where pulls meet.
+
+Source: Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
+on Apache Spark".
+"""
+
+from planner.bigdl.bounds import lower_bound_ns
+from planner.bigdl.checker import check, check_pulls
+from planner.bigdl.evaluation import Evaluation, Phase, evaluate
+from planner.bigdl.hot_spots import pulls_at_once
+from planner.bigdl.plan import Driver, Exchange, Plan
+from planner.bigdl.problem import Problem
+from planner.bigdl.solver import METHODS, solve
+
+__all__ = [
+    "METHODS",
+    "Driver",
+    "Evaluation",
+    "Exchange",
+    "Phase",
+    "Plan",
+    "Problem",
+    "check",
+    "check_pulls",
+    "evaluate",
+    "lower_bound_ns",
+    "pulls_at_once",
+    "solve",
+]

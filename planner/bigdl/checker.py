@@ -1,0 +1,133 @@
+"""Whether a plan synchronises: every gradient counted once, every slice everywhere, no hot spot.
+
+Node i adds up slice i of what it pulls, one pull from every node. So each node's contribution to
+each element is counted exactly once if and only if the slices cover every element exactly once and
+node i pulls from every node exactly once; and pulling from every node then brings every slice.
+A rotation must also never have two nodes ask the same one in one turn.
+
+Tiers: slices are always all checked. Of a lazy plan all pulls are checked up to `COMPLETE_NODES`
+nodes; beyond, all turns of a few nodes and all nodes in a few turns. Lists are checked completely
+(`check_pulls`).
+
+Complexity: O(N) for a plan, O(N²) for lists.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from planner.bigdl.plan import Driver, Plan
+from planner.bigdl.problem import Problem
+from planner.errors import InvalidPlanError
+from planner.validation import shown
+
+__all__ = ["COMPLETE_NODES", "check", "check_pulls"]
+
+COMPLETE_NODES = 128
+"""Up to so many nodes every pull of a plan is checked."""
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Check that `plan` is one of `problem`.
+
+    Raises
+    ------
+    InvalidPlanError
+        With a path to the first part that breaks a rule.
+    """
+    if isinstance(plan, Driver):
+        _check_levels(plan.levels, problem.tasks)
+        return
+    for name in ("elements", "nodes"):
+        if getattr(plan, name) != getattr(problem, name):
+            raise InvalidPlanError(
+                name, f"expected {getattr(problem, name)}, got {shown(getattr(plan, name))}"
+            )
+    if plan.order not in ("rotated", "same"):
+        raise InvalidPlanError("order", f"expected rotated or same, got {shown(plan.order)}")
+    nodes = plan.nodes
+    _check_slices(map(plan.slice, range(nodes)), plan.elements)
+    few = range(nodes) if nodes <= COMPLETE_NODES else (0, 1, nodes // 2, nodes - 1)
+    for one in few:
+        _check_row((plan.asked(one, turn) for turn in range(nodes)), nodes, one)
+        if plan.order == "rotated":
+            _check_turn((plan.asked(node, one) for node in range(nodes)), one)
+
+
+def check_pulls(
+    elements: int,
+    slices: Sequence[tuple[int, int]],
+    pull_order: Sequence[Sequence[int]],
+    *,
+    spread: bool = True,
+) -> None:
+    """Check an exchange given as lists.
+
+    Parameters
+    ----------
+    elements : int
+        Elements of the gradient.
+    slices : sequence of (int, int), shape (N,)
+        The elements ``start … stop - 1`` that each node adds up.
+    pull_order : sequence of sequences of int, shape (N, N)
+        For each node the nodes that it pulls from.
+    spread : bool
+        Whether no two nodes may ask the same one in one turn.
+
+    Raises
+    ------
+    InvalidPlanError
+        With a path to the first part that breaks a rule.
+    """
+    nodes = len(slices)
+    if not nodes:
+        raise InvalidPlanError("slices", "expected at least one slice")
+    if len(pull_order) != nodes:
+        raise InvalidPlanError(
+            "pull_order", f"expected as many elements as slices ({nodes}), got {len(pull_order)}"
+        )
+    _check_slices(slices, elements)
+    for node, row in enumerate(pull_order):
+        _check_row(row, nodes, node)
+    if spread:
+        for turn, asked in enumerate(zip(*pull_order, strict=True)):
+            _check_turn(asked, turn)
+
+
+def _check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
+    end = 0
+    for index, (start, stop) in enumerate(slices):
+        if start != end or stop < start:
+            raise InvalidPlanError(
+                f"slices[{index}]", f"expected elements from {end} on, got [{start}, {stop}]"
+            )
+        end = stop
+    if end != elements:
+        raise InvalidPlanError("slices", f"expected {elements} elements in all, got {end}")
+
+
+def _check_row(row: Iterable[int], nodes: int, node: int) -> None:
+    if sorted(row) != list(range(nodes)):
+        raise InvalidPlanError(f"pull_order[{node}]", f"expected each of {nodes} nodes once")
+
+
+def _check_turn(asked: Iterable[int], turn: int) -> None:
+    found = list(asked)
+    if len(set(found)) == len(found):
+        return
+    first: dict[int, int] = {}
+    for node, one in enumerate(found):
+        if one in first:
+            raise InvalidPlanError(
+                f"pull_order[{node}][{turn}]", f"asks node {one} together with node {first[one]}"
+            )
+        first[one] = node
+
+
+def _check_levels(levels: Sequence[int], tasks: int) -> None:
+    if not levels or levels[0] != tasks:
+        raise InvalidPlanError("levels", f"expected {tasks} gradients first, got {shown(levels)}")
+    for place, (before, after) in enumerate(pairwise(levels), start=1):
+        if not 1 <= after < before:
+            raise InvalidPlanError(
+                f"levels[{place}]", f"expected an integer from 1 to {before - 1}, got {after}"
+            )

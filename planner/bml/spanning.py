@@ -1,0 +1,161 @@
+"""Minimum spanning trees of a BCube of which parts have failed.
+
+Problem: each NIC has a price, and a hop between two servers on one switch costs the prices of the
+two NICs it uses. Find a cheapest spanning tree of the living servers.
+
+Method: Kruskal's. On one switch a star around its cheapest NIC is a minimum spanning tree of all
+its hops, and by the cycle rule a hop outside it is needed nowhere: n - 1 candidates a switch, not
+n(n - 1)/2. Hops of equal cost, of which there are many, are taken from a root outwards, which
+keeps trees low where prices do not matter: with equal prices everywhere it is a breadth-first tree.
+
+Guarantee: optimal, in integers; the same prices and root give the same tree.
+
+Complexity: O(k·N log(k·N)), and as much memory.
+
+Source: Kruskal, "On the Shortest Spanning Subtree of a Graph and the Traveling Salesman Problem",
+Proceedings of the AMS 7(1), 1956.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from planner.topologies import BCube
+
+__all__ = ["Hop", "Nic", "SurvivingNetwork", "Tree"]
+
+Nic = tuple[int, int]
+"""A server and a level."""
+
+Hop = tuple[int, int, int]
+"""Two servers and the level of the switch between them."""
+
+Tree = tuple[Hop, ...]
+"""The hops of a spanning tree of the living servers; no direction, no root."""
+
+
+class SurvivingNetwork:
+    """What is left of a BCube: living servers, and the NICs that still reach somebody.
+
+    Parameters
+    ----------
+    bcube : BCube
+        The network without failures.
+    dead : frozenset of int
+        Servers that have failed.
+    down : frozenset of (int, int)
+        NICs (server, level) that have failed.
+
+    Attributes
+    ----------
+    servers : list of int
+        The living servers, ascending.
+    nics : list of Nic
+        The usable NICs, by switch. Where a price or a load is given a NIC, it is in this order.
+
+    Raises
+    ------
+    ValueError
+        If no server lives, or some cannot reach each other.
+    """
+
+    __slots__ = ("_distances", "_index", "_owner", "_switches", "nics", "servers")
+
+    def __init__(self, bcube: BCube, dead: frozenset[int], down: frozenset[Nic]) -> None:
+        self.servers = [server for server in range(bcube.servers) if server not in dead]
+        if not self.servers:
+            raise ValueError("no server is alive")
+        place = {server: number for number, server in enumerate(self.servers)}
+        self.nics: list[Nic] = []
+        self._switches: list[range] = []
+        for level in range(bcube.k):
+            for switch in range(bcube.switches // bcube.k):
+                plugged = [
+                    (server, level)
+                    for server in bcube.on_switch(level, switch)
+                    if server not in dead and (server, level) not in down
+                ]
+                if len(plugged) > 1:  # a NIC alone on its switch reaches nobody
+                    first = len(self.nics)
+                    self.nics += plugged
+                    self._switches.append(range(first, len(self.nics)))
+        self._index = {nic: number for number, nic in enumerate(self.nics)}
+        self._owner = [place[server] for server, _ in self.nics]
+        self._distances: dict[int, list[int]] = {}
+        if -1 in self._distance_from(0):
+            raise ValueError("the failures cut the network into parts")
+
+    def tree(
+        self, prices: Sequence[int], root: int = 0, kept: Iterable[Hop] = ()
+    ) -> tuple[Tree, int]:
+        """Return a cheapest spanning tree, its hops in order, and what it costs.
+
+        Parameters
+        ----------
+        prices : sequence of int
+            A price for each NIC, at least 0.
+        root : int
+            Among equally cheap hops those nearest to this server, a place in `servers`, come first.
+        kept : iterable of Hop
+            Hops to begin with; those which cannot be used, or close a cycle, are left out.
+        """
+        owner, distance = self._owner, self._distance_from(root)
+        leader = list(range(len(self.servers)))
+        taken = []
+        for one, other, level in kept:
+            hop = self._index.get((one, level)), self._index.get((other, level))
+            if hop[0] is not None and hop[1] is not None:
+                taken += _joined(leader, owner, hop[0], hop[1])
+        candidates = []
+        for switch in self._switches:
+            hub = min(switch, key=lambda nic: (prices[nic], distance[owner[nic]]))
+            near = distance[owner[hub]]
+            candidates += [(prices[hub] + prices[nic], near, hub, nic) for nic in switch]
+        candidates.sort()
+        for _, _, hub, nic in candidates:
+            taken += _joined(leader, owner, hub, nic)
+        hops = (sorted((self.nics[a], self.nics[b])) for a, b in taken)
+        tree = tuple(sorted((one, other, level) for (one, level), (other, _) in hops))
+        return tree, sum(prices[a] + prices[b] for a, b in taken)
+
+    def degrees(self, tree: Tree) -> list[int]:
+        """Return how many hops of a tree use each NIC."""
+        result = [0] * len(self.nics)
+        for one, other, level in tree:
+            result[self._index[one, level]] += 1
+            result[self._index[other, level]] += 1
+        return result
+
+    def _distance_from(self, root: int) -> list[int]:
+        """Return the fewest hops from a server to each other; -1 where there is no way."""
+        known = self._distances.get(root)
+        if known is not None:
+            return known
+        plugs: list[list[range]] = [[] for _ in self.servers]
+        for switch in self._switches:
+            for nic in switch:
+                plugs[self._owner[nic]].append(switch)
+        distance = [-1] * len(self.servers)
+        distance[root] = 0
+        queue = [root]
+        for server in queue:
+            for switch in plugs[server]:
+                for nic in switch:
+                    if distance[self._owner[nic]] < 0:
+                        distance[self._owner[nic]] = distance[server] + 1
+                        queue.append(self._owner[nic])
+        return self._distances.setdefault(root, distance)
+
+
+def _joined(leader: list[int], owner: list[int], nic: int, other: int) -> list[tuple[int, int]]:
+    """Join the servers of two NICs; return the hop unless it would have closed a cycle."""
+    one, two = _find(leader, owner[nic]), _find(leader, owner[other])
+    if one == two:
+        return []
+    leader[one] = two
+    return [(nic, other)]
+
+
+def _find(leader: list[int], member: int) -> int:
+    while leader[member] != member:
+        leader[member] = leader[leader[member]]
+        member = leader[member]
+    return member

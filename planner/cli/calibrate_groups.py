@@ -1,0 +1,109 @@
+"""``planner calibrate groups``: the constants of a scheduler, fitted to measured overheads."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.cli.common import command, in_file, read, write_json, write_text
+from planner.draw.table import format_table
+from planner.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from planner.drizzle import Calibration, Measurement
+
+__all__ = ["add_groups"]
+
+_GROUPS = """\
+MEASUREMENTS holds how long scheduling took, for each iteration:
+
+  {"measurements": [{"tasks": 256, "group_size": 1, "overhead_ns": 100000000},
+                    {"tasks": 256, "group_size": 10, "overhead_ns": 13000000},
+                    {"tasks": 64, "group_size": 1, "overhead_ns": 28000000}, ...]}
+
+Fits group_ns, task_ns and constant_task_ns of a request of the problem `drizzle`,
+none below 0, by least squares on relative errors. Each measurement is then
+predicted by constants that are fitted to the others. Says which constants the
+measurements cannot tell apart: measure other numbers of tasks, other group sizes.
+"""
+
+
+def add_groups(kinds: Any) -> None:
+    """Add the subcommand."""
+    parser = command(
+        kinds,
+        "groups",
+        run_groups,
+        "fit the constants of a scheduler to measured overheads (problem drizzle)",
+        "planner calibrate groups overheads.json -o constants.json",
+    )
+    parser.description = f"{parser.description}\n\n{_GROUPS}"
+    parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="the same on standard output, instead of the table"
+    )
+
+
+def run_groups(options: argparse.Namespace) -> int:
+    """Fit."""
+    from planner.jsonio.drizzle_measurements import decode_overheads, encode_calibration
+
+    output: str | None = options.output
+    if output and output != "-" and not Path(output).absolute().parent.is_dir():
+        raise InvalidInputError("--output", f"no such folder: {Path(output).parent}")
+    data = read(options.measurements)
+    try:
+        measurements, found = decode_overheads(data)
+    except InvalidInputError as error:
+        raise in_file(options.measurements, error) from None
+    name = "standard input" if options.measurements == "-" else Path(options.measurements).name
+    text = encode_calibration(found, name.encode("utf-8", "replace").decode())
+    if output:
+        write_json(text, output)
+    if options.json:
+        write_json(text, None)
+    elif output != "-":
+        write_text(_report(measurements, found))
+    return 0
+
+
+def _report(measurements: "Sequence[Measurement]", found: "Calibration") -> str:
+    """Return what a person reads of a fit."""
+    from planner.drizzle.calibration import CONSTANTS
+    from planner.jsonio.drizzle_measurements import mean_and_largest
+
+    constants = [
+        (name, f"{float(getattr(found, name)):.6g}", "?" if name in found.confounded else "")
+        for name in CONSTANTS
+    ]
+    lines = [format_table(("constant", "fitted", ""), constants)]
+    if found.confounded:
+        lines.append(
+            f"?: the measurements cannot tell {' and '.join(found.confounded)} apart; others "
+            "fit as well,\nand promise other overheads for other numbers of tasks or group sizes"
+        )
+    header = ["tasks", "group size", "overhead (ns)", "fitted"]
+    columns = [[_signed(error) for error in found.errors]]
+    if found.held_out is not None:
+        header.append("held out")
+        columns.append([_signed(error) for error in found.held_out])
+    rows = [
+        (str(one.tasks), str(one.group_size), str(one.overhead_ns), *errors)
+        for one, *errors in zip(measurements, *columns, strict=True)
+    ]
+    lines += ["", format_table(header, rows), ""]
+    mean, largest = mean_and_largest(found.errors)
+    lines.append(f"fitted: mean error {mean:.3%}, largest {largest:.3%}")
+    if found.held_out is None:
+        lines.append("held out: too few measurements to leave one out")
+    else:
+        mean, largest = mean_and_largest(found.held_out)
+        lines.append(f"held out, one at a time: mean error {mean:.3%}, largest {largest:.3%}")
+    return "\n".join(lines) + "\n"
+
+
+def _signed(error: Any) -> str:
+    return f"{float(error):+.2%}"

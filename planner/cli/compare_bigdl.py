@@ -1,0 +1,58 @@
+"""``planner compare`` for synchronisation by slices: only of requests."""
+
+from msgspec import UNSET
+
+from planner import bigdl
+from planner.cli.family import Case, Family, percent
+from planner.comparison import Comparison, Row
+from planner.jsonio import bigdl as bigdl_json
+from planner.units import format_bytes, format_ns
+
+__all__ = ["FAMILY"]
+
+_COLUMNS = ("method", "time", "× T_F", "through the driver", "above bound", "status")
+
+
+def _requested(request: bigdl_json.BigdlRequest) -> Case:
+    problem = request.to_problem()
+    size = problem.gradient_bytes
+    summary = (
+        f"request: {problem.nodes:,} nodes with {problem.partitions_per_node:,} partitions each, "
+        f"{format_bytes(size)} of gradients, T_F "
+        f"{format_ns(problem.network.full_transfer_ns(size))}"
+    )
+    return Case(
+        problem,
+        lambda result: bigdl_json.answer(problem, result),
+        (summary,),
+        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
+    )
+
+
+def _table(
+    comparison: Comparison[bigdl.Plan, bigdl.Evaluation],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    return _COLUMNS, [_cells(row) for row in comparison.rows]
+
+
+def _cells(row: Row[bigdl.Plan, bigdl.Evaluation]) -> tuple[str, ...]:
+    result, evaluation = row.result, row.evaluation
+    assert evaluation is not None
+    return (
+        result.method,
+        format_ns(evaluation.objective_ns),
+        f"{float(evaluation.times_full_transfer):.4g}",
+        format_bytes(evaluation.driver_bytes),
+        percent(result.gap),
+        result.status,
+    )
+
+
+FAMILY = Family(
+    methods=[name for name in bigdl.METHODS if name != "auto"],
+    solve=bigdl.solve,
+    evaluate=bigdl.evaluate,
+    table=_table,
+    requested=_requested,
+)
+"""What is compared, and how it is shown."""

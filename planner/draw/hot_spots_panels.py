@@ -1,0 +1,148 @@
+"""A synchronisation as a figure: who is asked by how many at once above, the methods below."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.draw.axes import set_ticks
+from planner.draw.chart import printable, shortened
+from planner.draw.hot_spots import HotSpotsChart, Pulls
+from planner.draw.style import BACKWARD, COLOURS, DARK, OUTLINE
+from planner.errors import MissingExtraError
+from planner.units import format_ns, unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+__all__ = ["save_hot_spots"]
+
+_WIDTH_INCHES = 11.0
+_MAP_INCHES = 4.4
+_ROW_INCHES = 0.3
+_MAX_NAME = 24
+_MAX_NUMBERED = 16
+"""Up to so many nodes each cell also says its number."""
+_MAX_TICKS = 16
+_MAX_COUNTED = 8
+"""Up to so many the scale counts all."""
+_NOBODY = "#F2F2F2"
+
+
+def save_hot_spots(chart: HotSpotsChart, path: Path) -> None:
+    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot") from None
+
+    with mpl.rc_context({"svg.hashsalt": "planner"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
+        figure = Figure(dpi=140, layout="constrained")
+        FigureCanvasAgg(figure)
+        _fill(figure, chart)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _fill(figure: "Figure", chart: HotSpotsChart) -> None:
+    maps = chart.spots.maps
+    heights = [_MAP_INCHES] * bool(maps) + [0.9 + _ROW_INCHES * len(chart.spots.times_ns)]
+    figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))
+    title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
+    title.set_in_layout(True)
+    grid = figure.add_gridspec(len(heights), max(len(maps), 1), height_ratios=heights)
+    most = max((pulls for _, rows in maps for row in rows for pulls in row), default=0)
+    panels: list[Axes] = []
+    for place, (name, rows) in enumerate(maps):
+        panels.append(figure.add_subplot(grid[0, place]))
+        image = _draw_map(panels[-1], name, rows, most, chart.spots.nodes)
+    if maps:
+        bar = figure.colorbar(image, ax=panels, pad=0.01, aspect=30)
+        bar.set_label("nodes that pull from it at once")
+        if most > _MAX_COUNTED:
+            set_ticks(bar.ax.yaxis, 1, most, ends=True)
+        else:
+            bar.ax.minorticks_off()
+            bar.set_ticks(range(1, most + 1), labels=[str(pulls) for pulls in range(1, most + 1)])
+    _draw_bars(figure.add_subplot(grid[-1, :]), chart)
+
+
+def _draw_map(axes: "Axes", name: str, rows: Pulls, most: int, nodes: int) -> "AxesImage":
+    """Draw one cell a node (across) and turn (down); nothing where nobody pulls."""
+    import numpy as np
+    from matplotlib.colors import LogNorm
+
+    image = axes.imshow(
+        np.ma.masked_equal(rows, 0),
+        cmap="viridis_r",
+        norm=LogNorm(1, max(most, 2)),
+        interpolation="nearest",
+    )
+    axes.set_facecolor(_NOBODY)
+    count = len(rows)
+    if count <= _MAX_NUMBERED:
+        for turn, row in enumerate(rows):
+            for node, pulls in enumerate(row):
+                if pulls:
+                    axes.annotate(
+                        str(pulls),
+                        (node, turn),
+                        ha="center",
+                        va="center",
+                        fontsize=7.5,
+                        color="white" if pulls * pulls > most else "black",
+                    )
+    ticks = range(0, count, -(-count // _MAX_TICKS))
+    axes.set_xticks(ticks)
+    axes.set_yticks(ticks)
+    axes.tick_params(labelsize=8, length=0)
+    axes.spines[:].set_visible(False)
+    cut = f" (the first {count} of {nodes})" if count < nodes else ""
+    axes.set_xlabel(f"node that is asked{cut}")
+    axes.set_ylabel(f"turn{cut}")
+    axes.set_title(f"{name}: at most {max(map(max, rows))} at once", fontsize=10, loc="left")
+    return image
+
+
+def _draw_bars(axes: "Axes", chart: HotSpotsChart) -> None:
+    """Draw one bar a method, the fastest first, and the bound."""
+    ranking = chart.spots.ranking
+    longest = ranking[-1][1]
+    unit, scale = unit_of(longest)
+    axes.barh(
+        range(len(ranking)),
+        [time / scale for _, time in ranking],
+        0.72,
+        color=[COLOURS[0] if name == chart.spots.method else BACKWARD for name, _ in ranking],
+        edgecolor=OUTLINE,
+        linewidth=0.4,
+    )
+    for row, (_, time) in enumerate(ranking):
+        above = chart.above_bound(time)
+        axes.annotate(
+            f"{format_ns(time)}{f'  ({above})' if above else ''}",
+            (time / scale, row),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+        )
+    if chart.lower_bound_ns is not None:
+        axes.axvline(chart.lower_bound_ns / scale, color=DARK[1], linewidth=1.2, linestyle="--")
+    names = [shortened(printable(name), _MAX_NAME) for name, _ in ranking]
+    axes.set_yticks(range(len(names)), names, fontsize=8.5, parse_math=False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlim(0, longest / scale * 1.27 or 1)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_xlabel(f"time of one synchronisation ({unit}); dashed: the lower bound")
+    axes.set_title("every way to synchronise", fontsize=10, loc="left")

@@ -1,0 +1,271 @@
+"""The JSON face of synchronisation by slices, or through a driver."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner import bigdl
+from planner.bigdl.hot_spots import window_of
+from planner.bigdl.problem import MAX_PARTITIONS
+from planner.deadline import Deadline
+from planner.draw.hot_spots import MAX_CELLS, HotSpots, Pulls
+from planner.errors import InvalidInputError, InvalidPlanError
+from planner.jsonio.types import Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
+from planner.network import Network
+from planner.results import Result
+from planner.units import format_ns
+from planner.validation import MAX_TOTAL, MAX_VALUE, shown
+
+__all__ = [
+    "MAX_LISTED",
+    "REQUEST_RULES",
+    "BigdlAnswer",
+    "BigdlRequest",
+    "answer",
+    "headline",
+    "hot_spots",
+    "run",
+]
+
+T = TypeVar("T")
+
+MAX_LISTED = 4096
+"""With more nodes, N² pulls are no longer an answer."""
+
+REQUEST_RULES: dict[str, Any] = {}
+"""What the schema says of a request beside the fields' own types."""
+
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(bigdl.METHODS)})]
+Nodes = Annotated[int, Meta(ge=1, le=MAX_LISTED)]
+Node = Annotated[int, Meta(ge=0, lt=MAX_LISTED)]
+Elements = Annotated[int, Meta(ge=1, le=MAX_VALUE)]
+Partitions = Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
+Total = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="bytes")]
+Element = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
+Ratio = Annotated[float, Meta(ge=0)]
+PhaseName = Literal[
+    "local_sum", "aggregate", "gather", "combine", "collect", "broadcast", "scatter"
+]
+
+
+class BigdlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is synchronised, between how many nodes, over which network."""
+
+    problem: Literal["bigdl"]
+    elements: Elements
+    element_bytes: PositiveSize
+    nodes: Nodes
+    partitions_per_node: Partitions
+    link_bytes_per_s: PositiveRate
+    latency_ns: Time = 0
+    reduce_ns_per_byte: Rate | UnsetType = UNSET
+    method: MethodName = "auto"
+    time_limit_s: Seconds | UnsetType = UNSET
+
+    def to_problem(self) -> bigdl.Problem:
+        """Return the typed problem."""
+        added = self.reduce_ns_per_byte
+        return bigdl.Problem(
+            elements=self.elements,
+            element_bytes=self.element_bytes,
+            nodes=self.nodes,
+            partitions_per_node=self.partitions_per_node,
+            network=Network(
+                self.link_bytes_per_s, self.latency_ns, Rate(0) if added is UNSET else added
+            ),
+        )
+
+
+class PhaseAnswer(Struct, frozen=True, kw_only=True):
+    """One phase: when, what its busiest NIC moves, and what its busiest machine adds."""
+
+    name: PhaseName
+    start_ns: Moment
+    end_ns: Moment
+    sent_bytes: Total
+    added_bytes: Total
+
+
+class Alternative(Struct, frozen=True, kw_only=True):
+    """What one method costs."""
+
+    time_ns: Moment
+    times_full_transfer: Ratio
+    driver_bytes: Total
+    driver_added_bytes: Total
+
+
+class BigdlAnswer(Struct, frozen=True, kw_only=True):
+    """The slices and who pulls from whom in which order, or the levels of a tree; the costs."""
+
+    problem: Literal["bigdl"] = "bigdl"
+    method: str
+    status: Literal["optimal", "feasible"]
+    objective_ns: Moment
+    lower_bound_ns: Moment
+    runtime_s: float
+    elements: Elements
+    element_bytes: PositiveSize
+    nodes: Nodes
+    partitions_per_node: Partitions
+    gradient_bytes: Total
+    full_transfer_ns: Moment
+    times_full_transfer: Ratio
+    phases: Annotated[tuple[PhaseAnswer, ...], Meta(min_length=1)]
+    comparison: Annotated[dict[str, Alternative], Meta(min_length=1)]
+    slices: tuple[tuple[Element, Element], ...] | UnsetType = UNSET
+    pull_order: tuple[tuple[Node, ...], ...] | UnsetType = UNSET
+    levels: tuple[PositiveSize, ...] | UnsetType = UNSET
+
+
+def run(request: BigdlRequest) -> BigdlAnswer:
+    """Answer one request."""
+    problem = request.to_problem()
+    limit = None if request.time_limit_s is UNSET else request.time_limit_s
+    return answer(problem, bigdl.solve(problem, method=request.method, time_limit=limit))
+
+
+def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
+    """Return the JSON form of a result.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are more nodes than are listed, or a method's time does not fit in 63 bits.
+    """
+    if problem.nodes > MAX_LISTED:
+        raise InvalidInputError(
+            "nodes", f"expected an integer <= {MAX_LISTED}, got {problem.nodes}"
+        )
+    plan = result.plan
+    assert plan is not None
+    assert result.objective_ns is not None
+    assert result.lower_bound_ns is not None
+    cost = bigdl.evaluate(problem, plan)
+    base = BigdlAnswer(
+        method=result.method,
+        status="optimal" if result.objective_ns == result.lower_bound_ns else "feasible",
+        objective_ns=result.objective_ns,
+        lower_bound_ns=result.lower_bound_ns,
+        runtime_s=result.runtime_s,
+        elements=problem.elements,
+        element_bytes=problem.element_bytes,
+        nodes=problem.nodes,
+        partitions_per_node=problem.partitions_per_node,
+        gradient_bytes=problem.gradient_bytes,
+        full_transfer_ns=problem.network.full_transfer_ns(problem.gradient_bytes),
+        times_full_transfer=float(cost.times_full_transfer),
+        phases=tuple(
+            PhaseAnswer(
+                name=one.name,  # type: ignore[arg-type]  # a test holds the names together
+                start_ns=start,
+                end_ns=end,
+                sent_bytes=one.sent_bytes,
+                added_bytes=one.added_bytes,
+            )
+            for one, start, end in zip(cost.phases, (0, *cost.ends_ns), cost.ends_ns, strict=False)
+        ),
+        comparison=_comparison(problem),
+    )
+    if isinstance(plan, bigdl.Driver):
+        return msgspec.structs.replace(base, levels=plan.levels)
+    nodes = range(plan.nodes)
+    return msgspec.structs.replace(
+        base, slices=tuple(map(plan.slice, nodes)), pull_order=tuple(map(plan.pull_order, nodes))
+    )
+
+
+def _comparison(problem: bigdl.Problem) -> dict[str, Alternative]:
+    """Price every method, this one's own included."""
+    found = {}
+    for name, method in bigdl.METHODS.items():
+        if name != "auto":
+            cost = bigdl.evaluate(problem, method(problem, Deadline(None)))
+            found[name] = Alternative(
+                time_ns=cost.objective_ns,
+                times_full_transfer=float(cost.times_full_transfer),
+                driver_bytes=cost.driver_bytes,
+                driver_added_bytes=cost.driver_added_bytes,
+            )
+    return found
+
+
+def headline(answer: BigdlAnswer) -> str:
+    """Return one line that says what an answer's plan is and what it costs."""
+    return (
+        f"bigdl · {answer.method} · {answer.nodes} node{'s' if answer.nodes > 1 else ''} · "
+        f"{format_ns(answer.objective_ns)} = {answer.times_full_transfer:.4g} × T_F · "
+        f"{answer.status}"
+    )
+
+
+def hot_spots(answer: BigdlAnswer) -> HotSpots:
+    """Return what there is to draw of an answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no plan, or its parts contradict each other, with the path of the first that does.
+    """
+    bound, objective = answer.lower_bound_ns, answer.objective_ns
+    if bound > objective:
+        raise InvalidInputError("lower_bound_ns", "more than objective_ns")
+    if (answer.status == "optimal") != (bound == objective):
+        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {bound}")
+    _check_phases(answer.phases, objective)
+    times = {name: one.time_ns for name, one in answer.comparison.items()}
+    if times.get(answer.method) != objective:
+        raise InvalidInputError(
+            "comparison",
+            f"expected {shown(answer.method)} with objective_ns ({objective}), "
+            f"got {shown(times.get(answer.method))}",
+        )
+    for name, time in times.items():
+        if time < bound:
+            raise InvalidInputError(f"comparison.{name}.time_ns", "less than lower_bound_ns")
+    maps: tuple[tuple[str, Pulls], ...] = ()
+    if answer.pull_order is not UNSET:
+        maps = _maps(answer, answer.pull_order)
+    elif answer.levels is UNSET:
+        raise InvalidInputError("pull_order", "missing (or levels of a driver)")
+    return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
+
+
+def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:
+    before = 0
+    for place, one in enumerate(phases):
+        if one.start_ns != before or one.end_ns < before:
+            raise InvalidInputError(
+                f"phases[{place}].start_ns", f"expected {before}, got {one.start_ns}"
+            )
+        before = one.end_ns
+    if before != end:
+        raise InvalidInputError("phases", f"expected an end at objective_ns ({end}), got {before}")
+
+
+def _maps(answer: BigdlAnswer, order: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, Pulls], ...]:
+    """Return the pulls of the plan, and of the other order beside it."""
+    if answer.slices is UNSET:
+        raise InvalidInputError("slices", "missing: they come with pull_order")
+    nodes, rotated = answer.nodes, answer.method != "same_order"
+    if len(answer.slices) != nodes:
+        raise InvalidInputError(
+            "slices", f"expected as many elements as nodes ({nodes}), got {len(answer.slices)}"
+        )
+    try:
+        bigdl.check_pulls(answer.elements, answer.slices, order, spread=rotated)
+    except InvalidPlanError as error:
+        raise InvalidInputError(error.path, error.message) from None
+    if nodes == 1:
+        return ()
+    size = min(nodes, MAX_CELLS)
+    pulling = [node for node, (start, stop) in enumerate(answer.slices) if start < stop]
+    other = bigdl.Exchange(answer.elements, nodes, "same" if rotated else "rotated")
+    return (
+        ("as planned", window_of(lambda node, turn: order[node][turn], pulling, size, size)),
+        (
+            "one order for all" if rotated else "rotated",
+            bigdl.pulls_at_once(other, size, size),
+        ),
+    )

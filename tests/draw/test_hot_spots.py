@@ -1,0 +1,133 @@
+"""Pictures of synchronisations: maps of who is asked, and a bar a method."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.bigdl import Exchange, pulls_at_once
+from planner.draw import HOT_SPOTS, HotSpots, HotSpotsChart, save_hot_spots, text_hot_spots
+from planner.draw.hot_spots import MAX_CELLS
+from planner.errors import InvalidInputError
+
+TIMES = (("rotated", 100), ("reduce", 1000), ("same_order", 150))
+
+
+def spots(nodes: int = 6, **change: Any) -> HotSpots:
+    size = min(nodes, MAX_CELLS)
+    maps = (
+        ("as planned", pulls_at_once(Exchange(9999, nodes, "rotated"), size, size)),
+        ("one order for all", pulls_at_once(Exchange(9999, nodes, "same"), size, size)),
+    )
+    return replace(HotSpots(nodes, "rotated", TIMES, maps), **change)
+
+
+def chart(bound: int | None = 100, nodes: int = 6, **change: Any) -> HotSpotsChart:
+    return HotSpotsChart("bigdl · rotated", spots(nodes, **change), bound)
+
+
+def written(drawn: HotSpotsChart, folder: Path, name: str = "p.svg") -> str:
+    pytest.importorskip("matplotlib")
+    save_hot_spots(drawn, folder / name)
+    return (folder / name).read_text() if name.endswith("svg") else ""
+
+
+def test_text_counts_the_pulls_of_each_turn() -> None:
+    title, planned, same, _ = text_hot_spots(chart(), 70).split("\n\n")
+    assert title == "bigdl · rotated"
+    turns = [f"   {turn}  1 1 1 1 1 1" for turn in range(1, 6)]
+    assert planned.splitlines()[2:] == ["   0  · · · · · ·", *turns]
+    assert [line.split()[1:].index("5") for line in same.splitlines()[2:]] == list(range(6))
+
+
+def test_text_has_a_bar_a_method_in_proportion() -> None:
+    lines = text_hot_spots(chart(), 90).split("\n\n")[-1].splitlines()
+    assert [line.split()[0] for line in lines] == ["rotated", "same_order", "reduce"]
+    lengths = [len(re.findall("[█▒]", line)) for line in lines]
+    assert lengths[2] == pytest.approx(10 * lengths[0], abs=5)
+    assert lengths[1] == pytest.approx(1.5 * lengths[0], abs=1)
+    assert ["█" in line for line in lines] == [True, False, False]
+    assert lines[0].endswith("100 ns  the lower bound")
+    assert lines[1].endswith("150 ns  50.00% above the bound")
+    assert lines[2].endswith("1 µs  10× the bound")
+    assert max(map(len, lines)) <= 90
+
+
+def test_text_of_many_nodes_says_what_is_left_out() -> None:
+    text = text_hot_spots(chart(nodes=200), 100)
+    assert "(the first 16 of 200)" in text
+    assert "199" in text
+    assert len(text.splitlines()) < 60
+
+
+def test_without_maps_there_are_only_bars() -> None:
+    text = text_hot_spots(chart(maps=()), 80)
+    assert "turns" not in text
+    assert len(text.split("\n\n")) == 2
+
+
+@pytest.mark.parametrize(
+    ("bound", "time", "words"),
+    [
+        (None, 5, ""),
+        (0, 5, ""),
+        (0, 0, "the lower bound"),
+        (10**6, 10**6 + 1, "<0.01% above the bound"),
+        (100, 199, "99.00% above the bound"),
+        (100, 200, "2× the bound"),
+    ],
+)
+def test_distances_to_the_bound(bound: int | None, time: int, words: str) -> None:
+    assert chart(bound).above_bound(time) == words
+
+
+def test_nothing_to_send_takes_no_bar() -> None:
+    text = text_hot_spots(chart(0, times_ns=(("rotated", 0),)), 80)
+    assert not re.search("[█▒]", text)
+
+
+@pytest.mark.parametrize("nodes", [2, 6, 16, 17, 200])
+def test_pictures_of_any_size_come_out_the_same_again(nodes: int, tmp_path: Path) -> None:
+    svg = written(chart(nodes=nodes), tmp_path)
+    assert svg.startswith("<?xml")
+    assert written(chart(nodes=nodes), tmp_path, "again.svg") == svg
+
+
+@pytest.mark.parametrize("change", [{"maps": ()}, {"times_ns": (("rotated", 0),)}])
+@pytest.mark.parametrize("bound", [None, 0])
+def test_pictures_with_little_to_show(
+    change: dict[str, Any], bound: int | None, tmp_path: Path
+) -> None:
+    for name in ("p.svg", "p.png", "p.pdf"):
+        written(chart(bound, **change), tmp_path, name)
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_pictures_hold_one_cell_a_turn_and_node() -> None:
+    """Drawn axes are asked what they hold: two maps of the same shape, and a bar a method."""
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from planner.draw.hot_spots_panels import _fill
+
+    figure = Figure()
+    _fill(figure, chart(nodes=40))
+    maps = [axes.images[0] for axes in figure.axes if axes.images]
+    shapes = [image.get_array() for image in maps]
+    assert [array.shape for array in shapes if array is not None] == [(32, 32)] * 2
+    assert maps[0].get_clim() == maps[1].get_clim()
+    bars = next(axes for axes in figure.axes if "synchronise" in axes.get_title("left"))
+    assert len(bars.patches) == len(TIMES)
+    assert [label.get_text() for label in bars.get_yticklabels()] == [
+        "rotated",
+        "same_order",
+        "reduce",
+    ]
+
+
+def test_traces_are_refused_with_a_reason() -> None:
+    with pytest.raises(InvalidInputError, match="a trace shows when things happen"):
+        HOT_SPOTS.writer(Path("plan.json.gz"))
+    assert HOT_SPOTS.writer(Path("plan.pdf")) is save_hot_spots
