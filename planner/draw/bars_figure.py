@@ -1,6 +1,5 @@
 """Bar charts as figures: panels side by side, their groups in columns or in rows."""
 
-import warnings
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import fill
@@ -8,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from planner.draw.bars import BarChart, BarPanel
 from planner.draw.chart import printable, shortened
+from planner.draw.figure import figure_in
 from planner.draw.style import COLOURS, OUTLINE
-from planner.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,19 +37,8 @@ def save_bars(chart: BarChart, path: Path) -> None:
     MissingExtraError
         If matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot") from None
-
-    with mpl.rc_context({"svg.hashsalt": "planner"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
-        figure = Figure(dpi=140, layout="constrained")
-        FigureCanvasAgg(figure)
+    with figure_in(path) as figure:
         _fill(figure, chart)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _fill(figure: "Figure", chart: BarChart) -> None:

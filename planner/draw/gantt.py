@@ -5,16 +5,15 @@ the start-up part of a communication is hatched. Below them the windows of the t
 timeline has any.
 """
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.chart import Chart
+from planner.draw.figure import figure_in
 from planner.draw.passes import draw_passes
 from planner.draw.style import BACKWARD, COLOURS, DARK, FORWARD, MAX_OUTLINED, OUTLINE, OVERRUN
 from planner.draw.windows import MAX_WINDOWS, draw_windows, panel_inches
-from planner.errors import MissingExtraError
 from planner.timeline import Interval
 from planner.units import format_ns, unit_of
 
@@ -43,25 +42,13 @@ def save_gantt(chart: Chart, path: Path) -> None:
     MissingExtraError
         If matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot") from None
-
     timeline = chart.timeline
     lanes = timeline.resources
     windows = timeline.windows if len(timeline.windows) <= MAX_WINDOWS else ()
     lanes_inches = 1.6 + _LANE_INCHES * len(lanes) + (_MARK_INCHES if timeline.marks else 0)
-    with (
-        mpl.rc_context({"svg.hashsalt": "planner", "hatch.linewidth": 0.6}),
-        warnings.catch_warnings(),
-    ):
-        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
+    with figure_in(path, arranged=False) as figure:
         panel = panel_inches(len(windows)) if windows else 0
-        figure = Figure(figsize=(_WIDTH_INCHES, lanes_inches + panel), dpi=140)
-        FigureCanvasAgg(figure)
+        figure.set_size_inches(_WIDTH_INCHES, lanes_inches + panel)
         if windows:
             grid = {"height_ratios": [lanes_inches - 1.4, panel]}
             axes, below = figure.subplots(2, 1, sharex=True, gridspec_kw=grid)
@@ -92,8 +79,6 @@ def save_gantt(chart: Chart, path: Path) -> None:
         _draw_mark_labels(axes, chart, scale)
         foot = _draw_legend(figure, chart, with_windows=bool(windows))
         figure.tight_layout(rect=(0, foot, 1, 1))
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, metadata=metadata)
 
 
 def _draw_mark_labels(axes: "Axes", chart: Chart, scale: float) -> None:

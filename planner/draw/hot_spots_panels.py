@@ -1,14 +1,13 @@
 """A synchronisation as a figure: who is asked by how many at once above, the methods below."""
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.axes import set_ticks
 from planner.draw.chart import printable, shortened
+from planner.draw.figure import figure_in
 from planner.draw.hot_spots import HotSpotsChart, Pulls
 from planner.draw.style import BACKWARD, COLOURS, DARK, OUTLINE
-from planner.errors import MissingExtraError
 from planner.units import format_ns, unit_of
 
 if TYPE_CHECKING:
@@ -38,19 +37,8 @@ def save_hot_spots(chart: HotSpotsChart, path: Path) -> None:
     MissingExtraError
         If matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot") from None
-
-    with mpl.rc_context({"svg.hashsalt": "planner"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
-        figure = Figure(dpi=140, layout="constrained")
-        FigureCanvasAgg(figure)
+    with figure_in(path) as figure:
         _fill(figure, chart)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _fill(figure: "Figure", chart: HotSpotsChart) -> None:

@@ -5,11 +5,11 @@ number of machines, as far as they are known; without them the ranking of triple
 how far constants may be off, if that is known.
 """
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.chart import shortened
+from planner.draw.figure import figure_in
 from planner.draw.landscape import draw_landscape
 from planner.draw.ranges import draw_ranges
 from planner.draw.scaling import (
@@ -23,7 +23,6 @@ from planner.draw.scaling import (
 )
 from planner.draw.staircase import draw_front, thin_out
 from planner.draw.style import BACKWARD, COLOURS, OUTLINE
-from planner.errors import MissingExtraError
 from planner.units import unit_of
 
 if TYPE_CHECKING:
@@ -49,19 +48,8 @@ def save_scaling(chart: ScalingChart, path: Path) -> None:
     MissingExtraError
         If matplotlib is not installed.
     """
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("matplotlib", "plot") from None
-
-    with mpl.rc_context({"svg.hashsalt": "planner"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
-        figure = Figure(dpi=140, layout="constrained")
-        FigureCanvasAgg(figure)
+    with figure_in(path) as figure:
         _fill(figure, chart)
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _fill(figure: "Figure", chart: ScalingChart) -> None:
