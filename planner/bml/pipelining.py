@@ -42,7 +42,7 @@ def with_best_rounds(problem: Problem, plan: PlanT) -> PlanT:
     in_use = plan.threads * plan.pieces - len(plan.left_out)
     most = min(MAX_ROUNDS, max(problem.chunks) // problem.element_bytes // max(in_use, 1))
     hops = 2 * plan.steps
-    if most < max(hops, 2):
+    if not hops or most < hops:
         return plan
     up = list(
         loads(plan, plan.layout(problem.size // problem.element_bytes, problem.element_bytes))

@@ -40,7 +40,10 @@ class Failures:
             value: Any = getattr(self, name)
             if not isinstance(value, Iterable) or isinstance(value, str):
                 raise InvalidInputError(name, f"expected a set, got {shown(value)}")
-            object.__setattr__(self, name, frozenset(value))
+            try:
+                object.__setattr__(self, name, frozenset(value))
+            except TypeError:
+                raise InvalidInputError(name, "expected a set of integers or of pairs") from None
 
     def __bool__(self) -> bool:
         """Whether anything has failed."""
@@ -119,6 +122,13 @@ class Problem:
                 "failed",
                 f"expected a network of at most {MAX_DAMAGED_NICS} NICs where something has "
                 f"failed, got {self.bcube.nics}",
+            )
+        if self.failed:
+            # In the worst case all of it goes through one NIC.
+            total(
+                self.bcube.servers * self.size,
+                "gradient_bytes",
+                "what all servers send together where something has failed",
             )
         total(
             self.network.full_transfer_ns(self.size),

@@ -27,7 +27,7 @@ __all__ = ["METHODS", "AnyPlan", "Method", "ideal_ns", "lower_bound_ns", "solve"
 
 AnyPlan = Schedule | TreePlan
 
-TREES_MAX_NICS = 1024
+TREES_MAX_NICS = 400
 """Networks of at most so many NICs are re-planned by `auto` with trees too."""
 
 
@@ -70,11 +70,15 @@ def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  #
 
 
 def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
+    from planner.bml.detour import detour
     from planner.bml.packing import pack
     from planner.bml.pipelining import with_best_rounds
-    from planner.bml.trees import root_at_centre
+    from planner.bml.trees import root_at_centre, trees_of
 
-    packing = pack(damage.bcube, damage.dead, damage.down, deadline)
+    start: list[tuple[tuple[int, int, int], ...]] = []
+    with suppress(NotApplicableError):
+        start = trees_of(detour(damage))
+    packing = pack(damage.bcube, damage.dead, damage.down, deadline, start=start)
     plan = TreePlan(damage.bcube, tuple(map(root_at_centre, packing.trees)), packing.weights)
     return Outcome("trees", with_best_rounds(problem, plan), packing.bound, packing.timed_out)
 

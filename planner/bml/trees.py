@@ -13,10 +13,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from planner.bml.layout import WeightedLayout
-from planner.bml.plan import Hops, Stage, Transfer
+from planner.bml.plan import Hops, Plan, Stage, Transfer
 from planner.topologies import BCube
 
-__all__ = ["Branch", "RootedTree", "TreePlan", "root_at_centre"]
+__all__ = ["Branch", "RootedTree", "TreePlan", "root_at_centre", "trees_of"]
 
 
 class Branch(NamedTuple):
@@ -43,6 +43,26 @@ class RootedTree(NamedTuple):
 
     root: int
     branches: tuple[Branch, ...]
+
+
+def trees_of(plan: Plan) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return the tree of every piece of a plan that is in use, as undirected hops."""
+    left_out = set(plan.left_out)
+    found = []
+    for thread in range(plan.threads):
+        for piece in range(plan.pieces):
+            if thread * plan.pieces + piece not in left_out:
+                ways = [
+                    zip(
+                        one.senders.tolist(),
+                        one.receivers.tolist(),
+                        one.levels.tolist(),
+                        strict=True,
+                    )
+                    for one in plan.hops(thread, piece)
+                ]
+                found.append(tuple(hop for way in ways for hop in way))
+    return found
 
 
 def root_at_centre(hops: Sequence[tuple[int, int, int]]) -> RootedTree:

@@ -12,7 +12,14 @@ from typing import Any
 
 import msgspec
 
-from planner.cli import compare_bigdl, compare_bml, compare_caramel, compare_ibatch, compare_yan
+from planner.cli import (
+    compare_bigdl,
+    compare_bml,
+    compare_caramel,
+    compare_drizzle,
+    compare_ibatch,
+    compare_yan,
+)
 from planner.cli.common import Progress, command, in_file, read, write_json, write_text
 from planner.cli.family import Case, Family, Profiled
 from planner.comparison import Comparison, compare
@@ -31,6 +38,7 @@ FAMILIES: Mapping[str, Family] = {
     "yan": compare_yan.FAMILY,
     "bml": compare_bml.FAMILY,
     "bigdl": compare_bigdl.FAMILY,
+    "drizzle": compare_drizzle.FAMILY,
 }
 """What can be compared."""
 

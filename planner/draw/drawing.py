@@ -5,8 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from planner.draw.bars import comparison_bars
+from planner.draw.bars_figure import save_bars
+from planner.draw.bars_text import text_bars
 from planner.draw.chart import Chart
 from planner.draw.gantt import save_gantt
+from planner.draw.groups import GroupsChart
+from planner.draw.groups_panels import save_groups
+from planner.draw.groups_text import text_groups
+from planner.draw.hot_spots import HotSpotsChart, text_hot_spots
+from planner.draw.hot_spots_panels import save_hot_spots
 from planner.draw.panels import save_scaling
 from planner.draw.scaling import ScalingChart
 from planner.draw.scaling_text import text_scaling
@@ -14,7 +22,7 @@ from planner.draw.text import text_gantt
 from planner.draw.trace import save_trace
 from planner.errors import InvalidInputError
 
-__all__ = ["GANTT", "SCALING", "Drawing"]
+__all__ = ["BARS", "GANTT", "GROUPS", "HOT_SPOTS", "SCALING", "Drawing"]
 
 _TRACES = (".json", ".json.gz")
 
@@ -83,3 +91,39 @@ SCALING = Drawing(
     ),
 )
 """Plans that are a configuration of a job."""
+
+GROUPS = Drawing(
+    GroupsChart,
+    text_groups,
+    _charts(save_groups),
+    dict.fromkeys(
+        _TRACES,
+        "a trace shows when things happen, and a group size says only how often: "
+        "expected a name ending in .svg, .png, .pdf (a chart)",
+    ),
+)
+"""Plans that are a group size."""
+
+HOT_SPOTS = Drawing(
+    HotSpotsChart,
+    text_hot_spots,
+    _charts(save_hot_spots),
+    dict.fromkeys(
+        _TRACES,
+        "a trace shows when things happen, and turns say only in which order: "
+        "expected a name ending in .svg, .png, .pdf (a chart)",
+    ),
+)
+"""Plans that say who pulls from whom."""
+
+BARS = Drawing(
+    comparison_bars,
+    text_bars,
+    _charts(save_bars),
+    dict.fromkeys(
+        _TRACES,
+        "a trace shows when things happen, and a comparison says only how long they take: "
+        "expected a name ending in .svg, .png, .pdf (a chart)",
+    ),
+)
+"""Plans beside what else there is."""

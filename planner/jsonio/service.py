@@ -7,9 +7,20 @@ from typing import Any
 
 import msgspec
 
-from planner.draw import GANTT, SCALING, Drawing
+from planner.draw import BARS, GANTT, GROUPS, HOT_SPOTS, SCALING, Drawing
 from planner.errors import InvalidInputError
-from planner.jsonio import caramel, caramel_timeline, ibatch, yan, yan_answer, yan_scaling
+from planner.jsonio import (
+    bigdl,
+    bml,
+    bml_answer,
+    caramel,
+    caramel_timeline,
+    drizzle,
+    ibatch,
+    yan,
+    yan_answer,
+    yan_scaling,
+)
 from planner.jsonio.decoding import decode, plain, typed
 from planner.validation import shown
 
@@ -89,6 +100,33 @@ PROBLEMS: Mapping[str, Face] = {
         yan_scaling.scaling,
         SCALING,
         yan.REQUEST_RULES,
+    ),
+    "bml": Face(
+        bml.BmlRequest,
+        bml_answer.BmlAnswer,
+        bml.run,
+        bml_answer.headline,
+        bml_answer.times,
+        BARS,
+        bml.REQUEST_RULES,
+    ),
+    "drizzle": Face(
+        drizzle.DrizzleRequest,
+        drizzle.DrizzleAnswer,
+        drizzle.run,
+        drizzle.headline,
+        drizzle.groups,
+        GROUPS,
+        drizzle.REQUEST_RULES,
+    ),
+    "bigdl": Face(
+        bigdl.BigdlRequest,
+        bigdl.BigdlAnswer,
+        bigdl.run,
+        bigdl.headline,
+        bigdl.hot_spots,
+        HOT_SPOTS,
+        bigdl.REQUEST_RULES,
     ),
 }
 """Every problem that can be asked, by the name requests use."""

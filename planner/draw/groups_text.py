@@ -1,0 +1,56 @@
+"""Group sizes for a terminal: a bar of overhead each, and the time of a group."""
+
+from planner.draw.groups import Groups, GroupsChart, share_text
+from planner.draw.table import format_table
+from planner.units import format_ns
+
+__all__ = ["text_groups"]
+
+_MAX_ROWS = 24
+_FIXED = 66
+"""Characters of a row beside its bar."""
+
+
+def text_groups(chart: GroupsChart, width: int = 80) -> str:
+    """Return `chart` as text, `width` characters wide."""
+    groups = chart.groups
+    columns = max(10, width - _FIXED)
+    longest = max(groups.max_overhead, *(one.overhead for one in groups.points))
+    rows: list[tuple[str, ...]] = [
+        (
+            _bar(one.overhead, groups.max_overhead, longest, columns),
+            str(one.group_size),
+            share_text(one.overhead),
+            format_ns(one.group_time_ns),
+            "<- chosen" if one == groups.chosen else groups.breaks(one),
+        )
+        for one in groups.points
+    ]
+    limits = f"limits: overhead {share_text(groups.max_overhead)}"
+    if groups.max_group_ns is not None:
+        limits += f", time of a group {format_ns(groups.max_group_ns)}"
+    header = ("overhead (| limit)".ljust(columns), "group size", "share", "time of a group", "")
+    return "\n\n".join([chart.title, format_table(header, _cut(groups, rows)), limits])
+
+
+def _bar(share: float, limit: float, longest: float, columns: int) -> str:
+    """Return a bar with a mark where the limit is."""
+    filled = round(share / longest * columns)
+    mark = min(int(limit / longest * columns), columns - 1)
+    cells = ["█" if column < filled else " " for column in range(columns)]
+    cells[mark] = "|"
+    return "".join(cells)
+
+
+def _cut(groups: Groups, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows around the chosen one if there are too many."""
+    if len(rows) <= _MAX_ROWS:
+        return rows
+    start = groups.points.index(groups.chosen) - _MAX_ROWS // 2
+    start = min(max(start, 0), len(rows) - _MAX_ROWS)
+    stop = start + _MAX_ROWS
+    before, after = (
+        [(f"… {left_out} more …", "", "", "", "")] if left_out else []
+        for left_out in (start, len(rows) - stop)
+    )
+    return [*before, *rows[start:stop], *after]

@@ -1,0 +1,162 @@
+"""The constants of the scheduler from measured overheads.
+
+Problem: for measured (m, g, o), find d0, d1, d2 >= 0 such that (d0 + d1·m)/g + d2·m is near o.
+
+Method: least squares on the relative error, exactly (`least_squares`). Weights 1/o are rounded to
+40 bits; a weight scales a whole row, so what fits exactly or equally well still does.
+
+Guarantee: the least sum of squares. Where the rows cannot tell constants apart, the answer uses as
+few constants as possible, task_ns before group_ns before constant_task_ns, and names them: other
+constants fit as well, but promise other things of larger groups.
+
+Complexity: O(rows), and O(rows) fits of three unknowns for the errors held out.
+Source: the model is that of group scheduling in Venkataraman, Ding, Ermolin, "Accelerating Deep
+Learning Training with BigDL and Drizzle on Apache Spark"; the fit is own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+
+from planner.drizzle.least_squares import Normal, best_of, independent, normal_equations
+from planner.errors import InvalidInputError
+from planner.validation import integer, shown
+
+__all__ = ["CONSTANTS", "Calibration", "Measurement", "calibrate"]
+
+CONSTANTS = ("group_ns", "task_ns", "constant_task_ns")
+"""What is fitted, as a `planner.drizzle.Problem` names it."""
+
+_PREFERRED = (1, 0, 2)
+_SETS = [columns for size in (1, 2, 3) for columns in combinations(_PREFERRED, size)]
+_BITS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measured overhead.
+
+    Attributes
+    ----------
+    tasks : int
+        Tasks m of an iteration.
+    group_size : int
+        Iterations g scheduled at once.
+    overhead_ns : int
+        Scheduling time of an iteration, in nanoseconds, at least 1.
+    """
+
+    tasks: int
+    group_size: int
+    overhead_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Fitted constants, and how far they can be trusted.
+
+    Attributes
+    ----------
+    group_ns, task_ns, constant_task_ns : Fraction
+        The constants, in nanoseconds.
+    errors : tuple of Fraction
+        For each measurement, by how much the fit exceeds it, relative to it.
+    held_out : tuple of Fraction or None
+        The same of a fit to all other measurements; None if they are too few, that is if they
+        tell fewer constants apart than all do.
+    confounded : tuple of str
+        Constants that the measurements cannot tell apart; empty if they tell all.
+    """
+
+    group_ns: Fraction
+    task_ns: Fraction
+    constant_task_ns: Fraction
+    errors: tuple[Fraction, ...]
+    held_out: tuple[Fraction, ...] | None
+    confounded: tuple[str, ...]
+
+
+def calibrate(measurements: Sequence[Measurement]) -> Calibration:
+    """Fit the constants of the scheduler to measured overheads.
+
+    Parameters
+    ----------
+    measurements : sequence of Measurement
+        At least one.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, or one is none, with its path.
+    """
+    for place, one in enumerate(measurements):
+        _check(one, f"measurements[{place}]")
+    if not measurements:
+        raise InvalidInputError("measurements", "expected at least one element, got an empty array")
+    rows = _weighted(measurements)
+    everything = normal_equations(rows, len(CONSTANTS))
+    fitted = best_of(everything, _SETS)
+    shapes = [_shape(one) for one in measurements]
+    basis = independent(shapes)
+    known = len(basis)
+    held_out = None
+    if all(len(independent(shapes[:place] + shapes[place + 1 :])) == known for place in basis):
+        held_out = tuple(
+            _error(best_of(_without(everything, row), _SETS), one)
+            for row, one in zip(rows, measurements, strict=True)
+        )
+    group, task, always = fitted
+    return Calibration(
+        group,
+        task,
+        always,
+        errors=tuple(_error(fitted, one) for one in measurements),
+        held_out=held_out,
+        confounded=tuple(
+            name
+            for column, name in enumerate(CONSTANTS)
+            if len(independent([row[:column] + row[column + 1 :] for row in shapes])) == known
+        ),
+    )
+
+
+def _check(one: object, path: str) -> None:
+    if not isinstance(one, Measurement):
+        raise InvalidInputError(path, f"expected a Measurement, got {shown(one)}")
+    for name in ("tasks", "group_size", "overhead_ns"):
+        integer(getattr(one, name), f"{path}.{name}", minimum=1)
+
+
+def _shape(one: Measurement) -> tuple[int, int, int]:
+    """Return what the constants are multiplied by for the overhead of a whole group."""
+    return 1, one.tasks, one.tasks * one.group_size
+
+
+def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
+    """Return a row of whole numbers for each measurement, its right side last and all alike."""
+    spent = [one.overhead_ns * one.group_size for one in measurements]
+    scale = max(spent) << _BITS
+    return [
+        [round(Fraction(scale, value)) * number for number in (*_shape(one), value)]
+        for one, value in zip(measurements, spent, strict=True)
+    ]
+
+
+def _without(equations: Normal, row: list[int]) -> Normal:
+    """Return normal equations without one of their rows."""
+    *left, value = row
+    return Normal(
+        [
+            [entry - one * other for entry, other in zip(line, left, strict=True)]
+            for line, one in zip(equations.matrix, left, strict=True)
+        ],
+        [entry - one * value for entry, one in zip(equations.right, left, strict=True)],
+    )
+
+
+def _error(constants: list[Fraction], one: Measurement) -> Fraction:
+    """Return by how much a prediction exceeds what was measured, relative to it."""
+    group, task, always = constants
+    predicted = (group + task * one.tasks) / one.group_size + always * one.tasks
+    return predicted / one.overhead_ns - 1

@@ -1,0 +1,96 @@
+"""The smallest group within a limit on overhead and a limit on the time of a group.
+
+Problem: minimise the time g·(T + o(g)) that a job goes without a scheduling decision, over whole
+g >= 1, subject to o(g)/(T + o(g)) <= u and g·(T + o(g)) <= A, with o(g) = S/g + R.
+
+Method: the first limit says o(g) <= c = T·u/(1 - u), that is g >= S/(c - R); the time of a group is
+g·(T + R) + S, which never falls as g grows. So the smallest g of the first limit is the best, and
+the second one either admits it or no g at all.
+
+Guarantee: optimal, or proof that no group keeps the limits; in exact fractions.
+
+Complexity: O(1). Source: own; the limits are those of group scheduling in Venkataraman, Ding,
+Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on Apache Spark".
+"""
+
+from fractions import Fraction
+from math import ceil
+
+from planner.deadline import Deadline
+from planner.drizzle.problem import Outcome, Problem
+from planner.results import Infeasibility
+from planner.units import format_ns
+from planner.validation import total
+
+__all__ = ["largest_group", "smallest_group", "solve_exact"]
+
+
+def smallest_group(problem: Problem) -> int | None:
+    """Return the smallest group whose overhead keeps its limit; None if there is none."""
+    share = Fraction(problem.max_overhead)
+    room = problem.compute_ns * share / (1 - share) - problem.always_ns
+    if room < 0:
+        return None
+    if problem.once_ns == 0:
+        return 1
+    return max(1, ceil(problem.once_ns / room)) if room else None
+
+
+def largest_group(problem: Problem) -> int | None:
+    """Return the largest group whose time keeps its limit, 0 if none does; None without an end."""
+    each = problem.compute_ns + problem.always_ns
+    if problem.max_group_ns is None:
+        return None
+    room = problem.max_group_ns - problem.once_ns
+    if room < 0:
+        return 0
+    return int(room // each) if each else None
+
+
+def solve_exact(problem: Problem, _: Deadline) -> Outcome:
+    """Return the smallest group within both limits.
+
+    Raises
+    ------
+    InvalidInputError
+        If nothing limits the time of a group and it does not fit in 63 bits.
+    """
+    least, most = smallest_group(problem), largest_group(problem)
+    if least is None or (most is not None and most < least):
+        return Outcome(None, infeasibility=_why_not(problem, least, most))
+    bound = ceil(least * (problem.compute_ns + problem.always_ns) + problem.once_ns)
+    total(bound, "max_overhead", "the time of the smallest group that keeps it")
+    return Outcome(least, bound)
+
+
+def _why_not(problem: Problem, least: int | None, most: int | None) -> Infeasibility:
+    reasons, binding = [], []
+    if least is None:
+        reasons.append(_never_low_enough(problem))
+        binding.append("max_overhead")
+    if most == 0:
+        alone = ceil(problem.compute_ns + problem.once_ns + problem.always_ns)
+        reasons.append(
+            f"even a group of one iteration takes {alone} ns ({format_ns(alone)}), "
+            f"more than max_group_ns = {problem.max_group_ns}"
+        )
+        binding.append("max_group_ns")
+    if reasons:
+        return Infeasibility("; ".join(reasons), tuple(binding))
+    return Infeasibility(
+        f"max_overhead = {float(problem.max_overhead):.6g} needs groups of at least {least}, "
+        f"max_group_ns = {problem.max_group_ns} allows at most {most}",
+        ("max_overhead", "max_group_ns"),
+    )
+
+
+def _never_low_enough(problem: Problem) -> str:
+    if not problem.compute_ns:
+        return "nothing is computed, so that scheduling takes all of the time in any group"
+    least = problem.always_ns / (problem.compute_ns + problem.always_ns)
+    always = "always above" if problem.once_ns else "always"
+    return (
+        "constant_task_ns for each task is paid by every iteration, whatever the group: "
+        f"the overhead is {always} {float(least):.6g}, "
+        f"and max_overhead = {float(problem.max_overhead):.6g}"
+    )

@@ -1,0 +1,147 @@
+"""What a group size costs, and whether it keeps the limits.
+
+The one place where plans are priced and checked; it knows no method. An overhead is given in both
+ways in use: as a share of the whole iteration, o/(T+o), and beside computation alone, o/T, the axis
+of Fig. 4.
+
+Complexity: O(1), and O(stages + dependencies) for the check.
+Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
+Apache Spark", Fig. 4 and section "What is Drizzle".
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from planner.drizzle.problem import Plan, Problem
+from planner.drizzle.stages import Stage, Triggers
+from planner.errors import BrokenConstraintError, InvalidPlanError
+from planner.units import format_ns
+from planner.validation import shown
+
+__all__ = ["Evaluation", "check", "evaluate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a group size costs, exactly.
+
+    Attributes
+    ----------
+    overhead_time : Fraction
+        Scheduling time o of an iteration, in nanoseconds.
+    iteration : Fraction
+        Time T + o of an iteration, in nanoseconds.
+    group : Fraction
+        Time g·(T + o) of a group, in nanoseconds.
+    overhead : Fraction
+        o/(T + o); 0 if an iteration takes no time at all.
+    overhead_of_compute : Fraction or None
+        o/T; None if nothing is computed.
+    speedup : Fraction
+        Time of an iteration in groups of one over its time here.
+    """
+
+    overhead_time: Fraction
+    iteration: Fraction
+    group: Fraction
+    overhead: Fraction
+    overhead_of_compute: Fraction | None
+    speedup: Fraction
+
+    @property
+    def iteration_ns(self) -> int:
+        """Time of an iteration, rounded up."""
+        return ceil(self.iteration)
+
+    @property
+    def group_ns(self) -> int:
+        """Time of a group, rounded up: how long the job goes without a scheduling decision."""
+        return ceil(self.group)
+
+
+def evaluate(problem: Problem, plan: Plan) -> Evaluation:
+    """Price a plan with a group size of at least 1, whether or not it keeps the limits."""
+    size, computation = plan.group_size, problem.compute_ns
+    spent = _overhead(problem, size)
+    iteration = computation + spent
+    alone = computation + _overhead(problem, 1)
+    return Evaluation(
+        overhead_time=spent,
+        iteration=iteration,
+        group=size * iteration,
+        overhead=spent / iteration if iteration else Fraction(0),
+        overhead_of_compute=spent / computation if computation else None,
+        speedup=alone / iteration if iteration else Fraction(1),
+    )
+
+
+def _overhead(problem: Problem, size: int) -> Fraction:
+    tasks = problem.tasks
+    assert tasks is not None
+    once = Fraction(problem.group_ns) + Fraction(problem.task_ns) * tasks
+    return once / size + Fraction(problem.constant_task_ns) * tasks
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Check that `plan` is a plan of `problem`.
+
+    A group of at least one iteration, within both limits, and every stage once, after those it
+    waits for, with as many triggers as these have tasks.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first thing that is wrong.
+    """
+    size = plan.group_size
+    if type(size) is not int or size < 1:
+        raise InvalidPlanError("group_size", f"expected an integer >= 1, got {shown(size)}")
+    priced = evaluate(problem, plan)
+    if priced.overhead > problem.max_overhead:
+        raise BrokenConstraintError(
+            "group_size",
+            f"groups of {size} leave an overhead of {float(priced.overhead):.4g}, "
+            f"more than max_overhead = {float(problem.max_overhead):.4g}",
+            "max_overhead",
+        )
+    limit = problem.max_group_ns
+    if limit is not None and priced.group > limit:
+        raise BrokenConstraintError(
+            "group_size",
+            f"a group of {size} takes {format_ns(priced.group_ns)}, "
+            f"more than max_group_ns = {format_ns(limit)}",
+            "max_group_ns",
+        )
+    _check_stages(tuple(problem.stages), plan.stages)
+
+
+def _check_stages(stages: tuple[Stage, ...], rows: tuple[Triggers, ...]) -> None:
+    known = {stage.name: stage for stage in stages}
+    followed = {name for stage in stages for name in stage.after}
+    seen: set[str] = set()
+    for place, row in enumerate(rows):
+        path = f"stages[{place}]"
+        if row.name not in known or row.name in seen:
+            raise InvalidPlanError(f"{path}.name", f"expected another stage, got {shown(row.name)}")
+        stage = known[row.name]
+        if row.tasks != stage.tasks:
+            raise InvalidPlanError(f"{path}.tasks", f"expected {stage.tasks}, got {row.tasks}")
+        inside = set(stage.after)
+        across = set() if inside else known.keys() - followed
+        for field, names, triggers, expected in (
+            ("after", row.after, row.triggers, inside),
+            ("after_previous", row.after_previous, row.triggers_previous, across),
+        ):
+            if len(names) != len(expected) or set(names) != expected:
+                raise InvalidPlanError(f"{path}.{field}", f"expected {sorted(expected)}")
+            if triggers != sum(known[name].tasks for name in expected):
+                raise InvalidPlanError(
+                    f"{path}.{field.replace('after', 'triggers')}",
+                    f"expected a trigger from each task of {sorted(expected)}, got {triggers}",
+                )
+        if not inside <= seen:
+            raise InvalidPlanError(f"{path}.name", f"{shown(row.name)} stands before what it reads")
+        seen.add(row.name)
+    if len(seen) < len(stages):
+        raise InvalidPlanError("stages", f"without {sorted(known.keys() - seen)}")

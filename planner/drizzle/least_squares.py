@@ -1,0 +1,109 @@
+"""Least squares with few unknowns, none of them below 0, in integers.
+
+Problem: minimise the sum of squares of A·x - b over x >= 0, for integer A and b.
+
+Method: some optimum uses linearly independent columns only (Carathéodory), and on the columns it
+uses it is the plain least-squares solution. So all independent sets of columns are tried; each is
+solved by the normal equations in rational arithmetic.
+
+Guarantee: optimal, exactly. Of several optima the one whose set of columns comes first in `sets`.
+
+Complexity: O(rows·columns²), and O(columns³) for each of up to 2^columns sets. Source: Lawson,
+Hanson, "Solving Least Squares Problems", chapter 23 (the optimality conditions; their method swaps
+columns instead).
+"""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+__all__ = ["Normal", "best_of", "independent", "normal_equations"]
+
+
+class Normal(NamedTuple):
+    """The normal equations of A·x = b.
+
+    Attributes
+    ----------
+    matrix : list of list of int
+        Aᵀ·A.
+    right : list of int
+        Aᵀ·b.
+    """
+
+    matrix: list[list[int]]
+    right: list[int]
+
+
+def normal_equations(rows: Iterable[Sequence[int]], columns: int) -> Normal:
+    """Return the normal equations of rows that each end with their right side."""
+    matrix = [[0] * columns for _ in range(columns)]
+    right = [0] * columns
+    for *row, value in rows:
+        for i, one in enumerate(row):
+            right[i] += one * value
+            for j, other in enumerate(row):
+                matrix[i][j] += one * other
+    return Normal(matrix, right)
+
+
+def best_of(equations: Normal, sets: Iterable[Sequence[int]]) -> list[Fraction]:
+    """Return the best non-negative x that uses one of some sets of columns only.
+
+    Sets whose columns depend on each other are passed over.
+    """
+    matrix, right = equations
+    best, gained = [Fraction(0)] * len(right), Fraction(0)
+    for columns in sets:
+        found = _solved([[matrix[i][j] for j in columns] + [right[i]] for i in columns])
+        if found is None or min(found) < 0:
+            continue
+        # At a least-squares solution |A·x - b|² = |b|² - xᵀ·Aᵀ·b.
+        gain = sum((x * right[i] for i, x in zip(columns, found, strict=True)), Fraction(0))
+        if gain > gained:
+            gained = gain
+            best = [Fraction(0)] * len(right)
+            for i, x in zip(columns, found, strict=True):
+                best[i] = x
+    return best
+
+
+def independent(rows: Sequence[Sequence[int]]) -> list[int]:
+    """Return the places of the first rows that are linearly independent and span all."""
+    places: list[int] = []
+    for place, row in enumerate(rows):
+        chosen = [rows[other] for other in places]
+        if len(places) == len(row):
+            break
+        if len(_reduced([[Fraction(one) for one in line] for line in (*chosen, row)])) > len(
+            places
+        ):
+            places.append(place)
+    return places
+
+
+def _solved(rows: list[list[int]]) -> list[Fraction] | None:
+    """Return the solution of a square system whose rows end with the right side, if just one."""
+    size = len(rows)
+    reduced = _reduced([[Fraction(one) for one in row] for row in rows])
+    regular = len(reduced) == size and all(row[place] == 1 for place, row in enumerate(reduced))
+    return [row[size] for row in reduced] if regular else None
+
+
+def _reduced(rows: list[list[Fraction]]) -> list[list[Fraction]]:
+    """Return the reduced row echelon form, without rows of zeros."""
+    done = 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((place for place in range(done, len(rows)) if rows[place][column]), None)
+        if pivot is None:
+            continue
+        rows[done], rows[pivot] = rows[pivot], rows[done]
+        rows[done] = [one / rows[done][column] for one in rows[done]]
+        for place, row in enumerate(rows):
+            if place != done and row[column]:
+                factor = row[column]
+                rows[place] = [
+                    one - factor * other for one, other in zip(row, rows[done], strict=True)
+                ]
+        done += 1
+    return rows[:done]

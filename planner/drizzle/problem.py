@@ -1,0 +1,175 @@
+"""How many iterations to schedule at once: the problem, and its plans.
+
+A driver that schedules every iteration by itself spends time on each task before it can run. With
+*group scheduling* it schedules g iterations at once: their tasks are queued on the workers, which
+start them when their inputs are there. With m tasks an iteration then costs the driver
+
+    o(g) = (d0 + d1·m) / g + d2·m
+
+where d0 is spent once a group, d1 on each task once a group (its twins in the other iterations of
+the group share it), and d2 on each task of each iteration, whatever the group. The larger the
+group, the longer the job goes without a decision of the scheduler: g·(T + o(g)), in which it can
+neither adapt nor recover.
+
+Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
+Apache Spark", section "What is Drizzle".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, isfinite
+from typing import Any
+
+from planner.drizzle.stages import Stage, Triggers, checked_stages
+from planner.errors import InvalidInputError
+from planner.results import Infeasibility
+from planner.validation import MAX_VALUE, integer, shown, total
+
+__all__ = ["Outcome", "Plan", "Problem"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """How many iterations to schedule at once.
+
+    Numbers that need not be whole are kept exactly as their decimals are written.
+
+    Parameters
+    ----------
+    compute_ns : int
+        Time T of one iteration without scheduling, in nanoseconds.
+    tasks : int, optional
+        Tasks m of one iteration; by default those of the stages together.
+    group_ns : Fraction
+        Scheduling time d0 of a group, in nanoseconds.
+    task_ns : Fraction
+        Scheduling time d1 of a task that a group pays once, in nanoseconds.
+    constant_task_ns : Fraction
+        Scheduling time d2 of a task that every iteration pays, in nanoseconds.
+    max_overhead : Fraction
+        Largest share of scheduling in the time of an iteration, above 0 and below 1.
+    max_group_ns : int, optional
+        Longest time of a group, in nanoseconds.
+    stages : sequence of Stage
+        The stages of one iteration, if they are known.
+
+    Raises
+    ------
+    InvalidInputError
+        If an input cannot mean anything, with the path of the field.
+    """
+
+    compute_ns: int
+    tasks: int | None = None
+    group_ns: Fraction | float = 0
+    task_ns: Fraction | float
+    constant_task_ns: Fraction | float = 0
+    max_overhead: Fraction | float
+    max_group_ns: int | None = None
+    stages: Sequence[Stage] = ()
+
+    def __post_init__(self) -> None:
+        integer(self.compute_ns, "compute_ns")
+        if self.tasks is not None:
+            integer(self.tasks, "tasks", minimum=1)
+        for name in ("group_ns", "task_ns", "constant_task_ns"):
+            object.__setattr__(self, name, _time(getattr(self, name), name))
+        share = _number(self.max_overhead, "max_overhead", "a number > 0 and < 1")
+        if not 0 < share < 1:
+            raise InvalidInputError(
+                "max_overhead", f"expected a number > 0 and < 1, got {shown(self.max_overhead)}"
+            )
+        object.__setattr__(self, "max_overhead", share)
+        if self.max_group_ns is not None:
+            integer(self.max_group_ns, "max_group_ns", minimum=1)
+        stages = checked_stages(self.stages)
+        object.__setattr__(self, "stages", stages)
+        if stages:
+            self._take_tasks_of(stages)
+        elif self.tasks is None:
+            raise InvalidInputError("tasks", "missing (or stages)")
+        total(
+            ceil(self.compute_ns + self.once_ns + self.always_ns),
+            "task_ns",
+            "the time of a group of one",
+        )
+
+    def _take_tasks_of(self, stages: tuple[Stage, ...]) -> None:
+        together = sum(stage.tasks for stage in stages)
+        if together > MAX_VALUE:
+            raise InvalidInputError(
+                "stages", f"expected at most {MAX_VALUE} tasks together, got {shown(together)}"
+            )
+        if self.tasks not in (None, together):
+            raise InvalidInputError(
+                "tasks", f"expected as many as the stages have ({together}), got {self.tasks}"
+            )
+        object.__setattr__(self, "tasks", together)
+
+    @property
+    def once_ns(self) -> Fraction:
+        """Scheduling time d0 + d1·m that a group pays once, in nanoseconds."""
+        assert self.tasks is not None
+        return Fraction(self.group_ns) + Fraction(self.task_ns) * self.tasks
+
+    @property
+    def always_ns(self) -> Fraction:
+        """Scheduling time d2·m that every iteration pays, in nanoseconds."""
+        assert self.tasks is not None
+        return Fraction(self.constant_task_ns) * self.tasks
+
+
+def _number(value: Any, path: str, expected: str) -> Fraction:
+    """Return a number as the fraction its decimals stand for."""
+    if isinstance(value, float) and isfinite(value):
+        return Fraction(repr(value))
+    if isinstance(value, bool) or not isinstance(value, int | Fraction):
+        raise InvalidInputError(path, f"expected {expected}, got {shown(value)}")
+    return Fraction(value)
+
+
+def _time(value: Any, path: str) -> Fraction:
+    """Return a time that need not be a whole number of nanoseconds."""
+    time = _number(value, path, "a number >= 0")
+    if time < 0:
+        raise InvalidInputError(path, f"expected a number >= 0, got {shown(value)}")
+    if time > MAX_VALUE:
+        raise InvalidInputError(path, f"expected a number <= {MAX_VALUE}, got {shown(value)}")
+    return time
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many iterations are scheduled at once, and what their tasks wait for.
+
+    Attributes
+    ----------
+    group_size : int
+        Iterations g of a group.
+    stages : tuple of Triggers
+        What each task waits for, stage by stage in topological order; empty if the stages are not
+        known.
+    """
+
+    group_size: int
+    stages: tuple[Triggers, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a method found: a group size, or why there is none.
+
+    Attributes
+    ----------
+    group_size : int or None
+        Iterations of a group.
+    lower_bound_ns : int or None
+        Bound on the time of a group that the method proved, if any.
+    infeasibility : Infeasibility or None
+        Why there is no group size.
+    """
+
+    group_size: int | None
+    lower_bound_ns: int | None = None
+    infeasibility: Infeasibility | None = None

@@ -1,0 +1,165 @@
+"""The stages of one iteration, and what triggers their tasks.
+
+A *stage* is a set of like tasks, one a partition. A task of a stage reads from every task of the
+stages before it (a shuffle is all-to-all), so when tasks are queued on their workers ahead of time
+each waits for that many triggers. In BigDL on Drizzle an iteration is two stages, one DAG:
+gradients are calculated, then aggregated slice by slice; the next iteration's gradients wait for
+every slice of the new weights.
+
+Complexity: O(stages + dependencies), but for sorting.
+Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
+Apache Spark", sections "What is Drizzle" and "How Drizzle works with BigDL".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from planner.errors import InvalidInputError
+from planner.validation import integer, shown
+
+__all__ = ["Stage", "Triggers", "checked_stages", "topological", "triggers_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of an iteration.
+
+    Attributes
+    ----------
+    name : str
+        Its name, different from every other stage's.
+    tasks : int
+        Its tasks, at least one.
+    after : tuple of str
+        Names of the stages whose results it reads; none for a first stage.
+    """
+
+    name: str
+    tasks: int
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    """What each task of one stage waits for.
+
+    Attributes
+    ----------
+    name : str
+        The stage's name.
+    tasks : int
+        Its tasks.
+    after : tuple of str
+        Stages of the same iteration it waits for.
+    triggers : int
+        Triggers each of its tasks waits for: the tasks of these stages.
+    after_previous : tuple of str
+        Stages of the iteration before, in the same group, it waits for: the last ones if it is a
+        first one. In the first iteration of a group nothing is left to wait for.
+    triggers_previous : int
+        Triggers each of its tasks waits for from there.
+    """
+
+    name: str
+    tasks: int
+    after: tuple[str, ...]
+    triggers: int
+    after_previous: tuple[str, ...]
+    triggers_previous: int
+
+
+def checked_stages(values: Any) -> tuple[Stage, ...]:
+    """Return stages that form a directed acyclic graph.
+
+    Raises
+    ------
+    InvalidInputError
+        At the first that cannot be: names given twice, unknown stages, cycles (named).
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise InvalidInputError("stages", f"expected an array, got {shown(values)}")
+    stages = tuple(values)
+    positions: dict[str, int] = {}
+    for place, stage in enumerate(stages):
+        path = f"stages[{place}]"
+        if not isinstance(stage, Stage):
+            raise InvalidInputError(path, f"expected a Stage, got {shown(stage)}")
+        if not isinstance(stage.name, str):
+            raise InvalidInputError(f"{path}.name", f"expected a string, got {shown(stage.name)}")
+        if stage.name in positions:
+            raise InvalidInputError(
+                f"{path}.name",
+                f"{shown(stage.name)} given twice, first in stages[{positions[stage.name]}]",
+            )
+        positions[stage.name] = place
+        integer(stage.tasks, f"{path}.tasks", minimum=1)
+    for place, stage in enumerate(stages):
+        _check_after(stage.after, positions, f"stages[{place}].after")
+    _check_acyclic(stages, positions)
+    return stages
+
+
+def _check_after(after: Any, positions: dict[str, int], path: str) -> None:
+    if not isinstance(after, tuple):
+        raise InvalidInputError(path, f"expected names, got {shown(after)}")
+    for place, name in enumerate(after):
+        where = f"{path}[{place}]"
+        if not isinstance(name, str):
+            raise InvalidInputError(where, f"expected a string, got {shown(name)}")
+        if name not in positions:
+            close = get_close_matches(name, positions, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise InvalidInputError(where, f"no stage is called {shown(name)}{hint}")
+        if name in after[:place]:
+            raise InvalidInputError(where, f"{shown(name)} given twice")
+
+
+def _check_acyclic(stages: tuple[Stage, ...], positions: dict[str, int]) -> None:
+    try:
+        _sorter(stages).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1][:-1]
+        first = min(range(len(cycle)), key=lambda place: positions[cycle[place]])
+        loop = cycle[first:] + cycle[:first]
+        raise InvalidInputError(
+            f"stages[{positions[loop[0]]}].after",
+            f"the stages form a cycle: {' -> '.join([*loop, loop[0]])}",
+        ) from None
+
+
+def topological(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Return checked stages level by level, those of a level as they were given."""
+    position = {stage.name: place for place, stage in enumerate(stages)}
+    sorter = _sorter(stages)
+    sorter.prepare()
+    order: list[Stage] = []
+    while sorter.is_active():
+        level = sorter.get_ready()
+        order += (stages[place] for place in sorted(position[name] for name in level))
+        sorter.done(*level)
+    return tuple(order)
+
+
+def _sorter(stages: tuple[Stage, ...]) -> TopologicalSorter[str]:
+    return TopologicalSorter({stage.name: stage.after for stage in stages})
+
+
+def triggers_of(stages: tuple[Stage, ...]) -> tuple[Triggers, ...]:
+    """Return for each of the checked stages, in topological order, what its tasks wait for."""
+    tasks = {stage.name: stage.tasks for stage in stages}
+    read = {name for stage in stages for name in stage.after}
+    last = tuple(stage.name for stage in stages if stage.name not in read)
+    return tuple(
+        Triggers(
+            stage.name,
+            stage.tasks,
+            stage.after,
+            sum(tasks[name] for name in stage.after),
+            () if stage.after else last,
+            0 if stage.after else sum(tasks[name] for name in last),
+        )
+        for stage in topological(stages)
+    )

@@ -1,0 +1,239 @@
+"""The JSON face of group scheduling."""
+
+from math import isfinite
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner import drizzle
+from planner.draw.groups import GroupPoint, Groups, share_text
+from planner.drizzle.closed_form import largest_group
+from planner.drizzle.curve import curve
+from planner.errors import InvalidInputError
+from planner.jsonio.types import Count, Moment, Rate, Seconds, Time
+from planner.results import Result
+from planner.units import format_ns
+from planner.validation import MAX_TOTAL, MAX_VALUE, shown
+
+__all__ = [
+    "REQUEST_RULES",
+    "CurvePoint",
+    "DrizzleAnswer",
+    "DrizzleRequest",
+    "StageDocument",
+    "TriggersAnswer",
+    "answer",
+    "groups",
+    "headline",
+    "run",
+]
+
+T = TypeVar("T")
+
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(drizzle.METHODS)})]
+Share = Annotated[Rate, Meta(extra_json_schema={"exclusiveMinimum": 0, "exclusiveMaximum": 1})]
+GroupTime = Annotated[Rate, Meta(description="scheduling of a group, in ns; default: 0")]
+TaskTime = Annotated[Rate, Meta(description="scheduling of a task, once a group, in ns")]
+ConstantTime = Annotated[
+    Rate, Meta(description="scheduling of a task, in every iteration, in ns; default: 0")
+]
+PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
+GroupSize = Annotated[int, Meta(ge=1, le=MAX_TOTAL, description="iterations")]
+
+
+class StageDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One stage of an iteration, and the stages whose results it reads."""
+
+    name: str
+    tasks: Count
+    after: tuple[str, ...] = ()
+
+
+class DrizzleRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many iterations to schedule at once.
+
+    Give tasks, or stages, or both if they agree.
+    """
+
+    problem: Literal["drizzle"]
+    compute_ns: Time
+    tasks: Count | UnsetType = UNSET
+    group_ns: GroupTime | UnsetType = UNSET
+    task_ns: TaskTime
+    constant_task_ns: ConstantTime | UnsetType = UNSET
+    max_overhead: Share
+    max_group_ns: PositiveTime | UnsetType = UNSET
+    stages: Annotated[tuple[StageDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    method: MethodName = "auto"
+    time_limit_s: Seconds | UnsetType = UNSET
+
+    def to_problem(self) -> drizzle.Problem:
+        """Return the typed problem."""
+        stages = () if self.stages is UNSET else self.stages
+        return drizzle.Problem(
+            compute_ns=self.compute_ns,
+            tasks=_given(self.tasks),
+            group_ns=_given(self.group_ns) or 0,
+            task_ns=self.task_ns,
+            constant_task_ns=_given(self.constant_task_ns) or 0,
+            max_overhead=self.max_overhead,
+            max_group_ns=_given(self.max_group_ns),
+            stages=tuple(drizzle.Stage(one.name, one.tasks, one.after) for one in stages),
+        )
+
+
+REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
+"""What the schema says of a request beside the fields' own types."""
+
+
+def _given(value: T | UnsetType) -> T | None:
+    return None if value is UNSET else value
+
+
+class TriggersAnswer(Struct, frozen=True, kw_only=True):
+    """What each task of a stage waits for: in its own iteration, and in the one before it."""
+
+    name: str
+    tasks: Moment
+    after: tuple[str, ...]
+    triggers: Moment
+    after_previous: tuple[str, ...]
+    triggers_previous: Moment
+
+
+class CurvePoint(Struct, frozen=True, kw_only=True):
+    """What another group size would do."""
+
+    group_size: GroupSize
+    overhead: float
+    group_time_ns: Moment
+
+
+class DrizzleAnswer(Struct, frozen=True, kw_only=True):
+    """The group size, what it costs and the proof; or why there is none."""
+
+    problem: Literal["drizzle"] = "drizzle"
+    method: str
+    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
+    objective_ns: Moment | None
+    lower_bound_ns: Moment | None
+    runtime_s: float
+    max_overhead: float
+    max_group_ns: Moment | UnsetType = UNSET
+    group_size: GroupSize | UnsetType = UNSET
+    overhead: float | UnsetType = UNSET
+    overhead_of_compute: float | UnsetType | None = UNSET
+    iteration_ns: Moment | UnsetType = UNSET
+    speedup: float | UnsetType = UNSET
+    largest_group_size: GroupSize | UnsetType = UNSET
+    stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
+    curve: tuple[CurvePoint, ...] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    binding: tuple[str, ...] | UnsetType = UNSET
+
+
+def run(request: DrizzleRequest) -> DrizzleAnswer:
+    """Answer one request."""
+    problem = request.to_problem()
+    limit = _given(request.time_limit_s)
+    return answer(problem, drizzle.solve(problem, method=request.method, time_limit=limit))
+
+
+def answer(problem: drizzle.Problem, result: Result[drizzle.Plan]) -> DrizzleAnswer:
+    """Return the JSON form of a result."""
+    base = DrizzleAnswer(
+        method=result.method,
+        status=result.status.value,
+        objective_ns=result.objective_ns,
+        lower_bound_ns=result.lower_bound_ns,
+        runtime_s=result.runtime_s,
+        max_overhead=float(problem.max_overhead),
+        max_group_ns=UNSET if problem.max_group_ns is None else problem.max_group_ns,
+    )
+    if result.plan is None:
+        assert result.infeasibility is not None
+        return msgspec.structs.replace(
+            base, reason=result.infeasibility.reason, binding=result.infeasibility.binding
+        )
+    plan = result.plan
+    priced = drizzle.evaluate(problem, plan)
+    beside, largest = priced.overhead_of_compute, largest_group(problem)
+    rows = tuple(TriggersAnswer(**_fields(one)) for one in plan.stages)
+    return msgspec.structs.replace(
+        base,
+        group_size=plan.group_size,
+        overhead=float(priced.overhead),
+        overhead_of_compute=None if beside is None else float(beside),
+        iteration_ns=priced.iteration_ns,
+        speedup=float(priced.speedup),
+        largest_group_size=UNSET if largest is None else largest,
+        stages=rows or UNSET,
+        curve=tuple(
+            CurvePoint(group_size=size, overhead=float(one.overhead), group_time_ns=one.group_ns)
+            for size, one in curve(problem, plan.group_size)
+        ),
+    )
+
+
+def _fields(one: drizzle.Triggers) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in TriggersAnswer.__struct_fields__}
+
+
+def headline(answer: DrizzleAnswer) -> str:
+    """Return one line that says what an answer's plan is and what it costs."""
+    if answer.group_size is UNSET or answer.overhead is UNSET or answer.objective_ns is None:
+        return f"drizzle · {answer.method} · {answer.status}"
+    return (
+        f"drizzle · {answer.method} · groups of {answer.group_size} · "
+        f"overhead {share_text(answer.overhead)} · "
+        f"{format_ns(answer.objective_ns)} a group · {answer.status}"
+    )
+
+
+def groups(answer: DrizzleAnswer) -> Groups:
+    """Return what there is to draw of an answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If it holds no plan, or its parts contradict each other, with the path of the first that
+        does.
+    """
+    size, time, share = answer.group_size, answer.objective_ns, answer.overhead
+    if size is UNSET:
+        reason = "" if answer.reason is UNSET else f": {answer.reason}"
+        raise InvalidInputError("group_size", f"the answer ({answer.status}) holds no plan{reason}")
+    if time is None:
+        raise InvalidInputError("objective_ns", "missing: it comes with a plan")
+    if share is UNSET:
+        raise InvalidInputError("overhead", "missing: it comes with a plan")
+    bound = answer.lower_bound_ns
+    if bound is not None and bound > time:
+        raise InvalidInputError("lower_bound_ns", "more than objective_ns")
+    if (answer.status == "optimal") != (bound == time):
+        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
+    limit = answer.max_overhead
+    if not 0 < limit < 1:
+        raise InvalidInputError(
+            "max_overhead", f"expected a number > 0 and < 1, got {shown(limit)}"
+        )
+    chosen = GroupPoint(size, share, time)
+    points = _points(() if answer.curve is UNSET else answer.curve)
+    if chosen not in points:
+        raise InvalidInputError("curve", f"without the plan's group_size ({size}) and its price")
+    return Groups(points, chosen, limit, _given(answer.max_group_ns))
+
+
+def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
+    points: list[GroupPoint] = []
+    for place, row in enumerate(rows):
+        path = f"curve[{place}]"
+        if not (isfinite(row.overhead) and 0 <= row.overhead <= 1):
+            raise InvalidInputError(
+                f"{path}.overhead", f"expected a number from 0 to 1, got {shown(row.overhead)}"
+            )
+        if points and row.group_size <= points[-1].group_size:
+            raise InvalidInputError(f"{path}.group_size", "expected more than in the row before")
+        points.append(GroupPoint(row.group_size, row.overhead, row.group_time_ns))
+    return tuple(points)

@@ -1,0 +1,110 @@
+"""Pictures of group sizes: rows, limits, the chosen size."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.draw import GROUPS, GroupPoint, Groups, GroupsChart, save_groups, text_groups
+from planner.draw.groups import share_text
+from planner.errors import InvalidInputError
+
+
+def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:
+    sizes = [2**power for power in range(most.bit_length())]
+    points = tuple(GroupPoint(g, 0.1 / (g + 0.1), 10**9 * g + 10**8) for g in sizes)
+    (plan,) = (one for one in points if one.group_size == chosen)
+    return replace(Groups(points, plan, 0.02, 20 * 10**9), **change)
+
+
+def chart(title: str = "drizzle · exact", **change: Any) -> GroupsChart:
+    return GroupsChart(title, groups(**change), 7)
+
+
+def saved(drawn: GroupsChart, folder: Path, name: str = "p.svg") -> str:
+    pytest.importorskip("matplotlib")
+    save_groups(drawn, folder / name)
+    return (folder / name).read_text() if name.endswith("svg") else ""
+
+
+def test_text_has_a_row_a_size_and_says_what_each_breaks() -> None:
+    text = text_groups(chart(), 100)
+    lines = text.splitlines()
+    assert lines[0] == "drizzle · exact"
+    notes = {int(line[40:].split()[0]): line for line in lines[4:11]}
+    for size, note in (
+        (4, "too much overhead"),
+        (8, "<- chosen"),
+        (32, "too long a group"),
+    ):
+        assert notes[size].endswith(note)
+    assert notes[16].endswith(" s")
+    assert lines[-1] == "limits: overhead 2.00%, time of a group 20 s"
+    assert max(map(len, lines)) <= 100
+
+
+def test_bars_are_in_proportion() -> None:
+    lines = text_groups(chart(), 126).splitlines()[4:11]
+    filled = [line.count("█") + line.startswith("█") for line in lines]
+    assert filled == sorted(filled, reverse=True)
+    assert filled[1] == pytest.approx(filled[0] * (0.1 / 2.1) / (0.1 / 1.1), abs=2)
+    assert {line.index("|") for line in lines} == {int(0.02 / (0.1 / 1.1) * 60)}
+
+
+def test_long_tables_are_cut_around_the_chosen_size() -> None:
+    for chosen in (1, 2**20, 2**40):
+        text = text_groups(chart(most=2**40, chosen=chosen), 100)
+        assert "<- chosen" in text
+        assert text.count(" more …") == (2 if chosen == 2**20 else 1)
+        assert len(text.splitlines()) <= 32
+
+
+def test_no_limit_on_the_time_of_a_group() -> None:
+    assert "time of a group 20 s" not in text_groups(chart(max_group_ns=None), 100)
+    assert "too long" not in text_groups(chart(max_group_ns=None), 100)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"max_group_ns": None},
+        {"most": 4, "chosen": 1, "max_overhead": 0.5},
+        {"most": 2**30, "chosen": 2**20, "max_overhead": 1e-7},
+        {"max_group_ns": 2**62},
+    ],
+)
+def test_a_picture_shows_the_plan_and_the_limits(change: dict[str, Any], tmp_path: Path) -> None:
+    drawn = chart(title="a $title$ 名", **change)
+    svg = saved(drawn, tmp_path)
+    assert "a $title$" in svg
+    assert f"limit {share_text(drawn.groups.max_overhead)}" in svg
+    assert f"{drawn.groups.chosen.group_size}: " in svg
+    assert svg.count("limit ") >= (2 if drawn.groups.max_group_ns is None else 4) // 2
+    assert svg == saved(drawn, tmp_path, "q.svg")
+
+
+def test_nothing_takes_time(tmp_path: Path) -> None:
+    points = tuple(GroupPoint(size, 0.0, 0) for size in (1, 2, 4))
+    drawn = GroupsChart("nothing", Groups(points, points[0], 0.1))
+    assert "1: 0.00%" in saved(drawn, tmp_path)
+    assert "0 ns" in text_groups(drawn)
+
+
+def test_formats(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("p.png", "p.pdf"):
+        GROUPS.writer(Path(name))(chart(), tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 1000
+    with pytest.raises(InvalidInputError, match="says only how often"):
+        GROUPS.writer(Path("p.json"))
+    with pytest.raises(InvalidInputError, match="expected a name ending in"):
+        GROUPS.writer(Path("p.txt"))
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0.00%"), (0.5, "50.00%"), (0.001, "0.10%"), (0.00012, "0.012%")]
+)
+def test_shares_never_look_like_nothing(share: float, text: str) -> None:
+    assert share_text(share) == text

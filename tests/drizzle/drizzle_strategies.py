@@ -1,0 +1,69 @@
+"""Problems of group scheduling, and literal formulas to hold the code against."""
+
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from planner.drizzle import Problem, Stage
+
+small = st.one_of(st.integers(0, 40), st.sampled_from([0, 0, 1]))
+rates = st.builds(Fraction, st.integers(0, 60), st.integers(1, 7))
+shares = st.builds(lambda a, b: Fraction(a, a + b), st.integers(1, 30), st.integers(1, 60))
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, limited: bool | None = None) -> Problem:
+    """Draw problems whose smallest group is a small number, if there is one."""
+    limit = draw(st.integers(1, 800)) if draw(st.booleans()) else None
+    if limited is not None:
+        limit = draw(st.integers(1, 800)) if limited else None
+    return Problem(
+        compute_ns=draw(small),
+        tasks=draw(st.integers(1, 6)),
+        group_ns=draw(rates),
+        task_ns=draw(rates),
+        constant_task_ns=draw(st.one_of(st.just(Fraction(0)), rates.map(lambda rate: rate / 9))),
+        max_overhead=draw(shares),
+        max_group_ns=limit,
+    )
+
+
+@st.composite
+def stages(draw: st.DrawFn, *, most: int = 7) -> tuple[Stage, ...]:
+    """Draw a directed acyclic graph of stages in any order."""
+    count = draw(st.integers(1, most))
+    names = [f"s{place}" for place in range(count)]
+    made = []
+    for place, name in enumerate(names):
+        before = draw(st.sets(st.sampled_from(names[:place]))) if place else set()
+        after = draw(st.permutations(sorted(before)))
+        made.append(Stage(name, draw(st.integers(1, 9)), tuple(after)))
+    return tuple(draw(st.permutations(made)))
+
+
+def literal_overhead(problem: Problem, size: int) -> Fraction:
+    """Return o(g) as it is printed, all of a group's scheduling spread over its iterations."""
+    tasks = problem.tasks
+    assert tasks is not None
+    whole = Fraction(problem.group_ns)
+    for _ in range(tasks):
+        whole += Fraction(problem.task_ns) + size * Fraction(problem.constant_task_ns)
+    return whole / size
+
+
+def keeps(problem: Problem, size: int) -> bool:
+    """Return whether a group size keeps both limits, without a division by what may be 0."""
+    spent = literal_overhead(problem, size)
+    iteration = problem.compute_ns + spent
+    within = problem.max_group_ns is None or size * iteration <= problem.max_group_ns
+    return spent <= Fraction(problem.max_overhead) * iteration and within
+
+
+def brute_force(problem: Problem, most: int) -> int | None:
+    """Return the size up to `most` that keeps the limits and whose group takes least time."""
+    sizes = [size for size in range(1, most + 1) if keeps(problem, size)]
+    return min(
+        sizes,
+        key=lambda size: size * (problem.compute_ns + literal_overhead(problem, size)),
+        default=None,
+    )
