@@ -24,7 +24,7 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from planner import AffineCost, NotApplicableError, Profile
+from planner import AffineCost, Profile
 from planner.caramel import METHODS, Plan, Problem, solve
 from planner.caramel.bounds import lower_bound
 from planner.caramel.carlier import carlier
@@ -33,6 +33,7 @@ from planner.caramel.network import batching_threshold
 from planner.caramel.op_order import best_op_order
 from planner.caramel.search import best_loads
 from planner.deadline import Deadline
+from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.jsonio import decode_profile
 

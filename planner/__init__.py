@@ -1,13 +1,14 @@
 """Plans the communication of distributed deep-learning jobs, and proves how good each plan is.
 
 ``planner.solve(request)`` answers a request of the JSON interface given as plain values. The typed
-interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``), each
-with a ``Problem``, a ``Plan`` and ``solve(problem, method=…, time_limit=…) -> Result``.
+interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``,
+``planner.bml``, ``planner.bigdl``, ``planner.drizzle``), each with a ``Problem``, a ``Plan`` and
+``solve(problem, method=…, time_limit=…) -> Result``.
 """
 
-from planner import caramel, ibatch, yan
-from planner.costs import AffineCost, DepthCost, TableCost
-from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PlannerError
+from planner import bigdl, bml, caramel, drizzle, ibatch, yan
+from planner.costs import AffineCost, TableCost
+from planner.errors import InvalidInputError, PlannerError
 from planner.graphs import Graph, Op, Parameter
 from planner.jsonio import solve
 from planner.profiles import Layer, Profile, Provenance
@@ -15,12 +16,9 @@ from planner.results import Result, Status
 
 __all__ = [
     "AffineCost",
-    "DepthCost",
     "Graph",
     "InvalidInputError",
-    "InvalidPlanError",
     "Layer",
-    "NotApplicableError",
     "Op",
     "Parameter",
     "PlannerError",
@@ -29,7 +27,10 @@ __all__ = [
     "Result",
     "Status",
     "TableCost",
+    "bigdl",
+    "bml",
     "caramel",
+    "drizzle",
     "ibatch",
     "solve",
     "yan",

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import InvalidInputError, InvalidPlanError
+from planner import InvalidInputError
+from planner.errors import InvalidPlanError
 from planner.timeline import Interval, Timeline, busy_ns, overlap_ns
 
 spans = st.lists(

@@ -73,8 +73,11 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
     from planner.bml.detour import detour
     from planner.bml.packing import pack
     from planner.bml.pipelining import with_best_rounds
-    from planner.bml.trees import root_at_centre, trees_of
+    from planner.bml.trees import RootedTree, root_at_centre, trees_of
 
+    if damage.living == 1:
+        (alone,) = set(range(damage.bcube.servers)) - damage.dead
+        return Outcome("trees", TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
     start: list[tuple[tuple[int, int, int], ...]] = []
     with suppress(NotApplicableError):
         start = trees_of(detour(damage))

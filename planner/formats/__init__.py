@@ -1,5 +1,6 @@
 """Readers and writers of other tools' files."""
 
+from planner.formats.msccl import write_msccl
 from planner.formats.pipedream import read_pipedream
 
-__all__ = ["read_pipedream"]
+__all__ = ["read_pipedream", "write_msccl"]

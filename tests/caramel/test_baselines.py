@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from planner import AffineCost, NotApplicableError
+from planner import AffineCost
 from planner.caramel import Problem, evaluate, solve
 from planner.caramel.baselines import horovod
 from planner.caramel.orders import drawn_orders
 from planner.deadline import Deadline
+from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.jsonio import decode_profile
 

@@ -7,10 +7,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from planner import AffineCost, InvalidPlanError
+from planner import AffineCost
 from planner.caramel import Group, Part, Plan, Problem, check, evaluate, solve
 from planner.caramel.evaluation import check_times
 from planner.costs import DepthCost
+from planner.errors import InvalidPlanError
 from planner.simulator import Iteration
 from tests.caramel.test_baselines import chain
 from tests.caramel.test_methods import problems

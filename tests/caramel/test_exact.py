@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, NotApplicableError, TableCost
+from planner import AffineCost, InvalidInputError, TableCost
 from planner.caramel.exact import best_grouping
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.op_order import best_op_order
@@ -16,6 +16,7 @@ from planner.caramel.transfer_model import _rounded_up, is_subadditive, model_li
 from planner.caramel.windows import Windows, windows
 from planner.costs import DepthCost, TransferCost
 from planner.deadline import Deadline
+from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from tests.caramel.exact_oracles import (
     backward_orders,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import AffineCost, InvalidInputError, NotApplicableError, Result, Status
+from planner import AffineCost, InvalidInputError, Result, Status
 from planner.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
 from planner.caramel.bounds import lower_bound
 from planner.caramel.evaluation import check_times, plan_heads
@@ -15,6 +15,7 @@ from planner.caramel.jackson import preemptive_bound
 from planner.caramel.solver import EXACT_PARAMETERS
 from planner.caramel.windows import windows
 from planner.costs import DepthCost
+from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from tests.caramel.exact_oracles import best_by_enumeration, best_split, price
 from tests.caramel.graph_strategies import graphs, training_graphs

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner import InvalidInputError, InvalidPlanError, Status
+from planner import InvalidInputError, Status
 from planner.drizzle import METHODS, Plan, Problem, check, evaluate, solve
 from planner.drizzle.closed_form import largest_group, smallest_group
 from planner.drizzle.curve import curve
-from planner.errors import BrokenConstraintError
+from planner.errors import BrokenConstraintError, InvalidPlanError
 from planner.validation import MAX_TOTAL, MAX_VALUE
 from tests.drizzle.drizzle_strategies import brute_force, keeps, literal_overhead, problems
 

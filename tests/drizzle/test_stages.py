@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import InvalidInputError, InvalidPlanError
+from planner import InvalidInputError
 from planner.drizzle import Plan, Problem, Stage, Triggers, check, solve
+from planner.errors import InvalidPlanError
 from planner.validation import MAX_VALUE
 from tests.drizzle.drizzle_strategies import stages
 

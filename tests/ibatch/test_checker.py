@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner import InvalidPlanError
+from planner.errors import InvalidPlanError
 from planner.ibatch import Plan, Problem, check, solve
 from tests import oracles
 from tests.strategies import problems

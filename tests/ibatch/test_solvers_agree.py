@@ -5,7 +5,8 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings
 
-from planner import NotApplicableError, Status, TableCost
+from planner import Status, TableCost
+from planner.errors import NotApplicableError
 from planner.ibatch import Problem, check, solve
 from planner.ibatch.arcs import MAX_LAYERS
 from tests import oracles

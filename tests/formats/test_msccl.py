@@ -1,0 +1,309 @@
+"""Schedules in MSCCL's XML, run by `tests.formats.msccl_interpreter`."""
+
+from collections import Counter, defaultdict
+from graphlib import TopologicalSorter
+from random import Random
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from planner import InvalidInputError
+from planner.bml import Schedule, TreePlan
+from planner.bml.schedule import Detour
+from planner.formats import write_msccl
+from planner.formats.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS
+from planner.topologies import BCube
+from tests.formats.msccl_interpreter import (
+    Choice,
+    Key,
+    Program,
+    Run,
+    drawn,
+    keys,
+    order,
+    overtaking,
+    parse,
+    races,
+    with_step,
+)
+
+CUBES = [BCube(2, 1), BCube(4, 1), BCube(2, 2), BCube(3, 2), BCube(2, 3)]
+PLACES = [True, False]
+"""In place, out of place."""
+
+
+def gradients(ranks: int, chunks: int) -> list[list[int]]:
+    draw = Random(7)
+    return [[draw.getrandbits(64) for _ in range(chunks)] for _ in range(ranks)]
+
+
+def outcome(
+    program: Program,
+    chunks: int,
+    choose: Choice,
+    *,
+    in_place: bool = True,
+    rendezvous: bool = False,
+) -> str:
+    """Run a program, and say "sums" if every rank ends with the sum of all."""
+    inputs = gradients(len(program), chunks)
+    run = Run(program, in_place, rendezvous, inputs)
+    end = run.go(choose)
+    if end != "done":
+        return end
+    sums = [sum(column) for column in zip(*inputs, strict=True)]
+    return "sums" if all(row == sums for row in run.outputs) else "wrong"
+
+
+def written(bcube: BCube) -> tuple[Program, int]:
+    return parse(write_msccl(Schedule(bcube), name="bml")), bcube.k * bcube.servers
+
+
+@pytest.mark.parametrize("in_place", PLACES)
+@pytest.mark.parametrize("bcube", CUBES, ids=str)
+def test_every_order_gives_every_rank_the_sum(bcube: BCube, *, in_place: bool) -> None:
+    program, chunks = written(bcube)
+    assert not races(program, in_place=in_place)
+    for seed in range(4):
+        for rendezvous in (False, True):
+            options = {"in_place": in_place, "rendezvous": rendezvous}
+            assert outcome(program, chunks, drawn(seed), **options) == "sums"
+
+
+@pytest.mark.parametrize("bcube", [*CUBES, BCube(4, 2), BCube(2, 4)], ids=str)
+def test_no_order_ends_in_a_deadlock_even_without_buffers(bcube: BCube) -> None:
+    program, _ = written(bcube)
+    TopologicalSorter(order(program, rendezvous=True)).prepare()
+    assert not races(program, in_place=True) | races(program, in_place=False)
+
+
+@pytest.mark.parametrize("in_place", PLACES)
+@pytest.mark.parametrize("bcube", [BCube(2, 1), BCube(4, 1), BCube(2, 2), BCube(2, 3)], ids=str)
+def test_no_wait_can_be_left_out(bcube: BCube, *, in_place: bool) -> None:
+    """Without it some order gives another result: the one that puts off what was waited for."""
+    program, chunks = written(bcube)
+    waits = 0
+    for key, _, step in keys(program):
+        if step.wait is None or key[0] < bcube.servers - 1:  # ranks are alike
+            continue
+        waits += 1
+        less = with_step(program, key, wait=None)
+        assert races(less, in_place=in_place)
+        choose = overtaking((key[0], *step.wait), key)
+        assert outcome(less, chunks, choose, in_place=in_place) == "wrong"
+        assert outcome(program, chunks, choose, in_place=in_place) == "sums"
+    assert waits
+
+
+@pytest.mark.parametrize("bcube", [BCube(2, 1), BCube(3, 1), BCube(2, 2)], ids=str)
+def test_no_step_can_be_left_out(bcube: BCube) -> None:
+    program, chunks = written(bcube)
+    for key, _, step in keys(program):
+        if step.kind != "nop":
+            less = with_step(program, key, kind="nop")
+            assert outcome(less, chunks, drawn(1)) != "sums"
+
+
+@pytest.mark.parametrize("bcube", CUBES, ids=str)
+def test_says_the_transfers_of_the_schedule_in_its_order(bcube: BCube) -> None:
+    program, _ = written(bcube)
+    said: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for (rank, _, _), block, step in keys(program):
+        if step.kind == "s":
+            said[rank, block.send, block.channel].append((step.source_chunk, step.length))
+    meant: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for server in range(bcube.servers):
+        for one in Schedule(bcube).transfers(server):
+            chunk = one.thread * bcube.servers + one.offset
+            meant[server, one.peer, one.level].append((chunk, one.length))
+    assert said == meant
+
+
+@pytest.mark.parametrize("bcube", CUBES, ids=str)
+def test_sends_the_sums_of_the_schedule(bcube: BCube) -> None:
+    """Every message of a run is one of the schedule, replayed step by step."""
+    program, chunks = written(bcube)
+    inputs = gradients(bcube.servers, chunks)
+    run = Run(program, in_place=False, rendezvous=False, inputs=inputs)
+    assert run.go(drawn(3)) == "done"
+    steps = defaultdict(list)
+    for server in range(bcube.servers):
+        for one in Schedule(bcube).transfers(server):
+            steps[one.stage, one.step].append(one)
+    held = [list(row) for row in inputs]
+    messages: Counter[tuple[int, int, tuple[int, ...]]] = Counter()
+    for stage, step in sorted(steps):
+        sent = []
+        for one in steps[stage, step]:
+            start = one.thread * bcube.servers + one.offset
+            data = tuple(held[one.server][start : start + one.length])
+            messages[one.server, one.peer, data] += 1
+            sent.append((one.peer, start, data))
+        for peer, start, data in sent:
+            for chunk, value in enumerate(data, start):
+                held[peer][chunk] = value + (held[peer][chunk] if stage == "aggregate" else 0)
+    assert Counter(run.messages) == messages
+
+
+@pytest.mark.parametrize("bcube", [*CUBES, BCube(4, 2)], ids=str)
+def test_keeps_the_rules_of_the_format(bcube: BCube) -> None:
+    text = write_msccl(Schedule(bcube), name="bml 1", protocol="LL", min_bytes=8, max_bytes=64)
+    assert text.startswith("<algo ")
+    algo = ET.fromstring(text)
+    chunks = bcube.k * bcube.servers
+    assert algo.attrib == {
+        "name": "bml 1",
+        "proto": "LL",
+        "nchannels": str(bcube.k),
+        "nchunksperloop": str(chunks),
+        "ngpus": str(bcube.servers),
+        "coll": "allreduce",
+        "inplace": "1",
+        "outofplace": "1",
+        "minBytes": "8",
+        "maxBytes": "64",
+    }
+    for rank, gpu in enumerate(algo):
+        sizes = {"i_chunks": str(chunks), "o_chunks": str(chunks), "s_chunks": "0"}
+        assert (gpu.tag, gpu.attrib) == ("gpu", {"id": str(rank)} | sizes)
+        assert [(tb.tag, tb.attrib["id"]) for tb in gpu] == [
+            ("tb", str(number)) for number in range(len(gpu))
+        ]
+        for tb in gpu:
+            assert [step.attrib["s"] for step in tb] == [str(number) for number in range(len(tb))]
+    program = parse(text)
+    ends: Counter[tuple[int, str, int, int]] = Counter()
+    for rank, blocks in enumerate(program):
+        for block in blocks:
+            ends[rank, "send", block.send, block.channel] += block.send >= 0
+            ends[rank, "receive", block.receive, block.channel] += block.receive >= 0
+            for peer in {block.send, block.receive} - {-1}:
+                assert bcube.switch(rank, block.channel) == bcube.switch(peer, block.channel)
+                assert peer != rank
+    assert max(ends.values()) == 1
+    awaited = set()
+    for (rank, number, index), block, step in keys(program):
+        steps = block.steps
+        assert step.kind in (("s", "nop") if block.send >= 0 else ("r", "rrc"))
+        if step.kind == "nop":
+            # The runtime waits for it together with the next step.
+            assert step.wait is not None
+            assert steps[index + 1].wait is not None
+        else:
+            assert 0 <= step.source_chunk == step.target_chunk <= chunks - step.length
+            assert 1 <= step.length <= MAX_CHUNKS
+        if step.wait is not None:
+            assert step.wait[0] != number
+            assert program[rank][step.wait[0]].steps[step.wait[1]].kind != "nop"
+            awaited.add((rank, *step.wait))
+    assert awaited == {key for key, _, step in keys(program) if step.awaited}
+
+
+def loadable() -> list[BCube]:
+    """All networks that are small enough."""
+    return [
+        BCube(n, k)
+        for k in range(1, 11)
+        for n in range(2, MAX_PEERS + 2)
+        if n**k <= MAX_GPUS and n ** (k - 1) <= MAX_CHUNKS
+    ]
+
+
+def counts(bcube: BCube) -> tuple[int, int, int]:
+    """Return thread blocks of a rank, steps of its longest, and steps of all."""
+    n, k = bcube.n, bcube.k
+    waiting = (n - 1) * k * (k - 1) // 2 - (k - 1)
+    return 2 * k * (n - 1), 2 * k + waiting, k * (n - 1) * (4 * k + waiting)
+
+
+@pytest.mark.parametrize("bcube", [*CUBES, BCube(33, 1), BCube(2, 5)], ids=str)
+def test_has_as_many_steps_as_said(bcube: BCube) -> None:
+    program, _ = written(bcube)
+    for blocks in program:
+        lengths = [len(block.steps) for block in blocks]
+        assert (len(blocks), max(lengths), sum(lengths)) == counts(bcube)
+
+
+def test_what_is_written_is_within_every_other_limit_of_the_runtime() -> None:
+    assert BCube(8, 3) in loadable()
+    assert BCube(32, 2) in loadable()
+    for bcube in loadable():
+        blocks, longest, steps = counts(bcube)
+        assert bcube.k <= 32, "channels"
+        assert blocks // 2 <= 128, "blocks that are waited for: a signed byte"
+        assert longest <= 64, "steps of a block"
+        assert 1 + bcube.servers + blocks + steps < 4096, "elements a rank reads"
+        assert bcube.k * bcube.servers < 2**15, "chunks: 16 bits"
+
+
+def test_the_same_schedule_is_written_in_the_same_way() -> None:
+    first, second = (write_msccl(Schedule(BCube(3, 2)), name="bml") for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("bcube", "message"),
+    [
+        (BCube(34, 1), "at most 32 neighbours of a server on one level, got 33"),
+        (BCube(33, 2), "at most 1024 servers, got 1089"),
+        (BCube(9, 3), r"at most 71 chunks in one transfer, n\^\(k-1\), got 81"),
+        (BCube(2, 50), "at most 1024 servers"),
+    ],
+    ids=str,
+)
+def test_what_the_runtime_cannot_load_is_refused(bcube: BCube, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        write_msccl(Schedule(bcube), name="bml")
+    assert caught.value.path == "schedule.bcube"
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Schedule(BCube(2, 2), dead=frozenset({1})),
+        Schedule(BCube(2, 2), detours=(Detour(0, 0, 0, 1, ()),), left_out=(2, 3)),
+    ],
+    ids=["dead", "detour"],
+)
+def test_schedules_around_failures_are_refused(schedule: Schedule) -> None:
+    with pytest.raises(InvalidInputError, match="without failures") as caught:
+        write_msccl(schedule, name="bml")
+    assert caught.value.path == "schedule"
+
+
+def test_other_plans_are_refused() -> None:
+    plan: Any = TreePlan(BCube(2, 1), (), ())
+    with pytest.raises(InvalidInputError, match="got a TreePlan") as caught:
+        write_msccl(plan, name="bml")
+    assert caught.value.path == "schedule"
+
+
+def test_rounds_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="expected 1, got 2") as caught:
+        write_msccl(Schedule(BCube(2, 2), rounds=2), name="bml")
+    assert caught.value.path == "schedule.rounds"
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, 'a"b', "a<b", "a&b", "é", "a\n", "a\tb", 3])
+def test_a_name_the_parser_cannot_read_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidInputError, match="printable ASCII") as caught:
+        write_msccl(Schedule(BCube(2, 1)), name=name)
+    assert caught.value.path == "name"
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"protocol": "simple"}, "protocol"),
+        ({"protocol": []}, "protocol"),
+        ({"min_bytes": -1}, "min_bytes"),
+        ({"max_bytes": 1.5}, "max_bytes"),
+        ({"min_bytes": 8, "max_bytes": 7}, "max_bytes"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_refused(options: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        write_msccl(Schedule(BCube(2, 1)), name="bml", **options)
+    assert caught.value.path == path
