@@ -22,6 +22,7 @@ Source. Ours; the paper has no failures. Its remark that servers relay for each 
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle, islice
 
 from planner.bml.damage import Damage
 from planner.bml.schedule import Detour, Part, Schedule, slice_of
@@ -103,17 +104,19 @@ def _parts(damage: Damage, thread: int, step: int, sender: int, receiver: int) -
         level = (thread + later) % bcube.k
         if (sender, level) in down:
             continue
-        ways = [
-            via
-            for via in bcube.neighbours(sender, level)
-            if via not in dead
-            and (via, level) not in down
-            and (via, blocked_level) not in down
-            and (target := bcube.with_digit(via, blocked_level, digit)) not in dead
-            and (target, blocked_level) not in down
-        ]
-        if ways:
-            takers.append((level, ways[digit % len(ways)]))
+        # Different blocked transfers start at different neighbours, which spreads them.
+        others = islice(cycle(bcube.neighbours(sender, level)), digit, digit + bcube.n - 1)
+        for via in others:
+            target = bcube.with_digit(via, blocked_level, digit)
+            if (
+                via not in dead
+                and (via, level) not in down
+                and (via, blocked_level) not in down
+                and target not in dead
+                and (target, blocked_level) not in down
+            ):
+                takers.append((level, via))
+                break
     if not takers:
         return ()
     offset, length = slice_of(bcube, thread, step, receiver)

@@ -64,41 +64,53 @@ def _of_schedule(schedule: Schedule, layout: Layout) -> Iterator[Loads]:
     n, k, count = bcube.n, bcube.k, bcube.servers
     dead = np.array(sorted(schedule.dead), dtype=np.int64)
     servers = np.arange(count, dtype=np.int64)
-    held = [np.zeros(count, dtype=np.int64) for _ in range(k)]  # digits t … t+w-1 as a number
-    bounds = [np.arange(2, dtype=np.int64) * count for _ in range(k)]
+    held = np.zeros((k, count), dtype=np.int64)  # digits t … t+w-1 as a number
+    sizes = np.tile(np.diff(layout.starts(np.arange(k + 1) * count))[:, None], count)
     for w in range(k):
         if w in schedule.half_steps:
-            half = _nothing(schedule)
-            for detour in schedule.detours:
-                if detour.step == w:
-                    for part in detour.parts:
-                        first = detour.thread * count + part.offset
-                        size = layout.span(first, part.length)
-                        half.sent[part.level, detour.sender] += size
-                        half.received[part.level, part.via] += size
-            yield half
+            yield _half_step(schedule, layout, w)
         step = _nothing(schedule)
         length: int = n ** (k - 1 - w)
+        bounds = np.arange(n ** (w + 1) + 1, dtype=np.int64) * length
+        before = sizes.copy()
         for t in range(k):
             level = (t + w) % k
-            before = np.diff(layout.starts(t * count + bounds[t]))[held[t]]
             held[t] = held[t] * n + servers // int(n**level) % n
-            bounds[t] = np.arange(n ** (w + 1) + 1, dtype=np.int64) * length
-            sizes = np.diff(layout.starts(t * count + bounds[t]))[held[t]]
-            step.sent[level] = before - sizes
-            step.received[level] = (n - 1) * sizes
-            for server in dead.tolist():
-                for peer in bcube.neighbours(server, level):
-                    step.received[level, peer] -= sizes[peer]
-        for detour in schedule.detours:
-            if detour.step == w:
-                level = (detour.thread + w) % k
-                digit = bcube.digit(detour.receiver, level)
-                place = int(held[detour.thread][detour.sender]) // n * n + digit
-                first = detour.thread * count + place * length
-                size = layout.span(first, length)
-                step.sent[level, detour.sender] -= size
-                step.received[level, detour.receiver] -= size
+            sizes[t] = np.diff(layout.starts(t * count + bounds))[held[t]]
+            step.sent[level] = before[t] - sizes[t]
+            step.received[level] = (n - 1) * sizes[t]
+            # What dead servers would have sent; what they would have received is blocked.
+            stride: int = n**level
+            first = dead - dead // stride % n * stride
+            peers = (first[:, None] + np.arange(n) * stride).reshape(-1)
+            np.subtract.at(step.received[level], peers, sizes[t, peers])
+        _take_away(schedule, step, w, sizes)
         step.sent[:, dead] = 0
         step.received[:, dead] = 0
         yield step
+
+
+def _half_step(schedule: Schedule, layout: Layout, w: int) -> Loads:
+    """Return what the detours just before step w carry."""
+    import numpy as np
+
+    half = _nothing(schedule)
+    rows = schedule.part_rows
+    thread, _, sender, level, via, offset, length = rows[rows[:, 1] == w].T
+    first = thread * schedule.pieces + offset
+    sizes = layout.starts(first + length) - layout.starts(first)
+    np.add.at(half.sent, (level, sender), sizes)
+    np.add.at(half.received, (level, via), sizes)
+    return half
+
+
+def _take_away(schedule: Schedule, step: Loads, w: int, sizes: "NDArray[np.int64]") -> None:
+    """Take what is blocked in step w out of it: each slice is that of its receiver."""
+    import numpy as np
+
+    rows = schedule.blocked_rows
+    thread, _, sender, receiver = rows[rows[:, 1] == w].T
+    level = (thread + w) % schedule.bcube.k
+    size = sizes[thread, receiver]
+    np.subtract.at(step.sent, (level, sender), size)
+    np.subtract.at(step.received, (level, receiver), size)

@@ -26,7 +26,8 @@ Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1 (`planner.bml
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,6 +36,7 @@ from planner.bml.plan import Hops, Transfer
 from planner.topologies import BCube
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["Detour", "Part", "Schedule", "slice_of"]
@@ -81,7 +83,7 @@ def slice_of(bcube: BCube, thread: int, step: int, server: int) -> tuple[int, in
 _Key = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schedule:
     """The schedule of all servers.
 
@@ -104,28 +106,49 @@ class Schedule:
     detours: tuple[Detour, ...] = ()
     left_out: tuple[int, ...] = ()
     rounds: int = 1
-    _blocked: frozenset[tuple[int, int, int, int]] = field(init=False, repr=False, compare=False)
-    _half_steps: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    _leaving: Mapping[_Key, list[Part]] = field(init=False, repr=False, compare=False)
-    _arriving: Mapping[_Key, list[tuple[int, Part]]] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _blocked(self) -> frozenset[tuple[int, int, int, int]]:
+        """Thread, step, sender and receiver of every blocked transfer."""
+        return frozenset(detour[:4] for detour in self.detours)
+
+    @cached_property
+    def _leaving(self) -> Mapping[_Key, list[Part]]:
+        """The parts each server sends, for each thread and step."""
         leaving: dict[_Key, list[Part]] = defaultdict(list)
+        for thread, step, sender, _, parts in self.detours:
+            leaving[sender, thread, step] += parts
+        return leaving
+
+    @cached_property
+    def _arriving(self) -> Mapping[_Key, list[tuple[int, Part]]]:
+        """The parts each server gets and from whom, for each thread and step."""
         arriving: dict[_Key, list[tuple[int, Part]]] = defaultdict(list)
-        halves = set()
         for thread, step, sender, _, parts in self.detours:
             for part in parts:
-                halves.add(step)
-                leaving[sender, thread, step].append(part)
                 arriving[part.via, thread, step].append((sender, part))
-        blocked = frozenset(detour[:4] for detour in self.detours)
-        for name, value in (
-            ("_blocked", blocked),
-            ("_half_steps", tuple(sorted(halves))),
-            ("_leaving", dict(leaving)),
-            ("_arriving", dict(arriving)),
-        ):
-            object.__setattr__(self, name, value)
+        return arriving
+
+    @cached_property
+    def blocked_rows(self) -> "NDArray[np.int64]":
+        """Thread, step, sender and receiver of blocked transfers, shape (blocked, 4)."""
+        import numpy as np
+
+        rows = [detour[:4] for detour in self.detours]
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+    @cached_property
+    def part_rows(self) -> "NDArray[np.int64]":
+        """Thread, step, sender, level, via, offset, length of parts, shape (parts, 7)."""
+        import numpy as np
+
+        rows = [(*detour[:3], *part) for detour in self.detours for part in detour.parts]
+        return np.array(rows, dtype=np.int64).reshape(-1, 7)
+
+    @cached_property
+    def half_steps(self) -> tuple[int, ...]:
+        """The steps w of Algorithm 1 that have detours just before them."""
+        return tuple(sorted({detour.step for detour in self.detours if detour.parts}))
 
     @property
     def threads(self) -> int:
@@ -143,18 +166,13 @@ class Schedule:
         return bool(self.dead or self.detours or self.left_out)
 
     @property
-    def half_steps(self) -> tuple[int, ...]:
-        """The steps w of Algorithm 1 that have detours just before them."""
-        return self._half_steps
-
-    @property
     def steps(self) -> int:
         """Steps of the aggregation: k, and one for each half step."""
-        return self.bcube.k + len(self._half_steps)
+        return self.bcube.k + len(self.half_steps)
 
     def step_of(self, w: int, *, half: bool = False) -> int:
         """Return the number of step w of Algorithm 1, or of the half step before it."""
-        return w + sum(one < w or (one == w and not half) for one in self._half_steps)
+        return w + sum(one < w or (one == w and not half) for one in self.half_steps)
 
     def owner(self, thread: int, piece: int) -> int:
         """Return q of piece (t, q): its digits are those of the number, digit t first."""
@@ -184,7 +202,7 @@ class Schedule:
                     for t, start in enumerate(starts[-1])
                 ]
             )
-        blocked, halves = self._blocked, self._half_steps
+        blocked, halves = self._blocked, self.half_steps
         number = 0
         for w in range(k):
             if w in halves:
@@ -237,35 +255,29 @@ class Schedule:
             differs = servers // stride % n != digit
             senders = servers[agreeing & differs]
             receivers = senders + (digit - senders // stride % n) * stride
-            if w in self._half_steps:
+            if w in self.half_steps:
                 yield self._half(thread, w, piece)
-            if self._blocked:
-                barred = [
-                    d.sender
-                    for d in self.detours
-                    if d.thread == thread
-                    and d.step == w
-                    and self._holds(slice_of(self.bcube, thread, w, d.receiver), piece)
-                ]
-                open_ = ~np.isin(senders, barred)
+            if self.detours:
+                open_ = ~np.isin(senders, self._barred(thread, w, owner))
                 senders, receivers = senders[open_], receivers[open_]
             levels = np.full(len(senders), level, dtype=np.int64)
             yield Hops(self.step_of(w), senders, receivers, levels)
             agreeing = agreeing & ~differs
 
+    def _barred(self, thread: int, w: int, owner: int) -> "NDArray[np.int64]":
+        """Return who cannot send the piece of a thread's owner in step w."""
+        rows = self.blocked_rows
+        rows = rows[(rows[:, 0] == thread) & (rows[:, 1] == w)]
+        for place in range(w + 1):
+            level = (thread + place) % self.bcube.k
+            stride: int = self.bcube.n**level
+            rows = rows[rows[:, 3] // stride % self.bcube.n == self.bcube.digit(owner, level)]
+        senders: NDArray[np.int64] = rows[:, 2]
+        return senders
+
     def _half(self, thread: int, w: int, piece: int) -> Hops:
-        import numpy as np
-
-        found = [
-            (detour.sender, part.via, part.level)
-            for detour in self.detours
-            if detour.thread == thread and detour.step == w
-            for part in detour.parts
-            if self._holds((part.offset, part.length), piece)
-        ]
-        rows: NDArray[np.int64] = np.array(found, dtype=np.int64).reshape(-1, 3)
-        return Hops(self.step_of(w, half=True), rows[:, 0], rows[:, 1], rows[:, 2])
-
-    @staticmethod
-    def _holds(span: tuple[int, int], piece: int) -> bool:
-        return span[0] <= piece < span[0] + span[1]
+        """Return what replaces the barred transfers of a piece."""
+        rows = self.part_rows
+        rows = rows[(rows[:, 0] == thread) & (rows[:, 1] == w)]
+        rows = rows[(rows[:, 5] <= piece) & (piece < rows[:, 5] + rows[:, 6])]
+        return Hops(self.step_of(w, half=True), rows[:, 2], rows[:, 4], rows[:, 3])
