@@ -2,8 +2,8 @@
 
 In a step every NIC sends and receives at once (full duplex) at the full link speed, and what
 arrives is added up. The step ends when the busiest NIC and the busiest server have: ``latency +
-sent/rate + reduced·γ``, exact rational arithmetic rounded up once, so that a bound on the unrounded
-times stays a bound. A step in which nothing is sent takes no time.
+sent/rate + reduced·γ``. A step in which nothing is sent takes no time. Times are exact fractions:
+the steps of an algorithm are added up, and the sum is rounded up once, as bounds are.
 """
 
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ class Network:
         sent = Fraction(10**9) * sent_bytes / self.link_bytes_per_s
         return steps * self.latency_ns + sent + reduced_bytes * self.reduce_ns_per_byte
 
-    def step_ns(self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0) -> int:
-        """Return the time of one step.
+    def step(self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0) -> Fraction:
+        """Return the unrounded time of one step.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Network:
         reduced_bytes : Fraction or int
             What the busiest server adds to what it has.
         """
-        return -int(-self.time(sent_bytes, reduced_bytes, 1) // 1) if sent_bytes else 0
+        return self.time(sent_bytes, reduced_bytes, 1) if sent_bytes else Fraction(0)
 
     def full_transfer_ns(self, size: int) -> int:
         """Return the time T_F that `size` bytes take over one link, without a start-up cost."""

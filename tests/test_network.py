@@ -1,7 +1,6 @@
-"""Times of steps on links that are all alike: exact, and rounded up once."""
+"""Times of steps on links that are all alike: exact."""
 
 from fractions import Fraction
-from math import ceil
 from typing import Any
 
 import pytest
@@ -23,13 +22,13 @@ shares = st.fractions(0, 10**6, max_denominator=50)
 def test_a_step_starts_sends_and_adds() -> None:
     network = Network(Fraction(4 * 10**9), latency_ns=10, reduce_ns_per_byte=Fraction(1, 2))
     assert network.time(8, 6, steps=3) == 30 + 2 + 3
-    assert network.step_ns(8, 6) == 10 + 2 + 3
-    assert network.step_ns(Fraction(1, 2)) == 10 + 1  # an eighth of a nanosecond, rounded up
+    assert network.step(8, 6) == 10 + 2 + 3
+    assert network.step(Fraction(1, 2)) == 10 + Fraction(1, 8)
     assert network.full_transfer_ns(9) == 3
 
 
 def test_nothing_sent_takes_no_time() -> None:
-    assert Network(Fraction(1), latency_ns=10).step_ns(0) == 0
+    assert Network(Fraction(1), latency_ns=10).step(0) == 0
 
 
 def test_integers_are_rates_too() -> None:
@@ -39,21 +38,18 @@ def test_integers_are_rates_too() -> None:
 
 
 @given(networks, shares, shares)
-def test_rounded_up_once(network: Network, sent: Fraction, reduced: Fraction) -> None:
+def test_times_are_exact(network: Network, sent: Fraction, reduced: Fraction) -> None:
     rate, each = network.link_bytes_per_s, network.reduce_ns_per_byte
     exact = network.latency_ns + sent * 10**9 / rate + reduced * each
     if sent:
-        assert network.step_ns(sent, reduced) == ceil(exact)
+        assert network.step(sent, reduced) == exact
     assert network.time(sent, reduced, 1) == exact
 
 
 @given(networks, st.lists(st.tuples(shares.filter(bool), shares), max_size=6))
-def test_steps_never_take_less_than_their_unrounded_sum(
-    network: Network, steps: list[tuple[Fraction, Fraction]]
-) -> None:
+def test_steps_add_up(network: Network, steps: list[tuple[Fraction, Fraction]]) -> None:
     exact = network.time(sum(s for s, _ in steps), sum(r for _, r in steps), len(steps))
-    apart = sum(network.step_ns(*step) for step in steps) - exact
-    assert 0 <= apart <= len(steps)
+    assert sum(network.step(*step) for step in steps) == exact
 
 
 @given(networks, st.integers(0, 10**12), st.integers(1, 50))

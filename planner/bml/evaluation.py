@@ -4,7 +4,7 @@ A step lasts as its busiest NIC takes to carry what it has to, and as the busies
 add what arrives (`planner.network`). With one round the steps come one after the other, first
 those of the aggregation, then those of the broadcast. With R rounds each piece is cut in R parts,
 and part j takes every step j steps later: in each step links carry several parts, on their ways up
-and down. Layers are synchronised one after the other.
+and down. Layers are synchronised one after the other. The sum of all steps is rounded up once.
 
 Complexity. Without failures O(k) a layer of a size of its own. Else O(D·k·N) for each of about 6·D
 different sets of parts that are under way at once, D being the steps of the aggregation.
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING
 
 from planner.bml.layout import EvenLayout, Layout
@@ -78,7 +79,7 @@ def evaluate(problem: Problem, plan: Schedule | TreePlan) -> Evaluation:
     if isinstance(plan, Schedule) and not plan.changed and plan.rounds == 1:
         ways = [_intact(plan, layout) for layout in layouts.values()]
         time = sum(
-            times * sum(problem.network.step_ns(*carried) for carried in way)
+            times * sum(problem.network.step(*carried) for carried in way)
             for times, way in zip(sizes.values(), ways, strict=True)
         )
         bytes_ = [
@@ -87,13 +88,13 @@ def evaluate(problem: Problem, plan: Schedule | TreePlan) -> Evaluation:
         ]
         pieces = [carried for carried, _ in _intact(plan, units)]
         load = Fraction(sum(pieces), plan.threads * plan.pieces)
-        return Evaluation(time, load, _steps(plan, pieces, bytes_))
+        return Evaluation(ceil(time), load, _steps(plan, pieces, bytes_))
     time = sum(
-        times * _chunk_ns(problem, plan, elements) for elements, times in sizes.items() if elements
+        times * _chunk(problem, plan, elements) for elements, times in sizes.items() if elements
     )
     pieces = _busiest(plan, [(1, units)])
     bytes_ = _busiest(plan, [(times, layouts[size]) for size, times in sizes.items()])
-    return Evaluation(time, _load(plan), _steps(plan, pieces, bytes_))
+    return Evaluation(ceil(time), _load(plan), _steps(plan, pieces, bytes_))
 
 
 def _units(plan: Schedule | TreePlan) -> EvenLayout:
@@ -117,7 +118,7 @@ def _intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     return found + [(carried, 0) for carried, _ in reversed(found)]
 
 
-def _chunk_ns(problem: Problem, plan: Schedule | TreePlan, elements: int) -> int:
+def _chunk(problem: Problem, plan: Schedule | TreePlan, elements: int) -> Fraction:
     """Return the time of one layer, or of a gradient that is not cut into layers."""
     quotient, long_rounds = divmod(elements, plan.rounds)
     # The ways of a part, on the way up and down; the first `long_rounds` parts have one more.
@@ -131,10 +132,10 @@ def _chunk_ns(problem: Problem, plan: Schedule | TreePlan, elements: int) -> int
         first, last = max(0, step - plan.rounds + 1), min(count - 1, step)
         # In this step part j is on hop step - j: the long parts are those ahead.
         windows[first, last, min(max(step - long_rounds, first - 1), last)] += 1
-    time = 0
+    time = Fraction(0)
     for (first, last, cut), times in windows.items():
         under_way = of_short[first : cut + 1] + of_long[cut + 1 : last + 1]
-        time += times * _window_ns(problem.network, under_way)
+        time += times * _window(problem.network, under_way)
     return time
 
 
@@ -145,15 +146,15 @@ def _ways(plan: Schedule | TreePlan, layout: Layout) -> list[tuple[Loads, bool]]
     return [(one, True) for one in up] + [(one, False) for one in down]
 
 
-def _window_ns(network: Network, under_way: Sequence[tuple[Loads, bool]]) -> int:
+def _window(network: Network, under_way: Sequence[tuple[Loads, bool]]) -> Fraction:
     """Return the time of a step in which these hops are taken at once."""
     if not under_way:
-        return 0
+        return Fraction(0)
     sent = sum(one.sent for one, _ in under_way)
     received = sum(one.received for one, _ in under_way)
     added = sum(one.received.sum(axis=0) for one, adds in under_way if adds)
     carried = max(_most(sent), _most(received))
-    return network.step_ns(carried, _most(added))
+    return network.step(carried, _most(added))
 
 
 def _most(amounts: "NDArray[np.int64] | int") -> int:

@@ -1,0 +1,100 @@
+"""Problems and plans drawn by Hypothesis."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from planner.bml import Damage, Failures, Problem, Schedule, TreePlan
+from planner.bml.detour import detour
+from planner.bml.spanning import Tree
+from planner.bml.trees import root_at_centre
+from planner.errors import NotApplicableError
+from planner.network import Network
+from planner.topologies import BCube
+from tests.bml.networks import damaged_networks, links_left, small_bcubes
+
+rates = st.one_of(
+    st.fractions(min_value=Fraction(1, 3), max_value=10**4, max_denominator=50),
+    st.sampled_from([Fraction(10**9), Fraction(125 * 10**7), Fraction(7, 3) * 10**9]),
+)
+networks = st.builds(
+    Network,
+    rates,
+    st.integers(0, 50) | st.just(10**6),
+    st.just(Fraction(0)) | st.fractions(min_value=0, max_value=9, max_denominator=9),
+)
+
+
+@st.composite
+def problems(
+    draw: st.DrawFn, bcube: BCube, failed: Failures | None = None, *, most: int = 300
+) -> Problem:
+    """Draw a gradient, often smaller than the number of pieces, in one or several layers."""
+    element = draw(st.integers(1, 4))
+    elements = st.integers(0, 3) | st.integers(0, most)
+    layers = draw(st.lists(elements, max_size=4))
+    return Problem(
+        bcube,
+        draw(networks),
+        None if layers else element * draw(elements),
+        tuple(element * size for size in layers),
+        element,
+        failed or Failures(),
+    )
+
+
+@st.composite
+def spanning_trees(draw: st.DrawFn, bcube: BCube, failed: Failures) -> Tree:
+    """Draw a spanning tree of a connected network."""
+    links = links_left(bcube, failed)
+    hops = sorted(
+        (one, other, level)
+        for one, others in links.items()
+        for other, level in others
+        if one < other
+    )
+    part = {server: server for server in links}
+    tree = []
+    for one, other, level in draw(st.permutations(hops)):
+        if part[one] != part[other]:
+            old, new = part[other], part[one]
+            part = {server: new if its == old else its for server, its in part.items()}
+            tree.append((one, other, level))
+    return tuple(sorted(tree))
+
+
+@st.composite
+def tree_plans(draw: st.DrawFn, bcube: BCube, failed: Failures) -> TreePlan:
+    """Draw up to three trees with shares."""
+    trees = draw(st.lists(spanning_trees(bcube, failed), min_size=1, max_size=3))
+    weights = [draw(st.integers(1, 6)) for _ in trees]
+    shares = tuple(Fraction(weight, sum(weights)) for weight in weights)
+    assert list(accumulate(shares))[-1] == 1
+    return TreePlan(bcube, tuple(map(root_at_centre, trees)), shares, draw(st.integers(1, 6)))
+
+
+@st.composite
+def tree_planned(draw: st.DrawFn) -> tuple[Problem, TreePlan]:
+    bcube, failed = draw(damaged_networks(most=1))
+    assume(Damage(bcube, failed).living > 1)
+    return draw(problems(bcube, failed)), draw(tree_plans(bcube, failed))
+
+
+@st.composite
+def detoured(draw: st.DrawFn) -> tuple[Problem, Schedule]:
+    bcube, failed = draw(damaged_networks(most=2))
+    try:
+        plan = detour(Damage(bcube, failed))
+    except NotApplicableError:
+        assume(condition=False)
+    return draw(problems(bcube, failed)), replace(plan, rounds=draw(st.integers(1, 6)))
+
+
+@st.composite
+def intact(draw: st.DrawFn, *, rounds: int = 1) -> tuple[Problem, Schedule]:
+    bcube = draw(small_bcubes)
+    plan = Schedule(bcube, rounds=draw(st.integers(1, rounds)))
+    return draw(problems(bcube)), plan

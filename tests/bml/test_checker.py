@@ -1,0 +1,455 @@
+"""The checker accepts what is right, and refuses every plan that is a little wrong."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.bml import Failures, Ground, Schedule, Transfer, check
+from planner.bml.checker import COMPLETE_CELLS, check_complete, check_piece
+from planner.bml.damage import Damage
+from planner.bml.detour import detour
+from planner.bml.plan import Hops
+from planner.errors import InvalidPlanError, NotApplicableError
+from planner.topologies import BCube
+from tests.bml.networks import SMALL, damaged_networks, small_bcubes
+
+LARGER = [*SMALL, BCube(3, 3), BCube(5, 2), BCube(2, 5)]
+
+
+def listed(schedule: Schedule) -> list[Transfer]:
+    """Return the transfers of all servers."""
+    return [one for server in range(schedule.bcube.servers) for one in schedule.transfers(server)]
+
+
+@pytest.mark.parametrize("bcube", LARGER, ids=str)
+def test_intact_plans_are_right(bcube: BCube) -> None:
+    ground, schedule = Ground(bcube, exclusive=True), Schedule(bcube)
+    check_complete(ground, schedule, listed(schedule))
+    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
+        check_piece(ground, schedule, thread, piece)
+    assert check(ground, schedule) == "complete"
+
+
+def test_plans_of_65536_servers_are_followed_piece_by_piece() -> None:
+    bcube = BCube(16, 4)
+    assert bcube.servers**2 * bcube.nics > COMPLETE_CELLS
+    assert check(Ground(bcube), Schedule(bcube)) == "pieces"
+
+
+# --- mutations of the list of all transfers
+
+
+@st.composite
+def one_of_many(draw: st.DrawFn, *, stage: str | None = None) -> tuple[BCube, list[Transfer], int]:
+    """Draw a network without failures and one of its transfers."""
+    bcube = draw(small_bcubes)
+    transfers = listed(Schedule(bcube))
+    places = [p for p, one in enumerate(transfers) if stage in (None, one.stage)]
+    return bcube, transfers, draw(st.sampled_from(places))
+
+
+def refused(bcube: BCube, transfers: Iterable[Transfer], ground: Ground | None = None) -> str:
+    with pytest.raises(InvalidPlanError) as error:
+        check_complete(ground or Ground(bcube, exclusive=True), Schedule(bcube), transfers)
+    return error.value.message
+
+
+@given(one_of_many())
+def test_dropped_transfers_are_found(drawn: tuple[BCube, list[Transfer], int]) -> None:
+    bcube, transfers, place = drawn
+    del transfers[place]
+    refused(bcube, transfers)
+
+
+@given(one_of_many(stage="aggregate"))
+def test_doubled_contributions_are_found(drawn: tuple[BCube, list[Transfer], int]) -> None:
+    bcube, transfers, place = drawn
+    assert "sent before" in refused(bcube, [*transfers, transfers[place]])
+
+
+@given(one_of_many(stage="broadcast"))
+def test_doubled_sums_are_found(drawn: tuple[BCube, list[Transfer], int]) -> None:
+    bcube, transfers, place = drawn
+    assert "there already" in refused(bcube, [*transfers, transfers[place]])
+
+
+@given(one_of_many(), st.data())
+def test_other_levels_are_found(
+    drawn: tuple[BCube, list[Transfer], int], data: st.DataObject
+) -> None:
+    bcube, transfers, place = drawn
+    assume(bcube.k > 1)
+    one = transfers[place]
+    level = data.draw(st.sampled_from([x for x in range(bcube.k) if x != one.level]))
+    peer = data.draw(st.sampled_from([one.peer, *bcube.neighbours(one.server, level)]))
+    transfers[place] = one._replace(level=level, peer=peer)
+    message = refused(bcube, transfers)
+    assert (message == "takes no link that works") == (peer == one.peer) or "link" in message
+
+
+@given(one_of_many(), st.data())
+def test_other_steps_and_stages_are_found(
+    drawn: tuple[BCube, list[Transfer], int], data: st.DataObject
+) -> None:
+    bcube, transfers, place = drawn
+    one = transfers[place]
+    steps = st.sampled_from([*product(("aggregate", "broadcast"), range(-1, bcube.k + 1))])
+    stage, step = data.draw(steps.filter(lambda new: new != (one.stage, one.step)))
+    for exclusive in (False, True):
+        mutated = list(transfers)
+        mutated[place] = one._replace(stage=stage, step=step)  # type: ignore[arg-type]
+        refused(bcube, mutated, Ground(bcube, exclusive=exclusive))
+
+
+@given(one_of_many(), st.data())
+def test_other_pieces_are_found(
+    drawn: tuple[BCube, list[Transfer], int], data: st.DataObject
+) -> None:
+    bcube, transfers, place = drawn
+    one = transfers[place]
+    numbers = st.integers(-1, bcube.servers + 1)
+    offset, length = data.draw(
+        st.tuples(numbers | st.just(one.offset), numbers | st.just(one.length)).filter(
+            lambda new: new != (one.offset, one.length)
+        )
+    )
+    transfers[place] = one._replace(offset=offset, length=length)
+    refused(bcube, transfers)
+
+
+@given(one_of_many(), st.data())
+def test_other_peers_are_found(
+    drawn: tuple[BCube, list[Transfer], int], data: st.DataObject
+) -> None:
+    bcube, transfers, place = drawn
+    one = transfers[place]
+    others = [x for x in range(-1, bcube.servers + 1) if x != one.peer]
+    transfers[place] = one._replace(peer=data.draw(st.sampled_from(others)))
+    refused(bcube, transfers)
+
+
+@given(one_of_many(), st.data())
+def test_other_senders_are_found(
+    drawn: tuple[BCube, list[Transfer], int], data: st.DataObject
+) -> None:
+    bcube, transfers, place = drawn
+    one = transfers[place]
+    others = [x for x in range(-1, bcube.servers + 1) if x != one.server]
+    transfers[place] = one._replace(server=data.draw(st.sampled_from(others)))
+    refused(bcube, transfers)
+
+
+@given(one_of_many(), st.data())
+def test_other_threads_are_found(
+    drawn: tuple[BCube, list[Transfer], int], data: st.DataObject
+) -> None:
+    bcube, transfers, place = drawn
+    one = transfers[place]
+    others = [x for x in range(-1, bcube.k + 1) if x != one.thread]
+    transfers[place] = one._replace(thread=data.draw(st.sampled_from(others)))
+    refused(bcube, transfers)
+
+
+@given(one_of_many())
+def test_dead_servers_and_broken_links_are_found(
+    drawn: tuple[BCube, list[Transfer], int],
+) -> None:
+    bcube, transfers, place = drawn
+    one = transfers[place]
+    for end in (one.server, one.peer):
+        for ground in (
+            Ground(bcube, dead=frozenset({end})),
+            Ground(bcube, down=frozenset({(end, one.level)})),
+        ):
+            assert refused(bcube, transfers, ground) == "takes no link that works"
+
+
+@settings(max_examples=50)
+@given(damaged_networks(most=2), st.data())
+def test_dropped_detours_are_found(network: tuple[BCube, Failures], data: st.DataObject) -> None:
+    """Whatever carries a piece in use is needed around failures too."""
+    damage = Damage(*network)
+    try:
+        schedule = detour(damage)
+    except NotApplicableError:
+        assume(condition=False)
+    ground = Ground(damage.bcube, damage.dead, damage.down)
+    transfers = listed(schedule)
+    check_complete(ground, schedule, transfers)
+    used = [
+        place
+        for place, one in enumerate(transfers)
+        if any(
+            one.thread * schedule.pieces + piece not in schedule.left_out
+            for piece in range(one.offset, one.offset + one.length)
+        )
+    ]
+    assume(used)
+    place = data.draw(st.sampled_from(used))
+    for mutated in (
+        transfers[:place] + transfers[place + 1 :],
+        [*transfers, transfers[place]],
+    ):
+        with pytest.raises(InvalidPlanError):
+            check_complete(ground, schedule, mutated)
+
+
+def test_a_contribution_that_comes_back_is_found() -> None:
+    """Server 0 of BCube(2, 2) sends to 1 what 1 owns no piece of, and gets it back."""
+    there = Transfer(0, 0, "aggregate", 0, 0, 1, 0, 1)
+    back = there._replace(server=1, peer=0, step=1)
+    owned_elsewhere = there._replace(offset=3), back._replace(offset=3)
+    assert Schedule(BCube(2, 2)).owner(0, 3) not in (0, 1)
+    assert "counted twice" in refused(BCube(2, 2), owned_elsewhere)
+
+
+def test_two_threads_on_one_link_are_found() -> None:
+    """With a transfer of thread 1 in the name of thread 0, one link has two users."""
+    bcube = BCube(2, 2)
+    transfers = listed(Schedule(bcube))
+    clash = next(one for one in transfers if one.thread == 1)._replace(thread=0)
+    assert "used by thread" in refused(bcube, [*transfers, clash])
+    assert "used by thread" not in refused(bcube, [*transfers, clash], Ground(bcube))
+
+
+# --- mutations of the way of one piece
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A plan of which one thing differs: the way of its pieces."""
+
+    plan: Schedule
+    way: tuple[Hops, ...] | None = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.plan, name)
+
+    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
+        return self.plan.hops(thread, piece) if self.way is None else iter(self.way)
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        return self.plan.transfers(server)
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> tuple[Schedule, int, int, list[Hops], int, int]:
+    """Draw a piece, its way, and one hop of that: which step, and which place there."""
+    schedule = Schedule(draw(small_bcubes))
+    thread = draw(st.integers(0, schedule.threads - 1))
+    piece = draw(st.integers(0, schedule.pieces - 1))
+    way = list(schedule.hops(thread, piece))
+    step = draw(st.integers(0, len(way) - 1))
+    return schedule, thread, piece, way, step, draw(st.integers(0, len(way[step].senders) - 1))
+
+
+def lost(drawn: tuple[Schedule, int, int, list[Hops], int, int], way: list[Hops]) -> str:
+    schedule, thread, piece, *_ = drawn
+    check_piece(Ground(schedule.bcube), schedule, thread, piece)
+    with pytest.raises(InvalidPlanError) as error:
+        check_piece(
+            Ground(schedule.bcube),
+            Altered(schedule, tuple(way)),  # type: ignore[arg-type]
+            thread,
+            piece,
+        )
+    return error.value.message
+
+
+def without(hops: Hops, place: int) -> Hops:
+    return Hops(hops.step, *(np.delete(one, place) for one in hops[1:]))
+
+
+def beside(hops: Hops, others: Hops, place: int) -> Hops:
+    return Hops(
+        hops.step,
+        *(np.append(one, other[place]) for one, other in zip(hops[1:], others[1:], strict=True)),
+    )
+
+
+@given(ways())
+def test_a_dropped_hop_is_found(drawn: tuple[Schedule, int, int, list[Hops], int, int]) -> None:
+    *_, way, step, place = drawn
+    assert "sends it 0 times" in lost(
+        drawn, [*way[:step], without(way[step], place), *way[step + 1 :]]
+    )
+
+
+@given(ways())
+def test_a_doubled_hop_is_found(drawn: tuple[Schedule, int, int, list[Hops], int, int]) -> None:
+    *_, way, step, place = drawn
+    assert "sends it 2 times" in lost(
+        drawn, [*way[:step], beside(way[step], way[step], place), *way[step + 1 :]]
+    )
+
+
+@given(ways(), st.data())
+def test_a_hop_in_another_step_is_found(
+    drawn: tuple[Schedule, int, int, list[Hops], int, int], data: st.DataObject
+) -> None:
+    """Unless its sender still has all it gets, and its receiver has not sent yet: then it may."""
+    schedule, thread, piece, way, step, place = drawn
+    assume(len(way) > 1)
+    new = data.draw(st.sampled_from([x for x in range(len(way)) if x != step]))
+    mutated = list(way)
+    mutated[new] = beside(way[new], way[step], place)
+    mutated[step] = without(way[step], place)
+    sender, receiver = int(way[step].senders[place]), int(way[step].receivers[place])
+    arrives = [x for x, hops in enumerate(way) if sender in hops.receivers]
+    leaves = [x for x, hops in enumerate(way) if receiver in hops.senders]
+    if max(arrives, default=-1) < new < min(leaves, default=len(way)):
+        altered = Altered(schedule, tuple(mutated))
+        check_piece(Ground(schedule.bcube), altered, thread, piece)  # type: ignore[arg-type]
+    else:
+        assert "receives it when it has sent it" in lost(drawn, mutated)
+
+
+@given(ways(), st.data())
+def test_another_receiver_is_found(
+    drawn: tuple[Schedule, int, int, list[Hops], int, int], data: st.DataObject
+) -> None:
+    """Who sends to another server on the same level closes a circle, or comes too late."""
+    schedule, _, _, way, step, place = drawn
+    hops, bcube = way[step], schedule.bcube
+    right = int(hops.receivers[place])
+    others = [x for x in range(bcube.servers) if x != right]
+    receivers = hops.receivers.copy()
+    receivers[place] = data.draw(st.sampled_from(others))
+    lost(drawn, [*way[:step], hops._replace(receivers=receivers), *way[step + 1 :]])
+
+
+@given(ways())
+def test_steps_out_of_order_are_found(
+    drawn: tuple[Schedule, int, int, list[Hops], int, int],
+) -> None:
+    *_, way, step, _ = drawn
+    assert "comes after" in lost(
+        drawn, [*way[: step + 1], way[step]._replace(step=step), *way[step + 1 :]]
+    )
+    later = [one._replace(step=one.step + 1) for one in way]
+    assert "expected steps from 0" in lost(drawn, later)
+
+
+@given(ways())
+def test_pieces_of_the_dead_and_broken_hops_are_found(
+    drawn: tuple[Schedule, int, int, list[Hops], int, int],
+) -> None:
+    schedule, thread, piece, way, step, place = drawn
+    bcube, owner = schedule.bcube, schedule.owner(thread, piece)
+    with pytest.raises(InvalidPlanError, match="owner is dead"):
+        check_piece(Ground(bcube, dead=frozenset({owner})), schedule, thread, piece)
+    level = int(way[step].levels[place])
+    for end in (int(way[step].senders[place]), int(way[step].receivers[place])):
+        grounds = [Ground(bcube, down=frozenset({(end, level)}))]
+        if end != owner:
+            grounds.append(Ground(bcube, dead=frozenset({end})))
+        for ground in grounds:
+            with pytest.raises(InvalidPlanError, match="no link"):
+                check_piece(ground, schedule, thread, piece)
+
+
+def test_servers_that_say_something_else_are_found() -> None:
+    """At 65,536 servers some are asked what they send: it must be what pieces' ways say."""
+    bcube = BCube(16, 4)
+    with pytest.raises(InvalidPlanError, match="do not follow"):
+        check(Ground(bcube), Silent(Schedule(bcube)))  # type: ignore[arg-type]
+
+
+class Silent(Altered):
+    """A plan in which servers say nothing about their last step."""
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        last = ("broadcast", self.plan.steps - 1)
+        return (one for one in self.plan.transfers(server) if (one.stage, one.step) != last)
+
+
+def test_of_the_largest_networks_some_transfers_are_seen() -> None:
+    bcube = BCube(2**20, 3)
+    assert check(Ground(bcube), Schedule(bcube)) == "transfers"
+    with pytest.raises(InvalidPlanError, match="closer"):
+        check(Ground(bcube), Elsewhere(Schedule(bcube)))  # type: ignore[arg-type]
+
+
+class Elsewhere(Altered):
+    """A plan in which servers send the pieces beside those they should."""
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        for one in self.plan.transfers(server):
+            start = (one.offset + one.length) % self.plan.pieces
+            yield one._replace(offset=start)
+
+
+# --- the two tiers, and why a sample says much: the schedule is symmetric
+
+
+@given(damaged_networks(cut=True, most=2), st.data())
+def test_both_tiers_say_the_same(network: tuple[BCube, Failures], data: st.DataObject) -> None:
+    """Let an intact plan run on a broken network: each piece is right, or the plan is wrong."""
+    bcube, failed = network
+    damage = Damage(bcube, failed)
+    ground = Ground(bcube, damage.dead, damage.down)
+    schedule = Schedule(bcube, damage.dead)
+    try:
+        check_complete(ground, schedule, listed(schedule))
+        right = True
+    except InvalidPlanError:
+        right = False
+    rights = []
+    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
+        try:
+            check_piece(ground, schedule, thread, piece)
+            rights.append(True)
+        except InvalidPlanError:
+            rights.append(False)
+    assert right == all(rights)
+
+
+@pytest.mark.parametrize("bcube", LARGER, ids=str)
+def test_threads_are_shifts_of_each_other(bcube: BCube) -> None:
+    """Move every digit one level up: thread t becomes thread t + 1, number by number."""
+
+    def shifted(server: int) -> int:
+        top, *rest = bcube.digits(server)
+        return bcube.server([*rest, top])
+
+    transfers = set(listed(Schedule(bcube)))
+    assert {
+        one._replace(
+            server=shifted(one.server),
+            peer=shifted(one.peer),
+            thread=(one.thread + 1) % bcube.k,
+            level=(one.level + 1) % bcube.k,
+        )
+        for one in transfers
+    } == transfers
+
+
+@given(small_bcubes, st.data())
+def test_digits_of_a_level_are_interchangeable(bcube: BCube, data: st.DataObject) -> None:
+    """Rename the digits of one level: servers, and pieces by their owners, are renamed alike."""
+    level = data.draw(st.integers(0, bcube.k - 1))
+    names = data.draw(st.permutations(range(bcube.n)))
+    schedule = Schedule(bcube)
+
+    def renamed(server: int) -> int:
+        return bcube.with_digit(server, level, names[bcube.digit(server, level)])
+
+    def ways(rename: bool) -> set[tuple[object, ...]]:
+        return {
+            (
+                *one[1:5],
+                renamed(one.server) if rename else one.server,
+                renamed(one.peer) if rename else one.peer,
+                renamed(owner) if rename else owner,
+            )
+            for one in listed(schedule)
+            for piece in range(one.offset, one.offset + one.length)
+            for owner in [schedule.owner(one.thread, piece)]
+        }
+
+    assert ways(rename=True) == ways(rename=False)

@@ -1,0 +1,188 @@
+"""Detours: right whenever there are any, and nothing else changes."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.bml import Damage, Failures, Ground, Schedule, Transfer, check
+from planner.bml.checker import check_complete, check_piece
+from planner.bml.detour import detour
+from planner.errors import NotApplicableError
+from planner.topologies import BCube
+from tests.bml.networks import Links, connected, damaged_networks, links_left
+
+
+def summable(bcube: BCube, links: Links, thread: int, owner: int) -> bool:
+    """Whether a piece reaches its owner, by the text: piece by piece, server by server.
+
+    Each living server takes the link Algorithm 1 gives it, or hands the piece to a neighbour on a
+    level of a later step that can take its own link in that step.
+    """
+    if owner not in links:
+        return False
+    order = [(thread + step) % bcube.k for step in range(bcube.k)]
+    digits = list(product(range(bcube.n), repeat=bcube.k))
+    places = {level: bcube.k - 1 - level for level in order}
+    for server in links:
+        wrong = [x for x in order if digits[server][places[x]] != digits[owner][places[x]]]
+        if not wrong:
+            continue
+        level = wrong[0]
+        later = order[order.index(level) + 1 :]
+
+        def next_one(sender: int, level: int = level) -> tuple[int, int]:
+            changed = list(digits[sender])
+            changed[places[level]] = digits[owner][places[level]]
+            return digits.index(tuple(changed)), level
+
+        if next_one(server) in links[server]:
+            continue
+        if not any(at in later and next_one(via) in links[via] for via, at in links[server]):
+            return False
+    return True
+
+
+def expected_left_out(damage: Damage, links: Links) -> set[int] | None:
+    """Return the numbers of pieces to be left out; None if that is all of them."""
+    bcube = damage.bcube
+    owners = Schedule(bcube)
+    pieces = list(product(range(bcube.k), range(bcube.servers)))
+    number = {one: place for place, one in enumerate(pieces)}
+    lost = {number[one] for one in pieces if not summable(bcube, links, one[0], owners.owner(*one))}
+    if len(lost) == len(pieces):
+        return None
+    poor = {number[one] for one in pieces if owners.owner(*one) in damage.degraded}
+    return lost if len(lost | poor) == len(pieces) else lost | poor
+
+
+def listed(schedule: Schedule) -> list[Transfer]:
+    return [one for server in range(schedule.bcube.servers) for one in schedule.transfers(server)]
+
+
+@settings(max_examples=150)
+@given(damaged_networks(most=3))
+def test_detours_are_right_and_leave_out_what_they_must(network: tuple[BCube, Failures]) -> None:
+    damage = Damage(*network)
+    left_out = expected_left_out(damage, links_left(*network))
+    if left_out is None:
+        with pytest.raises(NotApplicableError) as error:
+            detour(damage)
+        assert error.value.path == "failed"
+        return
+    schedule = detour(damage)
+    assert schedule.left_out == tuple(sorted(left_out))
+    assert schedule == detour(Damage(*network))
+    ground = Ground(damage.bcube, damage.dead, damage.down)
+    check_complete(ground, schedule, listed(schedule))
+    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
+        if thread * schedule.pieces + piece not in left_out:
+            check_piece(ground, schedule, thread, piece)
+
+
+@settings(max_examples=150)
+@given(damaged_networks(most=2))
+def test_what_is_not_blocked_stays_as_it_was(network: tuple[BCube, Failures]) -> None:
+    """All that differs between the two lists is what cannot be, and the detours."""
+    damage, links = Damage(*network), links_left(*network)
+    bcube = damage.bcube
+    try:
+        schedule = detour(damage)
+    except NotApplicableError:
+        return
+    numbers = [schedule.step_of(w) for w in range(bcube.k)]
+    back = {number: w for w, number in enumerate(numbers)}
+    kept, detours = [], []
+    for one in listed(schedule):
+        step = one.step if one.stage == "aggregate" else schedule.steps - 1 - one.step
+        if step in back:
+            w = back[step] if one.stage == "aggregate" else bcube.k - 1 - back[step]
+            kept.append(one._replace(step=w))
+        else:
+            detours.append(one)
+    assert kept == [
+        one
+        for one in listed(Schedule(bcube))
+        if one.server in links and (one.peer, one.level) in links[one.server]
+    ]
+    assert bool(detours) == bool(schedule.half_steps)
+    assert len(detours) == 2 * sum(len(one.parts) for one in schedule.detours)
+    layout = schedule.layout(bcube.nics, 1)
+    for one in detours:
+        assert layout.span(one.thread * schedule.pieces + one.offset, one.length)
+
+
+def test_without_failures_nothing_changes() -> None:
+    bcube = BCube(3, 2)
+    assert detour(Damage(bcube, Failures())) == Schedule(bcube)
+    assert not detour(Damage(bcube, Failures())).changed
+
+
+def test_parts_are_spread_over_all_levels_left() -> None:
+    """A NIC is lost: its server's first slices go half and half over the two others."""
+    schedule = detour(Damage(BCube(4, 3), Failures(nics=frozenset({(0, 0)}))))
+    first = [one for one in schedule.detours if (one.thread, one.step, one.sender) == (0, 0, 0)]
+    assert len(first) == 3
+    for one in first:
+        assert {part.level for part in one.parts} == {1, 2}
+        assert [part.length for part in one.parts] == [8, 8]
+
+
+def test_nothing_is_left_where_everybody_needs_two_detours() -> None:
+    """Four NICs of BCube(3, 2) are lost; the network is whole, yet no piece can be summed up."""
+    nics = frozenset({(0, 0), (1, 1), (3, 0), (8, 0)})
+    damage = Damage(BCube(3, 2), Failures(nics=nics))
+    links = links_left(damage.bcube, damage.failed)
+    assert connected(links)
+    assert expected_left_out(damage, links) is None
+    with pytest.raises(NotApplicableError, match="no piece"):
+        detour(damage)
+
+
+def test_the_last_server_keeps_its_own() -> None:
+    damage = Damage(BCube(2, 2), Failures(servers=frozenset({0, 1, 3})))
+    schedule = detour(damage)
+    in_use = set(range(8)) - set(schedule.left_out)
+    assert {schedule.owner(*divmod(number, 4)) for number in in_use} == {2}
+    assert not list(schedule.transfers(2))
+
+
+LARGE = {
+    "a NIC": Failures(nics=frozenset({(4711, 2)})),
+    "NICs": Failures(nics=frozenset({(0, 0), (1, 1), (16, 2), (65535, 3), (65535, 2)})),
+    "a switch": Failures(switches=frozenset({(3, 17)})),
+    "a server": Failures(servers=frozenset({12345})),
+    "some of each": Failures(
+        frozenset({0, 1, 77}), frozenset({(2, 0), (9999, 3)}), frozenset({(1, 4095)})
+    ),
+}
+
+
+@pytest.mark.parametrize("failed", LARGE.values(), ids=LARGE.keys())
+def test_detours_among_65536_servers(failed: Failures) -> None:
+    damage = Damage(BCube(16, 4), failed)
+    schedule = detour(damage)
+    assert schedule.changed
+    ground = Ground(damage.bcube, damage.dead, damage.down)
+    assert check(ground, schedule) == "pieces"
+    # The pieces concerned are few: they are followed one by one.
+    for one in schedule.detours[:: max(1, len(schedule.detours) // 8)]:
+        for part in one.parts[:1]:
+            if one.thread * schedule.pieces + part.offset not in schedule.left_out:
+                check_piece(ground, schedule, one.thread, part.offset)
+
+
+@given(st.sampled_from([BCube(3, 2), BCube(2, 3), BCube(4, 2)]), st.data())
+def test_a_degraded_server_owns_nothing(bcube: BCube, data: st.DataObject) -> None:
+    server = data.draw(st.integers(0, bcube.servers - 1))
+    level = data.draw(st.integers(0, bcube.k - 1))
+    damage = Damage(bcube, Failures(nics=frozenset({(server, level)})))
+    schedule = detour(damage)
+    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
+        number = thread * schedule.pieces + piece
+        size = schedule.layout(10 * bcube.nics, 1).span(number, 1)
+        owner = schedule.owner(thread, piece)
+        assert (size == 0) == (number in schedule.left_out)
+        if owner in damage.degraded:
+            assert size == 0

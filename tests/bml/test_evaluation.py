@@ -1,0 +1,237 @@
+"""The price of a plan is what a literal simulation adds up."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.bml import Damage, Failures, Problem, Schedule, TreePlan, evaluate, lower_bound_ns
+from planner.bml.detour import detour
+from planner.bml.layout import EvenLayout, Layout, WeightedLayout
+from planner.bml.listing import listed
+from planner.bml.loads import loads
+from planner.errors import InvalidInputError
+from planner.network import Network
+from planner.topologies import BCube
+from tests.bml.plans import detoured, intact, tree_planned
+from tests.bml.simulator import carried_in, simulate, sizes_of
+
+Planned = tuple[Problem, Schedule | TreePlan]
+
+
+def assert_priced(planned: Planned) -> None:
+    problem, plan = planned
+    simulated, priced = simulate(problem, plan), evaluate(problem, plan)
+    assert priced.time_ns == simulated.time_ns
+    assert priced.load == simulated.load
+    assert [one.pieces for one in priced.steps] == simulated.pieces
+    assert [one.bytes for one in priced.steps] == simulated.bytes
+    assert [(one.stage, one.step) for one in priced.steps] == [
+        (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
+    ]
+
+
+@given(intact(rounds=5))
+def test_intact_schedules_cost_what_a_simulation_says(planned: Planned) -> None:
+    assert_priced(planned)
+
+
+@given(detoured())
+def test_detours_cost_what_a_simulation_says(planned: Planned) -> None:
+    assert_priced(planned)
+
+
+@given(tree_planned())
+def test_trees_cost_what_a_simulation_says(planned: Planned) -> None:
+    assert_priced(planned)
+
+
+@given(detoured() | tree_planned() | intact())
+def test_every_nic_carries_what_is_sent_over_it(planned: Planned) -> None:
+    problem, plan = planned
+    elements = problem.size // problem.element_bytes
+    layout, sizes = plan.layout(elements, 1), sizes_of(plan, elements)
+    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    found = list(loads(plan, layout))
+    assert len(found) == plan.steps
+    for step, one in enumerate(found):
+        up = carried_in(plan, transfers, [sizes], step)
+        down = carried_in(plan, transfers, [sizes], 2 * plan.steps - 1 - step)
+        for level, server in product(range(plan.bcube.k), range(plan.bcube.servers)):
+            assert one.sent[level, server] == up[server, level, "sends"]
+            assert one.received[level, server] == up[server, level, "receives"]
+            assert one.sent[level, server] == down[server, level, "receives"]
+            assert one.received[level, server] == down[server, level, "sends"]
+
+
+@settings(max_examples=60)
+@given(detoured() | tree_planned() | intact(rounds=3))
+def test_times_are_never_below_the_bound(planned: Planned) -> None:
+    problem, plan = planned
+    damage = Damage(problem.bcube, problem.failed)
+    assert lower_bound_ns(problem, damage) <= evaluate(problem, plan).time_ns
+    assert damage.load_bound() <= evaluate(problem, plan).load
+
+
+@settings(max_examples=60)
+@given(detoured() | tree_planned() | intact(rounds=3), st.integers(2, 7))
+def test_larger_elements_over_faster_links_take_as_long(planned: Planned, factor: int) -> None:
+    problem, plan = planned
+    network = problem.network
+    scaled = replace(
+        problem,
+        gradient_bytes=problem.size * factor,
+        layer_bytes=tuple(size * factor for size in problem.layer_bytes),
+        element_bytes=problem.element_bytes * factor,
+        network=Network(
+            network.link_bytes_per_s * factor,
+            network.latency_ns,
+            network.reduce_ns_per_byte / factor,
+        ),
+    )
+    before, after = evaluate(problem, plan), evaluate(scaled, plan)
+    assert after.time_ns == before.time_ns
+    assert after.load == before.load
+    assert [one.bytes for one in after.steps] == [factor * one.bytes for one in before.steps]
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 500), st.integers(1, 4))
+def test_the_price_by_formula_is_the_price_by_arrays(
+    n: int, k: int, elements: int, element_bytes: int
+) -> None:
+    bcube = BCube(n, k)
+    intact = Schedule(bcube)
+    assert not intact.changed
+    problem = Problem(
+        bcube,
+        Network(Fraction(10, 3), 5, Fraction(1, 7)),
+        elements * element_bytes,
+        element_bytes=element_bytes,
+    )
+    by_arrays = Counted(bcube)
+    assert by_arrays.changed
+    assert evaluate(problem, by_arrays) == evaluate(problem, intact)
+
+
+class Counted(Schedule):
+    """A schedule that says that it is changed."""
+
+    @property
+    def changed(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_no_sum_wraps_around_at_the_edge_of_the_range(rounds: int) -> None:
+    """All pieces are left out but one: 15 servers send the whole gradient to the same NIC."""
+    bcube, owner = BCube(16, 1), 7
+    left_out = tuple(piece for piece in range(16) if piece != owner)
+    failed = Failures(nics=frozenset({(0, 0)}))
+    size = (2**63 - 2) // 16
+    for layers in ((size,), (size // 4,) * 4):
+        problem = Problem(bcube, Network(Fraction(2**61)), layer_bytes=layers, failed=failed)
+        plan = Schedule(bcube, left_out=left_out, rounds=rounds)
+        priced, simulated = evaluate(problem, plan), simulate(problem, plan)
+        assert priced.load == 15
+        assert [one.bytes for one in priced.steps] == [15 * sum(layers)] * 2
+        assert priced.time_ns == simulated.time_ns
+    with pytest.raises(InvalidInputError, match="must fit in 63 bits") as error:
+        Problem(bcube, Network(Fraction(2**61)), size + 1, failed=failed)
+    assert error.value.path == "gradient_bytes"
+
+
+@given(st.integers(0, (2**63 - 2) // 16), st.sampled_from([1, 2, 3, 5]))
+def test_huge_gradients_around_failures(elements: int, rounds: int) -> None:
+    bcube, failed = BCube(4, 2), Failures(nics=frozenset({(0, 0), (7, 1)}))
+    plan = replace(detour(Damage(bcube, failed)), rounds=rounds)
+    problem = Problem(bcube, Network(Fraction(2**40)), elements, failed=failed)
+    assert_priced((problem, plan))
+
+
+@given(st.integers(2**61, 2**62), st.sampled_from([1, 2, 3, 5]))
+def test_huge_gradients(elements: int, rounds: int) -> None:
+    bcube = BCube(4, 2)
+    assert_priced(
+        (Problem(bcube, Network(Fraction(2**40)), elements), Schedule(bcube, rounds=rounds))
+    )
+
+
+# --- where pieces start
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
+    """Draw a layout, the number of its pieces, and the bytes there are."""
+    elements = draw(st.integers(0, 20) | st.integers(0, 2**40))
+    element_bytes = draw(st.integers(1, 8))
+    pieces = draw(st.integers(1, 30))
+    if draw(st.booleans()):
+        left_out = draw(st.frozensets(st.integers(0, pieces - 1), max_size=pieces - 1))
+        even = EvenLayout(pieces, tuple(sorted(left_out)), elements, element_bytes)
+        return even, pieces, elements * element_bytes
+    weights = draw(st.lists(st.integers(1, 9), min_size=pieces, max_size=pieces))
+    ends = tuple(Fraction(sum(weights[: place + 1]), sum(weights)) for place in range(pieces))
+    return WeightedLayout(ends, elements, element_bytes), pieces, elements * element_bytes
+
+
+@given(layouts(), st.data())
+def test_pieces_tile_the_gradient(drawn: tuple[Layout, int, int], data: st.DataObject) -> None:
+    layout, pieces, size = drawn
+    starts = [layout.start(piece) for piece in range(pieces + 1)]
+    assert (starts[0], starts[-1]) == (0, size)
+    assert starts == sorted(starts)
+    assert layout.starts(np.arange(pieces + 1)).tolist() == starts
+    first = data.draw(st.integers(0, pieces))
+    count = data.draw(st.integers(0, pieces - first))
+    assert layout.span(first, count) == starts[first + count] - starts[first]
+
+
+@given(layouts())
+def test_sizes_are_even_and_those_left_out_empty(drawn: tuple[Layout, int, int]) -> None:
+    layout, pieces, size = drawn
+    sizes = [layout.span(piece, 1) for piece in range(pieces)]
+    if isinstance(layout, EvenLayout):
+        used = [one for piece, one in enumerate(sizes) if piece not in layout.left_out]
+        assert sum(used) == size == sum(sizes)
+        assert max(used) - min(used) <= layout.element_bytes
+        assert used == sorted(used, reverse=True)
+        assert all(one % layout.element_bytes == 0 for one in used)
+    elif isinstance(layout, WeightedLayout):
+        ends = [Fraction(0), *layout.ends]
+        for one, start, end in zip(sizes, ends, ends[1:], strict=False):
+            assert one % layout.element_bytes == 0
+            assert abs(one - (end - start) * size) < layout.element_bytes
+
+
+# --- what an executor is told
+
+
+@given(detoured() | tree_planned() | intact(rounds=3))
+def test_listed_bytes_are_those_of_every_transfer_that_has_some(planned: Planned) -> None:
+    """Every byte that is sent up is sent down, in ranges inside its layer."""
+    problem, plan = planned
+    up = down = 0
+    starts = [sum(problem.chunks[:layer]) for layer in range(len(problem.chunks))]
+    for server in range(plan.bcube.servers):
+        for one in listed(problem, plan, server):
+            assert one.length_bytes > 0
+            assert 0 <= one.part < plan.rounds
+            first = one.offset_bytes - starts[one.layer]
+            assert 0 <= first <= first + one.length_bytes <= problem.chunks[one.layer]
+            if one.transfer.stage == "aggregate":
+                up += one.length_bytes
+            else:
+                down += one.length_bytes
+    living = plan.bcube.servers - len(problem.failed.servers)
+    assert up == down == (living - 1) * problem.size
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_nothing_costs_nothing(rounds: int) -> None:
+    bcube = BCube(3, 2)
+    problem = Problem(bcube, Network(Fraction(1), 1000), layer_bytes=(0, 0))
+    assert evaluate(problem, Schedule(bcube, rounds=rounds)).time_ns == 0

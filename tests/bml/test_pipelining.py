@@ -1,0 +1,108 @@
+"""Cutting pieces into parts never costs time, and finds most of what there is to gain."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.bml import Damage, Failures, Problem, Schedule, TreePlan, evaluate, pipelining
+from planner.bml.detour import detour
+from planner.bml.pipelining import MAX_ROUNDS, PlanT, with_best_rounds
+from planner.network import Network
+from planner.topologies import BCube
+from tests.bml.networks import damaged_networks
+from tests.bml.plans import detoured, tree_planned
+
+
+@given(detoured())
+def test_no_detour_gets_slower(planned: tuple[Problem, Schedule]) -> None:
+    assert_no_slower(planned[0], replace(planned[1], rounds=1))
+
+
+@given(tree_planned())
+def test_no_tree_gets_slower(planned: tuple[Problem, TreePlan]) -> None:
+    assert_no_slower(planned[0], replace(planned[1], rounds=1))
+
+
+def assert_no_slower(problem: Problem, plan: PlanT) -> None:
+    better = with_best_rounds(problem, plan)
+    assert replace(better, rounds=1) == plan
+    assert 1 <= better.rounds <= MAX_ROUNDS
+    assert evaluate(problem, better).time_ns <= evaluate(problem, plan).time_ns
+    assert with_best_rounds(problem, plan) == better
+
+
+LOST = Failures(nics=frozenset({(0, 0)}))
+
+
+def planned_around(
+    size: int, latency: int, bcube: BCube, failed: Failures
+) -> tuple[Problem, Schedule]:
+    problem = Problem(bcube, Network(Fraction(10**9), latency), size, failed=failed)
+    return problem, detour(Damage(bcube, failed))
+
+
+@pytest.mark.parametrize(("n", "k"), [(3, 2), (2, 3)])
+@pytest.mark.parametrize("latency", [0, 10, 100])
+def test_against_all_numbers_of_rounds(
+    n: int, k: int, latency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is answered is among the times of all R up to a cap; how near the least is printed."""
+    cap = 48
+    monkeypatch.setattr(pipelining, "MAX_ROUNDS", cap)
+    problem, plan = planned_around(50_000, latency, BCube(n, k), LOST)
+    times = [evaluate(problem, replace(plan, rounds=r)).time_ns for r in range(1, cap + 1)]
+    chosen = with_best_rounds(problem, plan)
+    assert chosen.rounds <= cap
+    found = evaluate(problem, chosen).time_ns
+    assert times[chosen.rounds - 1] == found
+    assert min(times) <= found <= times[0]
+    print(f"BCube({n}, {k}), {latency} ns: R={chosen.rounds}, {found / min(times) - 1:.2%} above")
+    # Without a start-up cost there is nothing to weigh: as many parts as there may be.
+    if not latency:
+        assert chosen.rounds == cap
+
+
+def test_parts_help_where_steps_are_uneven() -> None:
+    """Around a lost NIC one step waits for a busy NIC; in parts, all steps share the wait."""
+    problem, plan = planned_around(10**8, 1000, BCube(3, 2), LOST)
+    better = with_best_rounds(problem, plan)
+    assert better.rounds >= 2 * plan.steps
+    once, often = (evaluate(problem, one) for one in (plan, better))
+    assert often.time_ns < once.time_ns
+    assert (often.load, often.steps) == (once.load, once.steps)
+    # What remains is the busiest NIC, and a little for start-up costs.
+    busiest = problem.network.time(once.load * problem.size)
+    assert busiest <= often.time_ns < busiest * Fraction(102, 100)
+
+
+def test_a_start_up_cost_that_is_too_high_leaves_one_round() -> None:
+    problem, plan = planned_around(10**6, 10**9, BCube(3, 2), LOST)
+    assert with_best_rounds(problem, plan) == plan
+
+
+@pytest.mark.parametrize("size", [0, 1, 12, 60])
+def test_small_gradients_are_not_cut(size: int) -> None:
+    problem, plan = planned_around(size, 0, BCube(3, 2), LOST)
+    assert with_best_rounds(problem, plan) == plan
+
+
+@settings(max_examples=40)
+@given(damaged_networks(most=1), st.integers(2, 5))
+def test_a_gradient_larger_by_whole_elements_takes_the_same_rounds(
+    network: tuple[BCube, Failures], factor: int
+) -> None:
+    """Elements and links that are larger alike change nothing that is compared."""
+    bcube, failed = network
+    plan = detour(Damage(bcube, failed))
+    small = Problem(bcube, Network(Fraction(10**6), 7), 4000, failed=failed)
+    large = Problem(
+        bcube,
+        Network(Fraction(factor * 10**6), 7),
+        factor * 4000,
+        element_bytes=factor,
+        failed=failed,
+    )
+    assert with_best_rounds(small, plan) == with_best_rounds(large, plan)

@@ -1,0 +1,239 @@
+"""The closed form is Algorithm 1, transfer by transfer, and what follows from that."""
+
+from fractions import Fraction
+from functools import cache
+from itertools import islice, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.bml import Failures, Problem, Schedule, Transfer, algorithm1, evaluate
+from planner.bml.damage import Damage
+from planner.bml.detour import detour
+from planner.bml.schedule import slice_of
+from planner.network import Network
+from planner.topologies import BCube
+from tests.bml.networks import SMALL, connected, damaged_networks, links_left
+
+ALL = [(n, k) for k in range(1, 9) for n in range(2, 257) if n**k <= 256]
+"""Every BCube of at most 256 servers."""
+
+QUICK = [(n, k) for n, k in ALL if k * n**k <= 64]
+Said = tuple[str, int, int, int, frozenset[tuple[int, ...]]]
+
+
+def owned(bcube: BCube) -> list[list[tuple[int, ...]]]:
+    """Return the piece of each thread and number as the paper names it: thread, owner's digits."""
+    schedule = Schedule(bcube)
+    return [
+        [(t, *bcube.digits(schedule.owner(t, piece))) for piece in range(schedule.pieces)]
+        for t in range(schedule.threads)
+    ]
+
+
+def assert_equal(bcube: BCube) -> None:
+    """Compare all threads of all servers; neighbours may come in any order."""
+    names, schedule = owned(bcube), Schedule(bcube)
+
+    @cache
+    def pieces(thread: int, offset: int, length: int) -> frozenset[tuple[int, ...]]:
+        return frozenset(names[thread][offset : offset + length])
+
+    for server in range(bcube.servers):
+        closed: list[list[Said]] = [[] for _ in range(bcube.k)]
+        for one in schedule.transfers(server):
+            assert one.server == server
+            held = pieces(one.thread, one.offset, one.length)
+            closed[one.thread].append((one.stage, one.step, one.level, one.peer, held))
+        for thread in range(bcube.k):
+            literal = list(algorithm1.run_thread(bcube, thread, server))
+            assert len(closed[thread]) == len(literal)
+            assert set(closed[thread]) == {tuple(one) for one in literal}
+
+
+@pytest.mark.parametrize(("n", "k"), [(n, k) for n, k in ALL if n**k <= 16])
+def test_closed_form_is_algorithm_1_on_small_networks(n: int, k: int) -> None:
+    assert_equal(BCube(n, k))
+
+
+Pieces = frozenset[tuple[int, ...]]
+
+
+def remembered(monkeypatch: pytest.MonkeyPatch, *, by_digits: bool = False) -> None:
+    """Let `CalcGset`, which looks at every piece, remember what it found for s, w and t.
+
+    Of s it reads the digits t … t+w alone: large networks remember by these.
+    """
+    literal = algorithm1._calc_gset
+    found: dict[tuple[int, ...], Pieces] = {}
+
+    def calc_gset(bcube: BCube, s: int, w: int, full: list[tuple[int, ...]], thread: int) -> Pieces:
+        read = [bcube.digit(s, (thread + i) % bcube.k) for i in range(w + 1)] if by_digits else [s]
+        key = thread, w, *read
+        if key not in found:
+            found[key] = literal(bcube, s, w, full, thread)
+        return found[key]
+
+    monkeypatch.setattr(algorithm1, "_calc_gset", calc_gset)
+
+
+@pytest.mark.parametrize(("n", "k"), QUICK)
+def test_closed_form_is_algorithm_1(n: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered(monkeypatch)
+    assert_equal(BCube(n, k))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "k"), sorted(set(ALL) - set(QUICK)))
+def test_closed_form_is_algorithm_1_up_to_256_servers(
+    n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered(monkeypatch, by_digits=k > 2)
+    assert_equal(BCube(n, k))
+
+
+@pytest.mark.parametrize("bcube", SMALL, ids=str)
+def test_every_server_owns_one_piece_of_every_thread(bcube: BCube) -> None:
+    for names in owned(bcube):
+        assert len(set(names)) == bcube.servers
+
+
+@given(st.integers(2, 20), st.integers(1, 6), st.data())
+def test_slices_are_the_pieces_that_agree_in_digits(n: int, k: int, data: st.DataObject) -> None:
+    bcube, schedule = BCube(n, k), Schedule(BCube(n, k))
+    thread, step = data.draw(st.integers(0, k - 1)), data.draw(st.integers(0, k - 1))
+    server = data.draw(st.integers(0, bcube.servers - 1))
+    piece = data.draw(st.integers(0, bcube.servers - 1))
+    offset, length = slice_of(bcube, thread, step, server)
+    levels = [(thread + place) % k for place in range(step + 1)]
+    owner = schedule.owner(thread, piece)
+    agree = all(bcube.digit(owner, level) == bcube.digit(server, level) for level in levels)
+    assert agree == (offset <= piece < offset + length)
+    assert length == n ** (k - 1 - step)
+    assert schedule.owner(thread, slice_of(bcube, thread, k - 1, server)[0]) == server
+
+
+@given(st.integers(2, 9), st.integers(1, 5), st.data())
+def test_levels_and_lengths_of_steps(n: int, k: int, data: st.DataObject) -> None:
+    bcube = BCube(n, k)
+    server = data.draw(st.integers(0, bcube.servers - 1))
+    sent = list(Schedule(bcube).transfers(server))
+    assert len(sent) == 2 * k * k * (n - 1)
+    stages = ("aggregate", "broadcast")
+    assert sent == sorted(sent, key=lambda one: (stages.index(one.stage), one.step, one.thread))
+    for one in sent:
+        w = one.step if one.stage == "aggregate" else k - 1 - one.step
+        assert one.level == (one.thread + w) % k
+        assert one.length == n ** (k - 1 - w)
+
+
+@given(st.integers(2, 9), st.integers(1, 5), st.data())
+def test_no_two_servers_send_to_one_at_the_same_turn(n: int, k: int, data: st.DataObject) -> None:
+    bcube, level = BCube(n, k), data.draw(st.integers(0, k - 1))
+    servers = bcube.on_switch(level, data.draw(st.integers(0, bcube.servers // n - 1)))
+    turns: dict[tuple[str, int, int], list[list[int]]] = {}
+    for server in servers:
+        peers: dict[tuple[str, int, int], list[int]] = {}
+        for one in Schedule(bcube).transfers(server):
+            if one.level == level:
+                peers.setdefault((one.stage, one.step, one.thread), []).append(one.peer)
+        for key, order in peers.items():
+            turns.setdefault(key, []).append(order)
+    assert len(turns) == 2 * k
+    for orders in turns.values():
+        for peers_at_once in zip(*orders, strict=True):
+            assert sorted(peers_at_once) == sorted(servers)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2**62, 1), (2**30, 2), (2, 56), (16, 4)])
+def test_transfers_are_made_one_by_one(n: int, k: int) -> None:
+    bcube = BCube(n, k)
+    server = bcube.servers - 1
+    first = next(Schedule(bcube).transfers(server))
+    length = n ** (k - 1)
+    assert first == Transfer(server, 0, "aggregate", 0, 0, server - (n - 1), 0, length)
+    assert len(list(islice(Schedule(bcube).transfers(server), 50))) == min(50, 2 * k * k * (n - 1))
+
+
+Hop = tuple[str, int, int, int, int]
+
+
+def hops_of(schedule: Schedule, thread: int, piece: int) -> list[Hop]:
+    """Return the way of a piece up and, reversed, down again."""
+    found = []
+    for hops in schedule.hops(thread, piece):
+        for sender, receiver, level in zip(
+            hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist(), strict=True
+        ):
+            found.append(("aggregate", hops.step, sender, receiver, level))
+            back = schedule.steps - 1 - hops.step
+            found.append(("broadcast", back, receiver, sender, level))
+    return sorted(found)
+
+
+def sent_of(transfers: list[Transfer], thread: int, piece: int) -> list[Hop]:
+    return sorted(
+        (one.stage, one.step, one.server, one.peer, one.level)
+        for one in transfers
+        if one.thread == thread and one.offset <= piece < one.offset + one.length
+    )
+
+
+def assert_hops_are_transfers(schedule: Schedule) -> None:
+    transfers = [
+        one for server in range(schedule.bcube.servers) for one in schedule.transfers(server)
+    ]
+    for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
+        if thread * schedule.pieces + piece not in schedule.left_out:
+            assert hops_of(schedule, thread, piece) == sent_of(transfers, thread, piece)
+
+
+@pytest.mark.parametrize("bcube", SMALL, ids=str)
+def test_hops_are_transfers(bcube: BCube) -> None:
+    assert_hops_are_transfers(Schedule(bcube))
+
+
+@given(damaged_networks(most=1))
+def test_hops_are_transfers_around_failures(network: tuple[BCube, Failures]) -> None:
+    try:
+        schedule = detour(Damage(*network))
+    except ValueError:  # nothing can be summed up
+        return
+    assert connected(links_left(*network))
+    assert_hops_are_transfers(schedule)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 3), st.integers(0, 16**4 - 1), st.integers(0, 16**4 - 1))
+def test_hops_are_transfers_on_65536_servers(thread: int, piece: int, server: int) -> None:
+    schedule = Schedule(BCube(16, 4))
+    followed = hops_of_server(schedule, thread, piece, server)
+    assert followed == sent_of(list(schedule.transfers(server)), thread, piece)
+
+
+def hops_of_server(schedule: Schedule, thread: int, piece: int, server: int) -> list[Hop]:
+    found = []
+    for hops in schedule.hops(thread, piece):
+        for place in (hops.senders == server).nonzero()[0].tolist():
+            receiver, level = int(hops.receivers[place]), int(hops.levels[place])
+            found.append(("aggregate", hops.step, server, receiver, level))
+        for place in (hops.receivers == server).nonzero()[0].tolist():
+            sender, level = int(hops.senders[place]), int(hops.levels[place])
+            back = schedule.steps - 1 - hops.step
+            found.append(("broadcast", back, server, sender, level))
+    return sorted(found)
+
+
+def test_step_loads_of_the_paper() -> None:
+    bcube = BCube(3, 2)
+    problem = Problem(bcube, Network(Fraction(10**9)), 18 * 7)
+    steps = evaluate(problem, Schedule(bcube)).steps
+    assert [one.pieces for one in steps] == [6, 2, 2, 6]
+    assert [one.bytes for one in steps] == [6 * 7, 2 * 7, 2 * 7, 6 * 7]
+    assert [(one.stage, one.step) for one in steps] == [
+        ("aggregate", 0),
+        ("aggregate", 1),
+        ("broadcast", 0),
+        ("broadcast", 1),
+    ]

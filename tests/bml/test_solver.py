@@ -1,0 +1,451 @@
+"""Every method: its plan is checked, priced and bounded; and every way to ask in vain."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.bml import (
+    METHODS,
+    Damage,
+    Failures,
+    Ground,
+    Problem,
+    Schedule,
+    TreePlan,
+    check,
+    evaluate,
+    ideal_ns,
+    lower_bound_ns,
+    solve,
+)
+from planner.bml.problem import MAX_DAMAGED_NICS, MAX_LAYERS
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.network import Network
+from planner.results import Result, Status
+from planner.topologies import BCube
+from tests.bml.networks import (
+    connected,
+    damaged_networks,
+    distances,
+    links_left,
+    small_bcubes,
+)
+from tests.bml.plans import problems
+from tests.bml.simulator import simulate
+
+AROUND = ("detour", "trees")
+"""Methods that know failures, beside auto."""
+
+HOPELESS = Failures(nics=frozenset({(0, 0), (1, 1), (3, 0), (8, 0)}))
+"""On BCube(3, 2): whole, but no piece can be summed up with detours of one hop."""
+
+
+@st.composite
+def damaged(draw: st.DrawFn, *, most: int = 2) -> Problem:
+    bcube, failed = draw(damaged_networks(most=most))
+    assume(failed)
+    return draw(problems(bcube, failed))
+
+
+def assert_answered(problem: Problem, result: Result[Any]) -> None:
+    """Check what every answer with a plan is."""
+    damage = Damage(problem.bcube, problem.failed)
+    plan = result.plan
+    assert isinstance(plan, Schedule | TreePlan)
+    check(Ground(damage.bcube, damage.dead, damage.down), plan)
+    assert result.infeasibility is None
+    assert result.objective_ns is not None
+    assert result.lower_bound_ns is not None
+    assert result.objective_ns == evaluate(problem, plan).time_ns
+    assert result.objective_ns == simulate(problem, plan).time_ns
+    assert lower_bound_ns(problem, damage) <= result.lower_bound_ns <= result.objective_ns
+    assert (result.status == Status.OPTIMAL) == (result.objective_ns == result.lower_bound_ns)
+
+
+@settings(max_examples=60)
+@given(damaged())
+def test_methods_around_failures(problem: Problem) -> None:
+    best = []
+    for method in AROUND:
+        try:
+            result = solve(problem, method=method)
+        except NotApplicableError:
+            assert method == "detour"
+            continue
+        assert result.method == method
+        assert_answered(problem, result)
+        best.append(result.objective_ns)
+    chosen = solve(problem)
+    assert_answered(problem, chosen)
+    assert chosen.method in AROUND
+    assert chosen.objective_ns == min(one for one in best if one is not None)
+    with pytest.raises(NotApplicableError) as error:
+        solve(problem, method="bml")
+    assert error.value.path == "method"
+
+
+@settings(max_examples=60)
+@given(small_bcubes, st.data())
+def test_methods_without_failures(bcube: BCube, data: st.DataObject) -> None:
+    problem = data.draw(problems(bcube))
+    bml, auto, detour, trees = (
+        solve(problem, method=m) for m in ("bml", "auto", "detour", "trees")
+    )
+    for result in (bml, auto, detour, trees):
+        assert_answered(problem, result)
+    assert bml.plan == auto.plan == detour.plan == Schedule(bcube)
+    assert auto.method == bml.method == "bml"
+    assert bml.objective_ns is not None
+    assert ideal_ns(problem) <= bml.objective_ns
+
+
+@settings(max_examples=60)
+@given(
+    small_bcubes,
+    st.integers(1, 50),
+    st.integers(1, 4),
+    st.sampled_from([10**9, 2 * 10**9, 500_000_000]),
+)
+def test_even_pieces_are_optimal_without_start_up_costs(
+    bcube: BCube, share: int, element_bytes: int, rate: int
+) -> None:
+    """2(N-1)/(kN)·T_F, which no plan can beat."""
+    size = bcube.nics * share * element_bytes
+    servers, levels = bcube.servers, bcube.k
+    problem = Problem(bcube, Network(Fraction(rate)), 2 * size, element_bytes=element_bytes)
+    result = solve(problem)
+    expected = Fraction(2 * (servers - 1), levels * servers) * 2 * size * 10**9 / rate
+    assert expected.denominator == 1
+    assert result.objective_ns == ideal_ns(problem) == expected
+    assert result.status == Status.OPTIMAL
+    assert evaluate(problem, Schedule(bcube)).load == Fraction(2 * (servers - 1), levels * servers)
+
+
+@given(small_bcubes, st.integers(1, 50), st.integers(0, 10**4), st.integers(0, 5))
+def test_start_up_costs_and_adding_come_on_top(
+    bcube: BCube, share: int, latency: int, adding: int
+) -> None:
+    """2k start-up costs, and each server adds (N-1)/N of the gradient."""
+    size = bcube.nics * share
+    servers, levels = bcube.servers, bcube.k
+    problem = Problem(bcube, Network(Fraction(10**9), latency, Fraction(adding)), size)
+    sent = Fraction(2 * (servers - 1), levels * servers) * size
+    added = Fraction(servers - 1, servers) * size * adding
+    assert solve(problem).objective_ns == 2 * levels * latency + sent + added == ideal_ns(problem)
+
+
+@settings(max_examples=80)
+@given(damaged_networks(most=3), st.integers(0, 400))
+def test_the_lower_bound_is_made_of_loads_adding_and_distance(
+    network: tuple[BCube, Failures], size: int
+) -> None:
+    """Each of the three parts alone is what the plan at hand cannot avoid."""
+    bcube, failed = network
+    damage, links = Damage(bcube, failed), links_left(bcube, failed)
+    living = len(links)
+    far = max(max(distances(links, one).values()) for one in links)
+
+    def bound(*, latency: int = 0, adding: int = 0) -> int:
+        return lower_bound_ns(
+            Problem(
+                bcube, Network(Fraction(10**9), latency, Fraction(adding)), size, failed=failed
+            ),
+            damage,
+        )
+
+    if size == 0 or living == 1:
+        assert bound(latency=9, adding=9) == 0
+        return
+    assert bound() >= Fraction(2 * (living - 1), len(links) * bcube.k) * size
+    assert 1000 <= bound(latency=1000) - bound() <= 1000 * far
+    adding = bound(adding=10**6) - bound()
+    assert abs(adding - Fraction(10**6 * (living - 1) * size, living)) <= 1
+
+
+def test_where_detours_cannot_help_trees_do() -> None:
+    problem = Problem(BCube(3, 2), Network(Fraction(10**9)), 900, failed=HOPELESS)
+    with pytest.raises(NotApplicableError) as error:
+        solve(problem, method="detour")
+    assert error.value.path == "failed"
+    result = solve(problem)
+    assert result.method == "trees"
+    assert isinstance(result.plan, TreePlan)
+    assert_answered(problem, result)
+
+
+@settings(max_examples=40)
+@given(damaged(most=1))
+def test_same_request_same_plan(problem: Problem) -> None:
+    for method in ("auto", "trees"):
+        assert solve(problem, method=method).plan == solve(problem, method=method).plan
+
+
+@pytest.mark.parametrize("method", ["auto", "detour", "trees"])
+def test_the_last_server_has_nothing_to_do(method: str) -> None:
+    dead = frozenset({0, 1, 2, 4, 5, 6, 7, 8})
+    problem = Problem(BCube(3, 2), Network(Fraction(10**9), 5), 999, failed=Failures(dead))
+    result = solve(problem, method=method)
+    assert_answered(problem, result)
+    assert (result.objective_ns, result.status) == (0, Status.OPTIMAL)
+    plan = result.plan
+    assert isinstance(plan, Schedule | TreePlan)
+    assert not list(plan.transfers(3))
+    if isinstance(plan, TreePlan):
+        assert plan.owner(0, 0) == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [0, 1, 7, 17])
+def test_gradients_smaller_than_the_number_of_pieces(method: str, size: int) -> None:
+    """18 pieces: some are empty, and a step in which all are costs nothing."""
+    failed = Failures() if method == "bml" else Failures(nics=frozenset({(0, 0)}))
+    problem = Problem(BCube(3, 2), Network(Fraction(10**9), 1000), size, failed=failed)
+    result = solve(problem, method=method)
+    assert_answered(problem, result)
+    assert (result.objective_ns == 0) == (size == 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_layers_of_no_bytes_cost_nothing(method: str) -> None:
+    failed = Failures() if method == "bml" else Failures(nics=frozenset({(0, 0)}))
+    network = Network(Fraction(10**9), 1000)
+    bcube = BCube(3, 2)
+    layers = Problem(bcube, network, layer_bytes=(0, 360, 0, 0), failed=failed)
+    one = Problem(bcube, network, 360, failed=failed)
+    assert (
+        solve(layers, method=method).objective_ns
+        == solve(one, method=method).objective_ns
+        == solve(replace(one, layer_bytes=(360,)), method=method).objective_ns
+    )
+    nothing = solve(Problem(bcube, network, layer_bytes=(0, 0), failed=failed), method=method)
+    assert (nothing.objective_ns, nothing.status) == (0, Status.OPTIMAL)
+
+
+# --- no plan
+
+
+@settings(max_examples=100)
+@given(damaged_networks(cut=True, most=8), st.sampled_from(sorted(METHODS)))
+def test_infeasible_exactly_when_cut(network: tuple[BCube, Failures], method: str) -> None:
+    bcube, failed = network
+    links = links_left(bcube, failed)
+    problem = Problem(bcube, Network(Fraction(10**9)), 100, failed=failed)
+    if connected(links):
+        assert not Damage(bcube, failed).cut_off()
+        return
+    result = solve(problem, method=method)
+    assert result.status == Status.INFEASIBLE
+    assert result.plan is None
+    assert result.objective_ns is None
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding
+    for name in result.infeasibility.binding:
+        group, _, kind = name.partition(".")
+        assert group == "failed"
+        assert getattr(failed, kind)
+    if links:
+        part = Damage(bcube, failed).cut_off()
+        assert str(list(bcube.digits(part[0]))) in result.infeasibility.reason
+        assert f"the other {len(links) - len(part)} " in result.infeasibility.reason
+
+
+def test_the_part_cut_off_is_named() -> None:
+    bcube, network = BCube(3, 2), Network(Fraction(10**9))
+    alone = Failures(nics=frozenset({(5, 0), (5, 1)}))
+    result = solve(Problem(bcube, network, 1, failed=alone))
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("failed.nics",)
+    assert "server [1, 2] from the other 8" in result.infeasibility.reason
+    levels = Failures(switches=frozenset((3, switch) for switch in range(64)))
+    result = solve(Problem(BCube(4, 4), network, 1, failed=levels))
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("failed.switches",)
+    assert "and 184 more from the other 64" in result.infeasibility.reason
+    assert result.infeasibility.reason.count("[") == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_server_left(method: str) -> None:
+    problem = Problem(BCube(2, 2), Network(Fraction(1)), 1, failed=Failures(frozenset(range(4))))
+    result = solve(problem, method=method)
+    assert result.status == Status.INFEASIBLE
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("failed.servers",)
+
+
+# --- bad input
+
+NET = Network(Fraction(10**9))
+SIZES: dict[str, tuple[Callable[[], object], str, str]] = {
+    "one port": (lambda: BCube(1, 2), "n", "expected an integer >= 2, got 1"),
+    "no level": (lambda: BCube(2, 0), "k", "expected an integer >= 1, got 0"),
+    "a billion levels": (lambda: BCube(2, 10**9), "k", "at most 2^62 NICs"),
+    "too many levels": (lambda: BCube(2, 57), "k", "at most 2^62 NICs"),
+    "too many ports": (lambda: BCube(2**32, 2), "k", "at most 2^62 NICs"),
+    "half a port": (lambda: BCube(2.5, 1), "n", "expected an integer >= 2"),  # type: ignore[arg-type]
+    "no size": (lambda: Problem(BCube(2, 1), NET), "gradient_bytes", "missing"),
+    "no layers": (lambda: Problem(BCube(2, 1), NET, layer_bytes=()), "gradient_bytes", "missing"),
+    "less than nothing": (
+        lambda: Problem(BCube(2, 1), NET, -1),
+        "gradient_bytes",
+        "expected an integer >= 0, got -1",
+    ),
+    "beyond 2^62": (
+        lambda: Problem(BCube(2, 1), NET, 2**62 + 1),
+        "gradient_bytes",
+        "expected an integer <=",
+    ),
+    "a word": (
+        lambda: Problem(BCube(2, 1), NET, "1"),  # type: ignore[arg-type]
+        "gradient_bytes",
+        "expected an integer >= 0, got '1'",
+    ),
+    "true": (lambda: Problem(BCube(2, 1), NET, True), "gradient_bytes", "got true"),
+    "a bad layer": (
+        lambda: Problem(BCube(2, 1), NET, layer_bytes=(1, -2)),
+        "layer_bytes[1]",
+        "expected an integer >= 0, got -2",
+    ),
+    "layers beyond 2^62": (
+        lambda: Problem(BCube(2, 1), NET, layer_bytes=(2**62, 1)),
+        "layer_bytes",
+        "expected a sum <=",
+    ),
+    "too many layers": (
+        lambda: Problem(BCube(2, 1), NET, layer_bytes=(1,) * (MAX_LAYERS + 1)),
+        "layer_bytes",
+        "expected at most 65536 layers, got 65537",
+    ),
+    "another sum": (
+        lambda: Problem(BCube(2, 1), NET, 4, (1, 2)),
+        "gradient_bytes",
+        "expected the sum of layer_bytes (3), got 4",
+    ),
+    "no element": (
+        lambda: Problem(BCube(2, 1), NET, 4, element_bytes=0),
+        "element_bytes",
+        "expected an integer >= 1, got 0",
+    ),
+    "a part of an element": (
+        lambda: Problem(BCube(2, 1), NET, 6, element_bytes=4),
+        "gradient_bytes",
+        "expected a multiple of element_bytes (4), got 6",
+    ),
+    "a part of an element of a layer": (
+        lambda: Problem(BCube(2, 1), NET, layer_bytes=(4, 6), element_bytes=4),
+        "layer_bytes[1]",
+        "expected a multiple of element_bytes (4), got 6",
+    ),
+    "too slow": (
+        lambda: Problem(BCube(2, 1), Network(Fraction(1, 100)), 2**62),
+        "link_bytes_per_s",
+        "the time to send the gradient must fit in 63 bits",
+    ),
+}
+
+
+def failing(**failed: Any) -> Callable[[], object]:
+    return lambda: Problem(BCube(3, 2), NET, 9, failed=Failures(**failed))
+
+
+FAILED: dict[str, tuple[Callable[[], object], str, str]] = {
+    "a server beyond": (failing(servers={9}), "failed.servers", "expected an integer <= 8, got 9"),
+    "a server below": (failing(servers={-1}), "failed.servers", "expected an integer >= 0, got -1"),
+    "a server's name": (failing(servers={"a"}), "failed.servers", "got 'a'"),
+    "true": (failing(servers={True}), "failed.servers", "got true"),
+    "no pair": (failing(nics={3}), "failed.nics", "expected pairs, got 3"),
+    "three": (failing(nics={(0, 0, 0)}), "failed.nics", "expected pairs"),
+    "no such server": (failing(nics={(9, 0)}), "failed.nics", "expected an integer <= 8, got 9"),
+    "no such level": (failing(nics={(0, 2)}), "failed.nics", "expected an integer <= 1, got 2"),
+    "level of switch": (failing(switches={(2, 0)}), "failed.switches", "expected an integer <= 1"),
+    "switch": (failing(switches={(0, 3)}), "failed.switches", "expected an integer <= 2, got 3"),
+    "no set": (failing(servers=3), "servers", "expected a set, got 3"),
+    "a string": (failing(nics="00"), "nics", "expected a set, got '00'"),
+    "lists": (failing(nics=[[0, 1]]), "nics", "expected a set of integers or of pairs"),
+    "too large a network": (
+        lambda: Problem(BCube(2, 17), NET, 9, failed=Failures(frozenset({0}))),
+        "failed",
+        f"expected a network of at most {MAX_DAMAGED_NICS} NICs",
+    ),
+}
+REFUSED = {**SIZES, **{f"failed: {name}": one for name, one in FAILED.items()}}
+
+
+@pytest.mark.parametrize(("make", "path", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_means_nothing_is_refused(make: Callable[[], object], path: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        make()
+    assert error.value.path == path
+    assert message in error.value.message
+
+
+def test_lists_will_do() -> None:
+    failed = Failures([0], [(1, 1)], [(0, 2)])  # type: ignore[arg-type]
+    assert failed == Failures(frozenset({0}), frozenset({(1, 1)}), frozenset({(0, 2)}))
+    assert failed
+    assert not Failures()
+    problem = Problem(BCube(3, 2), NET, layer_bytes=[1, 2])  # type: ignore[arg-type]
+    assert (problem.layer_bytes, problem.size, problem.chunks) == ((1, 2), 3, (1, 2))
+    assert Problem(BCube(3, 2), NET, 3).chunks == (3,)
+
+
+def test_bad_requests() -> None:
+    problem = Problem(BCube(2, 2), NET, 8)
+    with pytest.raises(InvalidInputError, match="did you mean 'trees'") as error:
+        solve(problem, method="tree")
+    assert error.value.path == "method"
+    with pytest.raises(InvalidInputError) as error:
+        solve(problem, time_limit=0)
+    assert error.value.path == "time_limit_s"
+
+
+def test_times_beyond_63_bits_are_refused() -> None:
+    """T_F just fits, and all start-up costs together do not."""
+    problem = Problem(BCube(2, 3), Network(Fraction(10**9), 2**62), 8)
+    with pytest.raises(InvalidInputError, match="the time must fit in 63 bits"):
+        solve(problem)
+
+
+def test_the_largest_of_all() -> None:
+    network = Network(Fraction(2**62))
+    result = solve(Problem(BCube(4, 3), network, 2**62))
+    assert result.objective_ns is not None
+    least = ceil(Fraction(2 * 63 * 10**9, 3 * 64))
+    assert result.lower_bound_ns == least
+    assert result.objective_ns - least <= 1  # pieces differ by a byte, links carry 2^62 a second
+    for bcube in (BCube(2, 56), BCube(2**30, 2), BCube(2**62, 1)):
+        assert solve(Problem(bcube, network, 2**62)).plan == Schedule(bcube)
+
+
+def test_a_wrong_plan_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(ground: Ground, plan: object) -> str:
+        raise InvalidPlanError("somewhere", "it is wrong")
+
+    monkeypatch.setattr("planner.bml.solver.check", refuse)
+    with pytest.raises(RuntimeError, match="method bml made no plan: somewhere: it is wrong"):
+        solve(Problem(BCube(2, 2), NET, 8), method="bml")
+
+
+def test_a_time_limit_is_kept_to() -> None:
+    """With hardly any time there is a plan all the same, and the bound still holds."""
+    failed = Failures(nics=frozenset({(0, 0), (5, 1), (9, 0), (17, 2)}))
+    problem = Problem(BCube(3, 3), Network(Fraction(10**9)), 10**6, failed=failed)
+    result = solve(problem, method="trees", time_limit=1e-9)
+    assert_answered(problem, result)
+    assert result.timed_out or result.status == Status.OPTIMAL
+
+
+@pytest.mark.parametrize("module", ["planner.bml", "planner.bml.detour", "planner.bml.pipelining"])
+def test_importing_loads_no_heavy_library(module: str) -> None:
+    heavy = ("numpy", "scipy", "ortools", "pulp", "torch", "matplotlib")
+    code = f"import sys, {module}; print([x for x in {heavy} if x in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,154 @@
+"""Trees are rooted where they are least high, and plans made of them are right."""
+
+from collections import defaultdict
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.bml import Damage, Ground, Problem, Schedule, TreePlan, check, evaluate
+from planner.bml.checker import check_complete, check_piece
+from planner.bml.spanning import Tree
+from planner.bml.trees import root_at_centre, trees_of
+from planner.errors import InvalidPlanError
+from planner.topologies import BCube
+from tests.bml.networks import damaged_networks
+from tests.bml.plans import detoured, spanning_trees, tree_planned
+
+
+def height(hops: Tree, root: int) -> int:
+    """Return the distance of the farthest server from a root."""
+    around: dict[int, set[int]] = defaultdict(set)
+    for one, other, _ in hops:
+        around[one].add(other)
+        around[other].add(one)
+    reached, edge, steps = {root}, {root}, 0
+    while edge := {new for one in edge for new in around[one]} - reached:
+        reached |= edge
+        steps += 1
+    return steps
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    bcube, failed = draw(damaged_networks(most=2))
+    assume(Damage(bcube, failed).living > 1)
+    return draw(spanning_trees(bcube, failed))
+
+
+@given(trees())
+def test_the_root_is_a_centre(hops: Tree) -> None:
+    rooted = root_at_centre(hops)
+    heights = {server: height(hops, server) for one in hops for server in one[:2]}
+    centres = [server for server, high in heights.items() if high == min(heights.values())]
+    assert rooted.root in centres
+    assert max(one.step for one in rooted.branches) + 1 == min(heights.values())
+
+
+@given(trees())
+def test_a_rooted_tree_has_the_same_hops(hops: Tree) -> None:
+    """Each server but the root sends once, as soon as all below it have, over its own hop."""
+    rooted = root_at_centre(hops)
+    assert sorted(
+        (min(one.sender, one.receiver), max(one.sender, one.receiver), one.level)
+        for one in rooted.branches
+    ) == sorted((min(one[:2]), max(one[:2]), one[2]) for one in hops)
+    sends = {one.sender: one.step for one in rooted.branches}
+    assert len(sends) == len(hops)
+    assert rooted.root not in sends
+    arrivals: dict[int, list[int]] = defaultdict(list)
+    for one in rooted.branches:
+        arrivals[one.receiver].append(one.step)
+    for server, step in sends.items():
+        assert step == max(arrivals[server], default=-1) + 1
+
+
+@given(trees(), st.data())
+def test_the_order_of_hops_does_not_matter(hops: Tree, data: st.DataObject) -> None:
+    rooted = root_at_centre(hops)
+    turned = [(other, one, level) for one, other, level in data.draw(st.permutations(hops))]
+    again = root_at_centre(turned)
+    assert again.root == rooted.root
+    assert set(again.branches) == set(rooted.branches)
+
+
+@given(tree_planned())
+def test_plans_of_trees_are_right(planned: tuple[Problem, TreePlan]) -> None:
+    problem, plan = planned
+    damage = Damage(problem.bcube, problem.failed)
+    ground = Ground(damage.bcube, damage.dead, damage.down)
+    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    check_complete(ground, plan, transfers)
+    for piece in range(plan.pieces):
+        check_piece(ground, plan, 0, piece)
+        assert plan.owner(0, piece) == plan.trees[piece].root
+    assert len(transfers) == 2 * plan.pieces * (damage.living - 1)
+    for server in range(plan.bcube.servers):
+        mine = list(plan.transfers(server))
+        stages = ("aggregate", "broadcast")
+        assert mine == sorted(mine, key=lambda one: (stages.index(one.stage), one.step))
+
+
+@given(detoured())
+def test_trees_of_a_schedule_make_a_plan_that_is_right(planned: tuple[Problem, Schedule]) -> None:
+    """Its pieces in use, each with an equal share: the same NICs carry as much."""
+    problem, schedule = planned
+    damage = Damage(problem.bcube, problem.failed)
+    assume(damage.living > 1)
+    found = trees_of(schedule)
+    assert len(found) == schedule.threads * schedule.pieces - len(schedule.left_out)
+    shares = (Fraction(1, len(found)),) * len(found)
+    plan = TreePlan(damage.bcube, tuple(map(root_at_centre, found)), shares)
+    check(Ground(damage.bcube, damage.dead, damage.down), plan)
+    assert evaluate(problem, plan).load == evaluate(problem, schedule).load
+
+
+@settings(max_examples=60)
+@given(tree_planned(), st.data())
+def test_plans_that_lack_a_hop_are_refused(
+    planned: tuple[Problem, TreePlan], data: st.DataObject
+) -> None:
+    problem, plan = planned
+    damage = Damage(problem.bcube, problem.failed)
+    ground = Ground(damage.bcube, damage.dead, damage.down)
+    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    del transfers[data.draw(st.integers(0, len(transfers) - 1))]
+    with pytest.raises(InvalidPlanError):
+        check_complete(ground, plan, transfers)
+
+
+@given(tree_planned())
+def test_hops_are_transfers(planned: tuple[Problem, TreePlan]) -> None:
+    _, plan = planned
+    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    for piece in range(plan.pieces):
+        followed = []
+        for hops in plan.hops(0, piece):
+            ends = hops.senders.tolist(), hops.receivers.tolist(), hops.levels.tolist()
+            for sender, receiver, level in zip(*ends, strict=True):
+                back = plan.steps - 1 - hops.step
+                followed.append(("aggregate", hops.step, sender, receiver, level))
+                followed.append(("broadcast", back, receiver, sender, level))
+        said = [
+            (one.stage, one.step, one.server, one.peer, one.level)
+            for one in transfers
+            if one.offset == piece
+        ]
+        assert sorted(followed) == sorted(said)
+
+
+@pytest.mark.parametrize("length", range(2, 7))
+def test_a_path_is_rooted_in_its_middle(length: int) -> None:
+    """Servers 0, 1, 3, 2, 6, … : each differs from the one before it in one bit."""
+    bcube = BCube(2, 3)
+    path = [0, 1, 3, 2, 6, 7][:length]
+    hops = []
+    for one, other in pairwise(path):
+        (level,) = [x for x in range(3) if bcube.digit(one, x) != bcube.digit(other, x)]
+        hops.append((one, other, level))
+    rooted = root_at_centre(hops)
+    assert rooted.root in {path[(length - 1) // 2], path[length // 2]}
+    assert len({one.step for one in rooted.branches}) == length // 2
+    assert len(rooted.branches) == length - 1
