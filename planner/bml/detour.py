@@ -22,7 +22,6 @@ Source. Ours; the paper has no failures. Its remark that servers relay for each 
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import cycle, islice
 
 from planner.bml.damage import Damage
 from planner.bml.schedule import Detour, Part, Schedule, slice_of
@@ -99,14 +98,15 @@ def _parts(damage: Damage, thread: int, step: int, sender: int, receiver: int) -
     bcube, dead, down = damage.bcube, damage.dead, damage.down
     blocked_level = (thread + step) % bcube.k
     digit = bcube.digit(receiver, blocked_level)
+    # What one server sends to several, or several to one, is spread over different neighbours.
+    turn = (digit - bcube.digit(sender, blocked_level) - 1) % bcube.n
     takers = []
     for later in range(step + 1, bcube.k):
         level = (thread + later) % bcube.k
         if (sender, level) in down:
             continue
-        # Different blocked transfers start at different neighbours, which spreads them.
-        others = islice(cycle(bcube.neighbours(sender, level)), digit, digit + bcube.n - 1)
-        for via in others:
+        others = bcube.neighbours(sender, level)
+        for via in others[turn:] + others[:turn]:
             target = bcube.with_digit(via, blocked_level, digit)
             if (
                 via not in dead

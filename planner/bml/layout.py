@@ -1,21 +1,25 @@
 """Where each piece of the gradient starts.
 
-The pieces that are in use, one numbering over all threads, share the elements evenly: the i-th of
-M starts at element ``i·(E div M) + min(i, E mod M)``. Pieces that are left out have no elements, so
-any range of pieces is one range of bytes.
+Pieces have one numbering over all threads, and any range of them is one range of bytes. Mostly
+those in use share the elements evenly: the i-th of M starts at element ``i·(E div M) + min(i, E mod
+M)``, and those that are left out have none. Around failures some weigh less than others, and trees
+have shares of their own.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, pairwise
+from operator import mul
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["EvenLayout", "Layout", "WeightedLayout"]
+__all__ = ["EvenLayout", "Layout", "RangedLayout", "WeightedLayout"]
 
 
 class Layout(Protocol):
@@ -74,6 +78,58 @@ class EvenLayout:
         if self.left_out:
             rank = pieces - np.searchsorted(np.array(self.left_out, dtype=np.int64), pieces)
         return (rank * quotient + np.minimum(rank, rest)) * self.element_bytes
+
+
+@dataclass(frozen=True)
+class RangedLayout:
+    """Pieces with weights, given by ranges: a piece starts at the weight before it, rounded down.
+
+    Parameters
+    ----------
+    firsts : tuple of int
+        The first piece of each range, in order, 0 first; and the number of pieces.
+    weights : tuple of int
+        The weight of each piece in a range.
+    elements : int
+        Elements there are.
+    element_bytes : int
+        Size of one.
+    """
+
+    firsts: tuple[int, ...]
+    weights: tuple[int, ...]
+    elements: int
+    element_bytes: int
+
+    @cached_property
+    def _before(self) -> tuple[int, ...]:
+        """The weight before each range, and of all."""
+        counts = (stop - first for first, stop in pairwise(self.firsts))
+        return (0, *accumulate(map(mul, counts, self.weights)))
+
+    def start(self, piece: int) -> int:
+        """Return where a piece starts, in bytes."""
+        place = min(bisect_right(self.firsts, piece), len(self.weights)) - 1
+        weight = self._before[place] + (piece - self.firsts[place]) * self.weights[place]
+        return self.elements * weight // self._before[-1] * self.element_bytes
+
+    def span(self, first: int, count: int) -> int:
+        """Return the size of `count` pieces in a row, in bytes."""
+        return self.start(first + count) - self.start(first)
+
+    def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `start` of every one of `pieces`."""
+        import numpy as np
+
+        firsts, weights, before = (
+            np.array(one, dtype=np.int64) for one in (self.firsts, self.weights, self._before)
+        )
+        place = np.minimum(np.searchsorted(firsts, pieces, side="right"), len(weights)) - 1
+        weight = before[place] + (pieces - firsts[place]) * weights[place]
+        # The product may be beyond 64 bits; all weights together are at most 2^27.
+        quotient, rest = divmod(self.elements, self._before[-1])
+        found: NDArray[np.int64] = quotient * weight + rest * weight // self._before[-1]
+        return found * self.element_bytes
 
 
 @dataclass(frozen=True, slots=True)

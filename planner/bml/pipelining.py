@@ -7,12 +7,13 @@ more steps, each with its start-up cost. Which R is best?
 
 Method. Let P_h be the time of steps 0 … h together, 2D steps in all. For R >= 2D, were sizes
 divisible, the time is ``(R + 2D - 1)·α + (2·Σ_{h<2D-1} P_h + (R - 2D + 1)·P_{2D-1})/R``: the
-pipeline fills, runs full, and empties in the same way. Its least R is a square root. That R and 1
-are priced exactly, and the better one taken.
+pipeline fills, runs full, and empties in the same way. Its least R is a square root. That R, its
+neighbours that cut pieces into parts of a whole number of elements, and 1 are priced exactly, and
+the best one taken.
 
-Guarantee. None of optimality: R between is not tried, and rounding may favour a neighbour.
+Guarantee. Never worse than one round. None of optimality: other R are not tried.
 
-Complexity. One look at the loads of each step, and two prices.
+Complexity. One look at the loads of each step, and at most five prices.
 
 Source. Pipelined collectives on trees; for one tree of equal hops this is the known square root.
 """
@@ -23,8 +24,8 @@ from itertools import accumulate
 from math import isqrt
 from typing import TypeVar
 
-from planner.bml.evaluation import evaluate
 from planner.bml.loads import Loads, loads
+from planner.bml.pricing import time_ns
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
@@ -39,11 +40,27 @@ MAX_ROUNDS = 1024
 
 def with_best_rounds(problem: Problem, plan: PlanT) -> PlanT:
     """Return the plan with the number of rounds that takes least time."""
+    plans = [plan]
+    plans += [replace(plan, rounds=rounds) for rounds in sorted(_worth_trying(problem, plan))]
+    return min(plans, key=lambda one: time_ns(problem, one)) if len(plans) > 1 else plan
+
+
+def _worth_trying(problem: Problem, plan: Schedule | TreePlan) -> set[int]:
+    """Return numbers of rounds above 1 that may be the best."""
+    elements = max(problem.chunks) // problem.element_bytes
     in_use = plan.threads * plan.pieces - len(plan.left_out)
-    most = min(MAX_ROUNDS, max(problem.chunks) // problem.element_bytes // max(in_use, 1))
-    hops = 2 * plan.steps
-    if not hops or most < hops:
-        return plan
+    hops, each = 2 * plan.steps, elements // max(in_use, 1)
+    most = min(MAX_ROUNDS, each)
+    if not hops or most < max(hops, 2):
+        return set()
+    best = min(max(_unrounded(problem, plan), hops), most)
+    # Parts are whole elements: of as many rounds as give parts of one size, the fewest.
+    sizes = range(max(1, -(-each // best) - 1), -(-each // best) + 2)
+    return {best, *(rounds for size in sizes if 2 <= (rounds := -(-each // size)) <= most)}
+
+
+def _unrounded(problem: Problem, plan: Schedule | TreePlan) -> int:
+    """Return the best number of rounds were sizes divisible."""
     up = list(
         loads(plan, plan.layout(problem.size // problem.element_bytes, problem.element_bytes))
     )
@@ -54,8 +71,6 @@ def with_best_rounds(problem: Problem, plan: PlanT) -> PlanT:
         problem.network.time(max(int(out.max()), int(into.max())))
         for out, into in zip(sent, received, strict=True)
     ]
-    excess = 2 * sum(times[:-1]) - (hops - 1) * times[-1]
+    excess = 2 * sum(times[:-1]) - (2 * plan.steps - 1) * times[-1]
     starts = problem.network.latency_ns * sum(size > 0 for size in problem.chunks)
-    best = isqrt(int(max(excess, Fraction(0)) / starts)) if starts else most
-    rounds = min(max(best, hops), most)
-    return min((plan, replace(plan, rounds=rounds)), key=lambda one: evaluate(problem, one).time_ns)
+    return isqrt(int(max(excess, Fraction(0)) / starts)) if starts else MAX_ROUNDS

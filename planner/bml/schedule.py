@@ -24,14 +24,15 @@ f detours O(f) once, and O(1) a transfer.
 Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1 (`planner.bml.algorithm1`).
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.bml.layout import EvenLayout
+from planner.bml.layout import EvenLayout, Layout, RangedLayout
 from planner.bml.plan import Hops, Transfer
 from planner.topologies import BCube
 
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Detour", "Part", "Schedule", "slice_of"]
+__all__ = ["FULL_WEIGHT", "Detour", "Part", "Schedule", "slice_of"]
+
+FULL_WEIGHT = 64
+"""The weight of a piece, where some are lighter."""
 
 
 class Part(NamedTuple):
@@ -97,6 +101,10 @@ class Schedule:
         Every transfer between living servers, or to a dead one, that cannot take its link.
     left_out : tuple of int
         Pieces without elements, in order, as ``thread·N + piece``.
+    light : tuple of (int, int)
+        Ranges of pieces, numbered in the same way, that are smaller than others; in order, apart.
+    light_weight : int
+        Their size relative to that of others, which is `FULL_WEIGHT`.
     rounds : int
         In how many parts each piece is sent, each one step behind the part before it.
     """
@@ -105,6 +113,8 @@ class Schedule:
     dead: frozenset[int] = frozenset()
     detours: tuple[Detour, ...] = ()
     left_out: tuple[int, ...] = ()
+    light: tuple[tuple[int, int], ...] = ()
+    light_weight: int = FULL_WEIGHT
     rounds: int = 1
 
     @cached_property
@@ -163,7 +173,7 @@ class Schedule:
     @property
     def changed(self) -> bool:
         """Whether anything differs from the schedule without failures."""
-        return bool(self.dead or self.detours or self.left_out)
+        return bool(self.dead or self.detours or self.left_out or self.light)
 
     @property
     def steps(self) -> int:
@@ -182,9 +192,35 @@ class Schedule:
             server = bcube.with_digit(server, (thread + place) % bcube.k, digit)
         return server
 
-    def layout(self, elements: int, element_bytes: int) -> EvenLayout:
+    def layout(self, elements: int, element_bytes: int) -> Layout:
         """Return where the pieces of a gradient of so many elements start."""
+        if self.light and self.light_weight < FULL_WEIGHT:
+            return RangedLayout(*self._ranges, elements, element_bytes)
         return EvenLayout(self.threads * self.pieces, self.left_out, elements, element_bytes)
+
+    @cached_property
+    def _ranges(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ranges of pieces of equal weight, as `RangedLayout` has them."""
+        count = self.threads * self.pieces
+        without = set(self.left_out)
+        ends = {0, count, *(one for pair in self.light for one in pair)}
+        ends.update(without, (piece + 1 for piece in without))
+        firsts = sorted(ends)
+        weights = []
+        lights = deque(self.light)
+        for first in firsts[:-1]:
+            while lights and lights[0][1] <= first:
+                lights.popleft()
+            is_light = bool(lights) and lights[0][0] <= first
+            weight = self.light_weight if is_light else FULL_WEIGHT
+            weights.append(0 if first in without else weight)
+        return tuple(firsts), tuple(weights)
+
+    @property
+    def total_weight(self) -> int:
+        """The sum of all pieces' weights; a gradient of so many elements is cut exactly so."""
+        firsts, weights = self._ranges
+        return sum(map(mul, (b - a for a, b in pairwise(firsts)), weights))
 
     def transfers(self, server: int) -> Iterator[Transfer]:
         """Yield what a server sends, in the order of stages, steps and threads."""

@@ -5,14 +5,14 @@ better one of `detour` and, in networks small enough for it, `trees`.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import NamedTuple
 
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage
-from planner.bml.evaluation import evaluate
+from planner.bml.pricing import time_ns
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
@@ -62,11 +62,17 @@ def _bml(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # no
 
 
 def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # noqa: ARG001
+    from planner.bml.balance import balanced
     from planner.bml.detour import detour
     from planner.bml.pipelining import with_best_rounds
 
     plan = detour(damage)
-    return Outcome("detour", with_best_rounds(problem, plan) if plan.changed else plan)
+    if not plan.changed:
+        return Outcome("detour", plan)
+    plans = [
+        with_best_rounds(problem, one) for one in dict.fromkeys((plan, balanced(plan, damage)))
+    ]
+    return Outcome("detour", _fastest(problem, plans))
 
 
 def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
@@ -94,9 +100,15 @@ def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         found.append(_detour(problem, damage, deadline))
     if not found or damage.bcube.nics <= TREES_MAX_NICS:
         found.append(_trees(problem, damage, deadline))
-    best = min(found, key=lambda one: evaluate(problem, one.plan).time_ns)
+    best = _fastest(problem, [one.plan for one in found])
     bound = max(one.load_bound for one in found)
-    return Outcome(best.method, best.plan, bound, any(one.timed_out for one in found))
+    (method,) = (one.method for one in found if one.plan is best)
+    return Outcome(method, best, bound, any(one.timed_out for one in found))
+
+
+def _fastest(problem: Problem, plans: Sequence[AnyPlan]) -> AnyPlan:
+    """Return the first of the fastest plans."""
+    return plans[0] if len(plans) == 1 else min(plans, key=lambda one: time_ns(problem, one))
 
 
 METHODS: Mapping[str, Method] = {"auto": _auto, "bml": _bml, "detour": _detour, "trees": _trees}
@@ -145,7 +157,7 @@ def solve(
         check(ground, outcome.plan)
     except InvalidPlanError as error:
         raise RuntimeError(f"method {method} made no plan: {error}") from error
-    cost = total(evaluate(problem, outcome.plan).time_ns, "gradient_bytes", "the time")
+    cost = total(time_ns(problem, outcome.plan), "gradient_bytes", "the time")
     bound = lower_bound_ns(problem, damage, outcome.load_bound)
     return Result(outcome.method, outcome.plan, cost, bound, runtime, outcome.timed_out)
 

@@ -1,0 +1,123 @@
+"""How long a plan takes: the one place where time is computed, whoever made the plan.
+
+A step lasts as its busiest NIC takes to carry what it has to, and as the busiest server takes to
+add what arrives (`planner.network`). With one round the steps come one after the other, first
+those of the aggregation, then those of the broadcast. With R rounds each piece is cut in R parts,
+and part j takes every step j steps later: in each step links carry several parts, on their ways up
+and down. Layers are synchronised one after the other. The sum of all steps is rounded up once.
+
+Complexity. Without failures O(k) a layer of a size of its own. Else O(D·k·N) for each of these, D
+being the steps of the aggregation: whatever R is, each of the 2D hops of a part begins, passes from
+longer to shorter parts and ends once, and between these events steps are alike.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, TypeGuard
+
+from planner.bml.layout import Layout
+from planner.bml.loads import Loads, loads
+from planner.bml.problem import Problem
+from planner.bml.schedule import Schedule
+from planner.bml.trees import TreePlan
+from planner.network import Network
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["busiest_intact", "is_intact", "time_ns"]
+
+
+def time_ns(problem: Problem, plan: Schedule | TreePlan) -> int:
+    """Return how long a plan takes."""
+    network, time = problem.network, Fraction(0)
+    for size, times in Counter(problem.chunks).items():
+        elements = size // problem.element_bytes
+        if is_intact(plan):
+            way = busiest_intact(plan, plan.layout(elements, problem.element_bytes))
+            time += times * sum(network.step(*carried) for carried in way)
+        elif elements:
+            time += times * _chunk(problem, plan, elements)
+    return ceil(time)
+
+
+def is_intact(plan: Schedule | TreePlan) -> TypeGuard[Schedule]:
+    """Whether a plan is Algorithm 1 with nothing failed, which has a price in closed form."""
+    return isinstance(plan, Schedule) and not plan.changed and plan.rounds == 1
+
+
+def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
+    """Return what the busiest NIC carries, and the busiest server adds, in each step.
+
+    Long pieces come first. So the first slice of thread 0 is a largest one, and n - 1 such slices
+    arrive at whoever it belongs to; and the first slices of all threads belong to one server.
+    """
+    n, k = schedule.bcube.n, schedule.bcube.k
+    found = []
+    for w in range(k):
+        length = int(n ** (k - 1 - w))
+        firsts = [layout.span(thread * schedule.pieces, length) for thread in range(k)]
+        found.append(((n - 1) * firsts[0], (n - 1) * sum(firsts)))
+    return found + [(carried, 0) for carried, _ in reversed(found)]
+
+
+def _chunk(problem: Problem, plan: Schedule | TreePlan, elements: int) -> Fraction:
+    """Return the time of one layer, or of a gradient that is not cut into layers."""
+    quotient, longer = divmod(elements, plan.rounds)
+    # The first `longer` parts have one element more than the others.
+    of_short = _hops(plan, plan.layout(quotient, problem.element_bytes))
+    of_long = _hops(plan, plan.layout(quotient + 1, problem.element_bytes)) if longer else []
+    count = 2 * plan.steps
+    under_way = _UnderWay(plan)
+    events = {*range(count), *range(longer, longer + count)}
+    events.update(range(plan.rounds, plan.rounds + count))
+    time, before, each = Fraction(0), 0, Fraction(0)
+    for step in sorted(events):
+        time += (step - before) * each
+        # Part j is on hop step - j: on which one are the first, the first shorter, the last one?
+        if step < count:
+            under_way.add((of_long if longer else of_short)[step])
+        if longer and 0 <= step - longer < count:
+            under_way.add(of_long[step - longer], -1)
+            under_way.add(of_short[step - longer])
+        if 0 <= step - plan.rounds < count:
+            under_way.add(of_short[step - plan.rounds], -1)
+        before, each = step, under_way.step(problem.network)
+    return time
+
+
+_Hop = tuple[Loads, bool]
+"""What NICs carry in one hop of a part, and whether what arrives is added."""
+
+
+def _hops(plan: Schedule | TreePlan, layout: Layout) -> list[_Hop]:
+    """Return the hops of a part on its way up, and down."""
+    up = list(loads(plan, layout))
+    down = [Loads(one.received, one.sent) for one in reversed(up)]
+    return [(one, True) for one in up] + [(one, False) for one in down]
+
+
+class _UnderWay:
+    """What links carry in one step: the hops that are taken at once."""
+
+    def __init__(self, plan: Schedule | TreePlan) -> None:
+        import numpy as np
+
+        shape = plan.bcube.k, plan.bcube.servers
+        self._sent: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self._received: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self._added: NDArray[np.int64] = np.zeros(shape[1], dtype=np.int64)
+
+    def add(self, hop: _Hop, times: int = 1) -> None:
+        """Let a hop begin, or end."""
+        carried, adds = hop
+        self._sent += times * carried.sent
+        self._received += times * carried.received
+        if adds:
+            self._added += times * carried.received.sum(axis=0)
+
+    def step(self, network: Network) -> Fraction:
+        """Return the time of a step."""
+        busiest = max(int(self._sent.max()), int(self._received.max()))
+        return network.step(busiest, int(self._added.max()))
