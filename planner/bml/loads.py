@@ -48,13 +48,16 @@ def _nothing(plan: Schedule | TreePlan) -> Loads:
 
 
 def _of_trees(plan: TreePlan, layout: Layout) -> Iterator[Loads]:
-    found = [_nothing(plan) for _ in range(plan.steps)]
-    for piece, tree in enumerate(plan.trees):
-        size = layout.span(piece, 1)
-        for step, sender, receiver, level in tree.branches:
-            found[step].sent[level, sender] += size
-            found[step].received[level, receiver] += size
-    yield from found
+    import numpy as np
+
+    sizes = np.diff(layout.starts(np.arange(plan.pieces + 1, dtype=np.int64)))
+    for step in range(plan.steps):
+        found = _nothing(plan)
+        rows = plan.branch_rows
+        _, sender, receiver, level, piece = rows[rows[:, 0] == step].T
+        np.add.at(found.sent, (level, sender), sizes[piece])
+        np.add.at(found.received, (level, receiver), sizes[piece])
+        yield found
 
 
 def _of_schedule(schedule: Schedule, layout: Layout) -> Iterator[Loads]:

@@ -88,8 +88,14 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
     with suppress(NotApplicableError):
         start = trees_of(detour(damage))
     packing = pack(damage.bcube, damage.dead, damage.down, deadline, start=start)
-    plan = TreePlan(damage.bcube, tuple(map(root_at_centre, packing.trees)), packing.weights)
-    return Outcome("trees", with_best_rounds(problem, plan), packing.bound, packing.timed_out)
+    packings = [(packing.trees, packing.weights)]
+    if packing.timed_out and start:  # then the trees it began with may be better still
+        packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
+    plans = [
+        with_best_rounds(problem, TreePlan(damage.bcube, tuple(map(root_at_centre, trees)), shares))
+        for trees, shares in packings
+    ]
+    return Outcome("trees", _fastest(problem, plans), packing.bound, packing.timed_out)
 
 
 def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:

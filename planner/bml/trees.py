@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner.bml.layout import WeightedLayout
 from planner.bml.plan import Hops, Plan, Stage, Transfer
 from planner.topologies import BCube
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["Branch", "RootedTree", "TreePlan", "root_at_centre", "trees_of"]
 
@@ -131,6 +135,14 @@ class TreePlan:
     def steps(self) -> int:
         """Steps of the aggregation: the height of the highest tree."""
         return max((one.step + 1 for tree in self.trees for one in tree.branches), default=0)
+
+    @cached_property
+    def branch_rows(self) -> "NDArray[np.int64]":
+        """Step, sender, receiver, level and piece of every hop, shape (hops, 5)."""
+        import numpy as np
+
+        rows = [(*one, piece) for piece, tree in enumerate(self.trees) for one in tree.branches]
+        return np.array(rows, dtype=np.int64).reshape(-1, 5)
 
     @cached_property
     def _ends(self) -> tuple[Fraction, ...]:
