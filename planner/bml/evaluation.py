@@ -93,8 +93,8 @@ def busiest_load(plan: Schedule | TreePlan) -> Fraction:
 
 def _units(plan: Schedule | TreePlan) -> EvenLayout:
     """Return the layout in which every piece that is in use is one byte."""
-    count = plan.threads * plan.pieces
-    return EvenLayout(count, plan.left_out, count - len(plan.left_out), 1)
+    in_use = plan.threads * plan.pieces - len(plan.left_out)
+    return EvenLayout(plan.threads, plan.pieces, plan.left_out, in_use, 1)
 
 
 def _most(amounts: "NDArray[np.int64] | int") -> int:

@@ -1,9 +1,8 @@
 """Where each piece of the gradient starts.
 
 Pieces have one numbering over all threads, and any range of them is one range of bytes. Mostly
-those in use share the elements evenly: the i-th of M starts at element ``i·(E div M) + min(i, E mod
-M)``, and those that are left out have none. Around failures some weigh less than others, and trees
-have shares of their own.
+those in use share the elements evenly: the j-th of M starts at element ⌈j·E/M⌉, and those that are
+left out have none. Around failures some weigh less than others, and trees have shares of their own.
 """
 
 from bisect import bisect_left, bisect_right
@@ -40,20 +39,25 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvenLayout:
-    """Pieces of equal size, give or take one element.
+    """Pieces of equal size, give or take one element, longer ones spread evenly among them.
+
+    Small layers then do not all end up on a few servers: of m pieces in a row out of M with E
+    elements, the first m have ⌈m·E/M⌉, and none has more. Threads share all elements in the same
+    way, and the pieces of a thread those of the thread.
 
     Parameters
     ----------
-    pieces : int
-        How many are numbered.
+    threads, pieces : int
+        Threads, and pieces a thread numbers.
     left_out : sequence of int
-        Numbers of those without elements, in order.
+        Numbers of those without elements, over all threads, in order.
     elements : int
         Elements there are.
     element_bytes : int
         Size of one.
     """
 
+    threads: int
     pieces: int
     left_out: Sequence[int]
     elements: int
@@ -61,9 +65,14 @@ class EvenLayout:
 
     def start(self, piece: int) -> int:
         """Return where a piece starts, in bytes."""
-        quotient, rest = divmod(self.elements, self.pieces - len(self.left_out))
-        rank = piece - bisect_left(self.left_out, piece) if self.left_out else piece
-        return (rank * quotient + min(rank, rest)) * self.element_bytes
+        thread = min(piece // self.pieces, self.threads - 1)
+        before, after = (self._in_use((thread + one) * self.pieces) for one in (0, 1))
+        total = self._in_use(self.threads * self.pieces)
+        first, last = (-(-self.elements * count // total) for count in (before, after))
+        if before < after:
+            rank = self._in_use(piece) - before
+            first -= -rank * (last - first) // (after - before)
+        return first * self.element_bytes
 
     def span(self, first: int, count: int) -> int:
         """Return the size of `count` pieces in a row, in bytes."""
@@ -73,11 +82,24 @@ class EvenLayout:
         """Return `start` of every one of `pieces`."""
         import numpy as np
 
-        quotient, rest = divmod(self.elements, self.pieces - len(self.left_out))
-        rank = pieces
-        if self.left_out:
-            rank = pieces - np.searchsorted(np.array(self.left_out, dtype=np.int64), pieces)
-        return (rank * quotient + np.minimum(rank, rest)) * self.element_bytes
+        edges = range(self.threads + 1)
+        used = np.array([self._in_use(one * self.pieces) for one in edges], dtype=np.int64)
+        total = int(used[-1])
+        bases = np.array(
+            [-(-self.elements * int(count) // total) for count in used], dtype=np.int64
+        )
+        thread = np.minimum(pieces // self.pieces, self.threads - 1)
+        rank = pieces - np.searchsorted(np.array(self.left_out, dtype=np.int64), pieces)
+        rank -= used[thread]
+        count = np.maximum(np.diff(used), 1)[thread]
+        # The product of rank and elements may be beyond 64 bits; that of rank and rest is not.
+        quotient, rest = np.divmod(np.diff(bases)[thread], count)
+        found: NDArray[np.int64] = bases[thread] + rank * quotient - (-rank * rest // count)
+        return found * self.element_bytes
+
+    def _in_use(self, piece: int) -> int:
+        """Return how many pieces before this one have elements."""
+        return piece - bisect_left(self.left_out, piece)
 
 
 @dataclass(frozen=True)

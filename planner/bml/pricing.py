@@ -50,8 +50,9 @@ def is_intact(plan: Schedule | TreePlan) -> TypeGuard[Schedule]:
 def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     """Return what the busiest NIC carries, and the busiest server adds, in each step.
 
-    Long pieces come first. So the first slice of thread 0 is a largest one, and n - 1 such slices
-    arrive at whoever it belongs to; and the first slices of all threads belong to one server.
+    The first slice of a thread is one of its largest (`EvenLayout`), and thread 0 has most
+    elements. So n - 1 largest slices arrive at whoever that slice belongs to, and to the same
+    server belong the first slices of all threads.
     """
     n, k = schedule.bcube.n, schedule.bcube.k
     found = []

@@ -196,7 +196,7 @@ class Schedule:
         """Return where the pieces of a gradient of so many elements start."""
         if self.light and self.light_weight < FULL_WEIGHT:
             return RangedLayout(*self._ranges, elements, element_bytes)
-        return EvenLayout(self.threads * self.pieces, self.left_out, elements, element_bytes)
+        return EvenLayout(self.threads, self.pieces, self.left_out, elements, element_bytes)
 
     @cached_property
     def _ranges(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

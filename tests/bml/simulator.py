@@ -34,8 +34,15 @@ def sizes_of(plan: Schedule | TreePlan, elements: int) -> list[int]:
         ends = [end * elements // sum(weights) for end in accumulate(weights)]
         return [end - start for start, end in zip([0, *ends], ends, strict=False)]
     sizes = [0] * count
-    for place, number in enumerate(in_use):
-        sizes[number] = elements // len(in_use) + (place < elements % len(in_use))
+    ends, before = [0], 0
+    for thread in range(plan.threads):
+        mine = [number for number in in_use if number // plan.pieces == thread]
+        before += len(mine)
+        ends.append(ceil(Fraction(before * elements, len(in_use))))
+        share = ends[-1] - ends[-2]
+        for place, number in enumerate(mine):
+            start, stop = (ceil(Fraction(one * share, len(mine))) for one in (place, place + 1))
+            sizes[number] = stop - start
     return sizes
 
 

@@ -168,10 +168,11 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, int, int]:
     """Draw a layout, the number of its pieces, and the bytes there are."""
     elements = draw(st.integers(0, 20) | st.integers(0, 2**40))
     element_bytes = draw(st.integers(1, 8))
-    pieces = draw(st.integers(1, 30))
+    threads, each = draw(st.integers(1, 4)), draw(st.integers(1, 10))
+    pieces = threads * each
     if draw(st.booleans()):
         left_out = draw(st.frozensets(st.integers(0, pieces - 1), max_size=pieces - 1))
-        even = EvenLayout(pieces, tuple(sorted(left_out)), elements, element_bytes)
+        even = EvenLayout(threads, each, tuple(sorted(left_out)), elements, element_bytes)
         return even, pieces, elements * element_bytes
     weights = draw(st.lists(st.integers(1, 9), min_size=pieces, max_size=pieces))
     ends = tuple(Fraction(sum(weights[: place + 1]), sum(weights)) for place in range(pieces))
@@ -198,8 +199,16 @@ def test_sizes_are_even_and_those_left_out_empty(drawn: tuple[Layout, int, int])
         used = [one for piece, one in enumerate(sizes) if piece not in layout.left_out]
         assert sum(used) == size == sum(sizes)
         assert max(used) - min(used) <= layout.element_bytes
-        assert used == sorted(used, reverse=True)
         assert all(one % layout.element_bytes == 0 for one in used)
+        # No pieces in a row have more than as many at the start of their thread, nor that
+        # thread more than the first, if none is left out.
+        for count in range(1, layout.pieces + 1) if not layout.left_out else ():
+            rows = [
+                [layout.span(thread * layout.pieces + place, count) for place in range(left)]
+                for thread in range(layout.threads)
+                for left in [layout.pieces - count + 1]
+            ]
+            assert all(max(row) == row[0] <= rows[0][0] for row in rows)
     elif isinstance(layout, WeightedLayout):
         ends = [Fraction(0), *layout.ends]
         for one, start, end in zip(sizes, ends, ends[1:], strict=False):

@@ -1,0 +1,233 @@
+"""What is listed, replayed byte by byte as an executor would that knows nothing but the list."""
+
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.bml import Damage, Failures, Problem, Schedule, TreePlan, solve
+from planner.bml.balance import balanced
+from planner.bml.detour import detour
+from planner.bml.listing import Listed, listed, parts_of
+from planner.bml.plan import Transfer
+from planner.bml.schedule import FULL_WEIGHT
+from planner.network import Network
+from planner.topologies import BCube
+from tests.bml.networks import single_failures
+from tests.bml.plans import detoured, intact, problems, tree_planned
+from tests.bml.simulator import parts_of as cut
+from tests.bml.simulator import sizes_of
+
+AnyPlan = Schedule | TreePlan
+Planned = tuple[Problem, AnyPlan]
+LINKS = Network(10**9)  # type: ignore[arg-type]
+
+
+class Piece(NamedTuple):
+    """Some bytes of the gradient, and what they belong to."""
+
+    layer: int
+    part: int
+    number: int
+    bytes: range
+
+
+@st.composite
+def lighter(draw: st.DrawFn) -> Planned:
+    """Draw a plan in which some ranges of pieces weigh less than others, or nothing."""
+    problem, plan = draw(st.one_of(intact(rounds=3), detoured()))
+    count = plan.threads * plan.pieces
+    ends = sorted(draw(st.sets(st.integers(0, count), max_size=6)))
+    light = tuple(zip(ends[::2], ends[1::2], strict=False))
+    covered = {piece for start, stop in light for piece in range(start, stop)}
+    assume(light and len(covered | set(plan.left_out)) < count)
+    weight = draw(st.integers(0, FULL_WEIGHT - 1))
+    return problem, replace(plan, light=light, light_weight=weight)
+
+
+@st.composite
+def balanced_plans(draw: st.DrawFn) -> Planned:
+    """Draw a plan in which servers with fewer NICs sum up less."""
+    bcube = BCube(2, 3)
+    damage = Damage(bcube, draw(st.sampled_from(single_failures(bcube))))
+    return draw(problems(bcube, damage.failed)), balanced(detour(damage), damage)
+
+
+planned = st.one_of(intact(rounds=5), detoured(), tree_planned(), lighter(), balanced_plans())
+
+
+def pieces_of(problem: Problem, plan: AnyPlan) -> list[Piece]:
+    """Cut the gradient: the last layer first, each into parts, each part into pieces."""
+    found = []
+    ends = [sum(problem.chunks[: layer + 1]) for layer in range(len(problem.chunks))]
+    for layer in reversed(range(len(problem.chunks))):
+        place = ends[layer] - problem.chunks[layer]
+        elements = problem.chunks[layer] // problem.element_bytes
+        for part, some in enumerate(cut(elements, plan.rounds)):
+            for number, size in enumerate(sizes_of(plan, some)):
+                stop = place + size * problem.element_bytes
+                found.append(Piece(layer, part, number, range(place, stop)))
+                place = stop
+        assert place == ends[layer]
+    return found
+
+
+def everything(problem: Problem, plan: AnyPlan) -> list[Listed]:
+    return [row for server in range(plan.bcube.servers) for row in listed(problem, plan, server)]
+
+
+def in_turn(row: Listed) -> tuple[int, ...]:
+    """One part of one layer after the other."""
+    moved = row.transfer
+    return -row.layer, row.part, moved.stage == "broadcast", moved.step
+
+
+def replay(plan: AnyPlan, size: int, rows: list[list[Listed]]) -> list[list[int]]:
+    """Return what every server holds after groups of concurrent transfers.
+
+    A server counts its contributions to each byte, 256 to the power of the contributor each.
+    """
+    held = [[256**server] * size for server in range(plan.bcube.servers)]
+    for together in rows:
+        sent = []
+        for row in together:
+            start, stop = row.offset_bytes, row.offset_bytes + row.length_bytes
+            sent.append((row.transfer, range(start, stop), held[row.transfer.server][start:stop]))
+        for moved, place, values in sent:
+            for byte, value in zip(place, values, strict=True):
+                own = held[moved.peer][byte] if moved.stage == "aggregate" else 0
+                held[moved.peer][byte] = own + value
+    return held
+
+
+@given(planned)
+def test_parts_of_layers_are_where_they_are(case: Planned) -> None:
+    problem, plan = case
+    pieces = pieces_of(problem, plan)
+    expected = [
+        (layer, part, some[0].bytes.start, (some[-1].bytes.stop - some[0].bytes.start))
+        for (layer, part), group in groupby(pieces, lambda one: one[:2])
+        if (some := list(group))[-1].bytes.stop > some[0].bytes.start
+    ]
+    found = [
+        (layer, part, first, elements * problem.element_bytes)
+        for layer, part, first, elements in parts_of(problem, plan.rounds)
+    ]
+    assert found == expected
+    assert sum(size for *_, size in found) == problem.size
+
+
+@given(planned)
+def test_what_is_listed_is_what_is_sent(case: Planned) -> None:
+    """Each transfer of each part of each layer that moves any bytes, and just these bytes."""
+    problem, plan = case
+    by_part: dict[tuple[int, int], list[range]] = {}
+    for one in pieces_of(problem, plan):
+        by_part.setdefault((one.layer, one.part), []).append(one.bytes)
+    for server in range(plan.bcube.servers):
+        expected = []
+        for (layer, part), pieces in by_part.items():
+            for moved in plan.transfers(server):
+                first = moved.thread * plan.pieces + moved.offset
+                bytes_ = [byte for one in pieces[first : first + moved.length] for byte in one]
+                if bytes_:
+                    assert bytes_ == list(range(bytes_[0], bytes_[-1] + 1))
+                    expected.append(Listed(moved, layer, part, bytes_[0], len(bytes_)))
+        assert list(listed(problem, plan, server)) == expected
+        for row in expected:
+            assert row.transfer.length > 0
+            assert row.length_bytes > 0
+            assert row.length_bytes % problem.element_bytes == 0
+
+
+@settings(max_examples=60)
+@given(planned)
+def test_every_byte_of_every_server_is_summed_once(case: Planned) -> None:
+    problem, plan = case
+    dead = problem.failed.servers
+    rows = everything(problem, plan)
+    for order in (in_turn, _as_a_pipeline(plan)):
+        groups = [list(group) for _, group in groupby(sorted(rows, key=order), order)]
+        held = replay(plan, problem.size, groups)
+        everyone = sum(256**server for server in range(plan.bcube.servers) if server not in dead)
+        for server, values in enumerate(held):
+            own = 256**server if server in dead else everyone
+            assert values == [own] * problem.size
+
+
+def _as_a_pipeline(plan: AnyPlan):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    """One layer after the other; in each part j is j steps behind part 0."""
+
+    def order(row: Listed) -> tuple[int, ...]:
+        moved = row.transfer
+        step = moved.step + (plan.steps if moved.stage == "broadcast" else 0)
+        return -row.layer, step + row.part
+
+    return order
+
+
+@given(planned)
+def test_each_server_lists_its_own_in_order(case: Planned) -> None:
+    problem, plan = case
+    for server in range(plan.bcube.servers):
+        rows = list(listed(problem, plan, server))
+        assert rows == sorted(rows, key=in_turn)
+        assert {row.transfer.server for row in rows} <= {server} - problem.failed.servers
+
+
+@pytest.mark.parametrize("bcube", [BCube(2, 2), BCube(3, 2)])
+def test_what_is_solved_around_one_failure_can_be_executed(bcube: BCube) -> None:
+    for failed in (Failures(), *single_failures(bcube)):
+        problem = Problem(bcube, LINKS, None, (40, 0, 16, 4), 4, failed)
+        plan = solve(problem, method="detour").plan
+        assert plan is not None
+        rows = everything(problem, plan)
+        groups = [list(group) for _, group in groupby(sorted(rows, key=in_turn), in_turn)]
+        held = replay(plan, problem.size, groups)
+        living = [server for server in range(bcube.servers) if server not in failed.servers]
+        total = sum(256**server for server in living)
+        assert all(held[server] == [total] * problem.size for server in living)
+
+
+def test_an_example_by_hand() -> None:
+    """BCube(2, 1): server 0 owns the first piece of each part, server 1 the other."""
+    problem = Problem(BCube(2, 1), LINKS, None, (10, 6), 2)
+    plan = Schedule(problem.bcube, rounds=2)
+    assert list(parts_of(problem, 2)) == [(1, 0, 10, 2), (1, 1, 14, 1), (0, 0, 0, 3), (0, 1, 6, 2)]
+    up = Transfer(0, 0, "aggregate", 0, 0, 1, 1, 1)
+    down = Transfer(0, 0, "broadcast", 0, 0, 1, 0, 1)
+    assert list(listed(problem, plan, 0)) == [
+        Listed(up, 1, 0, 12, 2),
+        Listed(down, 1, 0, 10, 2),
+        Listed(down, 1, 1, 14, 2),
+        Listed(up, 0, 0, 4, 2),
+        Listed(down, 0, 0, 0, 4),
+        Listed(up, 0, 1, 8, 2),
+        Listed(down, 0, 1, 6, 2),
+    ]
+
+
+def test_nothing_is_sent_of_nothing() -> None:
+    for layers in ((), (0, 0)):
+        problem = Problem(BCube(3, 2), LINKS, 0, layers)
+        plan = Schedule(problem.bcube, rounds=3)
+        assert list(parts_of(problem, 3)) == []
+        assert everything(problem, plan) == []
+
+
+def test_a_few_transfers_of_a_huge_network_are_listed_at_once() -> None:
+    """Offsets are closed forms: nobody walks over the 2^40 servers' pieces."""
+    bcube = BCube(4, 20)
+    problem = Problem(bcube, LINKS, 2**61)
+    plan = Schedule(bcube)
+    rows = list(listed(problem, plan, bcube.servers - 1))
+    assert len(rows) == 2 * 20 * 20 * 3
+    each, rest = divmod(2**61, plan.threads * plan.pieces)
+    for row in rows:
+        first = row.transfer.thread * plan.pieces + row.transfer.offset
+        last = first + row.transfer.length
+        assert row.offset_bytes == first * each + min(first, rest)
+        assert row.length_bytes == last * each + min(last, rest) - row.offset_bytes
