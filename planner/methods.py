@@ -1,14 +1,62 @@
-"""What all families check of how they are asked: the method's name and the time limit."""
+"""What all families do alike when they are asked: find the method, time it, distrust its plan."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, InvalidPlanError
 from planner.validation import shown
 
-__all__ = ["deadline_in", "known_method"]
+__all__ = ["Attempt", "attempt", "deadline_in", "known_method", "plan_of_method"]
+
+ProblemT = TypeVar("ProblemT")
+OutcomeT = TypeVar("OutcomeT")
+
+
+class Attempt(NamedTuple, Generic[OutcomeT]):
+    """What a method answered, in how many seconds, and until when there is time for more."""
+
+    outcome: OutcomeT
+    runtime_s: float
+    deadline: Deadline
+
+
+def attempt(
+    methods: Mapping[str, Callable[[ProblemT, Deadline], OutcomeT]],
+    method: str,
+    problem: ProblemT,
+    time_limit: float | None,
+) -> Attempt[OutcomeT]:
+    """Run one of `methods` on a problem.
+
+    Raises
+    ------
+    InvalidInputError
+        If the method is unknown, the time limit is none, or the method refuses the problem.
+    """
+    known_method(method, methods)
+    deadline = deadline_in(time_limit)
+    begin = time.perf_counter()
+    outcome = methods[method](problem, deadline)
+    return Attempt(outcome, time.perf_counter() - begin, deadline)
+
+
+@contextmanager
+def plan_of_method(method: str) -> Iterator[None]:
+    """Turn a refusal of a method's own plan into what it is: a fault of the method.
+
+    Raises
+    ------
+    RuntimeError
+        In place of an `InvalidPlanError`.
+    """
+    try:
+        yield
+    except InvalidPlanError as error:
+        raise RuntimeError(f"method {method} made no plan: {error}") from error
 
 
 def known_method(method: Any, known: Iterable[str]) -> str:

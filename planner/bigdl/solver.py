@@ -3,7 +3,6 @@
 `auto` is `rotated`; its bound says where nothing can be faster.
 """
 
-import time
 from collections.abc import Callable, Mapping
 
 from planner.bigdl.bounds import lower_bound_ns
@@ -19,8 +18,7 @@ from planner.bigdl.methods import (
 from planner.bigdl.plan import Plan
 from planner.bigdl.problem import Problem
 from planner.deadline import Deadline
-from planner.errors import InvalidPlanError
-from planner.methods import deadline_in, known_method
+from planner.methods import attempt, plan_of_method
 from planner.results import Result
 
 __all__ = ["METHODS", "Method", "solve"]
@@ -62,15 +60,9 @@ def solve(
     InvalidInputError
         If the method is unknown, or times do not fit in 63 bits.
     """
-    known_method(method, METHODS)
     method = "rotated" if method == "auto" else method
-    deadline = deadline_in(time_limit)
-    begin = time.perf_counter()
-    plan = METHODS[method](problem, deadline)
-    runtime = time.perf_counter() - begin
-    try:
+    plan, runtime, _ = attempt(METHODS, method, problem, time_limit)
+    with plan_of_method(method):
         check(problem, plan)
-    except InvalidPlanError as error:
-        raise RuntimeError(f"method {method} made no plan: {error}") from error
     cost = evaluate(problem, plan).objective_ns
     return Result(method, plan, cost, lower_bound_ns(problem), runtime)

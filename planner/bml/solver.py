@@ -17,8 +17,8 @@ from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
 from planner.deadline import Deadline
-from planner.errors import InvalidPlanError, NotApplicableError
-from planner.methods import deadline_in, known_method
+from planner.errors import NotApplicableError
+from planner.methods import deadline_in, known_method, plan_of_method
 from planner.results import Infeasibility, Result
 from planner.topologies import BCube
 from planner.validation import total
@@ -159,10 +159,8 @@ def solve(
     ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=not problem.failed)
     if isinstance(outcome.plan, TreePlan):
         ground = Ground(damage.bcube, damage.dead, damage.down)
-    try:
+    with plan_of_method(outcome.method):
         check(ground, outcome.plan)
-    except InvalidPlanError as error:
-        raise RuntimeError(f"method {method} made no plan: {error}") from error
     cost = total(time_ns(problem, outcome.plan), "gradient_bytes", "the time")
     bound = lower_bound_ns(problem, damage, outcome.load_bound)
     return Result(outcome.method, outcome.plan, cost, bound, runtime, outcome.timed_out)

@@ -4,7 +4,6 @@
 from all of them (`planner.caramel.search`), and on few parameters lets the exact methods finish.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -26,8 +25,8 @@ from planner.caramel.problem import OpOrder, Outcome, Plan, Problem
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.windows import windows
 from planner.deadline import Deadline
-from planner.errors import InvalidPlanError, NotApplicableError
-from planner.methods import deadline_in, known_method
+from planner.errors import NotApplicableError
+from planner.methods import attempt, plan_of_method
 from planner.results import Result
 from planner.validation import total
 
@@ -178,19 +177,13 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    known_method(method, METHODS)
-    deadline = deadline_in(time_limit)
-    begin = time.perf_counter()
-    outcome = METHODS[method](problem, deadline)
-    runtime = time.perf_counter() - begin
+    outcome, runtime, _ = attempt(METHODS, method, problem, time_limit)
     plan = outcome.plan
     assert plan is not None
-    try:
+    with plan_of_method(method):
         check(problem, plan)
         evaluation = evaluate(problem, plan)
         check_times(problem, plan, evaluation.iteration)
-    except InvalidPlanError as error:
-        raise RuntimeError(f"method {method} made no plan: {error}") from error
     total(evaluation.iteration_ns, "network", "what an iteration lasts")
     bound = outcome.lower_bound_ns
     if bound is None:

@@ -1,6 +1,5 @@
 """The methods by name, and the way every plan takes: made, checked, priced, bounded."""
 
-import time
 from collections.abc import Callable, Mapping
 
 from planner.deadline import Deadline
@@ -8,8 +7,7 @@ from planner.drizzle.closed_form import solve_exact
 from planner.drizzle.evaluation import check, evaluate
 from planner.drizzle.problem import Outcome, Plan, Problem
 from planner.drizzle.stages import triggers_of
-from planner.errors import InvalidPlanError
-from planner.methods import deadline_in, known_method
+from planner.methods import attempt, plan_of_method
 from planner.results import Result
 
 __all__ = ["METHODS", "Method", "solve"]
@@ -45,18 +43,12 @@ def solve(
     InvalidInputError
         If the method is unknown, or the time of the group does not fit in 63 bits.
     """
-    known_method(method, METHODS)
     method = "exact" if method == "auto" else method
-    deadline = deadline_in(time_limit)
-    begin = time.perf_counter()
-    outcome = METHODS[method](problem, deadline)
-    runtime = time.perf_counter() - begin
+    outcome, runtime, _ = attempt(METHODS, method, problem, time_limit)
     if outcome.group_size is None:
         return Result(method, None, None, None, runtime, infeasibility=outcome.infeasibility)
     plan = Plan(outcome.group_size, triggers_of(tuple(problem.stages)))
-    try:
+    with plan_of_method(method):
         check(problem, plan)
-    except InvalidPlanError as error:
-        raise RuntimeError(f"method {method} made no plan: {error}") from error
     cost = evaluate(problem, plan).group_ns
     return Result(method, plan, cost, outcome.lower_bound_ns, runtime)

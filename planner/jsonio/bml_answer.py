@@ -20,7 +20,7 @@ from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.topologies import BCube
 from planner.units import format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE
+from planner.validation import MAX_TOTAL, MAX_VALUE, shown
 
 __all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "comparison_of", "headline", "times"]
 
@@ -194,7 +194,7 @@ def _transfers(problem: Problem, plan: AnyPlan, wanted: range) -> Iterator[Trans
     bcube = problem.bcube
     parts = sum(1 for _ in parts_of(problem, plan.rounds))
     if isinstance(plan, TreePlan):
-        each = 2 * sum(len(tree.branches) for tree in plan.trees)
+        each = sum(1 for server in wanted for _ in plan.transfers(server))
     else:
         each = 2 * bcube.k**2 * (bcube.n - 1) * len(wanted)
     if each * parts > MAX_TRANSFERS:
@@ -242,13 +242,20 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     Raises
     ------
     InvalidInputError
-        If the answer holds no plan.
+        If the answer holds no plan, or its parts contradict each other.
     """
-    if answer.objective_ns is None or answer.comparison is UNSET:
+    objective, bound = answer.objective_ns, answer.lower_bound_ns
+    if objective is None or answer.comparison is UNSET:
         reason = "" if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError("steps", f"the answer ({answer.status}) holds no plan{reason}")
+    if bound is not None and bound > objective:
+        raise InvalidInputError("lower_bound_ns", "more than objective_ns")
+    if (answer.status == "optimal") != (bound == objective):
+        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
     # Failures slow down every algorithm: then only what the plan would take without them stands by.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
+    if "bml_bcube" not in answer.comparison:
+        raise InvalidInputError("comparison.bml_bcube", "missing")
     after = "" if answer.failed is UNSET else ", nothing failed"
     rows = [
         Compared(f"{name}{after}", name.rpartition("_")[2], one.time_ns, one.switches)
@@ -256,5 +263,5 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
         if (one := answer.comparison[name]).time_ns is not None
     ]
     switches = BCube(answer.n, answer.k).switches
-    rows.append(Compared("this plan", "bcube", answer.objective_ns, switches))
+    rows.append(Compared("this plan", "bcube", objective, switches))
     return tuple(rows)

@@ -3,14 +3,12 @@
 `auto` is `exact` where all machines are alike, else `ordered`.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from importlib import import_module
 
 from planner.deadline import Deadline
-from planner.errors import InvalidPlanError
-from planner.methods import deadline_in, known_method
+from planner.methods import attempt, plan_of_method
 from planner.results import Result
 from planner.validation import total
 from planner.yan.configuration import Outcome, Plan
@@ -75,17 +73,11 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    known_method(method, METHODS)
-    deadline = deadline_in(time_limit)
-    begin = time.perf_counter()
-    outcome = METHODS[method](problem, deadline)
-    runtime = time.perf_counter() - begin
+    outcome, runtime, _ = attempt(METHODS, method, problem, time_limit)
     if outcome.plan is None:
         return Result(method, None, None, None, runtime, infeasibility=outcome.infeasibility)
-    try:
+    with plan_of_method(method):
         prices = [estimate(problem, one.configuration).epoch for one in outcome.plan.ranking]
-    except InvalidPlanError as error:
-        raise RuntimeError(f"method {method} made no plan: {error}") from error
     if prices != [one.epoch for one in outcome.plan.ranking] or prices != sorted(prices):
         raise RuntimeError(f"method {method} priced its plans wrongly, or not in order")
     objective = total(_ceil(prices[0]), "constants", "the time of an epoch")
