@@ -45,11 +45,11 @@ RANDOM_PIECES = 4
 WHOLE_SERVERS = 2**22
 """Servers up to which pieces are followed through the whole network."""
 
-SAMPLED_TRANSFERS = 250
-"""Transfers of a server that are looked at one by one in larger ones."""
-
-RANDOM_SERVERS = 32
+RANDOM_SERVERS = 16
 """Servers drawn at random, whose transfers are compared with the way of each of these pieces."""
+
+SAMPLED_TRANSFERS = 16_000
+"""Transfers of a BCube without failures up to which that many servers are drawn; else fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,16 @@ def check(ground: Ground, plan: Plan) -> str:
         )
         return "complete"
     draw = Random(0)  # noqa: S311 - a sample, no secret
-    servers = {draw.randrange(bcube.servers) for _ in range(RANDOM_SERVERS)}
     if bcube.servers > WHOLE_SERVERS:
-        for server in servers:
-            for one in islice(plan.transfers(server), SAMPLED_TRANSFERS):
+        for _ in range(RANDOM_SERVERS):
+            transfers = plan.transfers(draw.randrange(bcube.servers))
+            for one in islice(transfers, SAMPLED_TRANSFERS // RANDOM_SERVERS):
                 _check_transfer(ground, plan, one)
                 _check_way(bcube, plan, one)
         return "transfers"
+    each = 2 * bcube.k**2 * (bcube.n - 1)
+    count = min(RANDOM_SERVERS, max(1, SAMPLED_TRANSFERS // each))
+    servers = {draw.randrange(bcube.servers) for _ in range(count)}
     sent = [one for server in servers for one in plan.transfers(server)]
     for thread, piece in _sampled(plan, draw):
         check_piece(ground, plan, thread, piece)

@@ -15,7 +15,8 @@ Guarantee. The plan is right whenever there is one: what is left after all slice
 go are left out. If nothing is left, the method does not apply (`planner.bml.trees` still does).
 The time is no optimum; the bound beside it says how far it can be.
 
-Complexity. O(f·n·k³) for f failed NICs, independent of N; switches count n NICs, servers k.
+Complexity. O(f·n·k³) for f failed NICs, independent of N, where few neighbours have failed too;
+switches count n NICs, servers k.
 
 Source. Ours; the paper has no failures. Its remark that servers relay for each other is BCube's.
 """
@@ -96,18 +97,20 @@ def _blocked(damage: Damage) -> Iterator[tuple[int, int, int, int]]:
 def _parts(damage: Damage, thread: int, step: int, sender: int, receiver: int) -> tuple[Part, ...]:
     """Return what is sent instead of a blocked transfer; nothing if nobody can take it."""
     bcube, dead, down = damage.bcube, damage.dead, damage.down
-    blocked_level = (thread + step) % bcube.k
-    digit = bcube.digit(receiver, blocked_level)
+    n, blocked_level = bcube.n, (thread + step) % bcube.k
+    stride: int = n**blocked_level
+    apart = (receiver - sender) // stride
     # What one server sends to several, or several to one, is spread over different neighbours.
-    turn = (digit - bcube.digit(sender, blocked_level) - 1) % bcube.n
+    first = (apart - 1) % n
     takers = []
     for later in range(step + 1, bcube.k):
         level = (thread + later) % bcube.k
         if (sender, level) in down:
             continue
-        others = bcube.neighbours(sender, level)
-        for via in others[turn:] + others[:turn]:
-            target = bcube.with_digit(via, blocked_level, digit)
+        own, reach = bcube.digit(sender, level), int(n**level)
+        for turn in range(n - 1):
+            via = sender + ((own + 1 + (first + turn) % (n - 1)) % n - own) * reach
+            target = via + apart * stride
             if (
                 via not in dead
                 and (via, level) not in down

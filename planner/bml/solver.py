@@ -1,7 +1,7 @@
 """The methods by name, and the way every plan takes: made, checked, priced, bounded.
 
-`auto` is `bml` where nothing has failed, which then is optimal but for start-up costs; else the
-better one of `detour` and, in networks small enough for it, `trees`.
+`auto` is `bml` where nothing has failed, which then is optimal but for start-up costs and whole
+elements; else the better one of `detour` and, in networks small enough for it, `trees`.
 """
 
 import time

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -108,7 +108,8 @@ def _evaluate(subject: _Subject, plan: AnyPlan | Collective) -> _Figures:
 def _priced(subject: _Subject, name: str) -> Result[Collective]:
     """Return an algorithm with its time and the bound for as many NICs."""
     problem = subject.problem
-    found = collective(name, problem.bcube, tensors=subject.tensors or None)
+    tensors = subject.tensors if problem.size else ()
+    found = collective(name, problem.bcube, tensors=tensors or None)
     diameter = problem.bcube.k if found.topology == "bcube" else 1
     bound = lower_bound(found.servers, found.nics, diameter)
     try:
@@ -118,7 +119,13 @@ def _priced(subject: _Subject, name: str) -> Result[Collective]:
     return Result(name, found, time, bound.time_ns(problem.network, problem.size), 0.0)
 
 
-def _case(subject: _Subject, about: tuple[str, ...], name: str, method: str = "auto") -> Case:
+def _case(
+    subject: _Subject,
+    about: tuple[str, ...],
+    name: str,
+    method: str = "auto",
+    limit: float | None = None,
+) -> Case:
     problem = subject.problem
 
     def of_row(result: Result[Any]) -> Struct:
@@ -139,7 +146,7 @@ def _case(subject: _Subject, about: tuple[str, ...], name: str, method: str = "a
 
     def planned(result: Result[Any]) -> BmlAnswer:
         if isinstance(result.plan, Collective):
-            result = bml.solve(problem, method=method)
+            result = bml.solve(problem, method=method, time_limit=limit)
         return answer(problem, result)
 
     topologies = ("bcube", "fattree") if subject.topology == "any" else (subject.topology,)
@@ -149,6 +156,7 @@ def _case(subject: _Subject, about: tuple[str, ...], name: str, method: str = "a
         of_row,
         about,
         name,
+        time_limit=limit,
         best=planned,
         methods=_REPLANS if problem.failed else algorithms,
         best_apart=not problem.failed,
@@ -185,8 +193,7 @@ def _requested(request: bml_json.BmlRequest) -> Case:
     bml_json.wanted_of(request, problem)
     subject = _Subject(problem, problem.layer_bytes)
     limit = None if request.time_limit_s is UNSET else request.time_limit_s
-    case = _case(subject, (f"request: {_about(problem)}",), "", request.method)
-    return replace(case, time_limit=limit)
+    return _case(subject, (f"request: {_about(problem)}",), "", request.method, limit)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """The JSON face of gradient synchronisation on a BCube: answers."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Literal
 
 import msgspec
@@ -8,11 +9,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import Damage
 from planner.bml.evaluation import evaluate
-from planner.bml.listing import listed, parts_of
+from planner.bml.listing import Listed, listed
 from planner.bml.plan import Stage
 from planner.bml.problem import Problem
 from planner.bml.solver import AnyPlan, ideal_ns
-from planner.bml.trees import TreePlan
 from planner.collectives import COLLECTIVES, collective
 from planner.draw import Compared
 from planner.errors import InvalidInputError, NotApplicableError
@@ -170,9 +170,10 @@ def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = Non
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
     """Return what every algorithm would take with as many servers and nothing failed."""
     found = {}
+    tensors = problem.layer_bytes if problem.size else ()
     for name in COLLECTIVES:
         try:
-            one = collective(name, problem.bcube, tensors=problem.layer_bytes or None)
+            one = collective(name, problem.bcube, tensors=tensors or None)
         except NotApplicableError:
             continue
         try:
@@ -192,33 +193,32 @@ def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
 
 def _transfers(problem: Problem, plan: AnyPlan, wanted: range) -> Iterator[TransferRow]:
     bcube = problem.bcube
-    parts = sum(1 for _ in parts_of(problem, plan.rounds))
-    if isinstance(plan, TreePlan):
-        each = sum(1 for server in wanted for _ in plan.transfers(server))
-    else:
-        each = 2 * bcube.k**2 * (bcube.n - 1) * len(wanted)
-    if each * parts > MAX_TRANSFERS:
+
+    def listing() -> Iterator[Listed]:
+        return (one for server in wanted for one in listed(problem, plan, server))
+
+    # Counted first: what is refused is not made.
+    if next(islice(listing(), MAX_TRANSFERS, None), None):
+        hint = "; ask for one server" if len(wanted) > 1 else ""
         raise InvalidInputError(
-            "schedule",
-            f"expected at most {MAX_TRANSFERS} transfers, got {each * parts}; ask for one server",
+            "schedule", f"expected at most {MAX_TRANSFERS} transfers, got more{hint}"
         )
-    for server in wanted:
-        for one in listed(problem, plan, server):
-            moved = one.transfer
-            yield TransferRow(
-                server=bcube.digits(server),
-                thread=moved.thread,
-                stage=moved.stage,
-                step=moved.step,
-                level=moved.level,
-                peer=bcube.digits(moved.peer),
-                offset=moved.offset,
-                length=moved.length,
-                offset_bytes=one.offset_bytes,
-                length_bytes=one.length_bytes,
-                layer=one.layer if problem.layer_bytes else UNSET,
-                part=one.part if plan.rounds > 1 else UNSET,
-            )
+    for one in listing():
+        moved = one.transfer
+        yield TransferRow(
+            server=bcube.digits(moved.server),
+            thread=moved.thread,
+            stage=moved.stage,
+            step=moved.step,
+            level=moved.level,
+            peer=bcube.digits(moved.peer),
+            offset=moved.offset,
+            length=moved.length,
+            offset_bytes=one.offset_bytes,
+            length_bytes=one.length_bytes,
+            layer=one.layer if problem.layer_bytes else UNSET,
+            part=one.part if plan.rounds > 1 else UNSET,
+        )
 
 
 def headline(answer: BmlAnswer) -> str:
