@@ -27,6 +27,9 @@ __all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "comparison_of", "headline", 
 MAX_TRANSFERS = 10**6
 """Answers list at most so many transfers."""
 
+MAX_SWITCHES = 2**70
+"""No network that can be asked about has so many (the schema can hold no such limit)."""
+
 MAX_CUT_OFF = 1000
 """Answers name at most so many servers that are cut off."""
 
@@ -245,23 +248,32 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
         If the answer holds no plan, or its parts contradict each other.
     """
     objective, bound = answer.objective_ns, answer.lower_bound_ns
-    if objective is None or answer.comparison is UNSET:
+    if objective is None:
         reason = "" if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError("steps", f"the answer ({answer.status}) holds no plan{reason}")
     if bound is not None and bound > objective:
         raise InvalidInputError("lower_bound_ns", "more than objective_ns")
     if (answer.status == "optimal") != (bound == objective):
-        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
+        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {bound}")
+    bcube = BCube(answer.n, answer.k)
+    for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
+        if getattr(answer, path) != number:
+            raise InvalidInputError(path, f"expected {number}, got {getattr(answer, path)}")
+    if answer.comparison is UNSET or "bml_bcube" not in answer.comparison:
+        path = "comparison" if answer.comparison is UNSET else "comparison.bml_bcube"
+        raise InvalidInputError(path, "missing")
     # Failures slow down every algorithm: then only what the plan would take without them stands by.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
-    if "bml_bcube" not in answer.comparison:
-        raise InvalidInputError("comparison.bml_bcube", "missing")
     after = "" if answer.failed is UNSET else ", nothing failed"
-    rows = [
-        Compared(f"{name}{after}", name.rpartition("_")[2], one.time_ns, one.switches)
-        for name in names
-        if (one := answer.comparison[name]).time_ns is not None
-    ]
-    switches = BCube(answer.n, answer.k).switches
-    rows.append(Compared("this plan", "bcube", objective, switches))
+    rows = [Compared("this plan", "bcube", objective, bcube.switches)]
+    for name in names:
+        one = answer.comparison[name]
+        if one.switches > MAX_SWITCHES:
+            raise InvalidInputError(
+                f"comparison.{name}.switches",
+                f"expected an integer <= {MAX_SWITCHES}, got {shown(one.switches)}",
+            )
+        if one.time_ns is not None:
+            topology = name.rpartition("_")[2]
+            rows.append(Compared(f"{name}{after}", topology, one.time_ns, one.switches))
     return tuple(rows)
