@@ -10,6 +10,7 @@ from planner.errors import InvalidInputError, PlannerError
 
 __all__ = [
     "Progress",
+    "check_writable",
     "command",
     "in_file",
     "read",
@@ -79,6 +80,20 @@ def write_text(text: str) -> None:
     standard_output()
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+
+
+def check_writable(path: str, option: str) -> None:
+    """Refuse a file that cannot be written, before anything is done.
+
+    Raises
+    ------
+    InvalidInputError
+        If its folder is missing, or it is a folder.
+    """
+    if not Path(path).absolute().parent.is_dir():
+        raise InvalidInputError(option, f"no such folder: {Path(path).parent}")
+    if Path(path).is_dir():
+        raise InvalidInputError(option, f"is a folder: {path}")
 
 
 class Progress:

@@ -20,7 +20,15 @@ from planner.cli import (
     compare_ibatch,
     compare_yan,
 )
-from planner.cli.common import Progress, command, in_file, read, write_json, write_text
+from planner.cli.common import (
+    Progress,
+    check_writable,
+    command,
+    in_file,
+    read,
+    write_json,
+    write_text,
+)
 from planner.cli.family import Case, Family, Profiled
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
@@ -119,6 +127,10 @@ def run(options: argparse.Namespace) -> int:
     name, case = (_requested if of_request else _profiled)(data, options)
     family, face = FAMILIES[name], PROBLEMS[name]
     draw = face.drawing.writer(Path(options.picture)) if options.picture else None
+    for option in ("--picture", "--output"):
+        path = vars(options)[option.removeprefix("--")]
+        if path and path != "-":
+            check_writable(path, option)
     seconds = case.time_limit or _DEFAULT_SECONDS
     progress = Progress()
     comparison = compare(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from planner.cli.common import command, read, standard_input, standard_output
+from planner.cli.common import check_writable, command, read, standard_input, standard_output
 from planner.errors import InvalidInputError
 from planner.jsonio import Reply, reply, reply_lines
 
@@ -43,26 +43,17 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer; 0 if every request was answered, 2 if one was invalid, 1 after a fault."""
-    _check_output(options)
+    if options.output != "-":
+        check_writable(options.output, "--output")
+        path = Path(options.output)
+        if options.file != "-" and path.exists() and path.samefile(options.file):
+            raise InvalidInputError("--output", f"is the file of the requests: {path}")
     if not options.jsonl:
         return _answered([reply(read(options.file))], options.output)
     if options.file == "-":
         return _answered(reply_lines(standard_input()), options.output)
     with Path(options.file).open("rb") as stream:
         return _answered(reply_lines(stream), options.output)
-
-
-def _check_output(options: argparse.Namespace) -> None:
-    """Refuse a file that cannot be written before anything is solved."""
-    if options.output == "-":
-        return
-    path = Path(options.output)
-    if not path.absolute().parent.is_dir():
-        raise InvalidInputError("--output", f"no such folder: {path.parent}")
-    if path.is_dir():
-        raise InvalidInputError("--output", f"is a folder: {path}")
-    if options.file != "-" and path.exists() and path.samefile(options.file):
-        raise InvalidInputError("--output", f"is the file of the requests: {path}")
 
 
 def _answered(replies: Iterable[Reply], path: str) -> int:

@@ -220,7 +220,7 @@ def decode_request(data: bytes) -> Any:
 def decode_answer(data: bytes) -> tuple[Any, Any]:
     """Read an answer from JSON text, such as ``planner solve`` wrote, with what is drawn of it.
 
-    That is a `planner.timeline.Timeline`, or a `planner.draw.Scaling` of ``yan``.
+    What that is depends on the problem: a `planner.timeline.Timeline` for many (see `PROBLEMS`).
 
     Raises
     ------

@@ -223,6 +223,9 @@ def test_compare_says_why_methods_have_no_plan(
         (["--time-limit", "-1"], "time_limit_s"),
         (["--max-batch", "x"], "--max-batch"),
         (["--picture", "plan.bmp"], "expected a name ending in .svg"),
+        (["--picture", "nowhere/plan.svg"], "--picture: no such folder: nowhere"),
+        (["-o", "nowhere/plan.json"], "--output: no such folder: nowhere"),
+        (["-o", "."], "--output: is a folder: ."),
     ],
 )
 def test_compare_with_bad_options(
