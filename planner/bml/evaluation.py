@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Evaluation", "StepLoad", "busiest_load", "evaluate"]
+__all__ = ["Evaluation", "StepLoad", "busiest_load", "evaluate", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,18 @@ class Evaluation:
 
 def evaluate(problem: Problem, plan: Schedule | TreePlan) -> Evaluation:
     """Return what `plan` costs."""
+    return Evaluation(time_ns(problem, plan), busiest_load(plan), steps_of(problem, plan))
+
+
+def steps_of(problem: Problem, plan: Schedule | TreePlan) -> tuple[StepLoad, ...]:
+    """Return the busiest NIC of every step, those of the aggregation first."""
     sizes = Counter(size // problem.element_bytes for size in problem.chunks)
     layouts = [(times, plan.layout(size, problem.element_bytes)) for size, times in sizes.items()]
     pieces, bytes_ = (_busiest(plan, parts) for parts in ([(1, _units(plan))], layouts))
-    return Evaluation(time_ns(problem, plan), busiest_load(plan), _steps(plan, pieces, bytes_))
+    names: list[tuple[Stage, int]] = [
+        (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
+    ]
+    return tuple(StepLoad(*name, *one) for name, *one in zip(names, pieces, bytes_, strict=True))
 
 
 def busiest_load(plan: Schedule | TreePlan) -> Fraction:
@@ -116,12 +124,3 @@ def _busiest(plan: Schedule | TreePlan, layouts: Sequence[tuple[int, Layout]]) -
         for same in zip(*total, strict=True)
     ]
     return up + up[::-1]
-
-
-def _steps(
-    plan: Schedule | TreePlan, pieces: Sequence[int], bytes_: Sequence[int]
-) -> tuple[StepLoad, ...]:
-    names: list[tuple[Stage, int]] = [
-        (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
-    ]
-    return tuple(StepLoad(*name, *one) for name, *one in zip(names, pieces, bytes_, strict=True))

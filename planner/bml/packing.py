@@ -41,6 +41,7 @@ International Transactions in Operational Research 4(2), 1997; BML's trees are t
 "BML", NeurIPS 2018, section 3.2. The model on NICs is ours.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import inf, lcm
@@ -117,6 +118,28 @@ def pack(
     return search.run(deadline)
 
 
+def few_trees(
+    bcube: BCube, dead: frozenset[int], down: frozenset[Nic], count: int, deadline: Deadline
+) -> Packing:
+    """Return so many trees, one after the other the cheapest where a NIC costs what it carries.
+
+    For networks that are too large for the linear program; `count` times a minimum spanning tree,
+    or as many as there is time for. Other parameters and errors are those of `pack`.
+    """
+    search = _Search(SurvivingNetwork(bcube, dead, down))
+    search.begin((), deadline)  # the simple bounds
+    used = [0] * len(search.network.nics)
+    taken: Counter[Tree] = Counter()
+    while taken.total() < count and not (taken and deadline.passed):
+        tree, _ = search.network.tree(used, search.next_root())
+        taken[tree] += 1
+        used = [a + b for a, b in zip(used, search.network.degrees(tree), strict=True)]
+    shares = tuple(Fraction(times, taken.total()) for times in taken.values())
+    load = load_of(tuple(taken), shares)
+    stopped = taken.total() < count and load > search.bound
+    return Packing(tuple(taken), shares, load, search.bound, stopped, search.prices())
+
+
 def _bml_trees(bcube: BCube, roots: Sequence[int]) -> Iterator[list[Hop]]:
     """Yield BML's in-trees: for thread t, digits are corrected at levels t, t+1, … (mod k)."""
     for root in roots:
@@ -155,7 +178,7 @@ class _Search:
         self.price([int(number in fewest) for number in range(len(network.nics))])
         used = [0] * len(network.nics)
         for hops in start:
-            tree, _ = network.tree(used, self._next_root(), hops)
+            tree, _ = network.tree(used, self.next_root(), hops)
             used = [a + b for a, b in zip(used, self.add(tree), strict=True)]
             if deadline.passed:
                 break
@@ -176,15 +199,19 @@ class _Search:
                 met = len(self.columns) == known and not deadline.passed
         trees, weights = self.answer(deadline, exactly=met)
         load = load_of(trees, weights)
-        proof = zip(self.network.nics, self.proof, strict=True)
         return Packing(
             trees=tuple(trees),
             weights=tuple(weights),
             load=load,
             bound=self.bound,
             timed_out=deadline.passed and load > self.bound,
-            prices=tuple((nic, price) for nic, price in proof if price),
+            prices=self.prices(),
         )
+
+    def prices(self) -> tuple[tuple[Nic, int], ...]:
+        """Return the proof of the bound."""
+        priced = zip(self.network.nics, self.proof, strict=True)
+        return tuple((nic, price) for nic, price in priced if price)
 
     def master(self, deadline: Deadline) -> "NDArray[np.float64] | None":
         """Find the best weights of the trees so far, and their load; return the NICs' prices.
@@ -214,7 +241,7 @@ class _Search:
 
     def price(self, prices: list[int]) -> Tree:
         """Return a tree that is cheapest at these prices, and keep the bound if it is better."""
-        tree, cost = self.network.tree(prices, self._next_root())
+        tree, cost = self.network.tree(prices, self.next_root())
         bound = Fraction(cost, sum(prices))
         if bound > self.bound:
             self.bound, self.proof = bound, prices
@@ -272,7 +299,7 @@ class _Search:
             return None
         return None if solved is None or min(solved) <= 0 else solved[:-1]
 
-    def _next_root(self) -> int:
+    def next_root(self) -> int:
         self._root = (self._root + 1) % len(self.network.servers)
         return self._root
 

@@ -29,6 +29,7 @@ from planner.bml.pricing import time_ns
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
+from planner.deadline import Deadline
 
 __all__ = ["MAX_ROUNDS", "with_best_rounds"]
 
@@ -38,11 +39,20 @@ MAX_ROUNDS = 1024
 """Without a start-up cost more parts are always better, by less and less."""
 
 
-def with_best_rounds(problem: Problem, plan: PlanT) -> PlanT:
-    """Return the plan with the number of rounds that takes least time."""
-    plans = [plan]
-    plans += [replace(plan, rounds=rounds) for rounds in sorted(_worth_trying(problem, plan))]
-    return min(plans, key=lambda one: time_ns(problem, one)) if len(plans) > 1 else plan
+def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline | None = None) -> PlanT:
+    """Return the plan with the number of rounds that takes least, of those there is time for."""
+    worth = [] if deadline and deadline.passed else sorted(_worth_trying(problem, plan))
+    if not worth:
+        return plan
+    best, least = plan, time_ns(problem, plan)
+    for rounds in worth:
+        if deadline and deadline.passed:
+            break
+        other = replace(plan, rounds=rounds)
+        time = time_ns(problem, other)
+        if time < least:
+            best, least = other, time
+    return best
 
 
 def _worth_trying(problem: Problem, plan: Schedule | TreePlan) -> set[int]:

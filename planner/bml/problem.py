@@ -14,7 +14,7 @@ __all__ = ["MAX_DAMAGED_NICS", "MAX_LAYERS", "Failures", "Problem"]
 MAX_DAMAGED_NICS = 2**20
 """Networks with failures have at most so many NICs: re-planning looks at each of them."""
 
-MAX_LAYERS = 2**16
+MAX_LAYERS = 2**12
 
 
 @dataclass(frozen=True, slots=True)

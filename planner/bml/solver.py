@@ -1,7 +1,8 @@
 """The methods by name, and the way every plan takes: made, checked, priced, bounded.
 
 `auto` is `bml` where nothing has failed, which then is optimal but for start-up costs and whole
-elements; else the better one of `detour` and, in networks small enough for it, `trees`.
+elements; else the better one of `detour` and `trees`, which is left out in large networks unless
+detours are far from the bound.
 """
 
 import time
@@ -12,9 +13,11 @@ from typing import NamedTuple
 
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage
+from planner.bml.evaluation import busiest_load
 from planner.bml.pricing import time_ns
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
+from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
@@ -29,6 +32,15 @@ AnyPlan = Schedule | TreePlan
 
 TREES_MAX_NICS = 400
 """Networks of at most so many NICs are re-planned by `auto` with trees too."""
+
+FAR = Fraction(3, 2)
+"""So are others where detours load the busiest NIC more than the bound by this factor."""
+
+PACKED_MAX_NICS = 1024
+"""Up to so many NICs trees are packed by a linear program, in some ten seconds at worst."""
+
+FEW_TREES = 128
+"""In larger networks so many have equal shares, each made where there is least load before it."""
 
 
 class Outcome(NamedTuple):
@@ -61,7 +73,7 @@ def _bml(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # no
     return Outcome("bml", Schedule(problem.bcube))
 
 
-def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # noqa: ARG001
+def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
     from planner.bml.balance import balanced
     from planner.bml.detour import detour
     from planner.bml.pipelining import with_best_rounds
@@ -69,33 +81,49 @@ def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  #
     plan = detour(damage)
     if not plan.changed:
         return Outcome("detour", plan)
-    plans = [
-        with_best_rounds(problem, one) for one in dict.fromkeys((plan, balanced(plan, damage)))
-    ]
-    return Outcome("detour", _fastest(problem, plans))
+    plans = [plan] if deadline.passed else list(dict.fromkeys((plan, balanced(plan, damage))))
+    plans = [with_best_rounds(problem, one, deadline) for one in plans]
+    return Outcome("detour", _fastest(problem, plans), timed_out=deadline.passed)
 
 
 def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
-    from planner.bml.detour import detour
-    from planner.bml.packing import pack
+    from planner.bml.packing import few_trees, pack
     from planner.bml.pipelining import with_best_rounds
-    from planner.bml.trees import RootedTree, root_at_centre, trees_of
+    from planner.bml.trees import RootedTree, root_at_centre
 
     if damage.living == 1:
         (alone,) = set(range(damage.bcube.servers)) - damage.dead
         return Outcome("trees", TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
-    start: list[tuple[tuple[int, int, int], ...]] = []
-    with suppress(NotApplicableError):
-        start = trees_of(detour(damage))
-    packing = pack(damage.bcube, damage.dead, damage.down, deadline, start=start)
-    packings = [(packing.trees, packing.weights)]
-    if packing.timed_out and start:  # then the trees it began with may be better still
-        packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
+    network = damage.bcube, damage.dead, damage.down
+    if damage.bcube.nics > PACKED_MAX_NICS:
+        packing = few_trees(*network, FEW_TREES, deadline)
+        packings = [(packing.trees, packing.weights)]
+    else:
+        start = _first_trees(damage)
+        packing = pack(*network, deadline, start=start)
+        packings = [(packing.trees, packing.weights)]
+        if packing.timed_out:  # then the trees it began with may be better still
+            packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
     plans = [
-        with_best_rounds(problem, TreePlan(damage.bcube, tuple(map(root_at_centre, trees)), shares))
+        with_best_rounds(
+            problem,
+            TreePlan(damage.bcube, tuple(map(root_at_centre, trees)), shares),
+            deadline,
+        )
         for trees, shares in packings
     ]
     return Outcome("trees", _fastest(problem, plans), packing.bound, packing.timed_out)
+
+
+def _first_trees(damage: Damage) -> list[Tree]:
+    """Return trees to begin with: detours, or Algorithm 1's if there are none."""
+    from planner.bml.detour import detour
+    from planner.bml.trees import trees_of
+
+    plan = Schedule(damage.bcube)
+    with suppress(NotApplicableError):
+        plan = detour(damage)
+    return trees_of(plan)
 
 
 def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
@@ -104,7 +132,8 @@ def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
     found = []
     with suppress(NotApplicableError):
         found.append(_detour(problem, damage, deadline))
-    if not found or damage.bcube.nics <= TREES_MAX_NICS:
+    small = damage.bcube.nics <= TREES_MAX_NICS
+    if not found or small or busiest_load(found[0].plan) > FAR * damage.load_bound():
         found.append(_trees(problem, damage, deadline))
     best = _fastest(problem, [one.plan for one in found])
     bound = max(one.load_bound for one in found)
@@ -161,9 +190,20 @@ def solve(
         ground = Ground(damage.bcube, damage.dead, damage.down)
     with plan_of_method(outcome.method):
         check(ground, outcome.plan)
-    cost = total(time_ns(problem, outcome.plan), "gradient_bytes", "the time")
+    cost = total(time_ns(problem, outcome.plan), _largest_term(problem), "the time")
     bound = lower_bound_ns(problem, damage, outcome.load_bound)
     return Result(outcome.method, outcome.plan, cost, bound, runtime, outcome.timed_out)
+
+
+def _largest_term(problem: Problem) -> str:
+    """Return the field to name if a time does not fit: T_F does (`Problem`)."""
+    network = problem.network
+    terms: dict[str, Fraction] = {
+        "latency_ns": Fraction(network.latency_ns * len(problem.chunks) * problem.bcube.k),
+        "reduce_ns_per_byte": network.reduce_ns_per_byte * problem.size,
+        "link_bytes_per_s": network.time(problem.size),
+    }
+    return max(terms, key=terms.__getitem__)
 
 
 def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0)) -> int:

@@ -52,20 +52,19 @@ class RootedTree(NamedTuple):
 def trees_of(plan: Plan) -> list[tuple[tuple[int, int, int], ...]]:
     """Return the tree of every piece of a plan that is in use, as undirected hops."""
     left_out = set(plan.left_out)
+    in_use = (one for one in range(plan.threads * plan.pieces) if one not in left_out)
     found = []
-    for thread in range(plan.threads):
-        for piece in range(plan.pieces):
-            if thread * plan.pieces + piece not in left_out:
-                ways = [
-                    zip(
-                        one.senders.tolist(),
-                        one.receivers.tolist(),
-                        one.levels.tolist(),
-                        strict=True,
-                    )
-                    for one in plan.hops(thread, piece)
-                ]
-                found.append(tuple(hop for way in ways for hop in way))
+    for number in in_use:
+        ways = plan.hops(*divmod(number, plan.pieces))
+        found.append(
+            tuple(
+                hop
+                for one in ways
+                for hop in zip(
+                    one.senders.tolist(), one.receivers.tolist(), one.levels.tolist(), strict=True
+                )
+            )
+        )
     return found
 
 

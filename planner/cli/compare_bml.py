@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct
 
 from planner import bml
-from planner.bml.evaluation import evaluate
+from planner.bml.evaluation import busiest_load
 from planner.bml.solver import AnyPlan
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
@@ -53,7 +53,11 @@ _OPTIONS = (
     Option(
         "--topology",
         "any",
-        {"choices": ["any", "bcube", "fattree"], "help": "compare on one topology; default: any"},
+        {
+            "choices": ["any", "bcube", "fattree"],
+            "help": "compare on one topology; default: any. What is drawn and written is "
+            "BML's plan",
+        },
     ),
 )
 
@@ -94,7 +98,10 @@ class CollectiveAnswer(Struct, frozen=True, kw_only=True):
 def _solve(subject: _Subject, *, method: str, time_limit: float | None) -> Result[Any]:
     if subject.problem.failed:
         return bml.solve(subject.problem, method=method, time_limit=time_limit)
-    return _priced(subject, known_method(method, COLLECTIVES))
+    name = known_method(method, COLLECTIVES)
+    if subject.topology not in ("any", name.rpartition("_")[2]):
+        raise NotApplicableError("--topology", f"it does not run on {subject.topology}")
+    return _priced(subject, name)
 
 
 def _evaluate(subject: _Subject, plan: AnyPlan | Collective) -> _Figures:
@@ -102,7 +109,7 @@ def _evaluate(subject: _Subject, plan: AnyPlan | Collective) -> _Figures:
         return _Figures(plan.nics, plan.switches, plan.steps, plan.volume)
     bcube = subject.problem.bcube
     steps = 2 * plan.steps + plan.rounds - 1
-    return _Figures(bcube.k, bcube.switches, steps, evaluate(subject.problem, plan).load)
+    return _Figures(bcube.k, bcube.switches, steps, busiest_load(plan))
 
 
 def _priced(subject: _Subject, name: str) -> Result[Collective]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import Damage
-from planner.bml.evaluation import evaluate
+from planner.bml.evaluation import busiest_load, steps_of
 from planner.bml.listing import Listed, listed
 from planner.bml.plan import Stage
 from planner.bml.problem import Problem
@@ -154,16 +154,15 @@ def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = Non
             binding=result.infeasibility.binding,
             cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])),
         )
-    evaluation = evaluate(problem, plan)
     return msgspec.structs.replace(
         base,
         pieces=plan.threads * plan.pieces,
         pieces_left_out=len(plan.left_out),
         rounds=plan.rounds,
-        times_full_transfer=float(evaluation.load),
+        times_full_transfer=float(busiest_load(plan)),
         steps=tuple(
             StepRow(stage=one.stage, step=one.step, pieces=one.pieces, bytes=one.bytes)
-            for one in evaluation.steps
+            for one in steps_of(problem, plan)
         ),
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted)),

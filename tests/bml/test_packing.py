@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from planner.bml.packing import Packing, check_packing, load_of, pack
+from planner.bml.packing import Packing, check_packing, few_trees, load_of, pack
 from planner.bml.spanning import Hop, Nic, SurvivingNetwork
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidPlanError
@@ -480,3 +480,18 @@ def test_equal_prices_give_trees_of_shortest_ways(damage: Damage, data: st.DataO
     tree, _ = network.tree([1] * len(network.nics), root)
     start = network.servers[root]
     assert ways(start, tree) == ways(start, hops_left(damage))
+
+
+FAILED_ONCE = [one for n, k in ((3, 2), (4, 2), (2, 3)) for one in single_failures(BCube(n, k))]
+
+
+@pytest.mark.parametrize("damage", FAILED_ONCE[::7])
+def test_few_trees_are_a_packing_not_far_from_the_best(damage: Damage) -> None:
+    few = few_trees(*damage, 64, NO_LIMIT)
+    check_packing(*damage, few)
+    best = pack(*damage, NO_LIMIT)
+    assert few.bound <= best.bound <= best.load <= few.load < best.load * Fraction(5, 4)
+    assert not few.timed_out
+    hasty = few_trees(*damage, 64, Deadline(1e-9))
+    check_packing(*damage, hasty)
+    assert len(hasty.trees) == 1

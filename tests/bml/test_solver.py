@@ -328,7 +328,7 @@ SIZES: dict[str, tuple[Callable[[], object], str, str]] = {
     "too many layers": (
         lambda: Problem(BCube(2, 1), NET, layer_bytes=(1,) * (MAX_LAYERS + 1)),
         "layer_bytes",
-        "expected at most 65536 layers, got 65537",
+        "expected at most 4096 layers, got 4097",
     ),
     "another sum": (
         lambda: Problem(BCube(2, 1), NET, 4, (1, 2)),

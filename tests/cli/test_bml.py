@@ -1,0 +1,496 @@
+"""Synchronisation and group scheduling on the command line: compared, written, drawn."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import bigdl, bml, drizzle
+from planner.cli import main
+from planner.collectives import COLLECTIVES, collective, lower_bound
+from planner.network import Network
+from planner.topologies import BCube
+from tests.cli.test_cli import LAYERS, PROFILE
+from tests.cli.test_yan import blocks, rows_of, written
+
+DATA = Path(__file__).parents[2] / "data"
+BIGDL = str(DATA / "bigdl" / "vgg19-16.json")
+DRIZZLE = str(DATA / "drizzle" / "inception64.json")
+NETWORK = ["--problem", "bml", "--startup", "5us", "--bandwidth", "40Gb/s"]
+COLUMNS = ["algorithm", "NICs", "switches", "steps", "× T_F", "time", "above bound", "status"]
+REQUEST: dict[str, Any] = {
+    "problem": "bml",
+    "n": 3,
+    "k": 2,
+    "gradient_bytes": 3600,
+    "link_bytes_per_s": 5e9,
+    "latency_ns": 1000,
+}
+DAMAGED = {**REQUEST, "failed": {"nics": [[[0, 1], 0]], "servers": [[2, 2]]}}
+CUT = {**REQUEST, "failed": {"nics": [[[0, 1], 0], [[0, 1], 1]]}}
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(PROFILE))
+    return str(path)
+
+
+def compared(out: str) -> tuple[str, list[dict[str, str]], set[str]]:
+    """Return what the comparison is about, its rows, and what is left out."""
+    head, table, *_ = blocks(out)
+    return head, rows_of(table), set(re.findall(r"left out: (\w+)", table))
+
+
+def solved(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    answer = folder / "solved.json"
+    assert main(["solve", written(folder, request), "-o", str(answer)]) == 0
+    return without_runtime(json.loads(answer.read_text()))
+
+
+def without_runtime(answer: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in answer.items() if key != "runtime_s"}
+
+
+def test_a_profile_is_compared_on_every_topology(
+    profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", profile, *NETWORK, "--bcube", "3,2"]) == 0
+    out = capsys.readouterr().out
+    head, rows, left_out = compared(out)
+    assert head.startswith("tiny: 9 servers of BCube(3, 2): 58.59 KiB of gradients, T_F 12 µs")
+    assert "network: start-up 5us a step, 40Gb/s a NIC" in head
+    assert list(rows[0]) == COLUMNS
+    assert {row["algorithm"] for row in rows} | left_out == set(COLLECTIVES)
+    assert left_out == {"halving_doubling_bcube"}
+    tensors = [layer["parameter_bytes"] for layer in LAYERS]
+    network = Network(5 * 10**9, 5000)  # type: ignore[arg-type]
+    times = []
+    for row in rows:
+        one = collective(row["algorithm"], BCube(3, 2), tensors=tensors)
+        assert row["NICs"] == str(one.nics)
+        assert row["switches"] == str(one.switches)
+        assert row["steps"] == str(one.steps)
+        assert row["× T_F"] == f"{float(one.volume):.4f}"
+        times.append(one.time_ns(network, 60000))
+    assert times == sorted(times)
+    assert blocks(out)[2].startswith("tiny: bml BCube(3, 2) · bml · 9 servers · ")
+
+
+def test_a_bcube_is_written_with_a_comma_or_an_x(
+    profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = []
+    for bcube in ("3,2", "3x2"):
+        assert main(["compare", profile, *NETWORK, "--bcube", bcube]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("topology", ["any", "bcube", "fattree"])
+def test_one_topology_may_be_asked_for(
+    topology: str, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", profile, *NETWORK, "--bcube", "4,2", "--topology", topology]
+    assert main(command) == 0
+    _, rows, left_out = compared(capsys.readouterr().out)
+    expected = {name for name in COLLECTIVES if topology == "any" or name.endswith(topology)}
+    assert {row["algorithm"] for row in rows} | left_out == expected
+
+
+def test_as_json_the_plan_comes_first_and_then_the_algorithms_by_time(
+    profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = "ring_fattree,ps_bcube,bml_bcube"
+    command = ["compare", profile, *NETWORK, "--bcube", "3,2", "--methods", names, "--json"]
+    assert main(command) == 0
+    plan, *rows = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in rows] == ["bml_bcube", "ps_bcube", "ring_fattree"]
+    assert [row["objective_ns"] for row in rows] == sorted(row["objective_ns"] for row in rows)
+    request = {**REQUEST, "gradient_bytes": 60000, "latency_ns": 5000}
+    assert without_runtime(plan) == solved(request, tmp_path)
+    network = Network(5 * 10**9, 5000)  # type: ignore[arg-type]
+    for row in rows:
+        one = collective(row["method"], BCube(3, 2))
+        hops = 2 if one.topology == "bcube" else 1
+        assert row == {
+            "problem": "bml",
+            "method": one.name,
+            "status": "optimal" if row["objective_ns"] == row["lower_bound_ns"] else "feasible",
+            "objective_ns": plan["comparison"][one.name]["time_ns"],
+            "lower_bound_ns": lower_bound(9, one.nics, hops).time_ns(network, 60000),
+            "times_full_transfer": float(one.volume),
+            "steps": one.steps,
+            "nics": one.nics,
+            "switches": one.switches,
+            "built_switches": one.built_switches,
+        }
+        assert row["lower_bound_ns"] <= row["objective_ns"]
+
+
+def test_an_intact_request_is_compared_and_its_plan_solved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = {**REQUEST, "method": "trees", "time_limit_s": 60}
+    path, plan = written(tmp_path, request), tmp_path / "plan.json"
+    assert main(["compare", path, "-o", str(plan)]) == 0
+    head, rows, left_out = compared(capsys.readouterr().out)
+    assert head == "request: 9 servers of BCube(3, 2): 3.516 KiB of gradients, T_F 720 ns"
+    placed = {"ps_tensors_fattree", "ps_tensors_greedy_fattree"}
+    assert left_out == {"halving_doubling_bcube", *placed}
+    assert {row["algorithm"] for row in rows} | left_out == set(COLLECTIVES)
+    assert without_runtime(json.loads(plan.read_text())) == solved(request, tmp_path)
+    layers = {**REQUEST, "layer_bytes": [3000, 600]}
+    assert main(["compare", written(tmp_path, layers)]) == 0
+    assert placed <= {row["algorithm"] for row in compared(capsys.readouterr().out)[1]}
+
+
+def test_the_time_limit_of_a_request_holds_for_its_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def spy(problem: bml.Problem, *, method: str, time_limit: float | None) -> Any:
+        seen.append((method, time_limit))
+        return solve(problem, method=method)
+
+    solve = bml.solve
+    monkeypatch.setattr("planner.bml.solve", spy)
+    request = {**REQUEST, "method": "trees", "time_limit_s": 2.5}
+    assert main(["compare", written(tmp_path, request)]) == 0
+    assert seen == [("trees", 2.5)]
+
+
+def test_layers_without_a_byte_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, {**REQUEST, "gradient_bytes": 0, "layer_bytes": [0, 0]})
+    assert main(["compare", path]) == 0
+    _, rows, _ = compared(capsys.readouterr().out)
+    assert {(row["time"], row["status"]) for row in rows} == {("0 ns", "optimal")}
+
+
+def test_times_that_do_not_fit_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, {**REQUEST, "gradient_bytes": 2**62, "link_bytes_per_s": 6e8})
+    assert main(["compare", path]) == 0
+    out = capsys.readouterr().out
+    assert "left out: halving_doubling_fattree (the time of a synchronisation must fit" in out
+    assert "bml_bcube" in {row["algorithm"] for row in compared(out)[1]}
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        ({"nics": [[[0, 1], 0]]}, "1 NIC"),
+        ({"servers": [[0, 1]], "nics": [[[2, 1], 0], [[2, 0], 0]]}, "1 server and 2 NICs"),
+        ({"servers": [[0, 0], [0, 1]], "switches": [[0, [2]]]}, "2 servers and 1 switch"),
+        ({"switches": [[0, [0]], [0, [1]]]}, "2 switches"),
+    ],
+)
+def test_failures_are_counted_in_words(
+    failed: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, {**REQUEST, "failed": failed})
+    assert main(["compare", path, "--methods", "detour"]) == 0
+    assert f"BCube(3, 2), without {words}: 3.516 KiB" in capsys.readouterr().out
+
+
+def test_around_failures_plans_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, DAMAGED)
+    assert main(["compare", path]) == 0
+    out = capsys.readouterr().out
+    _, rows, left_out = compared(out)
+    assert {row["algorithm"] for row in rows} == {"detour", "trees"}
+    assert not left_out
+    assert {(row["NICs"], row["switches"]) for row in rows} == {("2", "6")}
+    assert main(["compare", path, "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert [one["method"] for one in answers] == [row["algorithm"] for row in rows]
+    assert answers[0]["objective_ns"] <= answers[1]["objective_ns"]
+    for one, row in zip(answers, rows, strict=True):
+        assert without_runtime(one) == solved({**DAMAGED, "method": one["method"]}, tmp_path)
+        steps = len(one["steps"]) + one["rounds"] - 1
+        assert row["steps"] == f"{steps:,}"
+        assert row["× T_F"] == f"{one['times_full_transfer']:.4f}"
+    assert f"(failed servers: 1, NICs: 1) · {answers[0]['method']} · " in out
+    assert main(["compare", path, "--methods", "bml,detour"]) == 0
+    out = capsys.readouterr().out
+    assert "left out: bml (bml is Algorithm 1, which knows no failures)" in out
+
+
+def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reason = "the failures cut off server [0, 1] from the other 8 that work"
+    path = written(tmp_path, CUT)
+    assert main(["compare", path]) == 0
+    out, err = capsys.readouterr()
+    assert f"detour: {reason}" in out
+    assert f"trees: {reason}" in out
+    _, rows, _ = compared(out)
+    assert {(row["time"], row["status"]) for row in rows} == {("–", "infeasible")}
+    assert "no method found a plan" in err
+    assert main(["compare", path, "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert [(one["method"], one["cut_off"]) for one in answers] == [
+        ("detour", [[0, 1]]),
+        ("trees", [[0, 1]]),
+    ]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(answers[0]))
+    assert main(["draw", str(plan)]) == 2
+    message = f"{plan}: steps: the answer (infeasible) holds no plan: {reason}"
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ([], "--bcube: missing: it says how many servers there are: 3,2"),
+        (["--bcube", "3"], "--bcube: expected n,k such as 3,2, got '3'"),
+        (["--bcube", "3,2,1"], "--bcube: expected n,k such as 3,2, got '3,2,1'"),
+        (["--bcube", "3,-2"], "--bcube: expected n,k such as 3,2, got '3,-2'"),
+        (["--bcube", "1,2"], "--bcube: n: expected an integer >= 2, got 1"),
+        (["--bcube", "3,0"], "--bcube: k: expected an integer >= 1, got 0"),
+        (["--bcube", "3,64"], "--bcube: k: expected at most 2^62 NICs"),
+        (["--bcube", "9" * 20 + ",1"], "--bcube: n: expected an integer <= "),
+        (["--bcube", "3,2", "--methods", "detour"], "method: expected one of bml_bcube"),
+        (["--bcube", "3,2", "--methods", "ring_bcub"], "did you mean 'ring_bcube'?"),
+        (["--bcube", "3,2", "--workers", "4"], "--workers: does not apply to --problem bml"),
+        (["--bcube", "3,2", "--direction", "pull"], "--direction: does not apply to --problem bml"),
+        (["--bcube", "3,2", "--picture", "p.bmp"], "expected a name ending in .svg"),
+        (["--bcube", "3,2", "--picture", "p.json"], "a comparison says only how long"),
+    ],
+)
+def test_bad_options_with_a_profile(
+    change: list[str], expected: str, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", profile, *NETWORK, *change]) == 2
+    out, err = capsys.readouterr()
+    assert expected in err
+    assert out == ""
+
+
+def test_options_of_bml_are_refused_elsewhere(
+    profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for problem in ("ibatch", "caramel"):
+        for option in (["--bcube", "3,2"], ["--topology", "bcube"]):
+            command = ["compare", profile, *NETWORK, "--problem", problem, *option]
+            assert main(command) == 2
+            message = f"{option[0]}: does not apply to --problem {problem}, only to bml"
+            assert message in capsys.readouterr().err
+
+
+def test_an_unknown_topology_is_refused(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["compare", profile, *NETWORK, "--bcube", "3,2", "--topology", "torus"])
+    assert caught.value.code == 2
+    assert "invalid choice: 'torus'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        ({**REQUEST, "n": 1}, "n: expected an integer >= 2, got 1"),
+        ({**DAMAGED, "schedule": {"server": [2, 2]}}, "schedule.server: expected one that has not"),
+        ({**REQUEST, "schedule": {"server": [3, 0]}}, "schedule.server[0]: expected an integer"),
+        ({**REQUEST, "failed": {"nics": [[[0], 0]]}}, "failed.nics[0][0]: expected 2 digits"),
+    ],
+)
+def test_the_file_of_a_bad_request_is_named(
+    request_: dict[str, Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, request_)
+    assert main(["compare", path]) == 2
+    out, err = capsys.readouterr()
+    assert f"{path}: {expected}" in err
+    assert out == ""
+
+
+def test_methods_of_algorithms_and_of_plans_are_kept_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", written(tmp_path, REQUEST), "--methods", "detour"]) == 2
+    assert "method: expected one of bml_bcube" in capsys.readouterr().err
+    assert main(["compare", written(tmp_path, DAMAGED), "--methods", "ps_bcube"]) == 2
+    assert "method: expected one of auto, bml, detour, trees" in capsys.readouterr().err
+
+
+REQUESTS = {
+    "bml": REQUEST,
+    "bml around failures": DAMAGED,
+    "bigdl": json.loads(Path(BIGDL).read_text()),
+    "drizzle": json.loads(Path(DRIZZLE).read_text()),
+}
+
+
+@pytest.mark.parametrize("name", list(REQUESTS))
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--startup", "1us"),
+        ("--bandwidth", "1Gb/s"),
+        ("--bcube", "3,2"),
+        ("--topology", "any"),
+        ("--workers", "2"),
+        ("--direction", "pull"),
+        ("--max-batch", "1MB"),
+    ],
+)
+def test_options_of_profiles_do_not_apply_to_requests(
+    name: str, option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, REQUESTS[name])
+    assert main(["compare", path, option, value]) == 2
+    out, err = capsys.readouterr()
+    message = f"{option}: does not apply to a request, and {path} holds one, not a profile"
+    assert message in err
+    assert out == ""
+
+
+@pytest.mark.parametrize("name", list(REQUESTS))
+def test_the_problem_of_a_request_is_its_own(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, problem = written(tmp_path, REQUESTS[name]), name.split(maxsplit=1)[0]
+    assert main(["compare", path, "--problem", "ibatch"]) == 2
+    assert f"--problem: {path} holds a request of {problem}" in capsys.readouterr().err
+    assert main(["compare", path, "--problem", problem]) == 0
+    assert f"{problem} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", list(REQUESTS))
+def test_what_compare_writes_is_drawn_as_it_was_shown(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, plan = written(tmp_path, REQUESTS[name]), str(tmp_path / "plan.json")
+    assert main(["compare", path, "-o", plan]) == 0
+    shown = capsys.readouterr().out
+    assert main(["draw", plan]) == 0
+    drawn = capsys.readouterr().out
+    assert drawn.startswith(name.split(maxsplit=1)[0])
+    assert drawn in shown
+    assert main(["draw", plan, "-o", str(tmp_path / "p.json")]) == 2
+    assert "a trace shows when things happen" in capsys.readouterr().err
+    assert main(["draw", plan, "-o", str(tmp_path / "p.bmp")]) == 2
+    assert "expected a name ending in .svg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", list(REQUESTS))
+def test_pictures_are_written(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    path, plan = written(tmp_path, REQUESTS[name]), str(tmp_path / "plan.json")
+    pictures = [tmp_path / "compared.svg", tmp_path / "drawn.svg", tmp_path / "drawn.png"]
+    assert main(["compare", path, "-o", plan, "--picture", str(pictures[0])]) == 0
+    for picture in pictures[1:]:
+        assert main(["draw", plan, "-o", str(picture)]) == 0
+    assert all(picture.stat().st_size > 1000 for picture in pictures)
+    assert pictures[0].read_text() == pictures[1].read_text()
+
+
+def test_a_profile_gives_the_picture_its_name(profile: str, tmp_path: Path) -> None:
+    mpl = pytest.importorskip("matplotlib")
+    picture = tmp_path / "p.svg"
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        command = ["compare", profile, *NETWORK, "--bcube", "3,2", "--picture", str(picture)]
+        assert main(command) == 0
+    text = picture.read_text(encoding="utf-8")
+    assert "tiny: bml BCube(3, 2)" in text
+    assert "this plan" in text
+
+
+def test_bigdl_is_sorted_by_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", BIGDL]) == 0
+    head, rows, left_out = compared(capsys.readouterr().out)
+    assert head.startswith("request: 16 nodes with 4 partitions each, 548 MiB of gradients, T_F ")
+    assert {row["method"] for row in rows} == set(bigdl.METHODS) - {"auto"}
+    assert not left_out
+    assert (rows[0]["method"], rows[0]["above bound"], rows[0]["status"]) == (
+        "rotated",
+        "0.00%",
+        "optimal",
+    )
+    assert main(["compare", BIGDL, "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert [one["method"] for one in answers] == [row["method"] for row in rows]
+    times = [one["objective_ns"] for one in answers]
+    assert times == sorted(times)
+    for one, row in zip(answers, rows, strict=True):
+        request = {**REQUESTS["bigdl"], "method": one["method"]}
+        assert without_runtime(one) == solved(request, tmp_path)
+        assert row["× T_F"] == f"{one['times_full_transfer']:.4g}"
+        through = one["comparison"][one["method"]]["driver_bytes"]
+        assert (row["through the driver"] == "0 B") == (through == 0)
+
+
+def test_drizzle_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", DRIZZLE]) == 0
+    head, (row,), left_out = compared(capsys.readouterr().out)
+    assert head == (
+        "request: 320 tasks, 900 ms to compute, overhead of at most 0.02, a decision every 20 s"
+    )
+    assert {row["method"]} | left_out == set(drizzle.METHODS) - {"auto"}
+    assert main(["compare", DRIZZLE, "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert without_runtime(answer) == solved(REQUESTS["drizzle"], tmp_path)
+    assert row["group size"] == str(answer["group_size"])
+    assert row["overhead"] == f"{answer['overhead']:.2%}"
+    assert row["speed-up"] == f"{answer['speedup']:.4g}"
+    assert row["status"] == "optimal"
+
+
+def test_a_group_that_cannot_be_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = {**REQUESTS["drizzle"]}
+    del free["max_group_ns"]
+    assert main(["compare", written(tmp_path, free)]) == 0
+    assert "decision" not in compared(capsys.readouterr().out)[0]
+    plan = tmp_path / "plan.json"
+    plan.write_text("kept")
+    request = {**REQUESTS["drizzle"], "max_group_ns": 10**8}
+    assert main(["compare", written(tmp_path, request), "-o", str(plan)]) == 0
+    out, err = capsys.readouterr()
+    assert "no method found a plan" in err
+    assert compared(out)[1][0]["status"] == "infeasible"
+    assert "exact: " in out
+    assert plan.read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "expected"),
+    [
+        ("bigdl", {"nodes": 0}, "nodes: expected an integer >= 1, got 0"),
+        ("bigdl", {"nodes": 5000}, "nodes: expected an integer <= 4096, got 5000"),
+        ("bigdl", {"link_bytes_per_s": 0}, "link_bytes_per_s: expected a number > 0, got 0"),
+        ("drizzle", {"task_ns": -1}, "task_ns: expected a number"),
+        ("drizzle", {"max_overhead": 1}, "max_overhead: "),
+    ],
+)
+def test_the_field_of_a_bad_request_is_named(
+    name: str,
+    change: dict[str, Any],
+    expected: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["compare", written(tmp_path, {**REQUESTS[name], **change})]) == 2
+    out, err = capsys.readouterr()
+    assert expected in err
+    assert out == ""
+
+
+@pytest.mark.parametrize("problem", ["bigdl", "drizzle"])
+def test_profiles_are_no_requests(
+    problem: str, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", profile, "--problem", problem]) == 2
+    assert f"--problem: {problem} compares a request" in capsys.readouterr().err

@@ -1,0 +1,897 @@
+"""Gradient synchronisation as JSON: the contract, bad input, answers read and executed again."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import groupby, product
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.bml import METHODS, Problem, evaluate, ideal_ns, solve
+from planner.collectives import COLLECTIVES, compare
+from planner.draw import BarChart
+from planner.errors import InvalidInputError
+from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
+from planner.jsonio.bml import problem_of
+from planner.jsonio.bml_answer import MAX_TRANSFERS, answer
+from planner.network import Network
+from planner.topologies import BCube
+from planner.validation import MAX_TOTAL
+from tests.jsonio.test_caramel_answers import broken
+from tests.jsonio.test_service import ask, error, without
+
+CONTRACT: dict[str, Any] = {
+    "problem": "bml",
+    "n": 3,
+    "k": 2,
+    "gradient_bytes": 12500000,
+    "link_bytes_per_s": 5e9,
+    "latency_ns": 0,
+    "schedule": "none",
+}
+NIC = {"nics": [[[0, 1], 0]]}
+CUT = {"nics": [[[0, 1], 0], [[0, 1], 1]]}
+
+
+def changed(**change: Any) -> dict[str, Any]:
+    return {key: value for key, value in {**CONTRACT, **change}.items() if value is not without}
+
+
+def validate(document: dict[str, Any], part: str) -> None:
+    jsonschema.validate(document, schema("bml")[part], jsonschema.Draft202012Validator)
+
+
+def answered(**change: Any) -> dict[str, Any]:
+    """Ask, and see that the request and the answer are what the schema says."""
+    request = changed(**change)
+    validate(request, "request")
+    found = ask(request)
+    validate(found, "answer")
+    return found
+
+
+def typed(request: dict[str, Any]) -> Problem:
+    return problem_of(decode_request(json.dumps(request).encode()))
+
+
+def read_again(document: dict[str, Any]) -> BarChart:
+    read, _ = decode_answer(json.dumps(document).encode())
+    chart = PROBLEMS["bml"].chart(read)
+    assert isinstance(chart, BarChart)
+    return chart
+
+
+def unusable(bcube: BCube, failed: dict[str, Any]) -> set[tuple[tuple[int, ...], int]]:
+    """Return the NICs that failures put out of use."""
+    found = {(tuple(server), level) for server, level in failed.get("nics", [])}
+    found |= {(tuple(server), level) for server, level in failed.get("links", [])}
+    for server in product(range(bcube.n), repeat=bcube.k):
+        for level in range(bcube.k):
+            place = bcube.k - 1 - level
+            rest = [*server[:place], *server[place + 1 :]]
+            if [level, rest] in failed.get("switches", []) or list(server) in failed.get(
+                "servers", []
+            ):
+                found.add((server, level))
+    return found
+
+
+def execute(request: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Do what the transfers say, byte by byte; everybody has the sum of all then.
+
+    A server counts its contributions to each byte, 256 to the power of the contributor each.
+    """
+    bcube = BCube(request["n"], request["k"])
+    size = request.get("gradient_bytes", sum(request.get("layer_bytes", [])))
+    failed = request.get("failed", {})
+    down = unusable(bcube, failed)
+    names = list(product(range(bcube.n), repeat=bcube.k))
+    held = {name: [256**number] * size for number, name in enumerate(names)}
+
+    def order(row: dict[str, Any]) -> tuple[Any, ...]:
+        return -row.get("layer", 0), row.get("part", 0), row["stage"], row["step"]
+
+    for _, together in groupby(sorted(rows, key=order), order):
+        sent = []
+        for row in together:
+            server, peer = tuple(row["server"]), tuple(row["peer"])
+            differing = [bcube.k - 1 - place for place in places_that_differ(server, peer)]
+            assert differing == [row["level"]]
+            assert not down & {(server, row["level"]), (peer, row["level"])}
+            assert row["length"] > 0
+            assert row["length_bytes"] > 0
+            place = range(row["offset_bytes"], row["offset_bytes"] + row["length_bytes"])
+            sent.append((row["stage"], peer, place, held[server][place.start : place.stop]))
+        for stage, peer, place, values in sent:
+            for byte, value in zip(place, values, strict=True):
+                held[peer][byte] = value + (held[peer][byte] if stage == "aggregate" else 0)
+    living = [name for name in names if list(name) not in failed.get("servers", [])]
+    total = sum(256 ** names.index(name) for name in living)
+    assert all(held[name] == [total] * size for name in living)
+
+
+def places_that_differ(one: tuple[int, ...], other: tuple[int, ...]) -> list[int]:
+    return [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+
+
+def test_the_contracts_example() -> None:
+    found = answered()
+    assert (found["problem"], found["method"]) == ("bml", "bml")
+    assert (found["n"], found["k"], found["servers"], found["switches"]) == (3, 2, 9, 6)
+    assert (found["pieces"], found["pieces_left_out"], found["rounds"]) == (18, 0, 1)
+    assert found["full_transfer_ns"] == 2_500_000
+    assert found["ideal_ns"] == found["lower_bound_ns"] == -(-8 * 2_500_000 // 9)
+    # 18 pieces of whole bytes: each of four steps waits for at most six bytes too much.
+    assert 0 <= found["objective_ns"] - found["ideal_ns"] <= 4 * 6
+    assert found["status"] == (
+        "optimal" if found["objective_ns"] == found["lower_bound_ns"] else "feasible"
+    )
+    assert [(row["stage"], row["step"], row["pieces"]) for row in found["steps"]] == [
+        ("aggregate", 0, 6),
+        ("aggregate", 1, 2),
+        ("broadcast", 0, 2),
+        ("broadcast", 1, 6),
+    ]
+    for row in found["steps"]:
+        assert 0 <= row["bytes"] - 12500000 * row["pieces"] / 18 < row["pieces"]
+    assert round(found["times_full_transfer"], 4) == 0.8889
+    best = found["comparison"]["bml_bcube"]
+    assert (round(best["times_full_transfer"], 4), best["switches"]) == (0.8889, 6)
+    assert {
+        "bml_bcube",
+        "ps_bcube",
+        "ring_fattree",
+        "ps_fattree",
+        "hierarchical_fattree",
+        "halving_doubling_fattree",
+        "shuffle_fattree",
+        "k_nics_fattree",
+    } <= set(found["comparison"])
+    assert not {"transfers", "failed", "reason", "binding", "cut_off"} & set(found)
+
+
+def test_every_option_at_once() -> None:
+    request = changed(
+        gradient_bytes=360,
+        layer_bytes=[120, 0, 240],
+        element_bytes=4,
+        link_bytes_per_s=0.3,
+        latency_ns=7,
+        reduce_ns_per_byte=0.25,
+        schedule="all",
+        failed={
+            "servers": [[2, 2]],
+            "nics": [[[0, 1], 0]],
+            "links": [[[1, 0], 1]],
+            "switches": [[1, [0]]],
+        },
+        method="detour",
+        time_limit_s=60,
+        note="made up",
+    )
+    validate(request, "request")
+    found = ask(request)
+    validate(found, "answer")
+    assert found["method"] == "detour"
+    assert found["failed"] == {"servers": 1, "nics": 2, "switches": 1}
+    result = solve(typed(request), method="detour")
+    assert (found["objective_ns"], found["lower_bound_ns"]) == (
+        result.objective_ns,
+        result.lower_bound_ns,
+    )
+    execute(request, found["transfers"])
+
+
+@pytest.mark.parametrize("method", ["auto", "detour", "trees"])
+@pytest.mark.parametrize(
+    "failed",
+    [
+        without,
+        NIC,
+        {"servers": [[1, 1]]},
+        {"switches": [[0, [1]]]},
+        {"servers": [[0, 0]], "links": [[[2, 1], 1]]},
+    ],
+)
+@pytest.mark.parametrize("sizes", [{"gradient_bytes": 97}, {"layer_bytes": [40, 0, 12]}])
+def test_a_third_party_can_execute_what_is_listed(
+    method: str, failed: Any, sizes: dict[str, Any]
+) -> None:
+    request = {"gradient_bytes": without, "schedule": "all", "failed": failed, "method": method}
+    found = answered(**{**request, **sizes})
+    rows = found["transfers"]
+    execute(changed(**{**request, **sizes}), rows)
+    for row in rows:
+        assert ("layer" in row) == ("layer_bytes" in sizes)
+        assert ("part" in row) == (found["rounds"] > 1)
+        assert row.get("part", 0) < found["rounds"]
+        assert row["offset"] + row["length"] <= found["pieces"]
+    steps = {(row["stage"], row["step"]) for row in rows}
+    assert steps <= {(row["stage"], row["step"]) for row in found["steps"]}
+
+
+def test_schedules_of_one_of_all_and_of_nobody() -> None:
+    request = changed(gradient_bytes=97, failed={"servers": [[1, 1]]}, method="detour")
+    assert "transfers" not in ask(request)
+    whole = ask({**request, "schedule": "all"})["transfers"]
+    parts = []
+    for server in product(range(3), repeat=2):
+        if server != (1, 1):
+            rows = ask({**request, "schedule": {"server": list(server)}})["transfers"]
+            assert {tuple(row["server"]) for row in rows} == {server}
+            parts += rows
+    assert parts == whole
+
+
+def test_the_fields_of_a_transfer() -> None:
+    """Step 0 of thread 0 of the server [2, 1]: to digit 0 = 2 and 0 what they own."""
+    found = answered(gradient_bytes=180, schedule={"server": [2, 1]})
+    rows = [
+        row
+        for row in found["transfers"]
+        if (row["thread"], row["stage"], row["step"]) == (0, "aggregate", 0)
+    ]
+    common = {"server": [2, 1], "thread": 0, "stage": "aggregate", "step": 0, "level": 0}
+    common |= {"length": 3, "length_bytes": 30}
+    assert rows == [
+        {**common, "peer": [2, 2], "offset": 6, "offset_bytes": 60},
+        {**common, "peer": [2, 0], "offset": 0, "offset_bytes": 0},
+    ]
+    assert len(found["transfers"]) == 2 * 2 * 2 * (3 - 1)
+
+
+@pytest.mark.parametrize(
+    ("failed", "counts"),
+    [
+        ({"servers": [[0, 1], [0, 1]]}, (1, 0, 0)),
+        ({"nics": [[[0, 1], 0], [[0, 1], 0]]}, (0, 1, 0)),
+        ({"nics": [[[0, 1], 0]], "links": [[[0, 1], 0]]}, (0, 1, 0)),
+        ({"links": [[[0, 1], 0], [[2, 2], 1]]}, (0, 2, 0)),
+        ({"switches": [[0, [1]], [0, [2]], [0, [1]]]}, (0, 0, 2)),
+        ({"servers": [[2, 0]], "nics": [[[0, 1], 1]], "switches": [[1, [2]]]}, (1, 1, 1)),
+    ],
+)
+def test_failures_are_counted_once(failed: dict[str, Any], counts: tuple[int, ...]) -> None:
+    found = answered(failed=failed, method="detour")
+    assert tuple(found["failed"][name] for name in ("servers", "nics", "switches")) == counts
+    assert found["objective_ns"] >= found["lower_bound_ns"]
+
+
+def test_what_a_plan_says_of_itself() -> None:
+    request = changed(failed={"servers": [[0, 1]]}, method="detour")
+    found, problem = ask(request), typed(request)
+    plan = solve(problem, method="detour").plan
+    assert plan is not None
+    cost = evaluate(problem, plan)
+    assert found["pieces"] == 18
+    assert found["pieces_left_out"] == len(plan.left_out) > 0
+    assert found["rounds"] == plan.rounds
+    assert found["times_full_transfer"] == float(cost.load)
+    assert [tuple(row.values()) for row in found["steps"]] == [
+        (one.stage, one.step, one.pieces, one.bytes) for one in cost.steps
+    ]
+
+
+def test_links_are_nics_and_order_does_not_matter() -> None:
+    pairs = [[[0, 1], 0], [[2, 2], 1]]
+    found = [
+        ask(changed(failed=failed, method="detour", schedule="all", gradient_bytes=50))
+        for failed in (
+            {"nics": pairs},
+            {"links": pairs[::-1]},
+            {"nics": pairs[:1], "links": pairs[1:]},
+        )
+    ]
+    assert len({json.dumps({**one, "runtime_s": 0}) for one in found}) == 1
+
+
+def test_nothing_failed_if_nothing_is_named() -> None:
+    names = ("servers", "nics", "links", "switches")
+    empty: list[dict[str, Any]] = [{}, {name: [] for name in names}]
+    for failed in empty:
+        found = answered(failed=failed)
+        assert "failed" not in found
+        assert {**found, "runtime_s": 0} == {**ask(CONTRACT), "runtime_s": 0}
+
+
+EVERYBODY = [list(server) for server in product(range(3), repeat=2)]
+
+
+@pytest.mark.parametrize(
+    ("failed", "reason", "binding", "cut_off"),
+    [
+        (
+            CUT,
+            "the failures cut off server [0, 1] from the other 8 that work",
+            ["failed.nics"],
+            [[0, 1]],
+        ),
+        (
+            {"nics": [[[0, 1], 1]], "switches": [[0, [0]]], "servers": [[2, 2]]},
+            "the failures cut off server [0, 1] from the other 7 that work",
+            ["failed.servers", "failed.nics", "failed.switches"],
+            [[0, 1]],
+        ),
+        (
+            {"switches": [[1, [0]], [1, [1]], [1, [2]]], "servers": [[0, 0], [1, 1], [1, 2]]},
+            "the failures cut off servers [0, 1], [0, 2], [1, 0] from the other 3 that work",
+            ["failed.servers", "failed.switches"],
+            [[0, 1], [0, 2], [1, 0]],
+        ),
+        ({"servers": EVERYBODY}, "every server has failed", ["failed.servers"], []),
+    ],
+)
+@pytest.mark.parametrize("method", list(METHODS))
+def test_infeasible_is_an_answer(
+    failed: Any, reason: str, binding: list[str], cut_off: list[list[int]], method: str
+) -> None:
+    found = answered(failed=failed, method=method, schedule="all")
+    assert (found["status"], found["method"]) == ("infeasible", method)
+    assert found["objective_ns"] is found["lower_bound_ns"] is None
+    assert found["binding"] == binding
+    assert found["reason"] == reason
+    assert found["cut_off"] == cut_off
+    assert not {"steps", "pieces", "transfers", "comparison"} & set(found)
+    with pytest.raises(InvalidInputError) as caught:
+        read_again(found)
+    assert caught.value.path == "steps"
+    assert caught.value.message == f"the answer (infeasible) holds no plan: {found['reason']}"
+
+
+def test_of_many_that_are_cut_off_a_thousand_are_named() -> None:
+    found = answered(n=1500, k=1, failed={"switches": [[0, []]]})
+    assert found["status"] == "infeasible"
+    assert len(found["cut_off"]) == 1000
+    assert "and 1491 more from the other 1 that work" in found["reason"]
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_the_method_that_made_the_plan_is_named(method: str) -> None:
+    assert answered(method=method)["method"] == (method if method != "auto" else "bml")
+    if method != "bml":
+        one = answered(method=method, failed=NIC)
+        assert one["method"] in ({"detour", "trees"} if method == "auto" else {method})
+
+
+def test_auto_is_the_better_one() -> None:
+    found = {
+        name: answered(failed=NIC, method=name, latency_ns=40000)["objective_ns"]
+        for name in ("auto", "detour", "trees")
+    }
+    assert found["auto"] == min(found["detour"], found["trees"])
+
+
+def test_a_time_limit_may_cut_in_but_leaves_a_plan() -> None:
+    request = changed(
+        failed=NIC, method="trees", time_limit_s=1e-6, gradient_bytes=97, schedule="all"
+    )
+    validate(request, "request")
+    found = ask_once(request)
+    assert found["status"] in {"time_limit", "feasible", "optimal"}
+    assert found["objective_ns"] >= found["lower_bound_ns"]
+    execute(request, found["transfers"])
+
+
+def test_the_time_limit_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def spy(problem: Problem, *, method: str, time_limit: float | None) -> Any:
+        seen.append((method, time_limit))
+        return solve(problem, method=method)
+
+    monkeypatch.setattr("planner.jsonio.bml.solve", spy)
+    ask_once(changed(time_limit_s=2.5, method="detour"))
+    ask_once(CONTRACT)
+    assert seen == [("detour", 2.5), ("auto", None)]
+
+
+def ask_once(request: dict[str, Any]) -> dict[str, Any]:
+    """Ask without asking twice: what a time limit leaves may differ."""
+    found: dict[str, Any] = json.loads(reply(json.dumps(request).encode()).data)
+    validate(found, "answer")
+    return found
+
+
+def test_sizes_may_be_given_twice_if_they_agree() -> None:
+    both = answered(gradient_bytes=60, layer_bytes=[20, 40])
+    one = answered(gradient_bytes=without, layer_bytes=[20, 40])
+    assert {**both, "runtime_s": 0} == {**one, "runtime_s": 0}
+
+
+def test_rates_are_exact() -> None:
+    """0.3 bytes a second, as written: no nanosecond more than 10 bytes take."""
+    found = answered(n=2, k=1, gradient_bytes=2, link_bytes_per_s=0.3)
+    assert found["objective_ns"] == -(-2 * 10**10 // 3)
+    slow = answered(n=2, k=1, gradient_bytes=2, link_bytes_per_s=1e9, reduce_ns_per_byte=0.1)
+    assert slow["objective_ns"] == 3  # 2 ns to send, 0.1 ns to add
+
+
+BIG = 2**62
+MANY = {"servers": [[0] * 17]}
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "expected"),
+    [
+        ({"n": 1}, "n", "expected an integer >= 2, got 1"),
+        ({"n": True}, "n", "expected an integer >= 2, got true"),
+        ({"n": 3.0}, "n", "expected an integer >= 2, got 3.0"),
+        ({"n": BIG + 1}, "n", f"expected an integer <= {BIG}, got {BIG + 1}"),
+        ({"n": without}, "n", "missing"),
+        ({"k": 0}, "k", "expected an integer >= 1, got 0"),
+        ({"k": without}, "k", "missing"),
+        ({"k": 64}, "k", "expected at most 2^62 NICs, k·n^k, got BCube(3, 64)"),
+        ({"k": BIG}, "k", f"expected at most 2^62 NICs, k·n^k, got BCube(3, {BIG})"),
+        ({"n": 2, "k": 57}, "k", "expected at most 2^62 NICs, k·n^k, got BCube(2, 57)"),
+        (
+            {"gradient_bytes": without},
+            "gradient_bytes",
+            "missing: expected it, or layer_bytes",
+        ),
+        ({"gradient_bytes": -1}, "gradient_bytes", "expected an integer >= 0, got -1"),
+        ({"gradient_bytes": None}, "gradient_bytes", "expected an integer >= 0, got null"),
+        (
+            {"gradient_bytes": BIG + 1},
+            "gradient_bytes",
+            f"expected an integer <= {BIG}, got {BIG + 1}",
+        ),
+        (
+            {"layer_bytes": [1, 2]},
+            "gradient_bytes",
+            "expected the sum of layer_bytes (3), got 12500000",
+        ),
+        (
+            {"layer_bytes": []},
+            "layer_bytes",
+            "expected an array of length >= 1, got one of length 0",
+        ),
+        ({"layer_bytes": [1, -2]}, "layer_bytes[1]", "expected an integer >= 0, got -2"),
+        (
+            {"layer_bytes": [0, BIG + 1]},
+            "layer_bytes[1]",
+            f"expected an integer <= {BIG}, got {BIG + 1}",
+        ),
+        (
+            {"layer_bytes": [BIG, 1], "gradient_bytes": without},
+            "layer_bytes",
+            f"expected a sum <= {BIG}, got {BIG + 1}",
+        ),
+        (
+            {"layer_bytes": [1] * (2**12 + 1), "gradient_bytes": without},
+            "layer_bytes",
+            "expected at most 4096 layers, got 4097",
+        ),
+        ({"element_bytes": 0}, "element_bytes", "expected an integer >= 1, got 0"),
+        (
+            {"element_bytes": 3},
+            "gradient_bytes",
+            "expected a multiple of element_bytes (3), got 12500000",
+        ),
+        (
+            {"element_bytes": 4, "layer_bytes": [4, 6], "gradient_bytes": without},
+            "layer_bytes[1]",
+            "expected a multiple of element_bytes (4), got 6",
+        ),
+        ({"link_bytes_per_s": 0}, "link_bytes_per_s", "expected a number > 0, got 0"),
+        ({"link_bytes_per_s": -1}, "link_bytes_per_s", "expected a number > 0, got -1"),
+        ({"link_bytes_per_s": "x"}, "link_bytes_per_s", "expected a number > 0, got 'x'"),
+        (
+            {"link_bytes_per_s": 2**63},
+            "link_bytes_per_s",
+            f"expected a number <= {BIG}, got {2**63}",
+        ),
+        ({"link_bytes_per_s": without}, "link_bytes_per_s", "missing"),
+        (
+            {"link_bytes_per_s": 1e-9},
+            "link_bytes_per_s",
+            f"the time to send the gradient must fit in 63 bits, got {125 * 10**23}",
+        ),
+        ({"latency_ns": -1}, "latency_ns", "expected an integer >= 0, got -1"),
+        ({"latency_ns": 1.5}, "latency_ns", "expected an integer >= 0, got 1.5"),
+        ({"latency_ns": BIG}, "latency_ns", "the time must fit in 63 bits, got"),
+        (
+            {"reduce_ns_per_byte": -0.5},
+            "reduce_ns_per_byte",
+            f"expected a number from 0 to {BIG}, got -0.5",
+        ),
+        ({"schedule": "some"}, "schedule", "expected one of all, none, got 'some'"),
+        ({"schedule": 3}, "schedule", "expected a string or an object, got 3"),
+        ({"schedule": {}}, "schedule.server", "missing"),
+        (
+            {"schedule": {"server": [0, 0], "x": 1}},
+            "schedule.x",
+            "unknown field; known are server",
+        ),
+        ({"schedule": {"server": [0]}}, "schedule.server", "expected 2 digits, got 1"),
+        ({"schedule": {"server": "00"}}, "schedule.server", "expected an array, got '00'"),
+        (
+            {"schedule": {"server": [0, 3]}},
+            "schedule.server[1]",
+            "expected an integer <= 2, got 3",
+        ),
+        (
+            {"schedule": {"server": [-1, 0]}},
+            "schedule.server[0]",
+            "expected an integer >= 0, got -1",
+        ),
+        (
+            {"schedule": {"server": [1, 1]}, "failed": {"servers": [[1, 1]]}},
+            "schedule.server",
+            "expected one that has not failed",
+        ),
+        ({"failed": []}, "failed", "expected an object, got an empty array"),
+        (
+            {"failed": {"server": []}},
+            "failed.server",
+            "unknown field; did you mean 'servers'?",
+        ),
+        ({"failed": {"servers": [[0]]}}, "failed.servers[0]", "expected 2 digits, got 1"),
+        (
+            {"failed": {"servers": [[0, 0], [0, 3]]}},
+            "failed.servers[1][1]",
+            "expected an integer <= 2, got 3",
+        ),
+        (
+            {"failed": {"nics": [[[0, 0], 2]]}},
+            "failed.nics[0][1]",
+            "expected an integer <= 1, got 2",
+        ),
+        (
+            {"failed": {"nics": [[[0, 0], 0], [[0, 5], 1]]}},
+            "failed.nics[1][0][1]",
+            "expected an integer <= 2, got 5",
+        ),
+        (
+            {"failed": {"nics": [[[0, 0, 0], 1]]}},
+            "failed.nics[0][0]",
+            "expected 2 digits, got 3",
+        ),
+        (
+            {"failed": {"nics": [[[0, 0]]]}},
+            "failed.nics[0]",
+            "expected an array of length 2, got one of length 1",
+        ),
+        (
+            {"failed": {**NIC, "links": [[[0, 0], 1], [[0, 1], 2]]}},
+            "failed.links[1][1]",
+            "expected an integer <= 1, got 2",
+        ),
+        (
+            {"failed": {"links": [[[3, 0], 1]]}},
+            "failed.links[0][0][0]",
+            "expected an integer <= 2, got 3",
+        ),
+        (
+            {"failed": {"switches": [[2, [0]]]}},
+            "failed.switches[0][0]",
+            "expected an integer <= 1, got 2",
+        ),
+        (
+            {"failed": {"switches": [[0, [3]]]}},
+            "failed.switches[0][1][0]",
+            "expected an integer <= 2, got 3",
+        ),
+        (
+            {"failed": {"switches": [[0, [0]], [0, [0, 0]]]}},
+            "failed.switches[1][1]",
+            "expected 1 digits, got 2",
+        ),
+        (
+            {"n": 2, "k": 17, "failed": MANY},
+            "failed",
+            "expected a network of at most 1048576 NICs where something has failed, got 2228224",
+        ),
+        (
+            {"gradient_bytes": BIG, "failed": NIC},
+            "gradient_bytes",
+            "what all servers send together where something has failed must fit in 63 bits, got",
+        ),
+        (
+            {"method": "bmll"},
+            "method",
+            "expected one of auto, bml, detour, trees, got 'bmll' (did you mean 'bml'?)",
+        ),
+        (
+            {"method": "bml", "failed": NIC},
+            "method",
+            "bml is Algorithm 1, which knows no failures",
+        ),
+        ({"time_limit_s": 0}, "time_limit_s", "expected a number > 0, got 0"),
+        ({"note": 3}, "note", "expected a string, got 3"),
+        ({"gradient": 1}, "gradient", "unknown field; did you mean 'gradient_bytes'?"),
+    ],
+)
+def test_bad_requests(change: dict[str, Any], path: str, expected: str) -> None:
+    found = error(changed(**change))
+    assert found[0] == path
+    assert found[1] == expected or (expected.endswith("got") and found[1].startswith(expected))
+
+
+def test_a_million_transfers_are_listed() -> None:
+    assert MAX_TRANSFERS == 10**6
+
+
+@pytest.mark.parametrize("method", ["bml", "trees"])
+def test_more_transfers_than_are_listed(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = without if method == "bml" else NIC
+    request = changed(gradient_bytes=97, failed=failed, method=method, schedule="all")
+    one = {**request, "schedule": {"server": [2, 2]}}
+    everything, own = (len(ask(asked)["transfers"]) for asked in (request, one))
+    assert everything > own > 1
+    for most, all_, some in (
+        (everything, True, True),
+        (everything - 1, False, True),
+        (own, False, True),
+        (own - 1, False, False),
+    ):
+        monkeypatch.setattr("planner.jsonio.bml_answer.MAX_TRANSFERS", most)
+        for asked, fits, hint in ((request, all_, "; ask for one server"), (one, some, "")):
+            if fits:
+                assert len(ask(asked)["transfers"]) <= most
+            else:
+                message = f"expected at most {most} transfers, got more{hint}"
+                assert error(asked) == ("schedule", message)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    n, k = draw(st.sampled_from([(2, 1), (3, 1), (2, 2), (3, 2), (2, 3)]))
+    server = st.lists(st.integers(0, n - 1), min_size=k, max_size=k)
+    level = st.integers(0, k - 1)
+    digits = st.lists(st.integers(0, n - 1), min_size=k - 1, max_size=k - 1)
+    element = draw(st.integers(1, 3))
+    sizes = st.integers(0, 30).map(lambda size: size * element)
+    request: dict[str, Any] = {"problem": "bml", "n": n, "k": k, "element_bytes": element}
+    if draw(st.booleans()):
+        request["layer_bytes"] = draw(st.lists(sizes, min_size=1, max_size=3))
+    else:
+        request["gradient_bytes"] = draw(sizes)
+    request["link_bytes_per_s"] = draw(st.sampled_from([1, 1e9, 0.3, 1.25e9]))
+    few = {"max_size": 2}
+    optional = {
+        "latency_ns": st.integers(0, 100),
+        "reduce_ns_per_byte": st.sampled_from([0, 0.1, 3]),
+        "schedule": st.one_of(
+            st.sampled_from(["none", "all", "all"]), st.fixed_dictionaries({"server": server})
+        ),
+        "failed": st.fixed_dictionaries(
+            {},
+            optional={
+                "servers": st.lists(server, **few),  # type: ignore[arg-type]
+                "nics": st.lists(st.tuples(server, level).map(list), **few),  # type: ignore[arg-type]
+                "links": st.lists(st.tuples(server, level).map(list), **few),  # type: ignore[arg-type]
+                "switches": st.lists(st.tuples(level, digits).map(list), max_size=1),
+            },
+        ),
+        "method": st.sampled_from(["auto", "bml", "detour", "detour", "detour"]),
+        "note": st.text(max_size=3),
+    }
+    return {**request, **draw(st.fixed_dictionaries({}, optional=optional))}
+
+
+@settings(max_examples=40)
+@given(requests())
+def test_drawn_requests_are_answered_as_the_typed_interface_does(request_: dict[str, Any]) -> None:
+    validate(request_, "request")
+    found = ask(request_)
+    if "error" in found:
+        validate(found, "error")
+        assert found["error"]["path"] in {"schedule.server", "method"}
+        assert request_.get("method") in {"bml", "detour"} or "server" in request_["schedule"]
+        assert "failed" in request_
+        return
+    validate(found, "answer")
+    problem = typed(request_)
+    result = solve(problem, method=request_.get("method", "auto"))
+    assert (found["method"], found["status"]) == (result.method, result.status)
+    assert found["objective_ns"] == result.objective_ns
+    assert found["lower_bound_ns"] == result.lower_bound_ns
+    assert found["ideal_ns"] == ideal_ns(problem)
+    assert found["full_transfer_ns"] == problem.network.full_transfer_ns(problem.size)
+    assert (found["servers"], found["switches"]) == (
+        problem.bcube.servers,
+        problem.bcube.switches,
+    )
+    if result.plan is None:
+        return
+    tensors = problem.layer_bytes if problem.size else None
+    rows = {one.name: one for one in compare(problem.bcube, tensors=tensors or None)}
+    assert set(found["comparison"]) == set(rows)
+    for name, row in found["comparison"].items():
+        one = rows[name]
+        assert row == {
+            "times_full_transfer": float(one.volume),
+            "time_ns": one.time_ns(problem.network, problem.size),
+            "steps": one.steps,
+            "nics": one.nics,
+            "switches": one.switches,
+            "built_switches": one.built_switches,
+        }
+    if request_.get("schedule", "none") == "all":
+        execute(request_, found["transfers"])
+    groups = read_again(found).groups
+    assert "this plan" in groups
+    assert len(groups) == 1 + (1 if "failed" in found else len(rows))
+
+
+def test_layers_bring_algorithms_that_place_whole_tensors() -> None:
+    layers = answered(gradient_bytes=without, layer_bytes=[5, 1], k=1)["comparison"]
+    assert set(layers) - set(answered(k=1)["comparison"]) == {
+        "ps_tensors_fattree",
+        "ps_tensors_greedy_fattree",
+    }
+    assert set(layers) <= set(COLLECTIVES)
+
+
+def test_times_beyond_63_bits_are_null_and_not_drawn() -> None:
+    found = answered(gradient_bytes=2**62, link_bytes_per_s=6e8)
+    null = {name for name, row in found["comparison"].items() if row["time_ns"] is None}
+    network = Network(6 * 10**8)  # type: ignore[arg-type]
+    assert null == {
+        one.name for one in compare(BCube(3, 2)) if network.time(one.volume * 2**62) > MAX_TOTAL
+    }
+    assert "halving_doubling_fattree" in null
+    assert not null & set(read_again(found).groups)
+    alone = answered(latency_ns=2**62, failed={"servers": EVERYBODY[1:]})
+    assert (alone["objective_ns"], alone["ideal_ns"]) == (0, None)
+    assert alone["status"] == "optimal"
+    assert read_again(alone).groups == ("this plan",)
+
+
+def test_huge_networks_are_answered_and_drawn() -> None:
+    found = ask_once(changed(n=2, k=56))
+    assert found["servers"] == 2**56
+    assert found["comparison"]["bml_bcube"]["switches"] == found["switches"] == 56 * 2**55
+    assert "this plan" in read_again(found).groups
+
+
+def run_apart(requests: list[dict[str, Any]], seed: str) -> Iterator[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "planner", "solve", "--jsonl"],
+        input="\n".join(map(json.dumps, requests)).encode(),
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": seed},
+    )
+    for line in done.stdout.splitlines():
+        yield {**json.loads(line), "runtime_s": 0}
+
+
+def test_the_same_request_has_the_same_answer_in_any_process() -> None:
+    failed = {
+        "servers": [[2, 2], [0, 0]],
+        "nics": [[[0, 1], 0], [[1, 0], 1]],
+        "switches": [[1, [1]]],
+    }
+    asked = [
+        changed(schedule="all", gradient_bytes=360),
+        *(
+            changed(failed=failed, method=method, schedule="all", gradient_bytes=360)
+            for method in ("auto", "detour", "trees")
+        ),
+        changed(failed={**CUT, "servers": [[2, 2], [1, 1]]}),
+    ]
+    here = [{**ask(one), "runtime_s": 0} for one in asked]
+    for seed in ("1", "2"):
+        assert list(run_apart(asked, seed)) == here
+
+
+def test_what_is_drawn_of_an_answer() -> None:
+    found = ask(CONTRACT)
+    chart = read_again(found)
+    assert set(chart.groups) == {"this plan", *found["comparison"]}
+    assert chart.title.startswith("bml BCube(3, 2) · bml · 9 servers · ")
+    assert chart.title.endswith(found["status"])
+    panel = chart.panels[0]
+    times = {
+        name: length
+        for one in panel.series
+        for name, length in zip(chart.groups, one.values, strict=True)
+        if length is not None
+    }
+    scale = found["objective_ns"] / times["this plan"]
+    for name, row in found["comparison"].items():
+        assert times[name] == pytest.approx(row["time_ns"] / scale)
+    assert panel.bound == pytest.approx(found["lower_bound_ns"] / scale)
+    lengths = [times[name] for name in chart.groups]
+    assert lengths == sorted(lengths)
+
+
+def test_around_failures_only_the_intact_network_stands_beside() -> None:
+    found = ask(changed(failed={**NIC, "servers": [[2, 2]]}, method="detour"))
+    chart = read_again(found)
+    assert set(chart.groups) == {"this plan", "bml_bcube, nothing failed"}
+    assert chart.title.startswith("bml BCube(3, 2) (failed servers: 1, NICs: 1) · detour · ")
+
+
+SMALL = ask(changed(gradient_bytes=18))
+ROUGH = ask(changed(gradient_bytes=7))
+DAMAGED = ask(changed(gradient_bytes=18, failed=NIC, method="detour"))
+
+
+@pytest.mark.parametrize(
+    ("found", "steps", "value", "path"),
+    [
+        (ROUGH, ("lower_bound_ns",), ROUGH["objective_ns"] + 1, "lower_bound_ns"),
+        (ROUGH, ("status",), "optimal", "status"),
+        (ROUGH, ("lower_bound_ns",), ROUGH["objective_ns"], "status"),
+        (ROUGH, ("lower_bound_ns",), -1, "lower_bound_ns"),
+        (ROUGH, ("objective_ns",), None, "steps"),
+        (ROUGH, ("objective_ns",), 2**63, "objective_ns"),
+        (ROUGH, ("comparison",), {}, "comparison.bml_bcube"),
+        (DAMAGED, ("comparison",), {}, "comparison.bml_bcube"),
+        (ROUGH, ("comparison", "bml_bcube", "nics"), 0, "comparison.bml_bcube.nics"),
+        (ROUGH, ("comparison", "bml_bcube", "switches"), 10**400, "comparison.bml_bcube.switches"),
+        (ROUGH, ("servers",), 10, "servers"),
+        (ROUGH, ("switches",), 7, "switches"),
+        (ROUGH, ("k",), 80, "k"),
+        (ROUGH, ("n",), 1, "n"),
+        (ROUGH, ("steps", 1, "stage"), "sum", "steps[1].stage"),
+        (ROUGH, ("status",), "fine", "status"),
+    ],
+)
+def test_answers_that_contradict_themselves(
+    found: dict[str, Any], steps: tuple[Any, ...], value: Any, path: str
+) -> None:
+    read_again(found)
+    with pytest.raises(InvalidInputError) as caught:
+        read_again(broken(found, steps, value))
+    assert caught.value.path == path
+
+
+def test_an_answer_without_its_comparison() -> None:
+    less = {key: value for key, value in SMALL.items() if key != "comparison"}
+    with pytest.raises(InvalidInputError, match=r"^comparison: missing$"):
+        read_again(less)
+
+
+def test_the_schema_lists_every_method_and_knows_what_is_needed() -> None:
+    everything = schema("bml")
+    for one in everything.values():
+        jsonschema.Draft202012Validator.check_schema(one)
+    listed = everything["request"]["$defs"]["BmlRequest"]["properties"]
+    assert listed["method"]["enum"] == list(METHODS)
+    valid = jsonschema.Draft202012Validator(everything["request"]).is_valid
+    assert valid(CONTRACT)
+    bad: list[dict[str, Any]] = [
+        {"gradient_bytes": without},
+        {"n": 1},
+        {"k": 0},
+        {"link_bytes_per_s": 0},
+        {"schedule": "some"},
+        {"method": "ring"},
+        {"failed": {"server": []}},
+        {"failed": {"nics": [[[0, 0]]]}},
+    ]
+    for change in bad:
+        assert not valid(changed(**change))
+
+
+def test_the_example_of_the_documentation_is_the_contracts() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    section = page.split("## `bml`")[1]
+    assert json.loads(section.split("```json\n")[1].split("```")[0]) == CONTRACT
+
+
+def test_a_result_is_answered_without_a_request() -> None:
+    problem = typed(CONTRACT)
+    own = answer(problem, solve(problem), range(4, 5))
+    found = ask(changed(schedule={"server": [1, 1]}))
+    assert {**json.loads(msgspec.json.encode(own)), "runtime_s": 0} == {**found, "runtime_s": 0}
+
+
+def test_a_gradient_of_nothing_takes_no_time() -> None:
+    for sizes in ({"gradient_bytes": 0}, {"gradient_bytes": without, "layer_bytes": [0, 0]}):
+        found = answered(**sizes, latency_ns=9, schedule="all")
+        assert (found["objective_ns"], found["status"]) == (0, "optimal")
+        assert found["transfers"] == []
+        assert {row["time_ns"] for row in found["comparison"].values()} == {0}
+        assert "this plan" in read_again(found).groups
