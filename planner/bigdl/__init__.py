@@ -8,7 +8,7 @@ on Apache Spark".
 """
 
 from planner.bigdl.bounds import lower_bound_ns
-from planner.bigdl.checker import check, check_pulls
+from planner.bigdl.checker import check, check_levels, check_pulls
 from planner.bigdl.evaluation import Evaluation, Phase, evaluate
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.plan import Driver, Exchange, Plan
@@ -24,6 +24,7 @@ __all__ = [
     "Plan",
     "Problem",
     "check",
+    "check_levels",
     "check_pulls",
     "evaluate",
     "lower_bound_ns",

@@ -14,13 +14,14 @@ Complexity: O(N) for a plan, O(N²) for lists.
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
-from planner.bigdl.plan import Driver, Plan
+from planner.bigdl.plan import Driver, Exchange, Plan
 from planner.bigdl.problem import Problem
 from planner.errors import InvalidPlanError
 from planner.validation import shown
 
-__all__ = ["COMPLETE_NODES", "check", "check_pulls"]
+__all__ = ["COMPLETE_NODES", "check", "check_levels", "check_pulls"]
 
 COMPLETE_NODES = 128
 """Up to so many nodes every pull of a plan is checked."""
@@ -35,13 +36,14 @@ def check(problem: Problem, plan: Plan) -> None:
         With a path to the first part that breaks a rule.
     """
     if isinstance(plan, Driver):
-        _check_levels(plan.levels, problem.tasks)
+        check_levels(plan.levels, problem.tasks)
         return
+    if not isinstance(plan, Exchange):
+        raise InvalidPlanError("", f"expected an Exchange or a Driver, got {shown(plan)}")
     for name in ("elements", "nodes"):
-        if getattr(plan, name) != getattr(problem, name):
-            raise InvalidPlanError(
-                name, f"expected {getattr(problem, name)}, got {shown(getattr(plan, name))}"
-            )
+        found, expected = getattr(plan, name), getattr(problem, name)
+        if type(found) is not int or found != expected:
+            raise InvalidPlanError(name, f"expected {expected}, got {shown(found)}")
     if plan.order not in ("rotated", "same"):
         raise InvalidPlanError("order", f"expected rotated or same, got {shown(plan.order)}")
     nodes = plan.nodes
@@ -78,19 +80,29 @@ def check_pulls(
     InvalidPlanError
         With a path to the first part that breaks a rule.
     """
-    nodes = len(slices)
+    nodes = len(_array(slices, "slices"))
     if not nodes:
         raise InvalidPlanError("slices", "expected at least one slice")
-    if len(pull_order) != nodes:
+    if len(_array(pull_order, "pull_order")) != nodes:
         raise InvalidPlanError(
             "pull_order", f"expected as many elements as slices ({nodes}), got {len(pull_order)}"
         )
+    for index, one in enumerate(slices):
+        path = f"slices[{index}]"
+        if [type(bound) for bound in _array(one, path)] != [int, int]:
+            raise InvalidPlanError(path, f"expected two integers, got {shown(one)}")
     _check_slices(slices, elements)
     for node, row in enumerate(pull_order):
-        _check_row(row, nodes, node)
+        _check_row(_array(row, f"pull_order[{node}]"), nodes, node)
     if spread:
         for turn, asked in enumerate(zip(*pull_order, strict=True)):
             _check_turn(asked, turn)
+
+
+def _array(value: Any, path: str) -> Sequence[Any]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidPlanError(path, f"expected an array, got {shown(value)}")
+    return value
 
 
 def _check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
@@ -106,7 +118,8 @@ def _check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
 
 
 def _check_row(row: Iterable[int], nodes: int, node: int) -> None:
-    if sorted(row) != list(range(nodes)):
+    found = list(row)
+    if not {*map(type, found)} <= {int} or sorted(found) != list(range(nodes)):
         raise InvalidPlanError(f"pull_order[{node}]", f"expected each of {nodes} nodes once")
 
 
@@ -123,11 +136,19 @@ def _check_turn(asked: Iterable[int], turn: int) -> None:
         first[one] = node
 
 
-def _check_levels(levels: Sequence[int], tasks: int) -> None:
-    if not levels or levels[0] != tasks:
+def check_levels(levels: Sequence[int], tasks: int) -> None:
+    """Check that partial sums become fewer level by level, from one a task on.
+
+    Raises
+    ------
+    InvalidPlanError
+        With a path to the first level that is none.
+    """
+    if not _array(levels, "levels") or type(levels[0]) is not int or levels[0] != tasks:
         raise InvalidPlanError("levels", f"expected {tasks} gradients first, got {shown(levels)}")
     for place, (before, after) in enumerate(pairwise(levels), start=1):
-        if not 1 <= after < before:
+        if type(after) is not int or not 1 <= after < before:
             raise InvalidPlanError(
-                f"levels[{place}]", f"expected an integer from 1 to {before - 1}, got {after}"
+                f"levels[{place}]",
+                f"expected an integer from 1 to {before - 1}, got {shown(after)}",
             )

@@ -34,7 +34,8 @@ from itertools import accumulate, pairwise
 from planner.bigdl.plan import Driver, Exchange, Plan
 from planner.bigdl.problem import Problem
 from planner.bigdl.slices import largest_slice
-from planner.validation import total
+from planner.errors import NotApplicableError
+from planner.validation import MAX_TOTAL, shown
 
 __all__ = ["Evaluation", "Phase", "evaluate"]
 
@@ -92,8 +93,8 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
 
     Raises
     ------
-    InvalidInputError
-        If its time, or what passes the driver, does not fit in 63 bits.
+    NotApplicableError
+        If its time, or the bytes of a phase or of the driver, do not fit in 63 bits.
     """
     network, size = problem.network, problem.gradient_bytes
     passing, added = 0, 0
@@ -103,13 +104,15 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
         phases = _driver(problem, plan)
         copies = 1 if plan.torrent else problem.nodes
         passing, added = (plan.levels[-1] + copies) * size, (plan.levels[-1] - 1) * size
-    total(passing, "elements", "the bytes that pass the driver")
+    _fits(passing, "the bytes that pass the driver")
+    moved = max(max(one.sent_bytes, one.added_bytes) for one in phases)
+    _fits(moved, "the bytes of a phase")
     ends = list(
         accumulate(
             network.time(one.sent_bytes, one.added_bytes, one.sent_bytes > 0) for one in phases
         )
     )
-    total(-int(-ends[-1] // 1), "elements", "the time of a synchronisation")
+    _fits(-int(-ends[-1] // 1), "the time of a synchronisation")
     return Evaluation(
         phases,
         tuple(-int(-end // 1) for end in ends),
@@ -117,6 +120,11 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
         passing,
         added,
     )
+
+
+def _fits(amount: int, what: str) -> None:
+    if amount > MAX_TOTAL:
+        raise NotApplicableError("elements", f"{what} must fit in 63 bits, got {shown(amount)}")
 
 
 def _exchange(problem: Problem, plan: Exchange) -> tuple[Phase, ...]:

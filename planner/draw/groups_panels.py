@@ -1,8 +1,8 @@
 """Group scheduling as a figure: overhead and time of a group against its size, with both limits."""
 
-from math import log
+from math import ceil, log, log10
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from planner.draw.axes import set_range
 from planner.draw.figure import figure_in
@@ -20,6 +20,12 @@ _LOGARITHMIC = 20
 """If the largest overhead is more times the limit, the axis of overheads is logarithmic."""
 _FEW = 8
 """Up to this size the axis of sizes is not."""
+_MAX_DECADES = 6
+"""Along an axis of more only some powers of ten are named."""
+_CHARACTER = 0.025
+"""Share of an axis that a character beside a star takes at most."""
+_MAX_WRITTEN = 10**6
+"""Larger group sizes are written with four digits."""
 _SIZE_INCHES = (10.0, 4.2)
 _LIMIT = COLOURS[6]
 _BEYOND = "#F3E3DA"
@@ -44,17 +50,27 @@ def _fill(figure: "Figure", chart: GroupsChart) -> None:
     title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
     title.set_in_layout(True)
     left, right = figure.subplots(1, 2)
-    _draw_overhead(left, groups)
-    _draw_time(right, groups)
     most = groups.points[-1].group_size
     few = most <= _FEW
     limits = (0.8, most + 0.3) if few else (0.87, most * 1.15)
-    for axes in (left, right):
-        set_range(axes, "x", limits, logarithmic=not few, whole=True)
+    for axes, draw in ((left, _draw_overhead), (right, _draw_time)):
+        _set_range(axes, "x", limits, logarithmic=not few)
+        draw(axes, groups)
         axes.set_xlabel("group size (iterations scheduled at once)")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
         axes.set_axisbelow(True)
+
+
+def _set_range(
+    axes: "Axes", which: Literal["x", "y"], limits: tuple[float, float], *, logarithmic: bool
+) -> None:
+    """Do as `set_range` does, and leave out ticks whose names would touch."""
+    set_range(axes, which, limits, logarithmic=logarithmic, whole=which == "x")
+    low, high = limits
+    if logarithmic and (step := ceil((log10(high) - log10(low)) / _MAX_DECADES)) > 1:
+        axis = axes.xaxis if which == "x" else axes.yaxis
+        axis.set_ticks(axis.get_majorticklocs()[::step])
 
 
 def _draw_overhead(axes: "Axes", groups: Groups) -> None:
@@ -62,30 +78,33 @@ def _draw_overhead(axes: "Axes", groups: Groups) -> None:
     limit, chosen = 100 * groups.max_overhead, groups.chosen
     low, high = min(*shares, limit), max(*shares, limit)
     logarithmic = low > 0 and high > _LOGARITHMIC * limit
-    top = high * (1.6 if logarithmic else 1.15)
+    top = high * (1.6 if logarithmic else 1.15) or 1
     _draw_line(axes, groups, shares, 100 * chosen.overhead)
-    set_range(axes, "y", (low / 1.6 if logarithmic else 0, top), logarithmic=logarithmic)
+    _set_range(axes, "y", (low / 1.6 if logarithmic else 0, top), logarithmic=logarithmic)
     left = abs(shares[0] - limit) > abs(shares[-1] - limit)
     _draw_limit(axes, limit, top, f"limit {share_text(groups.max_overhead)}", left=left)
-    _name(axes, groups, 100 * chosen.overhead, share_text(chosen.overhead), above=True)
+    _name(axes, groups, 100 * chosen.overhead, share_text(chosen.overhead), rising=False)
     axes.set_ylabel("overhead (% of an iteration)")
     axes.set_title("scheduling, as a share of the time", fontsize=10, loc="left")
 
 
 def _draw_time(axes: "Axes", groups: Groups) -> None:
     chosen, limit = groups.chosen, groups.max_group_ns
-    times = [max(one.group_time_ns, 1) for one in groups.points]
+    times = [one.group_time_ns for one in groups.points]
     unit, scale = unit_of(times[-1] if limit is None else limit)
     ends = [*times, limit] if limit is not None else times
-    room = max(1.6, (max(ends) / min(ends)) ** 0.08)
-    low, high = min(ends) / scale / 1.4, max(ends) / scale * room
-    height = max(chosen.group_time_ns, 1) / scale
+    logarithmic = min(ends) > 0
+    height = chosen.group_time_ns / scale
+    low, high = 0.0, 1.15 * max(ends) / scale or 1
+    if logarithmic:
+        room = max(1.6, (max(ends) / min(ends)) ** 0.08)
+        low, high = min(ends) / scale / 1.4, max(ends) / scale * room
     _draw_line(axes, groups, [time / scale for time in times], height)
-    set_range(axes, "y", (low, high), logarithmic=True)
+    _set_range(axes, "y", (low, high), logarithmic=logarithmic)
     if limit is not None:
-        left = abs(log(limit / times[0])) > abs(log(limit / times[-1]))
+        left = not logarithmic or abs(log(limit / times[0])) > abs(log(limit / times[-1]))
         _draw_limit(axes, limit / scale, high, f"limit {format_ns(limit)}", left=left)
-    _name(axes, groups, height, format_ns(chosen.group_time_ns), above=False)
+    _name(axes, groups, height, format_ns(chosen.group_time_ns), rising=True)
     axes.set_ylabel(f"time of a group ({unit})")
     axes.set_title("how long the job goes without a decision", fontsize=10, loc="left")
 
@@ -111,6 +130,7 @@ def _draw_line(axes: "Axes", groups: Groups, heights: list[float], chosen: float
         color="white",
         markeredgecolor=OUTLINE,
         zorder=5,
+        clip_on=False,
     )
 
 
@@ -130,13 +150,19 @@ def _draw_limit(axes: "Axes", height: float, top: float, text: str, *, left: boo
     )
 
 
-def _name(axes: "Axes", groups: Groups, height: float, text: str, *, above: bool) -> None:
-    """Write what the chosen size costs beside its star, away from the curve."""
+def _name(axes: "Axes", groups: Groups, height: float, text: str, *, rising: bool) -> None:
+    """Write what the chosen size costs beside its star, in the axes and away from the curve."""
     size = groups.chosen.group_size
+    label = f"{f'{size:,}' if size <= _MAX_WRITTEN else f'{size:.4g}'}: {text}"
+    place, _ = (axes.transScale + axes.transLimits).transform((size, height))
+    left = place + _CHARACTER * len(label) > 1
+    above = left == rising or not height
     axes.annotate(
-        f"{size}: {text}",
+        label,
         (size, height),
-        (9, 6 if above else -12),
+        (-9 if left else 9, 6 if above else -12),
         textcoords="offset points",
+        ha="right" if left else "left",
         fontsize=9,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1},
     )

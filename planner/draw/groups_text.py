@@ -15,7 +15,7 @@ def text_groups(chart: GroupsChart, width: int = 80) -> str:
     """Return `chart` as text, `width` characters wide."""
     groups = chart.groups
     columns = max(10, width - _FIXED)
-    longest = max(groups.max_overhead, *(one.overhead for one in groups.points))
+    longest = max(groups.max_overhead, *(one.overhead for one in groups.points)) or 1
     rows: list[tuple[str, ...]] = [
         (
             _bar(one.overhead, groups.max_overhead, longest, columns),

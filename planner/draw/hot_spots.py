@@ -29,8 +29,8 @@ class HotSpots:
     times_ns : tuple of (str, int)
         What each method takes.
     maps : tuple of (str, tuple of tuple of int, shape (turns, nodes))
-        For some orders, the planned one first, how many others pull from each node in each turn;
-        the first turns and nodes. Empty for plans through a driver, and without others.
+        For some orders, the planned one first, how many others pull gradients from each node in
+        each turn; the first turns and nodes. Empty for plans through a driver, and without others.
     """
 
     nodes: int
@@ -91,7 +91,7 @@ def _map(name: str, rows: Pulls, nodes: int) -> str:
     each = max(len(str(max(map(max, rows)))), len(str(count - 1)))
     cut = f" (the first {count} of {nodes})" if count < nodes else ""
     lines = [
-        f"pulls at once, {name}: nodes →, turns ↓{cut}",
+        f"pulls of gradients at once, {name}: nodes →, turns ↓{cut}",
         "      " + " ".join(str(node).rjust(each) for node in range(count)),
     ]
     for turn, row in enumerate(rows[:count]):

@@ -55,7 +55,7 @@ def _fill(figure: "Figure", chart: HotSpotsChart) -> None:
         image = _draw_map(panels[-1], name, rows, most, chart.spots.nodes)
     if maps:
         bar = figure.colorbar(image, ax=panels, pad=0.01, aspect=30)
-        bar.set_label("nodes that pull from it at once")
+        bar.set_label("nodes that pull gradients from it at once")
         if most > _MAX_COUNTED:
             set_ticks(bar.ax.yaxis, 1, most, ends=True)
         else:

@@ -90,6 +90,9 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     InvalidInputError
         If there is none, or one is none, with its path.
     """
+    given: object = measurements
+    if not isinstance(given, Sequence):
+        raise InvalidInputError("measurements", f"expected an array, got {shown(given)}")
     for place, one in enumerate(measurements):
         _check(one, f"measurements[{place}]")
     if not measurements:

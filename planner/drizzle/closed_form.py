@@ -17,6 +17,7 @@ from fractions import Fraction
 from math import ceil
 
 from planner.deadline import Deadline
+from planner.drizzle.digits import told_apart
 from planner.drizzle.problem import Outcome, Problem
 from planner.results import Infeasibility
 from planner.units import format_ns
@@ -89,8 +90,8 @@ def _never_low_enough(problem: Problem) -> str:
         return "nothing is computed, so that scheduling takes all of the time in any group"
     least = problem.always_ns / (problem.compute_ns + problem.always_ns)
     always = "always above" if problem.once_ns else "always"
+    said, limit = told_apart(least, Fraction(problem.max_overhead))
     return (
         "constant_task_ns for each task is paid by every iteration, whatever the group: "
-        f"the overhead is {always} {float(least):.6g}, "
-        f"and max_overhead = {float(problem.max_overhead):.6g}"
+        f"the overhead is {always} {said}, and max_overhead = {limit}"
     )

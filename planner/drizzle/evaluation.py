@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+from planner.drizzle.digits import told_apart
 from planner.drizzle.problem import Plan, Problem
 from planner.drizzle.stages import Stage, Triggers
 from planner.errors import BrokenConstraintError, InvalidPlanError
-from planner.units import format_ns
 from planner.validation import shown
 
 __all__ = ["Evaluation", "check", "evaluate"]
@@ -94,23 +94,24 @@ def check(problem: Problem, plan: Plan) -> None:
     InvalidPlanError
         With the first thing that is wrong.
     """
+    if not isinstance(plan, Plan):
+        raise InvalidPlanError("", f"expected a Plan, got {shown(plan)}")
     size = plan.group_size
     if type(size) is not int or size < 1:
         raise InvalidPlanError("group_size", f"expected an integer >= 1, got {shown(size)}")
     priced = evaluate(problem, plan)
     if priced.overhead > problem.max_overhead:
+        share, most = told_apart(priced.overhead, Fraction(problem.max_overhead))
         raise BrokenConstraintError(
             "group_size",
-            f"groups of {size} leave an overhead of {float(priced.overhead):.4g}, "
-            f"more than max_overhead = {float(problem.max_overhead):.4g}",
+            f"groups of {size} leave an overhead of {share}, more than max_overhead = {most}",
             "max_overhead",
         )
     limit = problem.max_group_ns
     if limit is not None and priced.group > limit:
         raise BrokenConstraintError(
             "group_size",
-            f"a group of {size} takes {format_ns(priced.group_ns)}, "
-            f"more than max_group_ns = {format_ns(limit)}",
+            f"a group of {size} takes {priced.group_ns} ns, more than max_group_ns = {limit}",
             "max_group_ns",
         )
     _check_stages(tuple(problem.stages), plan.stages)

@@ -123,7 +123,7 @@ class Problem:
 def _number(value: Any, path: str, expected: str) -> Fraction:
     """Return a number as the fraction its decimals stand for."""
     if isinstance(value, float) and isfinite(value):
-        return Fraction(repr(value))
+        return Fraction(repr(float(value)))
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
         raise InvalidInputError(path, f"expected {expected}, got {shown(value)}")
     return Fraction(value)

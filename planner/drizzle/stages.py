@@ -22,6 +22,9 @@ from planner.validation import integer, shown
 
 __all__ = ["Stage", "Triggers", "checked_stages", "topological", "triggers_of"]
 
+_MAX_NAMED = 8
+"""Of a longer cycle only the first and the last stages are named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -105,6 +108,7 @@ def checked_stages(values: Any) -> tuple[Stage, ...]:
 def _check_after(after: Any, positions: dict[str, int], path: str) -> None:
     if not isinstance(after, tuple):
         raise InvalidInputError(path, f"expected names, got {shown(after)}")
+    seen: set[str] = set()
     for place, name in enumerate(after):
         where = f"{path}[{place}]"
         if not isinstance(name, str):
@@ -113,8 +117,9 @@ def _check_after(after: Any, positions: dict[str, int], path: str) -> None:
             close = get_close_matches(name, positions, n=1)
             hint = f"; did you mean '{close[0]}'?" if close else ""
             raise InvalidInputError(where, f"no stage is called {shown(name)}{hint}")
-        if name in after[:place]:
+        if name in seen:
             raise InvalidInputError(where, f"{shown(name)} given twice")
+        seen.add(name)
 
 
 def _check_acyclic(stages: tuple[Stage, ...], positions: dict[str, int]) -> None:
@@ -124,9 +129,13 @@ def _check_acyclic(stages: tuple[Stage, ...], positions: dict[str, int]) -> None
         cycle: list[str] = error.args[1][:-1]
         first = min(range(len(cycle)), key=lambda place: positions[cycle[place]])
         loop = cycle[first:] + cycle[:first]
+        named = loop
+        if len(loop) > _MAX_NAMED:
+            half = _MAX_NAMED // 2
+            named = [*loop[:half], f"… {len(loop) - 2 * half} more …", *loop[-half:]]
         raise InvalidInputError(
             f"stages[{positions[loop[0]]}].after",
-            f"the stages form a cycle: {' -> '.join([*loop, loop[0]])}",
+            f"the stages form a cycle: {' -> '.join([*named, loop[0]])}",
         ) from None
 
 

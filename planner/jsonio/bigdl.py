@@ -1,6 +1,8 @@
 """The JSON face of synchronisation by slices, or through a driver."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from fractions import Fraction
+from math import isfinite
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,12 +12,12 @@ from planner.bigdl.hot_spots import window_of
 from planner.bigdl.problem import MAX_PARTITIONS
 from planner.deadline import Deadline
 from planner.draw.hot_spots import MAX_CELLS, HotSpots, Pulls
-from planner.errors import InvalidInputError, InvalidPlanError
-from planner.jsonio.types import Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
 from planner.network import Network
 from planner.results import Result
 from planner.units import format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE, shown
+from planner.validation import MAX_TOTAL, MAX_VALUE, shown, total
 
 __all__ = [
     "MAX_LISTED",
@@ -27,8 +29,6 @@ __all__ = [
     "hot_spots",
     "run",
 ]
-
-T = TypeVar("T")
 
 MAX_LISTED = 4096
 """With more nodes, N² pulls are no longer an answer."""
@@ -116,7 +116,7 @@ class BigdlAnswer(Struct, frozen=True, kw_only=True):
     comparison: Annotated[dict[str, Alternative], Meta(min_length=1)]
     slices: tuple[tuple[Element, Element], ...] | UnsetType = UNSET
     pull_order: tuple[tuple[Node, ...], ...] | UnsetType = UNSET
-    levels: tuple[PositiveSize, ...] | UnsetType = UNSET
+    levels: tuple[Count, ...] | UnsetType = UNSET
 
 
 def run(request: BigdlRequest) -> BigdlAnswer:
@@ -132,7 +132,7 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
     Raises
     ------
     InvalidInputError
-        If there are more nodes than are listed, or a method's time does not fit in 63 bits.
+        If there are more nodes than are listed, or T_F does not fit in 63 bits.
     """
     if problem.nodes > MAX_LISTED:
         raise InvalidInputError(
@@ -143,6 +143,7 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
     assert result.objective_ns is not None
     assert result.lower_bound_ns is not None
     cost = bigdl.evaluate(problem, plan)
+    full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     base = BigdlAnswer(
         method=result.method,
         status="optimal" if result.objective_ns == result.lower_bound_ns else "feasible",
@@ -154,7 +155,7 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
         nodes=problem.nodes,
         partitions_per_node=problem.partitions_per_node,
         gradient_bytes=problem.gradient_bytes,
-        full_transfer_ns=problem.network.full_transfer_ns(problem.gradient_bytes),
+        full_transfer_ns=total(full_transfer, "elements", "the time of a full transfer"),
         times_full_transfer=float(cost.times_full_transfer),
         phases=tuple(
             PhaseAnswer(
@@ -177,17 +178,21 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
 
 
 def _comparison(problem: bigdl.Problem) -> dict[str, Alternative]:
-    """Price every method, this one's own included."""
+    """Price every method whose plan fits in 63 bits, this one's own included."""
     found = {}
     for name, method in bigdl.METHODS.items():
-        if name != "auto":
+        if name == "auto":
+            continue
+        try:
             cost = bigdl.evaluate(problem, method(problem, Deadline(None)))
-            found[name] = Alternative(
-                time_ns=cost.objective_ns,
-                times_full_transfer=float(cost.times_full_transfer),
-                driver_bytes=cost.driver_bytes,
-                driver_added_bytes=cost.driver_added_bytes,
-            )
+        except NotApplicableError:
+            continue
+        found[name] = Alternative(
+            time_ns=cost.objective_ns,
+            times_full_transfer=float(cost.times_full_transfer),
+            driver_bytes=cost.driver_bytes,
+            driver_added_bytes=cost.driver_added_bytes,
+        )
     return found
 
 
@@ -206,7 +211,9 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     Raises
     ------
     InvalidInputError
-        If it is no plan, or its parts contradict each other, with the path of the first that does.
+        If it is no plan, or contradicts itself in the plan, its time (also in T_F), the ends of its
+        phases or the bound, with the path of the first part that does. What other methods take is
+        only held against the bound: it cannot be computed from an answer.
     """
     bound, objective = answer.lower_bound_ns, answer.objective_ns
     if bound > objective:
@@ -214,6 +221,7 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     if (answer.status == "optimal") != (bound == objective):
         raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {bound}")
     _check_phases(answer.phases, objective)
+    _check_times_full_transfer(answer)
     times = {name: one.time_ns for name, one in answer.comparison.items()}
     if times.get(answer.method) != objective:
         raise InvalidInputError(
@@ -229,6 +237,8 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         maps = _maps(answer, answer.pull_order)
     elif answer.levels is UNSET:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
+    else:
+        bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
 
 
@@ -244,6 +254,23 @@ def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:
         raise InvalidInputError("phases", f"expected an end at objective_ns ({end}), got {before}")
 
 
+def _check_times_full_transfer(answer: BigdlAnswer) -> None:
+    """Check the time in T_F; both times of the answer were rounded up, and the ratio to a float."""
+    size = answer.elements * answer.element_bytes
+    if answer.gradient_bytes != size:
+        raise InvalidInputError("gradient_bytes", f"expected elements times element_bytes ({size})")
+    ratio, time, full = answer.times_full_transfer, answer.objective_ns, answer.full_transfer_ns
+    slack = Fraction(1, 2**50)
+    if not isfinite(ratio) or not (
+        (time - 1) * (1 - slack) <= Fraction(ratio) * full
+        and Fraction(ratio) * (full - 1) <= time * (1 + slack)
+    ):
+        raise InvalidInputError(
+            "times_full_transfer",
+            f"expected objective_ns over full_transfer_ns ({time} / {full}), got {shown(ratio)}",
+        )
+
+
 def _maps(answer: BigdlAnswer, order: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, Pulls], ...]:
     """Return the pulls of the plan, and of the other order beside it."""
     if answer.slices is UNSET:
@@ -253,10 +280,7 @@ def _maps(answer: BigdlAnswer, order: tuple[tuple[int, ...], ...]) -> tuple[tupl
         raise InvalidInputError(
             "slices", f"expected as many elements as nodes ({nodes}), got {len(answer.slices)}"
         )
-    try:
-        bigdl.check_pulls(answer.elements, answer.slices, order, spread=rotated)
-    except InvalidPlanError as error:
-        raise InvalidInputError(error.path, error.message) from None
+    bigdl.check_pulls(answer.elements, answer.slices, order, spread=rotated)
     if nodes == 1:
         return ()
     size = min(nodes, MAX_CELLS)

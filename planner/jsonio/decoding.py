@@ -135,7 +135,9 @@ def plain(value: Any, path: str = "") -> Any:
     InvalidInputError
         At the first value of another kind, such as a set, which has no order.
     """
-    if value is None or isinstance(value, bool | int | float | Decimal | str):
+    if isinstance(value, float):
+        return float(value)  # NumPy's are floats with a repr of their own
+    if value is None or isinstance(value, bool | int | Decimal | str):
         return value
     if isinstance(value, Mapping):
         items = {}

@@ -39,6 +39,7 @@ ConstantTime = Annotated[
     Rate, Meta(description="scheduling of a task, in every iteration, in ns; default: 0")
 ]
 PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
+TriggerCount = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
 GroupSize = Annotated[int, Meta(ge=1, le=MAX_TOTAL, description="iterations")]
 
 
@@ -95,11 +96,11 @@ class TriggersAnswer(Struct, frozen=True, kw_only=True):
     """What each task of a stage waits for: in its own iteration, and in the one before it."""
 
     name: str
-    tasks: Moment
+    tasks: Count
     after: tuple[str, ...]
-    triggers: Moment
+    triggers: TriggerCount
     after_previous: tuple[str, ...]
-    triggers_previous: Moment
+    triggers_previous: TriggerCount
 
 
 class CurvePoint(Struct, frozen=True, kw_only=True):
@@ -185,7 +186,7 @@ def headline(answer: DrizzleAnswer) -> str:
     if answer.group_size is UNSET or answer.overhead is UNSET or answer.objective_ns is None:
         return f"drizzle · {answer.method} · {answer.status}"
     return (
-        f"drizzle · {answer.method} · groups of {answer.group_size} · "
+        f"drizzle · {answer.method} · groups of {answer.group_size:,} · "
         f"overhead {share_text(answer.overhead)} · "
         f"{format_ns(answer.objective_ns)} a group · {answer.status}"
     )
@@ -197,8 +198,8 @@ def groups(answer: DrizzleAnswer) -> Groups:
     Raises
     ------
     InvalidInputError
-        If it holds no plan, or its parts contradict each other, with the path of the first that
-        does.
+        If it holds no plan, or contradicts itself in what is drawn: the group size, its price and
+        both limits, the bound, and the curve. With the path of the first part that does.
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
     if size is UNSET:
@@ -211,18 +212,25 @@ def groups(answer: DrizzleAnswer) -> Groups:
     bound = answer.lower_bound_ns
     if bound is not None and bound > time:
         raise InvalidInputError("lower_bound_ns", "more than objective_ns")
+    if answer.status in ("infeasible", "time_limit"):
+        raise InvalidInputError("status", f"{answer.status}, but there is a plan")
     if (answer.status == "optimal") != (bound == time):
         raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
     limit = answer.max_overhead
-    if not 0 < limit < 1:
+    if not 0 <= limit <= 1:  # the ends are what a number close to them is rounded to
         raise InvalidInputError(
-            "max_overhead", f"expected a number > 0 and < 1, got {shown(limit)}"
+            "max_overhead", f"expected a number from 0 to 1, got {shown(limit)}"
         )
     chosen = GroupPoint(size, share, time)
     points = _points(() if answer.curve is UNSET else answer.curve)
     if chosen not in points:
         raise InvalidInputError("curve", f"without the plan's group_size ({size}) and its price")
-    return Groups(points, chosen, limit, _given(answer.max_group_ns))
+    if share > limit:
+        raise InvalidInputError("max_overhead", f"less than the plan's overhead ({share})")
+    longest = _given(answer.max_group_ns)
+    if longest is not None and time > longest:
+        raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
+    return Groups(points, chosen, limit, longest)
 
 
 def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
@@ -235,5 +243,9 @@ def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:
             )
         if points and row.group_size <= points[-1].group_size:
             raise InvalidInputError(f"{path}.group_size", "expected more than in the row before")
+        if points and row.overhead > points[-1].overhead:
+            raise InvalidInputError(f"{path}.overhead", "more than in the row before")
+        if points and row.group_time_ns < points[-1].group_time_ns:
+            raise InvalidInputError(f"{path}.group_time_ns", "less than in the row before")
         points.append(GroupPoint(row.group_size, row.overhead, row.group_time_ns))
     return tuple(points)

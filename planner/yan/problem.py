@@ -32,7 +32,7 @@ def _positive(value: Any, path: str) -> Fraction:
     if value > MAX_VALUE:
         raise InvalidInputError(path, f"expected a number <= {MAX_VALUE}, got {shown(value)}")
     if not isinstance(value, Decimal) or value.adjusted() > -MAX_DECIMALS:  # 1e-99999999 is quick
-        exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+        exact = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
         if exact.denominator <= 10**MAX_DECIMALS:
             return exact
     raise InvalidInputError(path, f"expected at most {MAX_DECIMALS} decimals, got {shown(value)}")

@@ -123,6 +123,25 @@ def test_paths_of_refusals() -> None:
 
 
 @pytest.mark.parametrize(
+    ("slices", "order", "path"),
+    [
+        (None, [[0]], "slices"),
+        ("01", [[0]], "slices"),
+        ([(0, 1, 1), (1, 2)], [[0, 1], [1, 0]], "slices[0]"),
+        ([(0, 1), (1, 2.0)], [[0, 1], [1, 0]], "slices[1]"),
+        ([(0, True), (1, 2)], [[0, 1], [1, 0]], "slices[0]"),
+        ([(0, 1), 2], [[0, 1], [1, 0]], "slices[1]"),
+        ([(0, 1), (1, 2)], None, "pull_order"),
+        ([(0, 1), (1, 2)], [["a", 1], [1, 0]], "pull_order[0]"),
+        ([(0, 1), (1, 2)], [[0, 1], [True, 0]], "pull_order[1]"),
+        ([(0, 1), (1, 2)], [[0, 1], 1], "pull_order[1]"),
+    ],
+)
+def test_lists_of_anything_are_refused_with_a_path(slices: Any, order: Any, path: str) -> None:
+    assert refusal(2, slices, order) == path
+
+
+@pytest.mark.parametrize(
     ("plan", "path"),
     [
         (Exchange(9, 4), "elements"),
@@ -132,6 +151,11 @@ def test_paths_of_refusals() -> None:
         (Driver((7,)), "levels"),
         (Driver((8, 8)), "levels[1]"),
         (Driver((8, 3, 0)), "levels[2]"),
+        (Driver((8, 2.5)), "levels[1]"),  # type: ignore[arg-type]
+        (Driver((8.0, 2)), "levels"),  # type: ignore[arg-type]
+        (Driver(8), "levels"),  # type: ignore[arg-type]
+        ("rotated", ""),
+        (None, ""),
     ],
 )
 def test_plans_of_another_problem(plan: Any, path: str) -> None:
@@ -139,6 +163,12 @@ def test_plans_of_another_problem(plan: Any, path: str) -> None:
     with pytest.raises(InvalidPlanError) as caught:
         check(problem, plan)
     assert caught.value.path == path
+
+
+def test_true_is_no_number_of_nodes() -> None:
+    alone = Problem(elements=10, element_bytes=4, nodes=1, partitions_per_node=2, network=NETWORK)
+    with pytest.raises(InvalidPlanError, match="nodes: expected 1, got true"):
+        check(alone, Exchange(10, True))
 
 
 @pytest.mark.parametrize("nodes", [5, COMPLETE_NODES, COMPLETE_NODES + 1, 1000])

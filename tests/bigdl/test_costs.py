@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from planner.bigdl import METHODS, Driver, Exchange, Problem, evaluate, lower_bound_ns, solve
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.methods import tree_levels
-from planner.errors import InvalidInputError
+from planner.comparison import compare
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.network import Network
 from planner.results import Status
 from planner.validation import MAX_TOTAL, MAX_VALUE
@@ -276,6 +277,21 @@ def test_sums_beyond_63_bits_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="the bytes that pass the driver"):
         solve(fast, method="reduce")
     assert fast.gradient_bytes <= MAX_TOTAL
+    with pytest.raises(NotApplicableError, match="the bytes of a phase"):
+        solve(fast, method="same_order")
+
+
+def test_methods_that_do_not_fit_are_left_out_of_a_comparison() -> None:
+    large = Problem(
+        elements=143_652_544,
+        element_bytes=4,
+        nodes=4096,
+        partitions_per_node=1024,
+        network=Network(Fraction(125_000)),
+    )
+    found = compare(large, list(METHODS), solve=solve, evaluate=evaluate)
+    assert "rotated" in {row.result.method for row in found.rows}
+    assert [name for name, _ in found.left_out] == ["reduce"]
 
 
 @pytest.mark.parametrize("method", ["rotate", "", None, 3])

@@ -1,6 +1,7 @@
 """Pictures of group sizes: rows, limits, the chosen size."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def test_a_picture_shows_the_plan_and_the_limits(change: dict[str, Any], tmp_pat
     svg = saved(drawn, tmp_path)
     assert "a $title$" in svg
     assert f"limit {share_text(drawn.groups.max_overhead)}" in svg
-    assert f"{drawn.groups.chosen.group_size}: " in svg
+    size = drawn.groups.chosen.group_size
+    assert f"{size}: " in svg or "1.049e+06: " in svg
     assert svg.count("limit ") >= (2 if drawn.groups.max_group_ns is None else 4) // 2
     assert svg == saved(drawn, tmp_path, "q.svg")
 
@@ -90,6 +92,48 @@ def test_nothing_takes_time(tmp_path: Path) -> None:
     drawn = GroupsChart("nothing", Groups(points, points[0], 0.1))
     assert "1: 0.00%" in saved(drawn, tmp_path)
     assert "0 ns" in text_groups(drawn)
+    unlimited = replace(drawn, groups=replace(drawn.groups, max_overhead=0.0))
+    assert "█" not in text_groups(unlimited)
+    saved(unlimited, tmp_path)
+
+
+def figure_of(drawn: GroupsChart) -> Any:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from planner.draw.groups_panels import _SIZE_INCHES, _fill
+
+    figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+    FigureCanvasAgg(figure)
+    _fill(figure, drawn)
+    figure.draw_without_rendering()
+    return figure
+
+
+def test_a_group_of_no_time_is_drawn_at_nothing() -> None:
+    points = tuple(GroupPoint(size, 0.0, 0) for size in (1, 2, 4))
+    _, times = figure_of(GroupsChart("nothing", Groups(points, points[0], 0.1))).axes
+    assert all(not any(line.get_ydata()) for line in times.lines)
+    assert times.get_ylim()[0] == 0
+
+
+@pytest.mark.parametrize("chosen", [1, 2**10, 2**33, 2**45])
+@pytest.mark.parametrize("limit", [0.02, 1e-16])
+def test_words_stay_in_their_axes_and_off_each_other(chosen: int, limit: float) -> None:
+    figure = figure_of(chart(most=2**46, chosen=chosen, max_overhead=limit))
+    for axes in figure.axes:
+        frame = axes.get_window_extent()
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert frame.x0 <= box.x0
+            assert box.x1 <= frame.x1
+        ticks = axes.get_xticklabels()
+        boxes = [one.get_window_extent() for one in ticks if one.get_text()]
+        assert len(boxes) > 2
+        assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+        tall = [one.get_window_extent() for one in axes.get_yticklabels() if one.get_text()]
+        assert all(one.y1 < other.y0 for one, other in pairwise(tall))
 
 
 def test_formats(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def written(drawn: HotSpotsChart, folder: Path, name: str = "p.svg") -> str:
 def test_text_counts_the_pulls_of_each_turn() -> None:
     title, planned, same, _ = text_hot_spots(chart(), 70).split("\n\n")
     assert title == "bigdl · rotated"
+    assert planned.startswith("pulls of gradients at once, as planned")
     turns = [f"   {turn}  1 1 1 1 1 1" for turn in range(1, 6)]
     assert planned.splitlines()[2:] == ["   0  · · · · · ·", *turns]
     assert [line.split()[1:].index("5") for line in same.splitlines()[2:]] == list(range(6))

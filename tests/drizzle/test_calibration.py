@@ -43,6 +43,13 @@ def constants_of(found: Calibration) -> list[Fraction]:
     return [found.group_ns, found.task_ns, found.constant_task_ns]
 
 
+@pytest.mark.parametrize("given", [None, 3, {1: 2}])
+def test_what_is_no_list_of_measurements(given: Any) -> None:
+    with pytest.raises(InvalidInputError, match="measurements: expected an array") as caught:
+        calibrate(given)
+    assert caught.value.path == "measurements"
+
+
 @settings(max_examples=300)
 @given(st.lists(rows, min_size=1, max_size=12))
 def test_no_other_constants_fit_better(measured: list[Measurement]) -> None:

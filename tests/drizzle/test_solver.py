@@ -1,10 +1,12 @@
 """The smallest group against brute force; prices, limits, and every way of having none."""
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -13,9 +15,10 @@ from planner import InvalidInputError, Status
 from planner.drizzle import METHODS, Plan, Problem, check, evaluate, solve
 from planner.drizzle.closed_form import largest_group, smallest_group
 from planner.drizzle.curve import curve
+from planner.drizzle.digits import told_apart
 from planner.errors import BrokenConstraintError, InvalidPlanError
 from planner.validation import MAX_TOTAL, MAX_VALUE
-from tests.drizzle.drizzle_strategies import brute_force, keeps, literal_overhead, problems
+from tests.drizzle.drizzle_strategies import brute_force, keeps, literal_overhead, problems, shares
 
 TRIED = 150
 """Brute force looks no farther."""
@@ -115,6 +118,18 @@ def test_the_checker_refuses_what_is_no_size(size: Any) -> None:
         check(example(), Plan(size))
 
 
+@pytest.mark.parametrize("plan", [None, 3, "exact"])
+def test_the_checker_refuses_what_is_no_plan(plan: Any) -> None:
+    with pytest.raises(InvalidPlanError, match="expected a Plan"):
+        check(example(), plan)
+
+
+def test_numbers_of_numpy_are_what_they_print() -> None:
+    given = example(task_ns=np.float64(0.1), max_overhead=np.float64(0.05))
+    assert given == example(task_ns=0.1, max_overhead=0.05)
+    assert given.task_ns == Fraction(1, 10)
+
+
 @settings(max_examples=200)
 @given(problems(), st.integers(2, 10**6))
 def test_scaling_all_times_changes_no_group(problem: Problem, factor: int) -> None:
@@ -182,6 +197,37 @@ def test_an_overhead_that_no_group_takes_away() -> None:
     exactly = example(compute_ns=900, tasks=1, task_ns=7, constant_task_ns=100, max_overhead=0.1)
     assert solve(exactly).plan is None, "only an infinite group would do"
     assert solve(replace(exactly, task_ns=0)).plan == Plan(1)
+
+
+@given(shares, st.integers(7, 40))
+def test_shares_are_told_apart(share: Fraction, digits: int) -> None:
+    close = share + Fraction(1, 10**digits)
+    low, high = told_apart(share, close)
+    assert float(low) <= float(high)
+    assert Fraction(low) < Fraction(high)
+    assert told_apart(share, share)[0] == told_apart(share, share)[1]
+    assert told_apart(Fraction(1, 3), Fraction(1, 2)) == ("0.333333", "0.5")
+
+
+def test_a_limit_missed_by_a_hair_is_not_shown_as_kept() -> None:
+    nearly = example(
+        compute_ns=10,
+        tasks=7,
+        task_ns=0,
+        constant_task_ns=1,
+        max_overhead=Fraction("0.41176470588235294"),
+    )
+    found = solve(nearly).infeasibility
+    assert found is not None
+    shown = re.search(r"the overhead is always (\S+), and max_overhead = (\S+)", found.reason)
+    assert shown is not None
+    assert Fraction(shown[1]) > Fraction(shown[2]) == nearly.max_overhead
+    with pytest.raises(BrokenConstraintError) as caught:
+        check(nearly, Plan(1))
+    assert shown[1] in caught.value.message
+    late = example(compute_ns=10**12, tasks=1, task_ns=0, max_group_ns=10**12 - 1)
+    with pytest.raises(BrokenConstraintError, match=r"takes 1000000000000 ns, more than .*999$"):
+        check(late, Plan(1))
 
 
 def test_limits_that_exclude_each_other_say_which_groups_they_want() -> None:

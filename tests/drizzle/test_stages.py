@@ -186,3 +186,28 @@ def test_tasks_and_stages_must_agree() -> None:
         problem(BIGDL, 256)
     assert caught.value.path == "tasks"
     assert caught.value.message == "expected as many as the stages have (320), got 256"
+
+
+def test_a_long_cycle_is_named_by_its_ends() -> None:
+    ring = tuple(Stage(f"s{place}", 1, (f"s{(place + 1) % 500}",)) for place in range(500))
+    with pytest.raises(InvalidInputError, match=" -> … 492 more … -> ") as caught:
+        problem(ring)
+    assert len(caught.value.message) < 200
+
+
+def test_names_of_one_stage_are_not_compared_with_each_other() -> None:
+    """So that the time grows with their number, not its square."""
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = tuple(Name(f"s{place}") for place in range(500))
+    problem((*(Stage(name, 1) for name in names), Stage("last", 1, names)))
+    assert compared < 20 * len(names)

@@ -129,6 +129,32 @@ def test_json_and_the_typed_interface_agree(
         assert one["time_ns"] == solve(problem, method=name).objective_ns
 
 
+def test_methods_that_do_not_fit_do_not_stand_in_the_way() -> None:
+    """The time of `reduce` is no number of 63 bits here; nor are the bytes of a driver."""
+    slow = changed(
+        nodes=4096, partitions_per_node=1024, link_bytes_per_s=125_000, method="tree_aggregate"
+    )
+    found = ask(slow)
+    assert {"rotated", "tree_aggregate"} <= found["comparison"].keys()
+    assert "reduce" not in found["comparison"]
+    read_again(found)
+    assert error({**slow, "method": "reduce"})[0] == "elements"
+    alone = ask(changed(elements=2**62, element_bytes=1, nodes=1, partitions_per_node=1))
+    assert set(alone["comparison"]) == {"rotated", "same_order"}
+    read_again(alone)
+
+
+def test_what_is_answered_is_read_again_at_the_ends_of_the_range() -> None:
+    for change in (
+        {"nodes": 2, "latency_ns": 2**61, "link_bytes_per_s": 2**62, "elements": 1},
+        {"nodes": 3, "elements": 2**62, "element_bytes": 1, "link_bytes_per_s": 2**62},
+        {"nodes": 1, "elements": 3, "reduce_ns_per_byte": 2**52},
+        {"nodes": 4096, "elements": 1, "partitions_per_node": 2**20, "method": "reduce"},
+    ):
+        request = {"partitions_per_node": 2, **change}
+        read_again(ask(changed(**request)))
+
+
 def test_rates_are_exact() -> None:
     """0.3 bytes a second, as written: no nanosecond more than 10 bytes take."""
     request = changed(elements=3, element_bytes=1, nodes=2, link_bytes_per_s=0.3)
@@ -151,6 +177,8 @@ def test_rates_are_exact() -> None:
         ({"link_bytes_per_s": -1}, "link_bytes_per_s", "got -1"),
         ({"link_bytes_per_s": "fast"}, "link_bytes_per_s", "got 'fast'"),
         ({"link_bytes_per_s": 1e-6}, "elements", "the time of a synchronisation"),
+        ({"link_bytes_per_s": 1e-6, "nodes": 1}, "elements", "the time of a full transfer"),
+        ({"elements": 2**60, "link_bytes_per_s": 2**62}, "elements", "the bytes of a phase"),
         ({"latency_ns": -1}, "latency_ns", "expected an integer >= 0, got -1"),
         ({"reduce_ns_per_byte": -0.5}, "reduce_ns_per_byte", "got -0.5"),
         ({"method": "rotation"}, "method", "did you mean 'rotated'?"),
@@ -199,9 +227,18 @@ DRIVEN = ask(changed(nodes=3, elements=7, method="reduce"))
         (SMALL, ("comparison", "rotated", "time_ns"), 1, "comparison"),
         (SMALL, ("comparison", "reduce", "time_ns"), 0, "comparison.reduce.time_ns"),
         (SMALL, ("method",), "same", "comparison"),
+        (SMALL, ("times_full_transfer",), 1e300, "times_full_transfer"),
+        (SMALL, ("times_full_transfer",), float("1e400"), "times_full_transfer"),
+        (SMALL, ("times_full_transfer",), 1, "times_full_transfer"),
+        (SMALL, ("full_transfer_ns",), 99, "times_full_transfer"),
+        (SMALL, ("gradient_bytes",), 29, "gradient_bytes"),
+        (DRIVEN, ("levels",), [], "levels"),
+        (DRIVEN, ("levels", 0), 11, "levels"),
+        (DRIVEN, ("levels",), [12, 12], "levels[1]"),
+        (DRIVEN, ("nodes",), 4, "levels"),
         (SMALL, ("slices",), [[0, 7]], "slices"),
         (SMALL, ("slices", 1), [2, 5], "slices[1]"),
-        (SMALL, ("elements",), 8, "slices"),
+        (SMALL, ("elements",), 8, "gradient_bytes"),
         (SMALL, ("nodes",), 4, "slices"),
         (SMALL, ("pull_order",), [[0, 1, 2]], "pull_order"),
         (SMALL, ("pull_order", 1), [0, 1, 2], "pull_order[1][0]"),
@@ -247,6 +284,8 @@ def test_the_schema_lists_every_method() -> None:
         jsonschema.Draft202012Validator.check_schema(one)
     listed = everything["request"]["$defs"]["BigdlRequest"]["properties"]
     assert listed["method"]["enum"] == list(METHODS)
+    answered = everything["answer"]["$defs"]["BigdlAnswer"]["properties"]
+    assert "description" not in answered["levels"]["items"]  # sums are no bytes
 
 
 @pytest.mark.parametrize("path", REQUESTS, ids=lambda path: path.stem)

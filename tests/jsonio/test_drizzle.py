@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.draw.groups import Groups
+from planner.draw import Groups, GroupsChart, save_groups, text_groups
 from planner.drizzle import evaluate, solve
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
@@ -63,6 +63,37 @@ def test_the_contracts_example() -> None:
     assert answer["largest_group_size"] == 22
     assert "stages" not in answer
     assert {point["group_size"] for point in answer["curve"]} >= {1, 2, 3, 22}
+
+
+@pytest.mark.parametrize(
+    ("change", "echo"),
+    [
+        ({"compute_ns": 10, "task_ns": 1, "max_overhead": 0.99999999999999999999999999}, 1),
+        ({"compute_ns": 10, "task_ns": 0, "max_overhead": 1e-400}, 0),
+        ({"compute_ns": 0, "task_ns": 0, "max_overhead": 1e-400}, 0),
+    ],
+)
+def test_limits_that_are_rounded_to_an_end_are_read_again(
+    change: dict[str, Any], echo: int, tmp_path: Path
+) -> None:
+    """Written out: as a float the limit would already be 0 or 1."""
+    limit = {1: "0." + "9" * 26, 0: "1e-400"}[echo]
+    text = json.dumps({**without("max_overhead"), **change, "max_overhead": 0.5})
+    data = reply(text.replace('"max_overhead": 0.5', f'"max_overhead": {limit}').encode()).data
+    answer, content = decode_answer(data)
+    assert answer.max_overhead == content.max_overhead == echo
+    chart = GroupsChart("limits", content)
+    assert "<- chosen" in text_groups(chart)
+    pytest.importorskip("matplotlib")
+    save_groups(chart, tmp_path / "p.svg")
+
+
+def test_numbers_of_numpy_are_what_they_print() -> None:
+    numpy = pytest.importorskip("numpy")
+    wrapped = {**CONTRACT, "task_ns": numpy.float64(390000.5), "max_overhead": numpy.float64(0.05)}
+    plain = {**CONTRACT, "task_ns": 390000.5}
+    found = planner.solve(wrapped)
+    assert {**found, "runtime_s": 0} == {**ask(plain), "runtime_s": 0}
 
 
 def test_stages_come_with_their_triggers() -> None:
@@ -170,6 +201,12 @@ def test_what_is_missing(name: str) -> None:
         jsonschema.validate(without(name), schema("drizzle")["request"])
 
 
+def test_the_schema_gives_counts_no_unit() -> None:
+    rows = schema("drizzle")["answer"]["$defs"]["TriggersAnswer"]["properties"]
+    for name in ("tasks", "triggers", "triggers_previous"):
+        assert "description" not in rows[name]
+
+
 def test_the_schema_knows_the_range_of_a_share() -> None:
     for share, good in ((0.5, True), (0, False), (1, False)):
         request = {**CONTRACT, "max_overhead": share}
@@ -220,7 +257,13 @@ def changed(answer: dict[str, Any], steps: list[Any], to: Any) -> bytes:
         (["lower_bound_ns"], 10**10, "lower_bound_ns"),
         (["lower_bound_ns"], 10**9, "status"),
         (["status"], "feasible", "status"),
+        (["status"], "infeasible", "status"),
         (["max_overhead"], 2, "max_overhead"),
+        (["max_overhead"], 0.03, "max_overhead"),
+        (["max_group_ns"], 1, "max_group_ns"),
+        (["curve", 1, "overhead"], 0.5, "curve[1].overhead"),
+        (["curve", 1, "group_time_ns"], 0, "curve[1].group_time_ns"),
+        (["curve", 0, "group_time_ns"], 2**62, "curve[1].group_time_ns"),
         (["curve", 1, "overhead"], 1.5, "curve[1].overhead"),
         (["curve", 1, "group_size"], 1, "curve[1].group_size"),
     ],
