@@ -102,7 +102,7 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         start = _first_trees(damage)
         packing = pack(*network, deadline, start=start)
         packings = [(packing.trees, packing.weights)]
-        if packing.timed_out:  # then the trees it began with may be better still
+        if start and packing.timed_out:  # then the trees it began with may be better still
             packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
     plans = [
         with_best_rounds(
@@ -116,14 +116,13 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
 
 
 def _first_trees(damage: Damage) -> list[Tree]:
-    """Return trees to begin with: detours, or Algorithm 1's if there are none."""
+    """Return the trees of detours to begin with, if there are any."""
     from planner.bml.detour import detour
     from planner.bml.trees import trees_of
 
-    plan = Schedule(damage.bcube)
     with suppress(NotApplicableError):
-        plan = detour(damage)
-    return trees_of(plan)
+        return trees_of(detour(damage))
+    return []
 
 
 def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:

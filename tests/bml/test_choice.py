@@ -14,6 +14,7 @@ from planner.bml.evaluation import busiest_load
 from planner.bml.pipelining import with_best_rounds
 from planner.bml.pricing import time_ns
 from planner.bml.trees import root_at_centre, trees_of
+from planner.errors import NotApplicableError
 from planner.network import Network
 from planner.topologies import BCube
 
@@ -102,3 +103,18 @@ def test_parts_of_whole_elements_are_tried_too() -> None:
     plan = detour(Damage(problem.bcube, failed))
     most = replace(plan, rounds=1024)
     assert time_ns(problem, with_best_rounds(problem, plan)) < time_ns(problem, most)
+
+
+def test_without_time_and_without_detours_there_is_a_plan_too() -> None:
+    bcube = BCube(2, 3)
+    failed = Failures(nics=frozenset((server, 0) for server in (0, 3, 5, 6)))
+    with pytest.raises(NotApplicableError):
+        detour(Damage(bcube, failed))
+    problem = Problem(bcube, FAST, 10**9, failed=failed)
+    for method in ("auto", "trees"):
+        hasty = solve(problem, method=method, time_limit=1e-9)
+        assert hasty.method == "trees"
+        assert hasty.objective_ns is not None
+        best = solve(problem, method=method)
+        assert best.objective_ns is not None
+        assert best.objective_ns <= hasty.objective_ns
