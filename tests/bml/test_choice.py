@@ -106,8 +106,8 @@ def test_parts_of_whole_elements_are_tried_too() -> None:
 
 
 def test_without_time_and_without_detours_there_is_a_plan_too() -> None:
-    bcube = BCube(2, 3)
-    failed = Failures(nics=frozenset((server, 0) for server in (0, 3, 5, 6)))
+    bcube = BCube(3, 2)
+    failed = Failures(nics=frozenset({(0, 0), (1, 1), (3, 0), (8, 0)}))
     with pytest.raises(NotApplicableError):
         detour(Damage(bcube, failed))
     problem = Problem(bcube, FAST, 10**9, failed=failed)
