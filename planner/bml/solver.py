@@ -42,6 +42,9 @@ PACKED_MAX_NICS = 1024
 FEW_TREES = 128
 """In larger networks so many have equal shares, each made where there is least load before it."""
 
+FEW_HOPS = 2**21
+"""Unless so many trees would have more hops than this in all."""
+
 
 class Outcome(NamedTuple):
     """What a method answers.
@@ -96,7 +99,8 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         return Outcome("trees", TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
     network = damage.bcube, damage.dead, damage.down
     if damage.bcube.nics > PACKED_MAX_NICS:
-        packing = few_trees(*network, FEW_TREES, deadline)
+        count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
+        packing = few_trees(*network, count, deadline)
         packings = [(packing.trees, packing.weights)]
     else:
         start = _first_trees(damage)
