@@ -9,4 +9,6 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+# What runs once more without optional packages needs to be imported, not proven again.
+settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
 settings.load_profile("planner")
