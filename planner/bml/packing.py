@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Packing", "Tree", "check_packing", "load_of", "pack"]
+__all__ = ["Packing", "Tree", "check_packing", "few_trees", "load_of", "pack"]
 
 GAP = 1e-9
 """Relative distance of load and bound at which the search ends."""

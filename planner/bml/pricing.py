@@ -6,7 +6,7 @@ those of the aggregation, then those of the broadcast. With R rounds each piece 
 and part j takes every step j steps later: in each step links carry several parts, on their ways up
 and down. Layers are synchronised one after the other. The sum of all steps is rounded up once.
 
-Complexity. Without failures O(k) a layer of a size of its own. Else O(D·k·N) for each of these, D
+Complexity. Without failures O(k²) a layer of a size of its own. Else O(D·k·N) for each of these, D
 being the steps of the aggregation: whatever R is, each of the 2D hops of a part begins, passes from
 longer to shorter parts and ends once, and between these events steps are alike.
 """

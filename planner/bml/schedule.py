@@ -18,7 +18,7 @@ Guarantee. Equal to Algorithm 1 transfer by transfer. Without failures every NIC
 2(N-1)/(kN) of the gradient in each direction, the least that is possible, and no two threads use
 one link in a step.
 
-Complexity. O(k) integers before the first transfer, then O(1) a transfer: 2k²(n-1) a server. With
+Complexity. O(k²) integers before the first transfer, then O(1) a transfer: 2k²(n-1) a server. With
 f detours O(f) once, and O(1) a transfer.
 
 Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1 (`planner.bml.algorithm1`).
