@@ -64,3 +64,44 @@ class MissingExtraError(PlannerError, ImportError):
 
 class MeasurementError(PlannerError):
     """A model or a network could not be measured, and why."""
+
+
+class DisagreementError(PlannerError):
+    """Ranks that must agree do not, such as on the plan; found before the first transfer.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        Ranks that differ from rank 0.
+    """
+
+    def __init__(self, message: str, ranks: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+
+
+class CommunicationError(PlannerError):
+    """Ranks stopped working together: one died, went away, failed, or cannot be reached.
+
+    Attributes
+    ----------
+    step : int or None
+        Training step, from 0, in which it was noticed.
+    batch : int or None
+        Batch of the plan whose transfer it was noticed in.
+    peers : tuple of int
+        Ranks the trouble comes from, as far as is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        step: int | None = None,
+        batch: int | None = None,
+        peers: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.step = step
+        self.batch = batch
+        self.peers = peers

@@ -1,0 +1,214 @@
+"""What all executors of training plans have in common.
+
+A training step is a forward pass, a backward pass and `Executor.step` in place of the optimiser's.
+An executor sees the passes by hooks, sends what the plan says through one channel, and finishes
+parameters where the next forward pass reads them.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
+
+from planner.errors import InvalidInputError
+from planner.runtime.channel import Channel
+from planner.runtime.gate import Gate
+from planner.runtime.programs import Program, digest
+from planner.runtime.table import described, trainable
+from planner.runtime.trace import Event, Trace
+from planner.runtime.world import World
+from planner.validation import shown
+
+__all__ = ["Executor"]
+
+
+class Executor(ABC):
+    """Runs the communication of a model's training steps.
+
+    Parameters
+    ----------
+    model : Module
+        Its parameters become those of rank 0, as do its buffers; later on each rank's buffers are
+        its own.
+    program : Program
+        What the plan says.
+    optimizer : Optimizer
+        Of the model's parameters; this object calls it from now on.
+    world : World
+        The job.
+    options : str
+        What else the ranks have to agree on.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model, the optimiser and the plan do not fit together.
+    DisagreementError
+        If they are not the same on all ranks.
+    """
+
+    def __init__(
+        self, model: nn.Module, program: Program, optimizer: Optimizer, world: World, options: str
+    ) -> None:
+        self.trace = Trace()
+        """What happens on this rank."""
+        self.steps = 0
+        """Steps that are complete, but for what is still on its way."""
+        self.world = world
+        self.model = model
+        self.optimizer = optimizer
+        try:
+            self.parameters: Mapping[str, nn.Parameter] = trainable(model)
+            self.names = {parameter: name for name, parameter in self.parameters.items()}
+            _check_optimizer(optimizer, self.names)
+            self._agree(program, options)
+            self.check(program)
+        except InvalidInputError as error:
+            world.watch.failed(str(error), at_fault=True)
+            raise
+        _spread(model, world)
+        self.channel = Channel(world, self.trace)
+        self.gate = Gate(model, self.finish_one, self.finish, self._entered, self._left)
+        self._handles: list[Any] = [
+            parameter.register_post_accumulate_grad_hook(self._accumulated)  # type: ignore[no-untyped-call]
+            for parameter in self.parameters.values()
+        ]
+        self._accumulating = False
+        self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
+        self._closed = False
+
+    def _agree(self, program: Program, options: str) -> None:
+        """Compare what has to be the same on all ranks, before the first transfer."""
+        table = described(self.parameters)
+        groups = [len(group["params"]) for group in self.optimizer.param_groups]
+        kinds = type(self.optimizer).__name__, groups
+        self.world.agree("the plan", digest(type(self).__name__, program, options))
+        self.world.agree("the model's parameters", digest(table))
+        self.world.agree("the optimiser", digest(kinds))
+
+    @abstractmethod
+    def check(self, program: Any) -> None:
+        """Check that a plan fits the model and the job; raise an `InvalidInputError` if not."""
+
+    @abstractmethod
+    def gradient_ready(self, parameter: nn.Parameter) -> None:
+        """Note that a parameter's gradient of this step is complete."""
+
+    @abstractmethod
+    def finish_one(self, parameter: nn.Parameter) -> None:
+        """Finish a pending parameter: wait for its transfers, and update it if need be."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Finish all pending parameters.
+
+        Has to be called before parameters are read other than by the model's forward pass and
+        `state_dict`, which do so themselves. Needs no other rank to call it.
+        """
+
+    @abstractmethod
+    def update(self) -> None:
+        """Do what a step of the optimiser does, or see to it that it is done in time."""
+
+    def step(self) -> None:
+        """End a training step: what is called in place of the optimiser's `step`.
+
+        Raises
+        ------
+        CommunicationError
+            If this rank cannot go on, or another one has stopped.
+        """
+        now = time.monotonic_ns()
+        self.trace.add(Event("backward", self.steps, -1, self._forward_end, now))
+        self.update()
+        self.steps += 1
+        now = time.monotonic_ns()
+        self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
+        self._step_start = now
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let backward passes add to the gradients without sending them, all but the last one."""
+        self._accumulating, before = True, self._accumulating
+        try:
+            yield
+        finally:
+            self._accumulating = before
+
+    def close(self) -> None:
+        """Finish, and leave the model as a plain one."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self.world.watch.error is None:
+                self.finish()
+        finally:
+            self.gate.close()
+            for handle in self._handles:
+                handle.remove()
+            self.channel.close()
+
+    def stop(self, reason: str, batch: int | None = None) -> NoReturn:
+        """Tell all ranks that this one cannot go on.
+
+        Raises
+        ------
+        CommunicationError
+            Always.
+        """
+        raise self.world.watch.failed(reason, step=self.steps, batch=batch, at_fault=True)
+
+    def _accumulated(self, parameter: nn.Parameter) -> None:
+        if not self._accumulating:
+            self.world.watch.check()
+            self.gradient_ready(parameter)
+
+    def _entered(self) -> None:
+        self.world.watch.check()
+        self._forward_start = time.monotonic_ns()
+
+    def _left(self) -> None:
+        self._forward_end = time.monotonic_ns()
+        event = Event("forward", self.steps, -1, self._forward_start, self._forward_end)
+        self.trace.add(event)
+
+
+def _check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise InvalidInputError(
+            "optimizer", f"expected a torch.optim.Optimizer, got {shown(optimizer)}"
+        )
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise InvalidInputError("optimizer", "LBFGS needs all gradients at once, several times")
+    given = {one for group in optimizer.param_groups for one in group["params"]}
+    for parameter, name in names.items():
+        if parameter not in given:
+            raise InvalidInputError("optimizer", f"does not update the model's {name}")
+    if extra := [one for one in given if one not in names and one.requires_grad]:
+        raise InvalidInputError(
+            "optimizer", f"updates {len(extra)} parameters that are not the model's"
+        )
+
+
+def _spread(model: nn.Module, world: World) -> None:
+    """Give all ranks the parameters and buffers of rank 0, as one message a type of numbers."""
+    tensors: dict[torch.dtype, list[Tensor]] = {}
+    for one in _distinct([*model.parameters(), *model.buffers()]):
+        tensors.setdefault(one.dtype, []).append(one.detach())
+    with torch.no_grad(), world.transferring():
+        for several in tensors.values():
+            flat = torch.cat([one.reshape(-1) for one in several])
+            distributed.broadcast(flat, src=0, group=world.group)
+            parts = torch.split(flat, [one.numel() for one in several])
+            for one, part in zip(several, parts, strict=True):
+                one.copy_(part.view_as(one))
+
+
+def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
+    return list({id(one): one for one in tensors}.values())

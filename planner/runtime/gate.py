@@ -1,0 +1,121 @@
+"""Waits for parameters at the moment a model reads them, wherever it reads them.
+
+Problem. Parameters are updated while the next forward pass already runs. Every read of one, by its
+own module or by any other (tied weights, `nn.MultiheadAttention`, functional code), has to wait for
+it, and should wait no earlier.
+
+Method. While any module of the model runs, a torch function mode sees each call of torch with its
+arguments; parameters among them that are still pending are finished first. Modules whose calls of
+torch cannot be seen (scripted or compiled ones) wait for everything when the model is entered.
+
+Guarantee. No call of torch in the model's forward pass sees a pending parameter. A view of a
+parameter that was made in an earlier step and kept is not seen.
+
+Complexity. O(arguments) a call of torch while something is pending, a constant otherwise.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """Watches a model's forward passes.
+
+    Parameters
+    ----------
+    model : Module
+        The model.
+    finish : callable
+        Finishes one pending parameter.
+    finish_all : callable
+        Finishes all of them.
+    entered, left : callable
+        Called when a forward pass begins and has ended.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        finish: Callable[[nn.Parameter], None],
+        finish_all: Callable[[], None],
+        entered: Callable[[], None],
+        left: Callable[[], None],
+    ) -> None:
+        self.pending: set[nn.Parameter] = set()
+        self._finish = finish
+        self._finish_all = finish_all
+        self._entered = entered
+        self._left = left
+        self._depth = 0
+        self._mode = _Reads(self)
+        self._hidden = any(map(_hides_its_calls, model.modules()))
+        self._handles: list[Any] = []
+        for module in [model] if self._hidden else model.modules():
+            self._handles += [
+                module.register_forward_pre_hook(self._enter, prepend=True),
+                module.register_forward_hook(self._leave, always_call=True),
+            ]
+        for module in model.modules():
+            handle = module.register_state_dict_pre_hook(self._saving)  # type: ignore[no-untyped-call]
+            self._handles.append(handle)
+
+    def close(self) -> None:
+        """Leave the model as it was."""
+        for handle in self._handles:
+            handle.remove()
+
+    def reading(self, value: Any) -> None:
+        """Finish the pending parameters in arguments."""
+        if isinstance(value, torch.Tensor):
+            if isinstance(value, nn.Parameter) and value in self.pending:
+                self._finish(value)
+        elif isinstance(value, list | tuple):
+            for item in value:
+                self.reading(item)
+        elif isinstance(value, dict):
+            for item in value.values():
+                self.reading(item)
+
+    def _enter(self, _module: nn.Module, _inputs: Any) -> None:
+        if self._depth == 0:
+            self._entered()
+            if self._hidden:
+                self._finish_all()
+            else:
+                self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._depth += 1
+
+    def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            if not self._hidden:
+                self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._left()
+
+    def _saving(self, *_: Any) -> None:
+        self._finish_all()
+
+
+class _Reads(TorchFunctionMode):
+    """Shows every call of torch to the gate."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self._gate = gate
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._gate.pending:
+            self._gate.reading(args)
+            if kwargs:
+                self._gate.reading(kwargs)
+        return func(*args, **(kwargs or {}))
+
+
+def _hides_its_calls(module: nn.Module) -> bool:
+    return isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod")

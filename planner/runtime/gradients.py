@@ -1,0 +1,272 @@
+"""All-reduces gradients in planned batches, and finishes them in the next forward pass.
+
+Problem. Execute a plan of gradient transfers (Caramel's, or any other that says which parts of
+which gradients travel together in which order): send each batch when its gradients are ready and
+the batch before it has ended, and let the next forward pass begin before all have ended.
+
+Method. A hook on each parameter notes when its gradient is complete. The channel copies the ready
+gradients of the next batch into one message, divided by the number of ranks, and sums up, as DDP
+does. `step` returns at once; a parameter is updated when the next forward pass reads it, by the
+optimiser's own `step` on just the parameters of the batches that have arrived, with the learning
+rate and the other settings that held when `step` was called. (The first step finishes at once:
+that is when optimisers and schedulers look whether they are used in the right order.)
+
+Guarantee. After `finish`, weights are those of plain data-parallel training; bit by bit where the
+order of sums is the same. Batches travel in the planned order on every rank. A gradient that is
+missing, that comes twice, or that is changed after it was sent ends the step with an error.
+
+Complexity. One copy of each gradient into a message; the optimiser is called once a batch.
+
+Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from planner.runtime.channel import Ticket
+from planner.runtime.collectives import AllReduce, Ring
+from planner.runtime.executor import Executor
+from planner.runtime.programs import Batch, GradientProgram
+from planner.runtime.table import by_dtype, check_cover, span
+from planner.runtime.world import World
+
+__all__ = ["GradientExecutor"]
+
+
+class GradientExecutor(Executor):
+    """Executes a `GradientProgram`.
+
+    Parameters
+    ----------
+    model, program, optimizer, world
+        See `Executor`. Optimisers that treat all parameters as one (LBFGS) do not apply.
+    all_reduce : AllReduce, optional
+        How a message is summed up; by default gloo's ring.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        program: GradientProgram,
+        optimizer: Optimizer,
+        world: World,
+        all_reduce: AllReduce | None = None,
+    ) -> None:
+        self._all_reduce = all_reduce or Ring(world)
+        self._barrier = program.barrier
+        super().__init__(model, program, optimizer, world, self._all_reduce.name)
+        self._messages = [_Message(batch, self.parameters) for batch in program.batches]
+        batches_of: dict[nn.Parameter, list[int]] = {one: [] for one in self.names}
+        for number, message in enumerate(self._messages):
+            for parameter in message.parameters:
+                batches_of[parameter].append(number)
+        self._batches_of = {one: tuple(numbers) for one, numbers in batches_of.items()}
+        self._tickets: list[Ticket] = []
+        self._missing: list[int] = []
+        self._taken: dict[nn.Parameter, tuple[Tensor, int]] = {}
+        self._settings: list[dict[str, Any]] = []
+        self._synchronised = False
+        self._open()
+
+    def check(self, program: GradientProgram) -> None:
+        """Check that the plan carries every gradient once."""
+        check_cover(program.batches, self.parameters, "groups")
+
+    def gradient_ready(self, parameter: nn.Parameter) -> None:
+        """Let the batches go whose gradients are now complete."""
+        if self.gate.pending:  # parameters that the last forward pass did not read
+            self.finish()
+        gradient = parameter.grad
+        assert gradient is not None
+        name, first = self.names[parameter], self._batches_of[parameter][0]
+        if gradient.is_sparse:
+            self.stop(f"the gradient of {name} is sparse, and only dense ones are summed up", first)
+        if parameter in self._taken:
+            self.stop(
+                f"a second gradient for {name} in one step: all backward passes of a step but the "
+                "last go inside no_sync()",
+                first,
+            )
+        self._taken[parameter] = gradient, _version(gradient)
+        for number in self._batches_of[parameter]:
+            self._missing[number] -= 1
+            if not self._missing[number]:
+                self.channel.release(self._tickets[number])
+
+    def update(self) -> None:
+        """Leave the gradients to the next forward pass; or finish, if the plan says so."""
+        if self._synchronised:
+            self._synchronised = False
+            self.optimizer.step()
+            self._forget_gradients()
+            self._open()
+            return
+        self._check_gradients()
+        self._forget_gradients()
+        self._settings = [
+            {key: _copied(value) for key, value in group.items() if key != "params"}
+            for group in self.optimizer.param_groups
+        ]
+        self.gate.pending = set(self._taken)
+        if self._barrier or self.steps == 0:
+            self.finish()
+
+    def synchronise(self) -> None:
+        """Wait for all gradients and put their means into ``grad``, as to clip their norm.
+
+        The next `step` then updates at once.
+        """
+        self._check_gradients()
+        for ticket in self._tickets:
+            self.channel.wait(ticket)
+        for parameter in self._taken:
+            parameter.grad = self._mean(parameter)
+        self._synchronised = True
+
+    def finish_one(self, parameter: nn.Parameter) -> None:
+        """Update a parameter, and those that travelled with it, once they have arrived."""
+        numbers = self._batches_of[parameter]
+        for number in numbers:
+            self.channel.wait(self._tickets[number])
+        arrived = {
+            one
+            for number in numbers
+            for one in self._messages[number].parameters
+            if one in self.gate.pending
+            and all(self._tickets[other].done for other in self._batches_of[one])
+        }
+        with self.trace.span("update", self.steps - 1, numbers[0]):
+            self._optimise(arrived)
+        self.gate.pending -= arrived
+        if not self.gate.pending:
+            self._open()
+
+    def finish(self) -> None:
+        """Update all pending parameters once their gradients have arrived."""
+        while self.gate.pending:
+            self.finish_one(min(self.gate.pending, key=self._batches_of.__getitem__))
+
+    def _open(self) -> None:
+        """Ask for the transfers of the next step."""
+        self._taken = {}
+        self._missing = [len(message.parameters) for message in self._messages]
+        self._tickets = [
+            Ticket(self._sending(message, self._taken), self.steps, number, ready=False)
+            for number, message in enumerate(self._messages)
+        ]
+        for ticket in self._tickets:
+            self.channel.submit(ticket)
+
+    def _sending(
+        self, message: "_Message", gradients: "Mapping[nn.Parameter, tuple[Tensor, int]]"
+    ) -> Callable[[], None]:
+        def send() -> None:
+            message.pack(gradients, self.world.size)
+            for flat in message.buffers:
+                self._all_reduce(flat, message.depth)
+
+        return send
+
+    def _mean(self, parameter: nn.Parameter) -> Tensor:
+        """Return the mean of the ranks' gradients, which has arrived."""
+        parts = [
+            part
+            for number in self._batches_of[parameter]
+            for part in self._messages[number].parts
+            if part.parameter is parameter
+        ]
+        parts.sort(key=lambda part: part.start)
+        flat = parts[0].view if len(parts) == 1 else torch.cat([part.view for part in parts])
+        return flat.view_as(parameter)
+
+    def _optimise(self, parameters: Collection[nn.Parameter]) -> None:
+        """Let the optimiser update some parameters, with the settings of the step they are of."""
+        groups = self.optimizer.param_groups
+        kept = [dict(group) for group in groups]
+        with torch.inference_mode(mode=False):
+            for parameter in parameters:
+                parameter.grad = self._mean(parameter)
+            try:
+                for group, settings in zip(groups, self._settings, strict=True):
+                    group.update(settings)
+                    group["params"] = [one for one in group["params"] if one in parameters]
+                self.optimizer.step()
+            finally:
+                for group, before in zip(groups, kept, strict=True):
+                    group.update(before)
+                for parameter in parameters:
+                    parameter.grad = None
+
+    def _forget_gradients(self) -> None:
+        for parameter in self._taken:
+            parameter.grad = None
+
+    def _check_gradients(self) -> None:
+        for number, missing in enumerate(self._missing):
+            if missing:
+                absent = [
+                    self.names[one]
+                    for one in self._messages[number].parameters
+                    if one not in self._taken
+                ]
+                self.stop(
+                    f"{absent[0]} got no gradient (does the loss depend on it?), so its batch "
+                    "cannot leave",
+                    number,
+                )
+        for parameter, (gradient, version) in self._taken.items():
+            if parameter.grad is not gradient or _version(gradient) != version:
+                self.stop(
+                    f"the gradient of {self.names[parameter]} was changed after it was sent: "
+                    "call synchronise() before changing gradients",
+                    self._batches_of[parameter][0],
+                )
+
+
+class _Part(NamedTuple):
+    """Elements start … stop-1 of a parameter's gradient, and where they lie in a message."""
+
+    parameter: nn.Parameter
+    start: int
+    stop: int
+    view: Tensor
+
+
+class _Message:
+    """What one batch sends: one buffer for each type of number."""
+
+    def __init__(self, batch: Batch, parameters: Mapping[str, nn.Parameter]) -> None:
+        self.depth = batch.depth
+        self.buffers: list[Tensor] = []
+        self.parts: list[_Part] = []
+        for dtype, pieces in by_dtype(batch.pieces, parameters).items():
+            width = dtype.itemsize
+            spans = [span(piece, parameters[piece.parameter]) for piece in pieces]
+            flat = torch.empty(sum(stop - start for start, stop in spans) // width, dtype=dtype)
+            place = 0
+            for piece, (start, stop) in zip(pieces, spans, strict=True):
+                first, last = start // width, stop // width
+                view = flat.narrow(0, place, last - first)
+                self.parts.append(_Part(parameters[piece.parameter], first, last, view))
+                place += last - first
+            self.buffers.append(flat)
+        self.parameters = tuple(dict.fromkeys(part.parameter for part in self.parts))
+
+    def pack(self, gradients: Mapping[nn.Parameter, tuple[Tensor, int]], ranks: int) -> None:
+        """Copy the gradients in, each divided by the number of ranks."""
+        for parameter, start, stop, view in self.parts:
+            gradient = gradients[parameter][0].detach().reshape(-1)[start:stop]
+            torch.mul(gradient, 1 / ranks, out=view)
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _version(tensor: Tensor) -> int:
+    """Return a number that changes with every change in place."""
+    return tensor._version  # noqa: SLF001 - documented in torch's notes on autograd

@@ -1,0 +1,117 @@
+"""The parameters of a model, and whether a plan is about them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
+import torch
+from torch import nn
+
+from planner.errors import InvalidInputError, InvalidPlanError
+from planner.runtime.programs import Batch, Piece
+from planner.validation import shown
+
+__all__ = ["by_dtype", "check_cover", "described", "trainable"]
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that get gradients, by name; shared ones once.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are none, or one is where gloo does not send from.
+    """
+    found = {}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad or not parameter.numel():
+            continue
+        if parameter.device.type != "cpu":
+            raise InvalidInputError(
+                f"model.{name}", f"expected a parameter on the CPU, got one on {parameter.device}"
+            )
+        if not parameter.is_floating_point():
+            raise InvalidInputError(
+                f"model.{name}", f"expected real numbers, got {parameter.dtype}"
+            )
+        found[name] = parameter
+    if not found:
+        raise InvalidInputError("model", "expected at least one trainable parameter")
+    return found
+
+
+def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:
+    """Return name, shape and type of each parameter."""
+    return tuple((name, str(tuple(one.shape)), str(one.dtype)) for name, one in parameters.items())
+
+
+def check_cover(
+    batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter], path: str
+) -> None:
+    """Check that batches carry every element of every parameter once.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first batch or parameter that does not fit.
+    """
+    spans: dict[str, list[tuple[int, int]]] = {name: [] for name in parameters}
+    for number, batch in enumerate(batches):
+        size = 0
+        for piece in batch.pieces:
+            where = f"{path}[{number}]"
+            if piece.parameter not in parameters:
+                close = get_close_matches(piece.parameter, parameters, n=1)
+                hint = f" (the closest is {close[0]})" if close else ""
+                raise InvalidPlanError(
+                    where, f"the model has no trainable parameter {piece.parameter}{hint}"
+                )
+            start, stop = span(piece, parameters[piece.parameter])
+            spans[piece.parameter].append((start, stop))
+            size += stop - start
+        if batch.size_bytes is not None and batch.size_bytes != size:
+            names = ", ".join(piece.parameter for piece in batch.pieces[:3])
+            raise InvalidPlanError(
+                f"{path}[{number}]",
+                f"{batch.size_bytes} bytes are planned for {shown(names)}, the model has {size}",
+            )
+    for name, parameter in parameters.items():
+        reached = 0
+        for start, stop in sorted(spans[name]):
+            if start != reached:
+                what = "sent twice" if start < reached else "not sent"
+                raise InvalidPlanError(path, f"some bytes of {name} are {what}")
+            reached = stop
+        if reached != parameter.numel() * parameter.element_size():
+            raise InvalidPlanError(path, f"the model's {name} is not in the plan, or not wholly")
+
+
+def span(piece: Piece, parameter: nn.Parameter) -> tuple[int, int]:
+    """Return the bytes of a piece.
+
+    Raises
+    ------
+    InvalidPlanError
+        If the parameter has no such bytes, or the piece ends inside an element.
+    """
+    size = parameter.numel() * parameter.element_size()
+    stop = size if piece.stop is None else piece.stop
+    if not 0 <= piece.start < stop <= size:
+        raise InvalidPlanError(
+            piece.parameter, f"no bytes [{piece.start}, {stop}) in a parameter of {size}"
+        )
+    if piece.start % parameter.element_size() or stop % parameter.element_size():
+        raise InvalidPlanError(
+            piece.parameter,
+            f"cut inside an element of {parameter.element_size()} bytes: plan with element_bytes",
+        )
+    return piece.start, stop
+
+
+def by_dtype(
+    pieces: Iterable[Piece], parameters: Mapping[str, nn.Parameter]
+) -> dict[torch.dtype, list[Piece]]:
+    """Return the pieces of each type of number, in their order; a message has one type."""
+    found: dict[torch.dtype, list[Piece]] = {}
+    for piece in pieces:
+        found.setdefault(parameters[piece.parameter].dtype, []).append(piece)
+    return found

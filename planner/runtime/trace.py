@@ -1,0 +1,74 @@
+"""What happened when on one rank: computation, transfers, and waiting for them.
+
+Times are read from the monotonic clock, which the processes of one machine share; traces of
+different machines are each shifted to the start of their own step.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+__all__ = ["Event", "Kind", "Trace"]
+
+Kind = Literal["forward", "backward", "update", "transfer", "wait", "step"]
+
+
+class Event(NamedTuple):
+    """One stretch of time.
+
+    Attributes
+    ----------
+    kind : str
+        "forward", "backward": a pass; "update": the optimiser; "transfer": a batch in the network;
+        "wait": the computation waits for a batch; "step": from the start of one step to the next.
+    step : int
+        From 0.
+    batch : int
+        Of the plan; -1 if it concerns none.
+    start_ns, end_ns : int
+        On the monotonic clock.
+    direction : str
+        "pull" or "push" where a plan has both; else empty.
+    """
+
+    kind: Kind
+    step: int
+    batch: int
+    start_ns: int
+    end_ns: int
+    direction: str = ""
+
+
+class Trace:
+    """The events of one rank, added by its threads as they end."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._lock = threading.Lock()
+
+    def add(self, event: Event) -> None:
+        """Add an event."""
+        with self._lock:
+            self._events.append(event)
+
+    @contextmanager
+    def span(self, kind: Kind, step: int, batch: int = -1, direction: str = "") -> Iterator[None]:
+        """Add what is done inside as an event, however it ends."""
+        start = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            self.add(Event(kind, step, batch, start, time.monotonic_ns(), direction))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All events so far, by start."""
+        with self._lock:
+            return tuple(sorted(self._events, key=lambda event: (event.start_ns, event.end_ns)))
+
+    def clear(self) -> None:
+        """Forget all events."""
+        with self._lock:
+            self._events.clear()
