@@ -14,6 +14,7 @@ from typing import Literal
 
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
+from planner.layer_parameters import parameters_of_layers
 from planner.validation import integer, shown
 
 __all__ = [
@@ -99,6 +100,9 @@ class Layer:
     block : int or None
         Layers with the same number lie between the same two points where the computation is a
         single chain: they are the branches of one block.
+    parameters : tuple of str
+        Names of its parameters in the model, such as ``conv1.weight``; empty if it has none, or if
+        they are unknown.
     """
 
     name: str
@@ -111,6 +115,7 @@ class Layer:
     forward_spread_ns: int | None = None
     backward_spread_ns: int | None = None
     block: int | None = None
+    parameters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -126,6 +131,10 @@ class Layer:
         ):
             if getattr(self, name) is not None:
                 integer(getattr(self, name), name)
+        if not isinstance(self.parameters, tuple) or not all(
+            isinstance(name, str) for name in self.parameters
+        ):
+            raise InvalidInputError("parameters", f"expected names, got {shown(self.parameters)}")
         if self.gradient_bytes is None:
             object.__setattr__(self, "gradient_bytes", self.parameter_bytes)
 
@@ -151,6 +160,11 @@ class Profile:
         Samples of one iteration; None if unknown.
     graph : Graph or None
         The dataflow graph; None if only the layers are known.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is nothing in it, sums leave the range, or two layers have the same parameter.
     """
 
     name: str
@@ -169,6 +183,15 @@ class Profile:
         for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
             integer(sum(getattr(layer, name) for layer in self.layers), f"layers: sum of {name}")
         integer(sum(layer.pushed_bytes for layer in self.layers), "layers: sum of gradient_bytes")
+        first: dict[str, int] = {}
+        for position, layer in enumerate(self.layers):
+            for place, name in enumerate(layer.parameters):
+                if name in first:
+                    raise InvalidInputError(
+                        f"layers[{position}].parameters[{place}]",
+                        f"{shown(name)} given twice, first in layers[{first[name]}]",
+                    )
+                first[name] = position
 
     @property
     def parameter_bytes(self) -> int:
@@ -201,13 +224,44 @@ class Profile:
         """
         return self.graph or graph_of_layers(self.layers, pairwise(range(len(self.layers))))
 
+    def layer_parameters(self) -> tuple[tuple[str, ...], ...] | None:
+        """Return the names of each layer's parameters, or None if they are unknown.
+
+        They are what the layers list. If no layer lists any, they are derived from the graph: a
+        parameter belongs to the layer in which it is first read (`planner.layer_parameters`). The
+        graph holds only parameters that get a gradient, so frozen ones are left out then.
+
+        Returns
+        -------
+        tuple of tuple of str, or None
+            One tuple a layer. None if a layer with gradients lists no parameter, or if the graph
+            does not fit: its ops are not those of the layers, or the parameters derived for a layer
+            have more bytes than its parameters, or fewer than its gradients.
+        """
+        if any(layer.parameters for layer in self.layers):
+            if any(layer.pushed_bytes and not layer.parameters for layer in self.layers):
+                return None
+            return tuple(layer.parameters for layer in self.layers)
+        if self.graph is None or not self.layers:
+            return None
+        derived = parameters_of_layers(self.graph, unique_names(one.name for one in self.layers))
+        if derived is None:
+            return None
+        for layer, found in zip(self.layers, derived, strict=True):
+            size = sum(one.size_bytes for one in found)
+            least = min(layer.pushed_bytes, layer.parameter_bytes)
+            if not least <= size <= layer.parameter_bytes:
+                return None
+        return tuple(tuple(one.name for one in found) for found in derived)
+
     def chain(self, granularity: Granularity = "block") -> "Profile":
         """Return the profile as a chain of units that each have parameters.
 
         Layers of one block become one unit (with ``granularity="layer"`` they stay apart: on one
         device they still compute one after the other). Units without parameters join the
         preceding unit that has some, leading ones the next. Sums of times and sizes are kept. A
-        chain is its own dataflow: the graph is left out.
+        chain is its own dataflow: the graph is left out. Where the layers' parameters are known
+        (`layer_parameters`), each unit lists its own.
 
         Raises
         ------
@@ -229,10 +283,15 @@ class Profile:
             (-1 if layer.block is None or not by_block else layer.block, position)
             for position, layer in enumerate(self.layers)
         ]
+        names = self.layer_parameters() or ((),) * len(self.layers)
+        layers = [
+            replace(layer, parameters=found)
+            for layer, found in zip(self.layers, names, strict=True)
+        ]
         units: list[list[Layer]] = []
         leading = True  # no layer with parameters so far
         for _, members in groupby(keys, key=lambda item: item if item[0] < 0 else (item[0], -1)):
-            unit = [self.layers[position] for _, position in members]
+            unit = [layers[position] for _, position in members]
             weightless = not any(layer.parameter_bytes for layer in unit)
             if units and (weightless or leading):
                 units[-1].extend(unit)
@@ -258,6 +317,7 @@ def _merged(unit: list[Layer]) -> Layer:
         gradient_ready_ns=max(ready, default=None),
         forward_spread_ns=_sum_known([layer.forward_spread_ns for layer in unit]),
         backward_spread_ns=_sum_known([layer.backward_spread_ns for layer in unit]),
+        parameters=tuple(name for layer in unit for name in layer.parameters),
     )
 
 

@@ -1,10 +1,12 @@
 """The profiles in ``data/profiles/``: measured, complete, and of the published sizes."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from planner import AffineCost, Profile, Status
+from planner.cli import main
 from planner.comparison import compare
 from planner.ibatch import Problem, evaluate, solve
 from planner.jsonio import decode_profile
@@ -60,6 +62,48 @@ def test_profiles_say_where_their_numbers_come_from(name: str) -> None:
         assert layer.backward_spread_ns is not None
         if layer.parameter_bytes:
             assert layer.gradient_ready_ns is not None
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_derived_parameters_have_the_bytes_of_their_layers(name: str) -> None:
+    profile = load(name)
+    assert profile.graph is not None
+    sizes = {one.name: one.size_bytes for one in profile.graph.parameters}
+    for one in (profile, profile.chain(), profile.chain("layer")):
+        names = one.layer_parameters()
+        assert names is not None
+        assert sorted(sum(names, ())) == sorted(sizes)
+        for layer, found in zip(one.layers, names, strict=True):
+            assert sum(map(sizes.__getitem__, found)) == layer.parameter_bytes
+    names = profile.layer_parameters()
+    assert names is not None
+    for layer, found in zip(profile.layers, names, strict=True):
+        assert {one.rpartition(".")[0] for one in found} <= {layer.name}
+
+
+def test_a_tied_parameter_counts_where_it_is_read_first() -> None:
+    profile = load("gpt2_small")
+    assert profile.graph is not None
+    (tied,) = (one for one in profile.graph.parameters if len(one.read_by) > 1)
+    names = profile.layer_parameters()
+    assert names is not None
+    (owner,) = (at for at, found in enumerate(names) if tied.name in found)
+    users = [layer.name for layer in profile.layers if f"{layer.name}/forward" in tied.read_by]
+    assert profile.layers[owner].name == users[0]
+    assert len(users) == 2
+
+
+@pytest.mark.parametrize("direction", ["pull", "push"])
+def test_a_plan_of_a_profile_names_the_parameters_it_moves(direction: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    command = ["compare", str(FOLDER / "gpt2_small.json"), "--startup", "1ms", "--bandwidth"]
+    command += ["1Gb/s", "--methods", "exact", "--direction", direction, "-o", str(plan)]
+    assert main(command) == 0
+    answer = json.loads(plan.read_text())
+    chain = load("gpt2_small").chain()
+    assert answer["layer_names"] == [unit.name for unit in chain.layers]
+    assert answer["layer_parameters"] == [list(unit.parameters) for unit in chain.layers]
+    assert answer["layer_bytes"] == [unit.parameter_bytes for unit in chain.layers]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -91,9 +91,10 @@ def _case(
     )
     network = f"network: start-up {options.startup}, bandwidth {options.bandwidth}"
     names = tuple(layer.name for layer in chain.layers)
+    parameters = chain.layer_parameters()
     return Case(
         problem,
-        lambda result: ibatch_json.answer(problem, result, names),
+        lambda result: ibatch_json.answer(problem, result, names, parameters),
         (summary, provenance(profile), network),
         profile.name,
     )
@@ -102,6 +103,7 @@ def _case(
 def _requested(request: ibatch_json.IbatchRequest) -> Case:
     problem = request.to_problem()
     names = None if request.layer_names is UNSET else request.layer_names
+    parameters = None if request.layer_parameters is UNSET else request.layer_parameters
     size = problem.layer_bytes and f"{format_bytes(sum(problem.layer_bytes))} to send, "
     summary = (
         f"request, {problem.direction}: {problem.layers} layers, {size or ''}"
@@ -109,7 +111,7 @@ def _requested(request: ibatch_json.IbatchRequest) -> Case:
     )
     return Case(
         problem,
-        lambda result: ibatch_json.answer(problem, result, names),
+        lambda result: ibatch_json.answer(problem, result, names, parameters),
         (summary,),
         time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
     )

@@ -140,6 +140,8 @@ class CaramelAnswer(Struct, frozen=True, kw_only=True):
     overlap: float
     utilisation: float
     schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)]
+    barrier: bool = False
+    traffic: Annotated[float, Meta(ge=1)] = 1.0
     workers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] | UnsetType = UNSET
 
@@ -193,6 +195,8 @@ def answer(problem: Problem, result: Result[Plan]) -> CaramelAnswer:
         overlap=evaluation.overlap,
         utilisation=evaluation.utilisation,
         schedule=schedule,
+        barrier=plan.barrier,
+        traffic=float(plan.traffic),
         workers=UNSET if enforced else problem.workers,
         seed=UNSET if enforced else problem.seed,
     )

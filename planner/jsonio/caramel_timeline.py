@@ -70,7 +70,7 @@ def _check_numbers(answer: CaramelAnswer) -> None:
         raise InvalidInputError("lower_bound_ns", "more than iteration_ns")
     if (answer.status == "optimal") != (bound == answer.iteration_ns):
         raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
-    for name in ("rho", "overlap", "utilisation"):
+    for name in ("rho", "overlap", "utilisation", "traffic"):
         value = getattr(answer, name)
         if value is not None and not isfinite(value):
             raise InvalidInputError(name, f"expected a number, got {shown(value)}")

@@ -23,11 +23,16 @@ from planner.jsonio.types import (
 from planner.results import Result
 from planner.timeline import Timeline
 from planner.units import format_ns
+from planner.validation import shown
 
 __all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "headline", "run", "timeline"]
 
 T = TypeVar("T")
 
+LayerParameters = Annotated[
+    tuple[tuple[str, ...], ...],
+    Meta(description="names of the parameters of each layer, layer 0 first, none given twice"),
+]
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(ibatch.METHODS)})]
 
 
@@ -49,6 +54,7 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     method: MethodName = "auto"
     time_limit_s: Seconds | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
+    layer_parameters: LayerParameters | UnsetType = UNSET
 
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
@@ -62,12 +68,14 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             objective=self.objective,
             max_batch_bytes=_given(self.max_batch_bytes),
         )
-        if self.layer_names is not UNSET and len(self.layer_names) != problem.layers:
-            raise InvalidInputError(
-                "layer_names",
-                f"expected as many elements as layers ({problem.layers}), "
-                f"got {len(self.layer_names)}",
-            )
+        for name in ("layer_names", "layer_parameters"):
+            given = _given(getattr(self, name))
+            if given is not None and len(given) != problem.layers:
+                raise InvalidInputError(
+                    name,
+                    f"expected as many elements as layers ({problem.layers}), got {len(given)}",
+                )
+        _check_parameters(_given(self.layer_parameters))
         return problem
 
 
@@ -89,6 +97,18 @@ REQUEST_RULES = {
 
 def _given(value: T | UnsetType) -> T | None:
     return None if value is UNSET else value
+
+
+def _check_parameters(layers: LayerParameters | None) -> None:
+    first: dict[str, int] = {}
+    for position, names in enumerate(layers or ()):
+        for place, name in enumerate(names):
+            if name in first:
+                raise InvalidInputError(
+                    f"layer_parameters[{position}][{place}]",
+                    f"{shown(name)} given twice, first in layer_parameters[{first[name]}]",
+                )
+            first[name] = position
 
 
 class Transfer(Struct, frozen=True, kw_only=True):
@@ -122,6 +142,8 @@ class IbatchAnswer(Struct, frozen=True, kw_only=True):
     exposed_computation_ns: Moment | UnsetType = UNSET
     schedule: tuple[Transfer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
+    layer_parameters: LayerParameters | UnsetType = UNSET
+    layer_bytes: Sizes | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
@@ -132,7 +154,7 @@ def run(request: IbatchRequest) -> IbatchAnswer:
     problem = request.to_problem()
     limit = _given(request.time_limit_s)
     result = ibatch.solve(problem, method=request.method, time_limit=limit)
-    return answer(problem, result, _given(request.layer_names))
+    return answer(problem, result, _given(request.layer_names), _given(request.layer_parameters))
 
 
 def headline(answer: IbatchAnswer) -> str:
@@ -163,6 +185,13 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     last = max((stop for _, stop in batches), default=0)
     if names is not None and last > len(names):
         raise InvalidInputError("layer_names", f"expected {last} names, got {len(names)}")
+    for field in ("layer_parameters", "layer_bytes"):
+        given = _given(getattr(answer, field))
+        if given is not None and last != len(given):
+            raise InvalidInputError(
+                field, f"expected as many elements as layers ({last}), got {len(given)}"
+            )
+    _check_parameters(_given(answer.layer_parameters))
     for position, (start, stop) in enumerate(batches):
         if start >= stop:
             raise InvalidInputError(f"schedule[{position}].layers", "expected a batch, got none")
@@ -175,8 +204,9 @@ def answer(
     problem: ibatch.Problem,
     result: Result[ibatch.Plan],
     layer_names: tuple[str, ...] | None = None,
+    layer_parameters: tuple[tuple[str, ...], ...] | None = None,
 ) -> IbatchAnswer:
-    """Return the JSON form of a result."""
+    """Return the JSON form of a result, with what is known of the layers."""
     base = IbatchAnswer(
         method=result.method,
         status=result.status.value,
@@ -186,6 +216,8 @@ def answer(
         direction=problem.direction,
         objective=problem.objective,
         layer_names=UNSET if layer_names is None else layer_names,
+        layer_parameters=UNSET if layer_parameters is None else layer_parameters,
+        layer_bytes=UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
     )
     if result.plan is None:
         assert result.infeasibility is not None

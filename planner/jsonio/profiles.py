@@ -46,6 +46,9 @@ class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     forward_spread_ns: Time | None = None
     backward_spread_ns: Time | None = None
     block: Count | None = None
+    parameters: Annotated[
+        tuple[str, ...], Meta(description="names in the model; none if they are unknown")
+    ] = ()
 
 
 class ProfileDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,5 +125,7 @@ def encode_profile(profile: Profile) -> str:
 
 def _line(document: Layer | OpDocument | ParameterDocument) -> str:
     fields = msgspec.to_builtins(document)
+    if not fields.get("parameters", True):
+        del fields["parameters"]  # of a layer: it has none, or they are unknown
     known = {name: value for name, value in fields.items() if value is not None}
     return json.dumps(known, ensure_ascii=False)

@@ -100,7 +100,7 @@ def measure(
             bare.append(time_bare(model, inputs, clock))
             runs.append(time_layers(model, inputs, structure, clock))
             report(warmup + done + 1, warmup + repetitions)
-        layers = _layers(structure, runs)
+        layers = _layers(model, structure, runs)
         graph = _graph(model, structure, runs)
         provenance = Provenance(
             kind="measured",
@@ -117,13 +117,16 @@ def measure(
     return Profile(name, layers, provenance, batch_size, graph)
 
 
-def _layers(structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
+def _layers(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
     parameter_bytes = [0] * len(structure.names)
     gradient_bytes = [0] * len(structure.names)
     for parameter, layer in structure.parameters.items():
         size = parameter.numel() * parameter.element_size()
         parameter_bytes[layer] += size
         gradient_bytes[layer] += size if parameter.requires_grad else 0
+    parameters: list[list[str]] = [[] for _ in structure.names]
+    for name, parameter in model.named_parameters():
+        parameters[structure.parameters[parameter]].append(name)
     layers = []
     for layer, name in enumerate(structure.names):
         forward = [run.forward_ns[layer] for run in runs]
@@ -141,6 +144,7 @@ def _layers(structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
                 forward_spread_ns=_spread(forward),
                 backward_spread_ns=_spread(backward),
                 block=structure.blocks[layer],
+                parameters=tuple(parameters[layer]),
             )
         )
     return tuple(layers)

@@ -66,6 +66,8 @@ def broken(answer: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[st
         (("objective_ns",), 5, "objective_ns"),
         (("iteration_ns",), 10**400, "iteration_ns"),
         (("rho",), "x", "rho"),
+        (("barrier",), 1, "barrier"),
+        (("traffic",), 0.5, "traffic"),
     ],
 )
 def test_answers_that_contradict_themselves_are_refused(
@@ -90,6 +92,7 @@ def test_answers_that_contradict_themselves_are_refused(
         ("lower_bound_ns", 10**9, "lower_bound_ns"),
         ("objective_ns", 1, "objective_ns"),
         ("utilisation", float("nan"), "utilisation"),
+        ("traffic", float("inf"), "traffic"),
         ("order", ["w2"], "groups[0].parameters[0]"),
         ("control_edges", [["b1", "b9"]], "control_edges[0]"),
     ],
@@ -150,6 +153,28 @@ def test_a_given_op_order_keeps_its_own_control_edges() -> None:
     )
     assert answer["order"] == ["p1", "p0"]
     assert answer["control_edges"] == [["b1", "b0"]]
+
+
+def test_answers_say_what_is_sent_and_whether_the_forward_pass_waits() -> None:
+    told = {
+        method: (answer["barrier"], answer["traffic"])
+        for method in ("caramel", "exact", "bytescheduler", "ddp", "horovod", "mg_wfbp")
+        for answer in [ask(chain(method=method))]
+    }
+    assert told == {
+        **dict.fromkeys(("caramel", "exact", "bytescheduler"), (False, 1)),
+        **dict.fromkeys(("ddp", "horovod", "mg_wfbp"), (True, 1)),
+    }
+    answer = ask(chain(method="ps", workers=4, servers=2))
+    assert not answer["barrier"]
+    assert answer["traffic"] == pytest.approx(4 * 4 / (2 * 3))
+
+
+def test_older_answers_say_neither() -> None:
+    answer = planner.solve(chain(method="ddp"))
+    del answer["barrier"], answer["traffic"]
+    read, _ = decode_answer(json.dumps(answer).encode())
+    assert (read.barrier, read.traffic) == (False, 1)
 
 
 def test_an_op_given_twice_is_refused() -> None:

@@ -179,6 +179,25 @@ def test_the_schema_knows_what_belongs_together(given_fields: tuple[str, ...], v
             decode_profile(json.dumps(document).encode())
 
 
+@given(profiles(), st.data())
+def test_round_trip_with_parameters(profile: Profile, data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(0, 2), min_size=20, max_size=20))
+    layers = tuple(
+        replace(layer, parameters=tuple(f"w ü{at}.{one}" for one in range(counts[at])))
+        for at, layer in enumerate(profile.layers)
+    )
+    assert_round_trip(replace(profile, layers=layers))
+
+
+def test_parameters_of_layers_are_written_where_there_are_some() -> None:
+    layers = [LAYER, {**LAYER, "name": "b", "parameters": ["b.weight", "b.bias"]}]
+    profile = decode_profile(json.dumps({**MINIMAL, "layers": layers}).encode())
+    assert [layer.parameters for layer in profile.layers] == [(), ("b.weight", "b.bias")]
+    written = json.loads(encode_profile(profile))["layers"]
+    assert "parameters" not in written[0]
+    assert written[1]["parameters"] == ["b.weight", "b.bias"]
+
+
 def test_gradients_are_as_large_as_parameters_unless_said_otherwise() -> None:
     layer = decode_profile(json.dumps(MINIMAL).encode()).layers[0]
     assert layer.pushed_bytes == 3
@@ -191,6 +210,13 @@ def test_gradients_are_as_large_as_parameters_unless_said_otherwise() -> None:
         ({"layers": [{"name": "a"}]}, "layers[0].forward_ns"),
         ({"layers": [{**LAYER, "forward_ns": -1}]}, "layers[0].forward_ns"),
         ({"layers": [{**LAYER, "foward": 1}]}, "layers[0].foward"),
+        ({"layers": [{**LAYER, "parameters": "w"}]}, "layers[0].parameters"),
+        ({"layers": [{**LAYER, "parameters": ["w", 1]}]}, "layers[0].parameters[1]"),
+        ({"layers": [{**LAYER, "parameters": ["w", "w"]}]}, "layers[0].parameters[1]"),
+        (
+            {"layers": [{**LAYER, "parameters": ["w"]}, {**LAYER, "parameters": ["v", "w"]}]},
+            "layers[1].parameters[1]",
+        ),
         ({"batch_size": 0}, "batch_size"),
         ({"provenance": {"kind": "guessed", "source": ""}}, "provenance.kind"),
         ({"provenance": {"kind": "measured"}}, "provenance.source"),

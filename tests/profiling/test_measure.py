@@ -1,6 +1,6 @@
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -62,6 +62,34 @@ def test_layers_of_an_architecture(case: Case) -> None:
     assert profile.backward_ns > 0
     assert model.training
     assert_untouched(model)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_layers_name_their_parameters(case: Case) -> None:
+    model = case.make()
+    profile = measured(model, case.inputs)
+    parameters = dict(model.named_parameters())
+    names = profile.layer_parameters()
+    assert names == tuple(layer.parameters for layer in profile.layers)
+    assert sorted(sum(names, ())) == sorted(parameters)
+    for layer, found in zip(profile.layers, names, strict=True):
+        assert sum(parameters[name].nbytes for name in found) == layer.parameter_bytes
+    # What an older file, without names, says of the same model: the same, frozen ones apart.
+    nameless = replace(
+        profile, layers=tuple(replace(layer, parameters=()) for layer in profile.layers)
+    )
+    derived = nameless.layer_parameters()
+    if case is CASES["parameters nobody uses"]:
+        assert derived is None  # the graph has no gradient of them, and the layer counts them
+        return
+    assert derived is not None
+    trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
+    assert [set(found) for found in derived] == [trained & set(found) for found in names]
+
+
+def test_a_tied_parameter_has_its_first_name_in_its_first_layer() -> None:
+    names = [layer.parameters for layer in measured(tied(), IDS).layers]
+    assert names == [("embed.weight",), ("hidden.weight", "hidden.bias"), ("decode.bias",)]
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -1,0 +1,53 @@
+"""Which parameters each layer of a model has, read from its dataflow graph.
+
+Problem: a plan lists layers, a training framework lists named parameters, and only the dataflow
+graph of a profile knows both. The forward ops are walked in the order in which they are listed,
+which for a measured graph is the order of execution. An op called ``NAME/forward``, NAME being the
+next layer, begins that layer; any other op belongs to the layer before it, or to the first one. A
+parameter belongs to the layer in which it is first read: so does its size in a profile.
+
+Guarantee: every parameter of the graph is in exactly one layer, or nothing is returned.
+
+Complexity: O(ops + layers + readers).
+"""
+
+from collections.abc import Sequence
+
+from planner.graphs import Graph, Parameter
+
+__all__ = ["parameters_of_layers"]
+
+
+def parameters_of_layers(
+    graph: Graph, names: Sequence[str]
+) -> tuple[tuple[Parameter, ...], ...] | None:
+    """Return the parameters of each layer, in the order of the graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        The dataflow graph.
+    names : sequence of str
+        Distinct names of the layers, in the order of forward computation; at least one.
+
+    Returns
+    -------
+    tuple of tuple of Parameter, or None
+        None if the graph's ops are not those of these layers, in this order, or if the graph has
+        one parameter for a whole layer, called like it (`planner.profiles.graph_of_layers`).
+    """
+    begins = [f"{name}/forward" for name in names]
+    layer_of: dict[str, int] = {}
+    begun = 0
+    for op in graph.ops:
+        if op.phase == "forward":
+            if begun < len(begins) and op.name == begins[begun]:
+                begun += 1
+            layer_of[op.name] = max(begun - 1, 0)
+    known = set(names)
+    if begun < len(begins) or any(one.name in known for one in graph.parameters):
+        return None
+    found: list[list[Parameter]] = [[] for _ in names]
+    for one in graph.parameters:
+        found[min(layer_of[name] for name in one.read_by)].append(one)
+    return tuple(map(tuple, found))
