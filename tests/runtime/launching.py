@@ -1,0 +1,269 @@
+"""Runs a function in several processes at once, as the ranks of a distributed job; needs torch.
+
+A process that imports torch takes seconds to start. A fork server imports it once, and every worker
+is a fork of that server: nine start in a fraction of a second. Whatever a worker does, `launch`
+ends: each one ends itself at the time limit, after writing where it stood, and what cannot do even
+that is killed.
+"""
+
+import faulthandler
+import multiprocessing
+import os
+import pickle
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+PRELOADED = [
+    "numpy",
+    "pytest",
+    "torch",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "planner.runtime",
+]
+"""What the fork server imports; what does not exist is left out."""
+
+GRACE_S = 3.0
+"""How long after its limit a worker may take to say where it stood."""
+
+
+class Host(Protocol):
+    """A machine to run a worker on; the hosts of an emulated cluster are such."""
+
+    def environment(self, port: int) -> Mapping[str, str]:
+        """Return the variables of a worker that meets the others at a port of host 0."""
+
+    def enter(self) -> None:
+        """Move the calling process there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """An exception that ended a worker.
+
+    Parameters
+    ----------
+    type : str
+        Name of its class, without the module.
+    text : str
+        Its message.
+    attributes : Mapping
+        Its attributes, as far as they can be pickled.
+    trace : str
+        The traceback.
+    """
+
+    type: str
+    text: str
+    attributes: Mapping[str, Any]
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a worker ended.
+
+    Parameters
+    ----------
+    rank : int
+        Its rank.
+    value : object
+        What it returned; None if it did not.
+    error : Error or None
+        The exception that ended it.
+    exit_code : int
+        0 if it returned, 1 if it raised; -9 if it was killed by signal 9.
+    output : str
+        What it wrote to standard output and standard error, C++ code included.
+    """
+
+    rank: int
+    value: Any
+    error: Error | None
+    exit_code: int
+    output: str
+
+
+class HangError(AssertionError):
+    """Workers that did not end in time; the message says where each one stood."""
+
+
+def launch(
+    worker: Callable[..., Any],
+    size: int,
+    *args: Any,
+    timeout_s: float = 60,
+    hosts: Sequence[Host] | None = None,
+    meanwhile: Callable[[Sequence[int]], object] | None = None,
+) -> list[Outcome]:
+    """Run ``worker(*args)`` in `size` processes and return how each one ended, by rank.
+
+    The workers see RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and torch computes on
+    one thread. Otherwise their environment is that of the first launch. The port was free a moment
+    ago; if somebody else took it, launch again.
+
+    Parameters
+    ----------
+    worker : Callable
+        A function of a module, as is whatever else the arguments refer to.
+    size : int
+        Number of processes.
+    *args : object
+        Arguments, the same for all; they are pickled.
+    timeout_s : float
+        When to end those that still run, in seconds after their start.
+    hosts : Sequence of Host, optional
+        Where rank 0, 1, … run, instead of all on this machine.
+    meanwhile : Callable, optional
+        Called with the process ids, by rank, once all have started.
+
+    Raises
+    ------
+    HangError
+        If a worker did not end in time.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    port = free_port()
+    processes: list[ForkServerProcess] = []
+    with TemporaryDirectory() as folder:
+        try:
+            for rank in range(size):
+                host = hosts[rank] if hosts is not None else None
+                surroundings = _environment(rank, size, port)
+                if host is not None:
+                    surroundings |= {**host.environment(port), "WORLD_SIZE": str(size)}
+                job = (Path(folder), rank, surroundings, host, timeout_s, worker, args)
+                process = context.Process(target=_work, args=job, daemon=True)
+                processes.append(process)
+                process.start()
+            # Starting the first one waits for the fork server, which may take seconds.
+            deadline = time.monotonic() + timeout_s + GRACE_S
+            if meanwhile is not None:
+                meanwhile([process.pid or 0 for process in processes])
+            left = {process.sentinel for process in processes}
+            while left:
+                ended = wait(list(left), max(deadline - time.monotonic(), 0))
+                if not ended:
+                    break
+                left.difference_update(ended)
+            stuck = [process.sentinel in left for process in processes]
+        finally:
+            for process in processes:
+                if process.pid is not None:
+                    process.kill()
+                    process.join()
+        outcomes = [
+            _outcome(Path(folder), rank, process.exitcode or 0)
+            for rank, process in enumerate(processes)
+        ]
+        stacks = [(Path(folder) / f"{rank}.stack") for rank in range(size)]
+        texts = [path.read_text() if path.exists() else "" for path in stacks]
+        for process in processes:
+            process.close()
+    if any(stuck) or any(texts):
+        raise HangError(_report(outcomes, stuck, texts, timeout_s))
+    return outcomes
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _environment(rank: int, size: int, port: int) -> dict[str, str]:
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    return loopback | {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def _work(
+    folder: Path,
+    rank: int,
+    environment: Mapping[str, str],
+    host: Host | None,
+    timeout_s: float,
+    worker: Callable[..., Any],
+    args: tuple[Any, ...],
+) -> None:
+    """Run a worker in this process, and leave what came of it in the folder."""
+    output = os.open(folder / f"{rank}.output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout = sys.stderr  # which never keeps a line back
+    faulthandler.enable()
+    # Not a thread of Python's: it ends the process even while C++ code holds the lock, and even if
+    # the process that started this one is gone.
+    stack = (folder / f"{rank}.stack").open("w")
+    faulthandler.dump_traceback_later(timeout_s, exit=True, file=stack)
+    os.environ.update(environment)
+    if host is not None:
+        host.enter()
+
+    import torch
+
+    torch.set_num_threads(1)
+    value, error = None, None
+    try:
+        value = worker(*args)
+        done = pickle.dumps((value, None))
+    except Exception as raised:  # noqa: BLE001 - whatever it is, the test shall see it
+        error = Error(
+            type(raised).__name__,
+            str(raised),
+            {name: kept for name, kept in vars(raised).items() if _pickles(kept)},
+            traceback.format_exc(),
+        )
+        done = pickle.dumps((None, error))
+    partial = folder / f"{rank}.partial"
+    partial.write_bytes(done)
+    partial.rename(folder / f"{rank}.result")
+    if error is not None:
+        raise SystemExit(1)
+
+
+def _pickles(value: Any) -> bool:
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # noqa: BLE001 - anybody's __reduce__ may raise anything
+        return False
+    return True
+
+
+def _outcome(folder: Path, rank: int, exit_code: int) -> Outcome:
+    result, output = folder / f"{rank}.result", folder / f"{rank}.output"
+    value, error = pickle.loads(result.read_bytes()) if result.exists() else (None, None)
+    text = output.read_text(errors="replace") if output.exists() else ""
+    return Outcome(rank, value, error, exit_code, text)
+
+
+def _report(
+    outcomes: Sequence[Outcome], stuck: Sequence[bool], stacks: Sequence[str], timeout_s: float
+) -> str:
+    lines = [f"not every worker ended within {timeout_s} s"]
+    for outcome, killed, stack in zip(outcomes, stuck, stacks, strict=True):
+        if stack or killed:
+            state = "still ran" + (", and could not even say where" if not stack else "")
+        else:
+            state = f"ended with {outcome.exit_code}"
+        lines.append(f"--- rank {outcome.rank} {state}")
+        lines += [stack] if stack else []
+        lines += [outcome.error.trace] if outcome.error else []
+        lines += [outcome.output] if outcome.output else []
+    return "\n".join(lines)
