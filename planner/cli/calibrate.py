@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.calibrate_groups import add_groups
+from planner.cli.calibrate_network import add_network
 from planner.cli.common import Progress, command, in_file, read, write_json, write_text
 from planner.draw.table import format_table
 from planner.errors import InvalidInputError
@@ -44,7 +45,7 @@ measurements is then predicted by constants that are fitted to the others.
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    summary = "measure or fit the constants of the problems yan and drizzle"
+    summary = "measure or fit constants: of the problems yan and drizzle, and of a network"
     parser: argparse.ArgumentParser = commands.add_parser(
         "calibrate", help=summary, description=summary[0].upper() + summary[1:] + "."
     )
@@ -52,6 +53,7 @@ def add_parser(commands: Any) -> None:
     _add_compute(kinds)
     _add_fit(kinds)
     add_groups(kinds)
+    add_network(kinds)
 
 
 def _add_compute(kinds: Any) -> None:

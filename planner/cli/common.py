@@ -1,18 +1,21 @@
 """What several commands share: files, progress, subcommands with examples."""
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from planner.errors import InvalidInputError, PlannerError
+from planner.topologies import BCube
 
 __all__ = [
     "Progress",
     "check_writable",
     "command",
     "in_file",
+    "parse_bcube",
     "read",
     "standard_input",
     "standard_output",
@@ -80,6 +83,23 @@ def write_text(text: str) -> None:
     standard_output()
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+
+
+def parse_bcube(text: str) -> BCube:
+    """Return the topology an option ``--bcube n,k`` asks for.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none.
+    """
+    found = re.fullmatch(r"(\d{1,20})[,x](\d{1,20})", text)
+    if not found:
+        raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {text!r}")
+    try:
+        return BCube(int(found[1]), int(found[2]))
+    except InvalidInputError as error:
+        raise InvalidInputError("--bcube", f"{error.path}: {error.message}") from None
 
 
 def check_writable(path: str, option: str) -> None:

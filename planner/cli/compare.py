@@ -29,6 +29,7 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
+from planner.cli.compare_network import add_network_options, on_network, settle_network
 from planner.cli.family import Case, Family, Profiled
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
@@ -36,7 +37,6 @@ from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.service import decode_request
-from planner.units import parse_rate, parse_time
 
 __all__ = ["add_parser"]
 
@@ -71,6 +71,7 @@ def add_parser(commands: Any) -> None:
         "--bandwidth 10Gb/s --workers 8\n"
         "  planner compare data/profiles/vgg19.json --problem bml --startup 5us --bandwidth 40Gb/s "
         "--bcube 3,2\n"
+        "  planner compare data/profiles/resnet50.json --problem caramel --network network.json\n"
         "  planner compare request.json",
     )
     parser.add_argument(
@@ -85,14 +86,7 @@ def add_parser(commands: Any) -> None:
         "transfers between workers; bml: algorithms that sum up gradients; a request says itself "
         "what it asks",
     )
-    parser.add_argument(
-        "--startup",
-        metavar="TIME",
-        help="with a profile: start-up cost of a communication: 100us",
-    )
-    parser.add_argument(
-        "--bandwidth", metavar="RATE", help="with a profile: 10Gb/s (bits) or 1.25GB/s (bytes)"
-    )
+    add_network_options(parser)
     parser.add_argument(
         "--methods",
         metavar="A,B,…",
@@ -171,7 +165,7 @@ def run(options: argparse.Namespace) -> int:
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
     """Return what a request asks, and the case it makes."""
     given = vars(options)
-    only = ["--startup", "--bandwidth"]
+    only = ["--startup", "--bandwidth", "--network", "--network-model"]
     only += [option.name for one in PROFILED.values() for option in one.options]
     for name in only:
         if given.get(name.removeprefix("--").replace("-", "_")) is not None:
@@ -200,21 +194,14 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
         )
     family = PROFILED[problem]
     _settle(options, problem)
-    for name in ("startup", "bandwidth"):
-        if getattr(options, name) is None:
-            raise InvalidInputError(f"--{name}", "missing: it comes with a profile")
-    startup = parse_time(options.startup, "--startup")
-    rate = parse_rate(options.bandwidth, "--bandwidth")
+    network = settle_network(options, problem, family)
     family.check(options)
     try:
         profile = decode_profile(data)
         subject = family.subject(profile, options)
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
-    try:
-        typed = family.problem(subject, startup, rate, options)
-    except InvalidInputError as error:
-        raise InvalidInputError("--startup, --bandwidth", error.message) from None
+    typed = on_network(subject, family, network, options)
     return problem, family.case(profile, subject, typed, options)
 
 

@@ -1,7 +1,6 @@
 """``planner compare`` for gradient synchronisation: algorithms, or plans around failures."""
 
 import argparse
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from msgspec import UNSET, Struct
 from planner import bml
 from planner.bml.evaluation import busiest_load
 from planner.bml.solver import AnyPlan
+from planner.cli.common import parse_bcube
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
 from planner.comparison import Comparison, Row
@@ -21,7 +21,6 @@ from planner.methods import known_method
 from planner.network import Network
 from planner.profiles import Profile
 from planner.results import Result
-from planner.topologies import BCube
 from planner.units import format_bytes, format_ns
 
 __all__ = ["FAMILY"]
@@ -206,20 +205,16 @@ def _requested(request: bml_json.BmlRequest) -> Case:
 def _check(options: argparse.Namespace) -> None:
     if options.bcube is None:
         raise InvalidInputError("--bcube", "missing: it says how many servers there are: 3,2")
-    found = re.fullmatch(r"(\d{1,20})[,x](\d{1,20})", options.bcube)
-    if not found:
-        raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {options.bcube!r}")
-    try:
-        options.bcube = BCube(int(found[1]), int(found[2]))
-    except InvalidInputError as error:
-        raise InvalidInputError("--bcube", f"{error.path}: {error.message}") from None
+    options.bcube = parse_bcube(options.bcube)
 
 
-def _problem(
-    profile: Profile, startup_ns: int, rate: Fraction, options: argparse.Namespace
-) -> _Subject:
+def _cost(startup_ns: int, rate: Fraction, _: argparse.Namespace) -> Network:
+    return Network(rate, startup_ns)
+
+
+def _problem(profile: Profile, network: Network, options: argparse.Namespace) -> _Subject:
     tensors = tuple(layer.pushed_bytes for layer in profile.layers)
-    problem = bml.Problem(options.bcube, Network(rate, startup_ns), sum(tensors))
+    problem = bml.Problem(options.bcube, network, sum(tensors))
     return _Subject(problem, tensors, options.topology)
 
 
@@ -261,6 +256,7 @@ FAMILY = Family(
         options=_OPTIONS,
         check=_check,
         subject=lambda profile, _: profile,
+        cost=_cost,
         problem=_problem,
         case=_profiled,
     ),

@@ -8,7 +8,8 @@ from msgspec import UNSET
 from planner import caramel
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.comparison import Comparison, Row
-from planner.costs import AffineCost
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import caramel as caramel_json
 from planner.profiles import Profile
@@ -21,6 +22,7 @@ __all__ = ["FAMILY"]
 _ELEMENT_BYTES = 4
 """Parameters are cut between numbers of so many bytes, if their sizes admit it."""
 
+_WORKERS = 8
 _MAX_WORKERS = 2**16
 
 _COLUMNS = (
@@ -38,11 +40,12 @@ _COLUMNS = (
 _OPTIONS = (
     Option(
         "--workers",
-        8,
+        None,
         {
             "type": int,
             "metavar": "W",
-            "help": "workers of the all-reduce: each moves 2(W-1)/W bytes per byte; default: 8",
+            "help": "workers of the all-reduce: each moves 2(W-1)/W bytes per byte; default: as "
+            f"many as --network was measured among, or {_WORKERS}",
         },
     ),
     Option(
@@ -67,6 +70,13 @@ _OPTIONS = (
 
 
 def _check(options: argparse.Namespace) -> None:
+    measured = _WORKERS if options.network is None else options.network.ranks
+    if options.workers is None:
+        options.workers = measured
+    elif options.network is not None and options.workers != measured:
+        raise InvalidInputError(
+            "--workers", f"expected {measured}, among whom --network was measured"
+        )
     integer(options.workers, "--workers", minimum=2, maximum=_MAX_WORKERS)
     integer(options.seed, "--seed")
     if options.servers is not None:
@@ -77,14 +87,22 @@ def _subject(profile: Profile, _: argparse.Namespace) -> Graph:
     return profile.dataflow()
 
 
+def _cost(startup_ns: int, rate: Fraction, options: argparse.Namespace) -> AffineCost:
+    return AffineCost(startup_ns, _moved(options.workers) * 10**9 / rate)
+
+
+def _moved(workers: int) -> Fraction:
+    """Return how many bytes each worker sends for each byte of a gradient."""
+    return Fraction(2 * (workers - 1), workers)
+
+
 def _problem(
-    graph: Graph, startup_ns: int, rate: Fraction, options: argparse.Namespace
+    graph: Graph, cost: AffineCost | TableCost | DepthCost, options: argparse.Namespace
 ) -> caramel.Problem:
-    moved = Fraction(2 * (options.workers - 1), options.workers)
     whole = all(one.size_bytes % _ELEMENT_BYTES == 0 for one in graph.parameters)
     return caramel.Problem(
         graph,
-        AffineCost(startup_ns, moved * 10**9 / rate),
+        cost,
         workers=options.workers,
         servers=options.servers,
         seed=options.seed,
@@ -96,15 +114,16 @@ def _case(
     profile: Profile, _: Graph, problem: caramel.Problem, options: argparse.Namespace
 ) -> Case:
     workers = options.workers
-    moved = float(Fraction(2 * (workers - 1), workers))
     network = (
-        f"network: all-reduce among {workers} workers, start-up {options.startup}, "
-        f"{moved:.4g} bytes moved per byte over {options.bandwidth}"
+        f"all-reduce among {workers} workers, start-up {options.startup}, "
+        f"{float(_moved(workers)):.4g} bytes moved per byte over {options.bandwidth}"
     )
+    if options.network is not None:
+        network = options.network.about
     return Case(
         problem,
         lambda result: caramel_json.answer(problem, result),
-        (f"{profile.name}: {_summary(problem)}", provenance(profile), network),
+        (f"{profile.name}: {_summary(problem)}", provenance(profile), f"network: {network}"),
         profile.name,
     )
 
@@ -170,7 +189,13 @@ FAMILY = Family(
     table=_table,
     requested=_requested,
     profiled=Profiled(
-        options=_OPTIONS, check=_check, subject=_subject, problem=_problem, case=_case
+        options=_OPTIONS,
+        check=_check,
+        subject=_subject,
+        cost=_cost,
+        problem=_problem,
+        case=_case,
+        collective=lambda _: "all_reduce",
     ),
 )
 """What is compared, and how it is shown."""

@@ -8,7 +8,7 @@ from msgspec import UNSET
 from planner import ibatch
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.comparison import Comparison, Row
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.jsonio import ibatch as ibatch_json
 from planner.profiles import Profile
 from planner.units import format_bytes, format_ns, parse_bytes
@@ -68,12 +68,20 @@ def _subject(profile: Profile, options: argparse.Namespace) -> Profile:
     return profile.chain(options.granularity)
 
 
+def _cost(startup_ns: int, rate: Fraction, _: argparse.Namespace) -> AffineCost:
+    return AffineCost.from_bandwidth(startup_ns, rate)
+
+
+def _collective(options: argparse.Namespace) -> str:
+    return "all_gather" if options.direction == "pull" else "reduce_scatter"
+
+
 def _problem(
-    chain: Profile, startup_ns: int, rate: Fraction, options: argparse.Namespace
+    chain: Profile, cost: AffineCost | TableCost, options: argparse.Namespace
 ) -> ibatch.Problem:
     return ibatch.Problem.from_profile(
         chain,
-        AffineCost.from_bandwidth(startup_ns, rate),
+        cost,
         direction=options.direction,
         objective=options.objective,
         max_batch_bytes=options.max_batch,
@@ -89,13 +97,15 @@ def _case(
         f"{format_bytes(sum(problem.layer_bytes))} to send, "
         f"{format_ns(problem.compute_prefix[-1])} to compute"
     )
-    network = f"network: start-up {options.startup}, bandwidth {options.bandwidth}"
+    network = f"start-up {options.startup}, bandwidth {options.bandwidth}"
+    if options.network is not None:
+        network = options.network.about
     names = tuple(layer.name for layer in chain.layers)
     parameters = chain.layer_parameters()
     return Case(
         problem,
         lambda result: ibatch_json.answer(problem, result, names, parameters),
-        (summary, provenance(profile), network),
+        (summary, provenance(profile), f"network: {network}"),
         profile.name,
     )
 
@@ -147,7 +157,13 @@ FAMILY = Family(
     table=_table,
     requested=_requested,
     profiled=Profiled(
-        options=_OPTIONS, check=_check, subject=_subject, problem=_problem, case=_case
+        options=_OPTIONS,
+        check=_check,
+        subject=_subject,
+        cost=_cost,
+        problem=_problem,
+        case=_case,
+        collective=_collective,
     ),
 )
 """What is compared, and how it is shown."""

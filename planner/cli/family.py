@@ -85,17 +85,23 @@ class Profiled:
         Checks and converts these options in place.
     subject : callable
         Returns what is planned for: the part of a profile the family looks at.
+    cost : callable
+        Returns what a transfer costs, of a start-up time (ns) and a rate (bytes a second).
     problem : callable
-        Returns the problem of a subject, a start-up time (ns) and a rate (bytes a second).
+        Returns the problem of a subject and what a transfer costs.
     case : callable
         Returns the case of a profile, its subject and the problem.
+    collective : callable, optional
+        Returns which measured collective costs what its transfers do, if one can.
     """
 
     options: tuple[Option, ...]
     check: Callable[[argparse.Namespace], None]
     subject: Callable[[Profile, argparse.Namespace], Any]
-    problem: Callable[[Any, int, Fraction, argparse.Namespace], Any]
+    cost: Callable[[int, Fraction, argparse.Namespace], Any]
+    problem: Callable[[Any, Any, argparse.Namespace], Any]
     case: Callable[[Profile, Any, Any, argparse.Namespace], Case]
+    collective: Callable[[argparse.Namespace], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

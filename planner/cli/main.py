@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from planner.cli import calibrate, compare, draw, importing, measure, schema, solve
+from planner.cli import calibrate, compare, draw, export, importing, measure, run, schema, solve
 from planner.errors import PlannerError
 
 __all__ = ["entry_point", "main"]
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"planner {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (compare, solve, draw, measure, calibrate, importing, schema):
+    for command in (compare, solve, draw, measure, calibrate, run, importing, export, schema):
         command.add_parser(commands)
     options = parser.parse_args(arguments)
     try:

@@ -1,4 +1,52 @@
 """Executing plans over gloo: the adapter, the executors, and what they measured.
 
-This package needs torch, but for `planner.runtime.programs`. It reads plans and decides nothing.
+The executors need torch; what reads plans (`planner.runtime.programs`) and compares measurements
+with them (`planner.runtime.measured`) does not. Nothing here decides anything.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from planner.runtime.attach import attach
+    from planner.runtime.collectives import AllReduce, Ring
+    from planner.runtime.executor import Executor
+    from planner.runtime.trial import Trial, run_ddp, run_plan
+    from planner.runtime.world import World, join
+
+_HOMES = {
+    "AllReduce": "collectives",
+    "Executor": "executor",
+    "Ring": "collectives",
+    "Trial": "trial",
+    "World": "world",
+    "attach": "attach",
+    "join": "world",
+    "run_ddp": "trial",
+    "run_plan": "trial",
+}
+
+__all__ = [
+    "AllReduce",
+    "Executor",
+    "Ring",
+    "Trial",
+    "World",
+    "attach",
+    "join",
+    "run_ddp",
+    "run_plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise MissingExtraError("torch", "torch") from error

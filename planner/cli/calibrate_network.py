@@ -1,0 +1,265 @@
+"""``planner calibrate network``: what communication costs between the ranks of a job."""
+
+import argparse
+import os
+import shlex
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from planner import machine
+from planner.cli.common import Progress, check_writable, command, write_json, write_text
+from planner.draw.table import format_table
+from planner.errors import InvalidInputError, MissingExtraError
+from planner.units import format_bytes, format_ns, parse_bytes
+from planner.validation import integer
+
+if TYPE_CHECKING:
+    from planner.costs import AffineCost, TableCost
+    from planner.runtime.calibration import NetworkFit, Sweep
+    from planner.runtime.collectives import AllReduce
+    from planner.runtime.world import World
+
+__all__ = ["add_network"]
+
+_NETWORK = """\
+Started once a rank by a launcher such as torchrun. Times a collective over gloo
+for sizes from 64 B up, and fits three models: a table, an affine cost, and the line
+through 64 B and 4 MB. Rank 0 says how far each is off, and writes them:
+
+  {"network": {"table": [[64, 210000], ..., [4000000, 9800000]]}, "affine": ..., ...}
+
+planner compare PROFILE --network FILE plans with what was measured. Other load on
+the machines or the network disturbs it: the spread says how much.
+"""
+
+_WARMUP = 2
+_TIMEOUT_S = 30.0
+
+
+def add_network(kinds: Any) -> None:
+    """Add the subcommand."""
+    parser = command(
+        kinds,
+        "network",
+        run_network,
+        "measure what communication costs between the ranks of a job (problems caramel, ibatch)",
+        "torchrun --nproc-per-node 4 -m planner calibrate network -o network.json",
+    )
+    parser.description = f"{parser.description}\n\n{_NETWORK}"
+    parser.add_argument(
+        "--collective",
+        choices=["all_reduce", "all_gather", "reduce_scatter"],
+        default="all_reduce",
+        help="all_reduce: sum up gradients (default, for caramel); all_gather: pull a batch of "
+        "parameters; reduce_scatter: push a batch of gradients (for ibatch)",
+    )
+    parser.add_argument(
+        "--bcube", metavar="n,k", help="all-reduce by BML on BCube(n, k) instead of gloo's ring"
+    )
+    parser.add_argument(
+        "--interfaces",
+        metavar="A,B,…",
+        help="with --bcube: one network interface a level; gloo's own collectives run over "
+        "GLOO_SOCKET_IFNAME",
+    )
+    parser.add_argument(
+        "--largest", default="4MB", metavar="SIZE", help="the largest transfer; default: 4MB"
+    )
+    parser.add_argument(
+        "--depths",
+        default="1",
+        metavar="1,2,…",
+        help="numbers of chunks in flight to time an all-reduce with; default: 1",
+    )
+    parser.add_argument(
+        "--repetitions", type=int, default=20, metavar="N", help="rounds; default: 20"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=_TIMEOUT_S,
+        metavar="S",
+        help=f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="where rank 0 writes the models, with provenance"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="the same on standard output, instead of the table"
+    )
+
+
+def run_network(options: argparse.Namespace) -> int:
+    """Measure on every rank; report on rank 0, with progress on standard error."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("torch", "torch") from None
+    from planner.runtime.calibration import fit_network
+
+    _check(options)
+    first = os.environ.get("RANK") == "0"
+    if first and options.output and options.output != "-":
+        check_writable(options.output, "--output")
+    sweep = _measured(options, Progress() if first else None)
+    if first:
+        provenance = {
+            "source": _source(options),
+            "date": datetime.now(UTC).date().isoformat(),
+            "processor": machine.processor(),
+            "threads": torch.get_num_threads(),
+            "interfaces": options.interfaces or os.environ.get("GLOO_SOCKET_IFNAME", ""),
+            "versions": machine.versions(torch=torch.__version__),
+        }
+        _write(options, sweep, fit_network(sweep), provenance)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Check and convert the options in place, before any other rank is waited for."""
+    from planner.runtime.calibration import sweep_sizes
+    from planner.runtime.sweep import MAX_REPETITIONS
+
+    integer(options.repetitions, "--repetitions", minimum=1, maximum=MAX_REPETITIONS)
+    options.depths = _numbers(options.depths, "--depths")
+    try:
+        options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
+    except InvalidInputError as error:
+        raise InvalidInputError("--largest", error.message) from None
+    if options.bcube is None:
+        if options.interfaces:
+            raise InvalidInputError(
+                "--interfaces", "only with --bcube: else set GLOO_SOCKET_IFNAME, as for gloo"
+            )
+        return
+    if options.collective != "all_reduce":
+        raise InvalidInputError("--bcube", f"BML is an all-reduce, not an {options.collective}")
+    numbers = _numbers(options.bcube, "--bcube")
+    if len(numbers) != 2:
+        raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {options.bcube!r}")
+    options.bcube = numbers
+
+
+def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep":
+    from planner.runtime.sweep import measure_network
+    from planner.runtime.world import join
+
+    def shown(done: int, of: int) -> None:
+        if progress is not None:
+            progress(f"network: round {done} of {of}")
+
+    try:
+        world = join(options.timeout, options.interfaces.split(",") if options.interfaces else None)
+        try:
+            return measure_network(
+                world,
+                options.collective if options.bcube is None else _bml(world, *options.bcube),
+                options.sizes,
+                options.repetitions,
+                depths=options.depths,
+                warmup=_WARMUP,
+                progress=shown,
+            )
+        finally:
+            world.leave()
+    except InvalidInputError as error:
+        name = error.path.removesuffix("_s")
+        raise InvalidInputError(
+            f"--{name}" if name in vars(options) else name, error.message
+        ) from None
+    finally:
+        if progress is not None:
+            progress.done()
+
+
+def _bml(world: "World", n: int, k: int) -> "AllReduce":
+    raise NotImplementedError
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and len(part) <= 9 for part in parts):
+        raise InvalidInputError(option, f"expected numbers such as 1,2,4, got {text!r}")
+    return tuple(map(int, parts))
+
+
+def _source(options: argparse.Namespace) -> str:
+    """Return the command, without what only says where the result goes."""
+    parts = ["planner", "calibrate", "network"]
+    if options.bcube is None:
+        parts += ["--collective", options.collective]
+    else:
+        parts += ["--bcube", ",".join(map(str, options.bcube))]
+    parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
+    return shlex.join([*parts, "--repetitions", str(options.repetitions)])
+
+
+def _write(
+    options: argparse.Namespace, sweep: "Sweep", fit: "NetworkFit", provenance: dict[str, Any]
+) -> None:
+    from planner.jsonio.network_measurements import encode_network
+
+    text = encode_network(sweep, fit, provenance)
+    if options.output:
+        write_json(text, options.output)
+    if options.json:
+        write_json(text, None)
+    elif options.output != "-":
+        write_text(_report(sweep, fit))
+
+
+def _report(sweep: "Sweep", fit: "NetworkFit") -> str:
+    """Return what a person reads of a sweep."""
+    from planner.runtime.calibration import relative_errors
+
+    several = len(fit.by_depth) > 1
+    rows: list[tuple[str, ...]] = []
+    models: list[tuple[str, ...]] = []
+    for depth, one in fit.by_depth:
+        timings = sweep.at(depth)
+        at = (str(depth),) if several else ()
+        lines: list[tuple[str, AffineCost | TableCost | None]] = [
+            ("table", one.table),
+            ("affine", one.affine),
+            ("64 B, 4 MB", one.two_point),
+        ]
+        errors = []
+        for name, cost in lines:
+            if cost is None:
+                errors.append(["–"] * len(timings))
+                models.append((name, *at, "–", "–", "–", "–"))
+                continue
+            found = relative_errors(cost, timings)
+            sizes = [abs(error) for error in found]
+            errors.append([f"{error:+.1%}" for error in found])
+            worst = timings[sizes.index(max(sizes))].size_bytes
+            models.append(
+                (
+                    name,
+                    *at,
+                    _line(cost),
+                    f"{sum(sizes) / len(sizes):.1%}",
+                    f"{max(sizes):.1%}",
+                    format_bytes(worst),
+                )
+            )
+        for timing, *shares in zip(timings, *errors, strict=True):
+            spread = f"{timing.spread_ns / timing.median_ns:.1%}"
+            size = f"{timing.size_bytes:,}"
+            rows.append((size, *at, format_ns(timing.median_ns), spread, *shares))
+    at = ("depth",) if several else ()
+    header = ("bytes", *at, "measured", "spread", "table", "affine", "64 B, 4 MB")
+    summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at")
+    about = (
+        f"{sweep.collective} ({sweep.algorithm}) among {sweep.ranks} ranks: medians of "
+        f"{sweep.repetitions} rounds, the slowest rank's time; by how much each model exceeds them"
+    )
+    return "\n".join([about, "", format_table(header, rows), "", format_table(summary, models), ""])
+
+
+def _line(cost: "AffineCost | TableCost") -> str:
+    from planner.costs import AffineCost
+
+    if not isinstance(cost, AffineCost):
+        return f"{len(cost.points)} points"
+    return f"{format_ns(cost.startup_ns)}, {float(cost.ns_per_byte):.4g} ns"

@@ -1,0 +1,123 @@
+"""``planner export``: a plan as settings of another tool."""
+
+import argparse
+import json
+from typing import Any
+
+from planner.cli.common import check_writable, command, in_file, read, write_json
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
+from planner.jsonio import decode_profile
+from planner.validation import integer
+
+__all__ = ["add_parser"]
+
+_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "export",
+        run,
+        "write a plan as settings of DDP, FSDP2, Horovod or DeepSpeed",
+        "planner export ddp plan.json -o buckets.json\n"
+        "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json",
+    )
+    parser.add_argument(
+        "tool",
+        choices=_TOOLS,
+        help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together; horovod: a "
+        "file for horovodrun --config-file; deepspeed: the nearest zero_optimization",
+    )
+    parser.add_argument(
+        "plans",
+        metavar="PLAN",
+        nargs="+",
+        help="an answer of planner solve, or two of ibatch (pull and push); '-': standard input",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
+    parser.add_argument(
+        "--profile",
+        metavar="FILE",
+        help="the profile planned for, which has the sizes of single parameters (for deepspeed)",
+    )
+    parser.add_argument(
+        "--element-bytes",
+        type=int,
+        default=4,
+        metavar="N",
+        help="size of one number of a gradient (for deepspeed); default: 4",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Export."""
+    integer(options.element_bytes, "--element-bytes", minimum=1, maximum=64)
+    if len(options.plans) > 2:
+        raise InvalidInputError("PLAN", f"expected one or two, got {len(options.plans)}")
+    if options.output not in (None, "-"):
+        check_writable(options.output, "--output")
+    graph = _graph(options.profile) if options.profile else None
+    plans = [read(path) for path in options.plans]
+    try:
+        settings = _settings(options.tool, plans, graph, options.element_bytes)
+    except InvalidInputError as error:
+        if options.tool == "deepspeed" and error.path == "--profile":
+            raise
+        raise in_file(" ".join(options.plans), error) from None
+    write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
+    return 0
+
+
+def _settings(
+    tool: str, plans: list[bytes], graph: Graph | None, element_bytes: int
+) -> dict[str, Any]:
+    from planner.formats.batches import gradients_of, pulls_of
+    from planner.formats.ddp import ddp_settings
+    from planner.formats.deepspeed import deepspeed_pull_settings, deepspeed_settings
+    from planner.formats.fsdp2 import fsdp2_settings
+    from planner.formats.horovod import horovod_settings
+    from planner.jsonio.ibatch import IbatchAnswer
+    from planner.runtime.programs import read_plan
+
+    answers = [read_plan(plan) for plan in plans]
+    if tool == "ddp":
+        return ddp_settings(gradients_of(*answers))
+    if tool == "fsdp2":
+        return fsdp2_settings(pulls_of(*answers))
+    if tool == "horovod":
+        return horovod_settings(gradients_of(*answers))
+    if all(isinstance(one, IbatchAnswer) and one.direction == "pull" for one in answers):
+        return deepspeed_pull_settings(pulls_of(*answers), element_bytes)
+    batches = gradients_of(*answers)
+    if graph is None:
+        raise InvalidInputError(
+            "--profile", "missing: DeepSpeed's buckets follow from the sizes of single parameters"
+        )
+    sizes = {one.name: one.size_bytes for one in graph.parameters}
+    return deepspeed_settings(batches, sizes, element_bytes, _ready_order(graph, batches))
+
+
+def _ready_order(graph: Graph, batches: Any) -> list[str]:
+    """Return the parameters of a plan as their gradients become ready in the profile."""
+    planned = {piece.parameter for batch in batches for piece in batch.pieces}
+    place = {op: number for number, op in enumerate(graph.pass_order("backward"))}
+    # Of gradients of one op, the parameter registered later is ready first, as in torch.
+    rows = [
+        (max(place[op] for op in updaters), -index) for index, updaters in enumerate(graph.updaters)
+    ]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    return [graph.parameters[j].name for j in order if graph.parameters[j].name in planned]
+
+
+def _graph(path: str) -> Graph:
+    try:
+        graph = decode_profile(read(path)).graph
+    except InvalidInputError as error:
+        raise in_file(path, error) from None
+    if graph is None:
+        missing = InvalidInputError("parameters", "missing: expected a profile with its graph")
+        raise in_file(path, missing)
+    return graph

@@ -1,0 +1,76 @@
+"""From a plan to the executor that follows it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from planner.errors import InvalidInputError
+from planner.runtime.collectives import AllReduce
+from planner.runtime.executor import Executor
+from planner.runtime.gradients import GradientExecutor
+from planner.runtime.programs import Answer, GradientProgram, ShardProgram, program_of
+from planner.runtime.shards import ShardExecutor
+from planner.runtime.slices import SliceExecutor
+from planner.runtime.world import World
+
+__all__ = ["Plan", "attach"]
+
+Plan = bytes | Mapping[str, Any] | Answer
+
+
+def attach(
+    model: nn.Module,
+    plan: Plan | list[Plan] | tuple[Plan, ...],
+    optimizer: Optimizer,
+    world: World,
+    *,
+    all_reduce: AllReduce | None = None,
+) -> Executor:
+    """Let a model's training steps communicate as planned.
+
+    From now on a step is the forward pass, the backward pass and `Executor.step`::
+
+        world = join()
+        executor = attach(model, Path("plan.json").read_bytes(), optimizer, world)
+        for inputs, targets in batches:
+            criterion(model(inputs), targets).backward()
+            executor.step()
+        executor.close()
+        world.leave()
+
+    Every rank has to call it. All ranks start from the parameters of rank 0.
+
+    Parameters
+    ----------
+    model : Module
+        On the CPU, the same on all ranks.
+    plan : bytes, mapping or answer
+        A plan of `caramel` or `bigdl`, or a list with plans of `ibatch` for pull and for push: what
+        ``planner solve`` answers, as JSON text or plain values.
+    optimizer : Optimizer
+        Any of torch that can update some parameters before others; for `ibatch` and `bigdl` one
+        that updates each element by itself.
+    world : World
+        What `join` returned.
+    all_reduce : AllReduce, optional
+        How gradients are summed up, for plans of `caramel`; by default gloo's ring.
+
+    Raises
+    ------
+    InvalidInputError
+        If the plan leaves open what has to be known, or does not fit the model or the optimiser.
+    DisagreementError
+        If ranks differ in plan, model or optimiser; on every rank.
+    CommunicationError
+        If a rank does not take part in time.
+    """
+    program = program_of(*(plan if isinstance(plan, list | tuple) else [plan]))
+    if isinstance(program, GradientProgram):
+        return GradientExecutor(model, program, optimizer, world, all_reduce)
+    if all_reduce is not None:
+        raise InvalidInputError("all_reduce", "plans of ibatch and bigdl do not all-reduce")
+    if isinstance(program, ShardProgram):
+        return ShardExecutor(model, program, optimizer, world)
+    return SliceExecutor(model, program, optimizer, world)

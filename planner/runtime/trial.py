@@ -1,0 +1,117 @@
+"""Runs some training steps as planned, or under plain DDP, and collects what all ranks measured."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from planner.profiling.tensors import loss_of
+from planner.runtime.attach import Plan, attach
+from planner.runtime.collectives import AllReduce
+from planner.runtime.trace import Event
+from planner.runtime.world import World
+
+__all__ = ["Trial", "run_ddp", "run_plan"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the steps of a run were like.
+
+    Attributes
+    ----------
+    events : tuple of tuple of Event
+        What happened on each rank, warm-up included.
+    warmup : int
+        Steps that do not count.
+    """
+
+    events: tuple[tuple[Event, ...], ...]
+    warmup: int
+
+
+def run_plan(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    plan: Plan | list[Plan] | tuple[Plan, ...],
+    optimizer: Optimizer,
+    world: World,
+    *,
+    steps: int,
+    warmup: int = 2,
+    all_reduce: AllReduce | None = None,
+    progress: Progress | None = None,
+) -> Trial:
+    """Run training steps as planned. Every rank has to call it.
+
+    Parameters
+    ----------
+    model, plan, optimizer, world, all_reduce
+        See `planner.runtime.attach`.
+    inputs : tuple
+        Positional arguments of the model's forward pass, the same in each step.
+    steps, warmup : int
+        Steps that count, and steps before them.
+    progress : callable, optional
+        Called with the steps done and their total after each of them.
+    """
+    executor = attach(model, plan, optimizer, world, all_reduce=all_reduce)
+    try:
+        for done in range(warmup + steps):
+            loss_of(model(*inputs)).backward()  # type: ignore[no-untyped-call]
+            executor.step()
+            if progress is not None:
+                progress(done + 1, warmup + steps)
+    finally:
+        executor.close()
+    return Trial(_gathered(world, executor.trace.events), warmup)
+
+
+def run_ddp(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    optimizer: Optimizer,
+    world: World,
+    *,
+    steps: int,
+    warmup: int = 3,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Trial:
+    """Run training steps under `DistributedDataParallel`; `options` are its own.
+
+    Its buckets are final from the second step on, so there should be some warm-up.
+    """
+    wrapped = DistributedDataParallel(model, process_group=world.group, **options)
+    events = []
+    start = time.monotonic_ns()
+    for step in range(warmup + steps):
+        with world.transferring(step):
+            optimizer.zero_grad()
+            loss = loss_of(wrapped(*inputs))
+            middle = time.monotonic_ns()
+            loss.backward()  # type: ignore[no-untyped-call]
+            after = time.monotonic_ns()
+            optimizer.step()
+        end = time.monotonic_ns()
+        events += [
+            Event("forward", step, -1, start, middle),
+            Event("backward", step, -1, middle, after),
+            Event("step", step, -1, start, end),
+        ]
+        start = end
+        if progress is not None:
+            progress(step + 1, warmup + steps)
+    return Trial(_gathered(world, events), warmup)
+
+
+def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:
+    texts = world.gather("what was measured", json.dumps(list(events)))
+    return tuple(tuple(Event(*row) for row in json.loads(text)) for text in texts)

@@ -1,0 +1,149 @@
+"""``planner run``, started as a launcher starts it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from planner.cli import main
+from tests.runtime.launching import launch
+
+MODEL = """
+import torch
+from torch import nn
+
+def make(batch_size=4):
+    torch.manual_seed(0)
+    print("made")
+    layers = nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8)
+    return nn.Sequential(*layers), (torch.randn(batch_size, 16),)
+"""
+
+
+def _commands(folder: str, commands: list[list[str]]) -> list[int]:
+    os.chdir(folder)
+    statuses = []
+    for number, arguments in enumerate(commands):
+        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + (number > 0))
+        sys.stdout.write(f"== {number}\n")
+        statuses.append(main(arguments))
+    return statuses
+
+
+def _sections(output: str) -> list[str]:
+    return [part.partition("\n")[2] for part in output.split("== ")[1:]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, its profile and its plans."""
+    made = tmp_path_factory.mktemp("run")
+    (made / "my_model.py").write_text(MODEL)
+    compare = ["compare", "profile.json", "--startup", "100us", "--bandwidth", "10Gb/s"]
+    preparing = [
+        ["profile", "my_model:make", "-o", "profile.json", "--repetitions", "2", "--threads", "1"],
+        [*compare, "--problem", "caramel", "--workers", "2", "-o", "caramel.json"],
+        [*compare, "--direction", "pull", "-o", "pull.json"],
+        [*compare, "--direction", "push", "-o", "push.json"],
+    ]
+    (outcome,) = launch(_commands, 1, str(made), preparing)
+    assert outcome.value == [0] * 4, outcome.output
+    return made
+
+
+def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
+    model = ["--model", "my_model:make", "--steps", "3", "--warmup", "1", "--timeout", "20"]
+    pictures = ["--picture", "step.svg", "--trace", "trace.json"]
+    has_matplotlib = pytest.importorskip("matplotlib") is not None
+    assert has_matplotlib
+    outcomes = launch(
+        _commands,
+        2,
+        str(folder),
+        [
+            ["run", "caramel.json", *model, "--against-ddp", "2", *pictures],
+            ["run", "pull.json", "push.json", *model, "--optimizer", "adam"],
+            ["run", "caramel.json", *model, "--json", "--against-ddp", "1"],
+        ],
+    )
+    for outcome in outcomes:
+        assert outcome.value == [0, 0, 0], outcome.output
+    first, second, third = _sections(outcomes[0].output)
+    assert "run: my_model:make, 2 ranks, 6 steps, sgd" in first
+    assert "exposed communication" in first
+    assert "in 2 alternating rounds" in first
+    assert "forward phase" in second
+    assert "backward phase" in second
+    assert "pull batch 1" in second
+    assert "push batch 1" in second
+    document: dict[str, Any] = json.loads(third.removeprefix("made\n"))
+    assert [len(one["measured_ns"]) for one in document["comparisons"]] == [3, 3]
+    assert len(document["ddp_step_ns"]) == 3
+    assert all(time > 0 for time in document["ddp_step_ns"])
+    assert "<svg" in (folder / "step.svg").read_text()
+    trace = json.loads((folder / "trace.json").read_text())
+    lanes = {one["args"]["name"] for one in trace["traceEvents"] if one["name"] == "thread_name"}
+    assert lanes == {
+        f"rank {rank} {what}" for rank in (0, 1) for what in ("computation", "network")
+    }
+    for section in _sections(outcomes[1].output):
+        assert section == "made\n"  # other ranks leave reporting to rank 0
+
+
+def _wrong(folder: str, arguments: list[str]) -> int:
+    os.chdir(folder)
+    return main(arguments)
+
+
+def test_a_plan_for_another_model_ends_every_rank(folder: Path) -> None:
+    other = MODEL.replace("nn.Linear(32, 8)", "nn.Linear(32, 9)")
+    (folder / "other_model.py").write_text(other)
+    arguments = ["run", "caramel.json", "--model", "other_model:make", "--timeout", "20"]
+    for outcome in launch(_wrong, 2, str(folder), arguments):
+        assert outcome.value == 2
+        assert "the model has" in outcome.output
+        assert "Traceback" not in outcome.output
+
+
+def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "RANK"}
+    arguments = ["run", "caramel.json", "--model", "my_model:make"]
+    found = subprocess.run(
+        [sys.executable, "-m", "planner", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert "torchrun --nproc-per-node" in found.stderr
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["caramel.json", "--steps", "0"], "--steps: expected an integer >= 2"),
+        (["caramel.json", "--picture", "step.txt"], "--picture: expected a name ending in"),
+        (["profile.json"], "profile.json"),
+        (["caramel.json", "pull.json"], "expected one plan, or two of ibatch"),
+        (["pull.json", "pull.json"], "at most one plan to pull"),
+    ],
+)
+def test_bad_arguments(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["run", *arguments, "--model", "my_model:make"]) == 2
+    assert message in capsys.readouterr().err
