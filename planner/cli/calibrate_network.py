@@ -3,21 +3,21 @@
 import argparse
 import os
 import shlex
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import machine
 from planner.cli.common import Progress, check_writable, command, write_json, write_text
-from planner.draw.table import format_table
+from planner.cli.network_report import curves, headline, report
+from planner.draw.network import save_network
 from planner.errors import InvalidInputError, MissingExtraError
-from planner.units import format_bytes, format_ns, parse_bytes
+from planner.units import parse_bytes
 from planner.validation import integer
 
 if TYPE_CHECKING:
-    from planner.costs import AffineCost, TableCost
     from planner.runtime.calibration import NetworkFit, Sweep
-    from planner.runtime.collectives import AllReduce
-    from planner.runtime.world import World
 
 __all__ = ["add_network"]
 
@@ -32,7 +32,14 @@ planner compare PROFILE --network FILE plans with what was measured. Other load 
 the machines or the network disturbs it: the spread says how much.
 """
 
+_PICTURES = (".svg", ".png", ".pdf")
 _WARMUP = 2
+_NAMES = {
+    "timeout_s": "--timeout",
+    "interfaces": "--interfaces",
+    "depths": "--depths",
+    "world": "--bcube",
+}
 _TIMEOUT_S = 30.0
 
 
@@ -87,6 +94,9 @@ def add_network(kinds: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="the same on standard output, instead of the table"
     )
+    parser.add_argument(
+        "--picture", metavar="FILE", help="draw the times and the models (.svg, .png, .pdf)"
+    )
 
 
 def run_network(options: argparse.Namespace) -> int:
@@ -99,8 +109,11 @@ def run_network(options: argparse.Namespace) -> int:
 
     _check(options)
     first = os.environ.get("RANK") == "0"
-    if first and options.output and options.output != "-":
-        check_writable(options.output, "--output")
+    if first:
+        for option in ("--output", "--picture"):
+            path = vars(options)[option.removeprefix("--")]
+            if path and path != "-":
+                check_writable(path, option)
     sweep = _measured(options, Progress() if first else None)
     if first:
         provenance = {
@@ -120,6 +133,10 @@ def _check(options: argparse.Namespace) -> None:
     from planner.runtime.calibration import sweep_sizes
     from planner.runtime.sweep import MAX_REPETITIONS
 
+    if options.picture and Path(options.picture).suffix not in _PICTURES:
+        raise InvalidInputError(
+            "--picture", f"expected a name ending in {', '.join(_PICTURES)}, got {options.picture}"
+        )
     integer(options.repetitions, "--repetitions", minimum=1, maximum=MAX_REPETITIONS)
     options.depths = _numbers(options.depths, "--depths")
     try:
@@ -148,32 +165,32 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
         if progress is not None:
             progress(f"network: round {done} of {of}")
 
+    names = options.interfaces.split(",") if options.interfaces else None
     try:
-        world = join(options.timeout, options.interfaces.split(",") if options.interfaces else None)
-        try:
+        with ExitStack() as stack:
+            world = join(options.timeout, names)
+            stack.callback(world.leave)
+            collective = options.collective
+            if options.bcube is not None:
+                from planner.runtime.bcube import BcubeAllReduce
+
+                collective = BcubeAllReduce(world, *options.bcube)
+                stack.callback(collective.close)
             return measure_network(
                 world,
-                options.collective if options.bcube is None else _bml(world, *options.bcube),
+                collective,
                 options.sizes,
                 options.repetitions,
                 depths=options.depths,
                 warmup=_WARMUP,
                 progress=shown,
             )
-        finally:
-            world.leave()
     except InvalidInputError as error:
-        name = error.path.removesuffix("_s")
-        raise InvalidInputError(
-            f"--{name}" if name in vars(options) else name, error.message
-        ) from None
+        name = _NAMES.get(error.path, error.path)
+        raise InvalidInputError(name, error.message) from None
     finally:
         if progress is not None:
             progress.done()
-
-
-def _bml(world: "World", n: int, k: int) -> "AllReduce":
-    raise NotImplementedError
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:
@@ -205,61 +222,6 @@ def _write(
     if options.json:
         write_json(text, None)
     elif options.output != "-":
-        write_text(_report(sweep, fit))
-
-
-def _report(sweep: "Sweep", fit: "NetworkFit") -> str:
-    """Return what a person reads of a sweep."""
-    from planner.runtime.calibration import relative_errors
-
-    several = len(fit.by_depth) > 1
-    rows: list[tuple[str, ...]] = []
-    models: list[tuple[str, ...]] = []
-    for depth, one in fit.by_depth:
-        timings = sweep.at(depth)
-        at = (str(depth),) if several else ()
-        lines: list[tuple[str, AffineCost | TableCost | None]] = [
-            ("table", one.table),
-            ("affine", one.affine),
-            ("64 B, 4 MB", one.two_point),
-        ]
-        errors = []
-        for name, cost in lines:
-            if cost is None:
-                errors.append(["–"] * len(timings))
-                models.append((name, *at, "–", "–", "–", "–"))
-                continue
-            found = relative_errors(cost, timings)
-            sizes = [abs(error) for error in found]
-            errors.append([f"{error:+.1%}" for error in found])
-            worst = timings[sizes.index(max(sizes))].size_bytes
-            models.append(
-                (
-                    name,
-                    *at,
-                    _line(cost),
-                    f"{sum(sizes) / len(sizes):.1%}",
-                    f"{max(sizes):.1%}",
-                    format_bytes(worst),
-                )
-            )
-        for timing, *shares in zip(timings, *errors, strict=True):
-            spread = f"{timing.spread_ns / timing.median_ns:.1%}"
-            size = f"{timing.size_bytes:,}"
-            rows.append((size, *at, format_ns(timing.median_ns), spread, *shares))
-    at = ("depth",) if several else ()
-    header = ("bytes", *at, "measured", "spread", "table", "affine", "64 B, 4 MB")
-    summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at")
-    about = (
-        f"{sweep.collective} ({sweep.algorithm}) among {sweep.ranks} ranks: medians of "
-        f"{sweep.repetitions} rounds, the slowest rank's time; by how much each model exceeds them"
-    )
-    return "\n".join([about, "", format_table(header, rows), "", format_table(summary, models), ""])
-
-
-def _line(cost: "AffineCost | TableCost") -> str:
-    from planner.costs import AffineCost
-
-    if not isinstance(cost, AffineCost):
-        return f"{len(cost.points)} points"
-    return f"{format_ns(cost.startup_ns)}, {float(cost.ns_per_byte):.4g} ns"
+        write_text(report(sweep, fit))
+    if options.picture:
+        save_network(headline(sweep), curves(sweep, fit), Path(options.picture))

@@ -93,8 +93,9 @@ def settle_network(options: argparse.Namespace, problem: str, family: Profiled) 
             raise InvalidInputError("--network", f"does not apply to --problem {problem}")
         if options.network == options.file == "-":
             raise InvalidInputError("--network", "standard input is the profile already")
-        options.network = _read(options, family.collective(options))
-        return options.network
+        measured = _read(options, family.collective(options))
+        options.network = measured
+        return measured
     if options.network_model is not None:
         raise InvalidInputError("--network-model", "only together with --network")
     instead = "" if family.collective is None else ", or --network in place of both"

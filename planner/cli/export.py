@@ -104,7 +104,7 @@ def _ready_order(graph: Graph, batches: Any) -> list[str]:
     """Return the parameters of a plan as their gradients become ready in the profile."""
     planned = {piece.parameter for batch in batches for piece in batch.pieces}
     place = {op: number for number, op in enumerate(graph.pass_order("backward"))}
-    # Of gradients of one op, the parameter registered later is ready first, as in torch.
+    # Of gradients of one op, that of a later parameter comes first: a bias before its weight.
     rows = [
         (max(place[op] for op in updaters), -index) for index, updaters in enumerate(graph.updaters)
     ]

@@ -1,0 +1,103 @@
+"""What a person reads, and sees, of timed communication and its models."""
+
+from typing import TYPE_CHECKING
+
+from planner.costs import AffineCost, TableCost
+from planner.draw.network import Curve
+from planner.draw.table import format_table
+from planner.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from planner.runtime.calibration import DepthFit, NetworkFit, Sweep, Timing
+
+__all__ = ["curves", "headline", "report"]
+
+_NOISY = 0.5
+"""Spreads above this share of the median are pointed out."""
+
+_MODELS = ("table", "affine", "64 B, 4 MB")
+
+
+def headline(sweep: "Sweep") -> str:
+    """Return what was timed."""
+    return f"{sweep.collective} ({sweep.algorithm}) among {sweep.ranks} ranks"
+
+
+def report(sweep: "Sweep", fit: "NetworkFit") -> str:
+    """Return a table of the times, one of the models, and by how much these exceed the times."""
+    several = len(fit.by_depth) > 1
+    rows: list[tuple[str, ...]] = []
+    models: list[tuple[str, ...]] = []
+    for depth, one in fit.by_depth:
+        timings = sweep.at(depth)
+        at = (str(depth),) if several else ()
+        columns = []
+        for name, cost in _costs(one).items():
+            errors, summary = _judged(cost, timings)
+            columns.append(errors)
+            models.append((name, *at, *summary))
+        for timing, *errors in zip(timings, *columns, strict=True):
+            spread = f"{timing.spread_ns / timing.median_ns:.1%}"
+            size = f"{timing.size_bytes:,}"
+            rows.append((size, *at, format_ns(timing.median_ns), spread, *errors))
+    at = ("depth",) if several else ()
+    header = ("bytes", *at, "measured", "spread", *_MODELS)
+    summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at")
+    rounds = f"{sweep.repetitions} round{'' if sweep.repetitions == 1 else 's'}"
+    about = (
+        f"{headline(sweep)}: medians of {rounds}, the slowest rank's time; by how much each model "
+        "exceeds them"
+    )
+    lines = [about, "", format_table(header, rows), "", format_table(summary, models)]
+    noisy = sum(one.spread_ns > _NOISY * one.median_ns for one in sweep.timings)
+    if noisy:
+        lines.append(
+            f"{noisy} of {len(rows)} spreads are above {_NOISY:.0%}: something else was running; "
+            "measure again, or more rounds"
+        )
+    return "\n".join([*lines, ""])
+
+
+def curves(sweep: "Sweep", fit: "NetworkFit") -> list[Curve]:
+    """Return what is drawn: for each depth the times, and the affine models of them."""
+    found = []
+    for depth, one in fit.by_depth:
+        timings = sweep.at(depth)
+        sizes = [timing.size_bytes for timing in timings]
+        times = [
+            (low, timing.median_ns, high)
+            for timing in timings
+            for low, high in [timing.quartiles_ns]
+        ]
+        models = {
+            name: [cost.cost_ns(size) for size in sizes]
+            for name, cost in _costs(one).items()
+            if isinstance(cost, AffineCost)
+        }
+        chunks = f"{depth} chunk{'' if depth == 1 else 's'} in flight"
+        found.append(Curve(chunks, sizes, times, models))
+    return found
+
+
+def _costs(fit: "DepthFit") -> dict[str, AffineCost | TableCost | None]:
+    return dict(zip(_MODELS, (fit.table, fit.affine, fit.two_point), strict=True))
+
+
+def _judged(
+    cost: AffineCost | TableCost | None, timings: "tuple[Timing, ...]"
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return a model's error at each size, and what it is with its mean and largest error."""
+    from planner.runtime.calibration import relative_errors
+
+    if cost is None:
+        return ["–"] * len(timings), ("–",) * 4
+    errors = relative_errors(cost, timings)
+    shares = [abs(error) for error in errors]
+    largest = max(shares)
+    worst = format_bytes(timings[shares.index(largest)].size_bytes)
+    mean = sum(shares) / len(shares)
+    if isinstance(cost, TableCost):
+        what = f"{len(cost.points)} points"
+    else:
+        what = f"{format_ns(cost.startup_ns)}, {float(cost.ns_per_byte):.4g} ns"
+    return [f"{error:+.1%}" for error in errors], (what, f"{mean:.1%}", f"{largest:.1%}", worst)

@@ -1,0 +1,99 @@
+"""What transfers cost, as a figure: measured times against the size, and the models of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.draw.axes import set_range
+from planner.draw.figure import figure_in
+from planner.draw.style import COLOURS, OUTLINE
+from planner.units import unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Curve", "save_network"]
+
+_PANEL_INCHES = (5.6, 4.2)
+_ROOM = 1.5
+"""How much farther than the points the axes go, as a factor."""
+_UNIT = 1000
+_STYLES = ((COLOURS[5], "-"), (COLOURS[6], "--"), (COLOURS[4], ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The times of all sizes at one depth.
+
+    Attributes
+    ----------
+    title : str
+        What was timed.
+    sizes : sequence of int
+        Sizes in bytes, increasing.
+    times_ns : sequence of (int, int, int)
+        For each size the first quartile, the median and the third quartile.
+    models_ns : mapping of str to sequence of int
+        For each model what it says of each size; up to three.
+    """
+
+    title: str
+    sizes: Sequence[int]
+    times_ns: Sequence[tuple[int, int, int]]
+    models_ns: Mapping[str, Sequence[int]]
+
+
+def save_network(title: str, curves: Sequence[Curve], path: Path) -> None:
+    """Draw one panel a curve into `path`, in the format of its suffix.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    rows = [row for one in curves for row in (*one.times_ns, *one.models_ns.values())]
+    times = [max(time, 1) for row in rows for time in row]
+    unit, scale = unit_of(max(times))
+    limits = min(times) / scale / _ROOM, max(times) / scale * _ROOM
+    with figure_in(path) as figure:
+        width, height = _PANEL_INCHES
+        figure.set_size_inches(width * len(curves), height)
+        figure.suptitle(title, fontsize=11, x=0.01, ha="left", parse_math=False)
+        panels = figure.subplots(1, len(curves), squeeze=False)[0]
+        for axes, one in zip(panels, curves, strict=True):
+            _draw(axes, one, scale)
+            ends = one.sizes[0] / _UNIT / _ROOM, one.sizes[-1] / _UNIT * _ROOM
+            set_range(axes, "x", ends, logarithmic=True)
+            set_range(axes, "y", limits, logarithmic=True)
+            axes.set_xlabel("size (kB)")
+            axes.set_ylabel(f"time of the slowest rank ({unit})")
+            axes.legend(fontsize=8.5, frameon=False, loc="upper left")
+
+
+def _draw(axes: "Axes", curve: Curve, scale: int) -> None:
+    sizes = [size / _UNIT for size in curve.sizes]
+    for (name, times), (colour, style) in zip(curve.models_ns.items(), _STYLES, strict=False):
+        heights = [time / scale for time in times]
+        axes.plot(sizes, heights, color=colour, linestyle=style, linewidth=1.3, label=name)
+    medians = [median / scale for _, median, _ in curve.times_ns]
+    below = [max(median - low, 0) / scale for low, median, _ in curve.times_ns]
+    above = [max(high - median, 0) / scale for _, median, high in curve.times_ns]
+    axes.errorbar(
+        sizes,
+        medians,
+        yerr=(below, above),
+        linestyle="",
+        marker="o",
+        markersize=4,
+        markerfacecolor=COLOURS[0],
+        markeredgecolor=OUTLINE,
+        markeredgewidth=0.5,
+        ecolor=OUTLINE,
+        elinewidth=0.7,
+        label="measured (median, quartiles)",
+    )
+    axes.set_title(curve.title, fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
+    axes.set_axisbelow(True)

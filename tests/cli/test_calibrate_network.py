@@ -1,0 +1,327 @@
+"""``planner calibrate network`` and ``planner compare --network``, as a person meets them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.cli import main
+
+PROFILE = {
+    "name": "tiny",
+    "provenance": {"kind": "synthetic", "source": "a test"},
+    "layers": [
+        {
+            "name": f"l{place}",
+            "forward_ns": 10**6,
+            "backward_ns": 2 * 10**6,
+            "parameter_bytes": size,
+        }
+        for place, size in enumerate((4000, 400_000, 40_000), 1)
+    ],
+}
+TABLE = [[64, 200_000], [1000, 250_000], [100_000, 500_000], [1_000_000, 2_000_000]]
+NETWORK: dict[str, Any] = {
+    "collective": "all_reduce",
+    "algorithm": "ring",
+    "ranks": 3,
+    "network": {"table": TABLE},
+    "affine": {"startup_ns": 220_000, "ns_per_byte": 1.8},
+}
+LINK = ["--startup", "1us", "--bandwidth", "10Gb/s"]
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> str:
+    return written(tmp_path / "tiny.json", PROFILE)
+
+
+def written(path: Path, document: Any) -> str:
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def measured(folder: Path, **changes: Any) -> str:
+    return written(folder / "network.json", {**NETWORK, **changes})
+
+
+def command(folder: str, *arguments: str) -> str | None:
+    """Run a command as one rank, in a folder of its own; return what it has written there."""
+    here = Path(folder) / os.environ["RANK"]
+    here.mkdir()
+    os.chdir(here)
+    status = main(["calibrate", "network", *arguments])
+    output = here / "network.json"
+    return f"exit {status}" if status else output.read_text() if output.exists() else None
+
+
+def as_ranks(ranks: int, folder: Path, *arguments: str) -> tuple[list[Any], list[str]]:
+    pytest.importorskip("torch")
+    from tests.runtime.launching import launch
+
+    outcomes = launch(command, ranks, str(folder), *arguments)
+    assert [outcome.error for outcome in outcomes] == [None] * ranks
+    return [outcome.value for outcome in outcomes], [outcome.output for outcome in outcomes]
+
+
+def compare(profile: str, *options: str) -> int:
+    return main(["compare", profile, *options])
+
+
+def test_rank_0_writes_what_caramel_is_compared_on(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--repetitions", "1", "--depths", "1,2", "-o", "network.json"]
+    (text, other), (shown, silent) = as_ranks(2, tmp_path, *options)
+    assert other is None
+    assert silent == ""
+    lines = shown.splitlines()
+    assert lines[0].startswith("all_reduce (ring) among 2 ranks: medians of 1 round, ")
+    document = json.loads(text)
+    assert (document["collective"], document["algorithm"], document["ranks"]) == (
+        "all_reduce",
+        "ring",
+        2,
+    )
+    assert [line.split()[:2] for line in lines[4 : 4 + len(document["timings"])]] == [
+        [f"{one['bytes']:,}", str(one["depth"])] for one in document["timings"]
+    ]
+    assert {64, 4_000_000} <= {one["bytes"] for one in document["timings"]}
+    assert list(document["network"]["depths"]) == ["1", "2"]
+    assert list(document["affine"]["depths"]) == ["1", "2"]
+    provenance = document["provenance"]
+    assert provenance["source"] == (
+        "planner calibrate network --collective all_reduce --largest 4MB --depths 1,2 "
+        "--repetitions 1"
+    )
+    assert provenance["repetitions"] == 1
+    assert set(provenance["versions"]) == {"python", "torch", "planner"}
+
+    path = str(tmp_path / "0" / "network.json")
+    assert compare(profile, "--problem", "caramel", "--network", path, "--methods", "auto,ddp") == 0
+    out = capsys.readouterr().out
+    assert "network: all_reduce (ring) among 2 ranks as measured: table of network.json" in out
+
+
+def test_what_batches_are_compared_on(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--collective", "all_gather", "--largest", "4kB", "--repetitions", "1", "--json"]
+    written_files, (shown, silent) = as_ranks(2, tmp_path, *options)
+    assert written_files == [None, None]
+    assert silent == ""
+    document = json.loads(shown)
+    assert "two_point" not in document
+    path = written(tmp_path / "pull.json", document)
+    assert compare(profile, "--network", path, "--methods", "exact") == 0
+    capsys.readouterr()
+    assert compare(profile, "--network", path, "--methods", "exact", "--direction", "push") == 2
+    assert f"{path}: collective: expected reduce_scatter" in capsys.readouterr().err
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    options = ["--largest", "1kB", "--depths", "1,2", "--repetitions", "2"]
+    statuses, outputs = as_ranks(2, tmp_path, *options, "--picture", "network.svg")
+    assert statuses == [None, None], outputs
+    assert "2 chunks in flight" in (tmp_path / "0" / "network.svg").read_text()
+    assert not (tmp_path / "1" / "network.svg").exists()
+
+
+@pytest.mark.slow
+def test_bml_is_an_all_reduce_too(tmp_path: Path) -> None:
+    options = ["--bcube", "2,2", "--largest", "4kB", "--repetitions", "1", "-o", "network.json"]
+    (text, *_), _ = as_ranks(4, tmp_path, *options)
+    document = json.loads(text)
+    assert document["collective"] == "all_reduce"
+    assert document["algorithm"] not in ("ring", "gloo", "")
+    assert "--bcube 2,2" in document["provenance"]["source"]
+
+
+def test_a_bcube_needs_its_servers(tmp_path: Path) -> None:
+    statuses, outputs = as_ranks(2, tmp_path, "--bcube", "2,2")
+    assert statuses == ["exit 2"] * 2
+    assert all("--bcube: expected a rank for each of 4 servers" in output for output in outputs)
+
+
+def test_without_a_launcher(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    assert main(["calibrate", "network"]) == 2
+    assert "RANK is not set: start the program with a launcher, such as torchrun" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--largest", "4"], "--largest: expected a size"),
+        (["--largest", "64B"], "--largest: expected an integer >= 128, got 64"),
+        (["--largest", "1001B"], "--largest: expected a multiple of 4 bytes, got 1001"),
+        (["--repetitions", "0"], "--repetitions: expected an integer >= 1, got 0"),
+        (["--depths", "1,x"], "--depths: expected numbers such as 1,2,4, got '1,x'"),
+        (["--bcube", "2"], "--bcube: expected n,k such as 3,2"),
+        (["--bcube", "2,2", "--collective", "all_gather"], "--bcube: BML is an all-reduce"),
+        (["--interfaces", "lo"], "--interfaces: only with --bcube"),
+        (["--picture", "p.json"], "--picture: expected a name ending in .svg, .png, .pdf"),
+        (["--picture", "nowhere/p.svg"], "--picture: no such folder: nowhere"),
+        (["-o", "nowhere/network.json"], "--output: no such folder: nowhere"),
+    ],
+)
+def test_bad_options(
+    options: list[str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("RANK", "0")
+    assert main(["calibrate", "network", *options]) == 2
+    assert f"planner: error: {expected}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--timeout", "0"], "--timeout: expected seconds > 0"),
+        (["--depths", "2,4"], "--depths: expected increasing depths from 1"),
+        (["--depths", "1,2", "--collective", "reduce_scatter"], "--depths: only an all-reduce"),
+    ],
+)
+def test_options_that_are_bad_in_a_job(tmp_path: Path, options: list[str], expected: str) -> None:
+    statuses, (first, second) = as_ranks(2, tmp_path, *options)
+    assert statuses == ["exit 2"] * 2
+    assert first == second
+    assert first.startswith(f"planner: error: {expected}")
+
+
+def times(capsys: pytest.CaptureFixture[str]) -> list[tuple[int, int]]:
+    """Return the sizes of the groups of the one answer that was printed, with their times."""
+    (answer,) = json.loads(capsys.readouterr().out)
+    return [(one["bytes"], one["end_ns"] - one["start_ns"]) for one in answer["groups"]]
+
+
+def test_measured_times_are_those_of_the_plan(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--problem", "caramel", "--methods", "layer_by_layer", "--json"]
+    path = measured(tmp_path)
+    assert compare(profile, *options, "--network", path) == 0
+    table = {4000: 257_576, 40_000: 348_485, 400_000: 1_000_000}  # between the points, rounded up
+    assert dict(times(capsys)) == table
+    assert compare(profile, *options, "--network", path, "--network-model", "affine") == 0
+    assert all(time == 220_000 + size * 9 // 5 for size, time in times(capsys))
+    depths = {"1": {"table": TABLE}, "2": {"startup_ns": 100_000, "ns_per_byte": 1}}
+    path = measured(tmp_path, network={"depths": depths})
+    options[3] = "auto"
+    assert compare(profile, *options, "--network", path) == 0
+    assert all(time == 100_000 + size for size, time in times(capsys))  # always the cheaper one
+
+
+def test_measured_times_are_those_of_batches(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for direction, collective in (("pull", "all_gather"), ("push", "reduce_scatter")):
+        path = measured(tmp_path, collective=collective)
+        options = ["--direction", direction, "--methods", "layer_by_layer", "--json"]
+        assert compare(profile, "--network", path, *options) == 0
+        (answer,) = json.loads(capsys.readouterr().out)
+        spans = sorted(
+            one["transfer_end_ns"] - one["transfer_start_ns"] for one in answer["schedule"]
+        )
+        assert spans == [257_576, 348_485, 1_000_000]
+
+
+def test_as_many_workers_as_were_measured(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--problem", "caramel", "--network", measured(tmp_path), "--methods", "caramel"]
+    assert compare(profile, *options) == 0
+    assert compare(profile, *options, "--workers", "3", "--servers", "3") == 0
+    assert compare(profile, *options, "--servers", "4") == 2
+    assert "--servers: expected an integer <= 3" in capsys.readouterr().err
+    assert compare(profile, *options, "--workers", "8") == 2
+    assert "--workers: expected 3, among whom --network was measured" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], "--startup: missing: it comes with a profile, or --network in place of both"),
+        (["--startup", "1us"], "--bandwidth: missing"),
+        (["--network", "NETWORK", "--startup", "1us"], "--startup: not together with --network"),
+        (["--network", "NETWORK", *LINK[2:]], "--bandwidth: not together with --network"),
+        ([*LINK, "--network-model", "table"], "--network-model: only together with --network"),
+        (["--network", "nowhere.json"], "nowhere.json"),
+        (["--network", "NETWORK", "--network-model", "two-point"], "network.json: two_point: miss"),
+        (
+            ["--network", "NETWORK", "--problem", "bml", "--bcube", "2,2"],
+            "--network: does not apply to --problem bml",
+        ),
+    ],
+)
+def test_the_network_is_given_once(
+    tmp_path: Path,
+    profile: str,
+    options: list[str],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = measured(tmp_path)
+    given = [path if option == "NETWORK" else option for option in options]
+    problem = [] if "--problem" in given else ["--problem", "caramel"]
+    assert compare(profile, *problem, *given, "--methods", "auto") == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"collective": "all_gather"}, "collective: expected all_reduce, which is what these"),
+        ({"network": {"table": [[1, 2], [3, "4"]]}}, "network.table[1][1]: expected an integer"),
+        ({"network": {"table": [[5, 2], [3, 4]]}}, "network.table[1][0]: expected an integer > 5"),
+        ({"network": {}}, "network.startup_ns: missing; or give a table"),
+        ({"ranks": 0}, "ranks: expected an integer >= 2, got 0"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named(
+    tmp_path: Path,
+    profile: str,
+    changes: dict[str, Any],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = measured(tmp_path, **changes)
+    assert compare(profile, "--problem", "caramel", "--network", path) == 2
+    assert f"planner: error: {path}: {expected}" in capsys.readouterr().err
+
+
+def test_batches_are_not_cut(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    depths = {"1": {"table": TABLE}, "2": {"table": TABLE}}
+    path = measured(tmp_path, collective="all_gather", network={"depths": depths})
+    assert compare(profile, "--network", path) == 2
+    assert f"{path}: network.depths: only transfers of an all-reduce" in capsys.readouterr().err
+
+
+def test_times_that_do_not_fit(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = measured(tmp_path, network={"startup_ns": 2**62, "ns_per_byte": 1})
+    assert compare(profile, "--problem", "caramel", "--network", path) == 2
+    assert f"{path}: network: " in capsys.readouterr().err
+
+
+def test_a_request_has_its_own_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = {"problem": "ibatch", "startup_ns": 4, "transfer_ns": [3, 1], "compute_ns": [2, 6]}
+    path = written(tmp_path / "request.json", request)
+    assert compare(path, "--network", measured(tmp_path)) == 2
+    assert "--network: does not apply to a request" in capsys.readouterr().err

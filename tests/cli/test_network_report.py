@@ -1,0 +1,48 @@
+"""What a person reads of timed communication."""
+
+from planner.cli.network_report import curves, report
+from planner.runtime.calibration import Sweep, Timing, fit_network
+
+STEADY = [
+    Timing(64, 1, (1000, 1010, 990)),
+    Timing(1000, 1, (2000, 2000, 2000)),
+    Timing(4_000_000, 1, (9_000_000, 9_000_000, 9_100_000)),
+]
+NOISY = [Timing(one.size_bytes, 2, (one.median_ns, 3 * one.median_ns)) for one in STEADY]
+
+
+def sweep(timings: list[Timing]) -> Sweep:
+    return Sweep("all_reduce", "ring", 4, 2, 3, tuple(timings))
+
+
+def test_a_row_for_each_size_and_each_model() -> None:
+    found = sweep(STEADY)
+    lines = report(found, fit_network(found)).splitlines()
+    assert lines[0].startswith("all_reduce (ring) among 4 ranks: medians of 3 rounds")
+    assert [line.split() for line in lines[4:7]] == [
+        ["64", "1", "µs", "1.0%", "+0.0%", *lines[4].split()[5:6], "+0.0%"],
+        ["1,000", "2", "µs", "0.0%", "+0.0%", *lines[5].split()[5:6], "+55.3%"],
+        ["4,000,000", "9", "ms", "0.6%", "+0.0%", *lines[6].split()[5:6], "+0.0%"],
+    ]
+    last = lines[-1].split("  ")
+    assert last[0] == "64 B, 4 MB"
+    # (9,000,000 - 1000) / 3,999,936 ns a byte, 64 of which are not start-up; 3106 ns for 1000 B
+    assert "856 ns, 2.25 ns" in lines[-1]
+    assert lines[-1].split()[-4:] == ["18.4%", "55.3%", "1000", "B"]
+
+
+def test_depths_and_noise_are_shown() -> None:
+    found = sweep([*STEADY, *NOISY])
+    lines = report(found, fit_network(found)).splitlines()
+    assert [line.split()[1] for line in lines[4:10]] == ["1"] * 3 + ["2"] * 3
+    assert lines[-1].startswith("3 of 6 spreads are above 50%")
+
+
+def test_what_is_drawn() -> None:
+    found = sweep([*STEADY, *NOISY])
+    first, second = curves(found, fit_network(found))
+    assert (first.title, second.title) == ("1 chunk in flight", "2 chunks in flight")
+    assert list(first.sizes) == [64, 1000, 4_000_000]
+    assert next(iter(first.times_ns)) == (995, 1000, 1005)
+    assert set(first.models_ns) == {"affine", "64 B, 4 MB"}
+    assert list(first.models_ns["64 B, 4 MB"])[1] == 3106
