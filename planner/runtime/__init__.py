@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from planner.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from planner.runtime.attach import attach
+    from planner.runtime.attaching import attach
     from planner.runtime.collectives import AllReduce, Ring
     from planner.runtime.executor import Executor
     from planner.runtime.trial import Trial, run_ddp, run_plan
@@ -22,7 +22,7 @@ _HOMES = {
     "Ring": "collectives",
     "Trial": "trial",
     "World": "world",
-    "attach": "attach",
+    "attach": "attaching",
     "join": "world",
     "run_ddp": "trial",
     "run_plan": "trial",

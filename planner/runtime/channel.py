@@ -5,10 +5,12 @@ group at once, and pairs them up wrongly if two threads issue them. So all trans
 go through one channel, each when it is ready and those before it have ended.
 """
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable
 
+from planner.errors import PlannerError
 from planner.runtime.trace import Trace
 from planner.runtime.world import World
 
@@ -59,6 +61,7 @@ class Channel:
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="planner-channel", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     def submit(self, ticket: Ticket) -> None:
         """Ask for a transfer, behind all that were asked for before."""
@@ -90,11 +93,16 @@ class Channel:
                 self._changed.wait(_LOOK_S)
 
     def close(self) -> None:
-        """Forget what has not begun, and end the thread."""
+        """Forget what has not begun, and end the thread.
+
+        Waits for a transfer that has begun, which ends or fails within the job's time-out: an
+        interpreter that ends while a thread is inside gloo aborts.
+        """
+        atexit.unregister(self.close)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(timeout=1)
+        self._thread.join(timeout=self._world.timeout_s + 1)
 
     def _next(self) -> Ticket | None:
         with self._changed:
@@ -114,9 +122,11 @@ class Channel:
                     ticket.work()
             except Exception as error:  # noqa: BLE001 - whoever waits gets it
                 with self._changed:
-                    self._error = self._world.watch.error or error
+                    known = self._world.watch.error
+                    self._error = known if known and isinstance(error, PlannerError) else error
                     self._changed.notify_all()
                 return
             with self._changed:
                 ticket.done = True
                 self._changed.notify_all()
+            del ticket  # and with it the gradients that it sent

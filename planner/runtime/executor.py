@@ -9,7 +9,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor, distributed, nn
@@ -18,6 +19,7 @@ from torch.optim import Optimizer
 from planner.errors import InvalidInputError
 from planner.runtime.channel import Channel
 from planner.runtime.gate import Gate
+from planner.runtime.optimiser_state import settings, state
 from planner.runtime.programs import Program, digest
 from planner.runtime.table import described, trainable
 from planner.runtime.trace import Event, Trace
@@ -63,6 +65,7 @@ class Executor(ABC):
         self.model = model
         self.optimizer = optimizer
         try:
+            _check_model(model)
             self.parameters: Mapping[str, nn.Parameter] = trainable(model)
             self.names = {parameter: name for name, parameter in self.parameters.items()}
             _check_optimizer(optimizer, self.names)
@@ -81,15 +84,27 @@ class Executor(ABC):
         self._accumulating = False
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
         self._closed = False
+        world.watch.step = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.world.report(error)
+        self.close()
 
     def _agree(self, program: Program, options: str) -> None:
         """Compare what has to be the same on all ranks, before the first transfer."""
         table = described(self.parameters)
-        groups = [len(group["params"]) for group in self.optimizer.param_groups]
-        kinds = type(self.optimizer).__name__, groups
         self.world.agree("the plan", digest(type(self).__name__, program, options))
         self.world.agree("the model's parameters", digest(table))
-        self.world.agree("the optimiser", digest(kinds))
+        self.world.agree("the optimiser and its settings", digest(settings(self.optimizer)))
+        self.world.agree("the optimiser's state", state(self.optimizer, self.names))
 
     @abstractmethod
     def check(self, program: Any) -> None:
@@ -123,10 +138,12 @@ class Executor(ABC):
         CommunicationError
             If this rank cannot go on, or another one has stopped.
         """
+        self.gate.reset()
         now = time.monotonic_ns()
         self.trace.add(Event("backward", self.steps, -1, self._forward_end, now))
         self.update()
         self.steps += 1
+        self.world.watch.step = self.steps
         now = time.monotonic_ns()
         self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
         self._step_start = now
@@ -141,7 +158,11 @@ class Executor(ABC):
             self._accumulating = before
 
     def close(self) -> None:
-        """Finish, and leave the model as a plain one."""
+        """Finish, and leave the model as a plain one.
+
+        After a failure, parameters that cannot be finished any more stay pending: some are a step
+        older than others, and reading them, as by `state_dict`, goes on raising the failure.
+        """
         if self._closed:
             return
         self._closed = True
@@ -149,9 +170,10 @@ class Executor(ABC):
             if self.world.watch.error is None:
                 self.finish()
         finally:
-            self.gate.close()
-            for handle in self._handles:
-                handle.remove()
+            if not self.gate.pending:
+                self.gate.close()
+                for handle in self._handles:
+                    handle.remove()
             self.channel.close()
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
@@ -165,18 +187,34 @@ class Executor(ABC):
         raise self.world.watch.failed(reason, step=self.steps, batch=batch, at_fault=True)
 
     def _accumulated(self, parameter: nn.Parameter) -> None:
+        if parameter in self.gate.pending:
+            self.stop(
+                f"{self.names[parameter]} was read before it was updated, where it could not be "
+                "noticed (outside the model's modules, or in a scripted or compiled function): "
+                "call finish() before"
+            )
         if not self._accumulating:
             self.world.watch.check()
             self.gradient_ready(parameter)
 
     def _entered(self) -> None:
         self.world.watch.check()
-        self._forward_start = time.monotonic_ns()
+        if not _in_backward():
+            self._forward_start = time.monotonic_ns()
 
     def _left(self) -> None:
+        if _in_backward():
+            return
         self._forward_end = time.monotonic_ns()
         event = Event("forward", self.steps, -1, self._forward_start, self._forward_end)
         self.trace.add(event)
+
+
+def _check_model(model: nn.Module) -> None:
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InvalidInputError(
+            "model", "expected a module of Python, which may call scripted ones"
+        )
 
 
 def _check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> None:
@@ -190,7 +228,7 @@ def _check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) ->
     for parameter, name in names.items():
         if parameter not in given:
             raise InvalidInputError("optimizer", f"does not update the model's {name}")
-    if extra := [one for one in given if one not in names and one.requires_grad]:
+    if extra := [one for one in given - names.keys() if one.requires_grad and one.numel()]:
         raise InvalidInputError(
             "optimizer", f"updates {len(extra)} parameters that are not the model's"
         )
@@ -204,10 +242,18 @@ def _spread(model: nn.Module, world: World) -> None:
     with torch.no_grad(), world.transferring():
         for several in tensors.values():
             flat = torch.cat([one.reshape(-1) for one in several])
-            distributed.broadcast(flat, src=0, group=world.group)
+            if not flat.numel():
+                continue
+            # As bytes, since gloo does not know all types.
+            distributed.broadcast(flat.view(torch.uint8), src=0, group=world.group)
             parts = torch.split(flat, [one.numel() for one in several])
             for one, part in zip(several, parts, strict=True):
                 one.copy_(part.view_as(one))
+
+
+def _in_backward() -> bool:
+    """Tell whether a backward pass runs, which calls modules again where it has checkpoints."""
+    return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - as torch's checkpoints do
 
 
 def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:

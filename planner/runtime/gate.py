@@ -8,10 +8,12 @@ Method. While any module of the model runs, a torch function mode sees each call
 arguments; parameters among them that are still pending are finished first. Modules whose calls of
 torch cannot be seen (scripted or compiled ones) wait for everything when the model is entered.
 
-Guarantee. No call of torch in the model's forward pass sees a pending parameter. A view of a
-parameter that was made in an earlier step and kept is not seen.
+Guarantee. No call of torch in the model's forward pass sees a pending parameter. What is not seen:
+a view of a parameter that was made in an earlier step and kept, and what a scripted or compiled
+function reads that is no module's own. (Executors notice it when the parameter gets a gradient.)
 
-Complexity. O(arguments) a call of torch while something is pending, a constant otherwise.
+Complexity. O(arguments) a call of torch in a forward pass that begins while something is pending;
+nothing in others.
 """
 
 from collections.abc import Callable
@@ -54,26 +56,40 @@ class Gate:
         self._left = left
         self._depth = 0
         self._mode = _Reads(self)
+        self._watching = False
         self._hidden = any(map(_hides_its_calls, model.modules()))
         self._handles: list[Any] = []
+        enter, leave = self._enter, self._leave
+        if _is_compiled(model):  # its hooks too
+            enter = torch.compiler.disable(enter)  # type: ignore[no-untyped-call]
+            leave = torch.compiler.disable(leave)  # type: ignore[no-untyped-call]
         for module in [model] if self._hidden else model.modules():
             self._handles += [
-                module.register_forward_pre_hook(self._enter, prepend=True),
-                module.register_forward_hook(self._leave, always_call=True),
+                module.register_forward_pre_hook(enter, prepend=True),
+                module.register_forward_hook(leave, always_call=True),
             ]
         for module in model.modules():
-            handle = module.register_state_dict_pre_hook(self._saving)  # type: ignore[no-untyped-call]
-            self._handles.append(handle)
+            if not isinstance(module, torch.jit.ScriptModule):
+                self._handles += [
+                    module.register_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
+                    module.register_load_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
+                ]
+
+    def reset(self) -> None:
+        """Forget forward passes that were interrupted, of which torch does not tell hooks."""
+        self._depth = 0
+        self._unwatch()
 
     def close(self) -> None:
         """Leave the model as it was."""
+        self.reset()
         for handle in self._handles:
             handle.remove()
 
     def reading(self, value: Any) -> None:
         """Finish the pending parameters in arguments."""
         if isinstance(value, torch.Tensor):
-            if isinstance(value, nn.Parameter) and value in self.pending:
+            if value in self.pending and isinstance(value, nn.Parameter):
                 self._finish(value)
         elif isinstance(value, list | tuple):
             for item in value:
@@ -83,22 +99,28 @@ class Gate:
                 self.reading(item)
 
     def _enter(self, _module: nn.Module, _inputs: Any) -> None:
-        if self._depth == 0:
-            self._entered()
-            if self._hidden:
-                self._finish_all()
-            else:
-                self._mode.__enter__()  # type: ignore[no-untyped-call]
-        self._depth += 1
+        self._depth += 1  # first: if what follows fails, `_leave` is called all the same
+        if self._depth > 1:
+            return
+        self._entered()
+        if self.pending and self._hidden:
+            self._finish_all()
+        elif self.pending:
+            self._mode.__enter__()  # type: ignore[no-untyped-call]
+            self._watching = True
 
     def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
         self._depth -= 1
         if self._depth == 0:
-            if not self._hidden:
-                self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._unwatch()
             self._left()
 
-    def _saving(self, *_: Any) -> None:
+    def _unwatch(self) -> None:
+        if self._watching:
+            self._watching = False
+            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def _copying(self, *_: Any) -> None:
         self._finish_all()
 
 
@@ -110,7 +132,8 @@ class _Reads(TorchFunctionMode):
         self._gate = gate
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._gate.pending:
+        # While a function is being compiled there is nothing to read yet.
+        if not torch.compiler.is_compiling() and self._gate.pending:
             self._gate.reading(args)
             if kwargs:
                 self._gate.reading(kwargs)
@@ -118,4 +141,13 @@ class _Reads(TorchFunctionMode):
 
 
 def _hides_its_calls(module: nn.Module) -> bool:
-    return isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod")
+    return isinstance(module, torch.jit.ScriptModule) or _is_compiled(module)
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    """Tell whether torch.compile made the module, was called on it, or decorates its `forward`."""
+    return (
+        hasattr(module, "_orig_mod")
+        or getattr(module, "_compiled_call_impl", None) is not None
+        or hasattr(module.forward, "_torchdynamo_orig_callable")
+    )

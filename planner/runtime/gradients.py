@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from planner.runtime.channel import Ticket
+from planner.runtime.collected import Gradients
 from planner.runtime.collectives import AllReduce, Ring
 from planner.runtime.executor import Executor
 from planner.runtime.programs import Batch, GradientProgram
@@ -60,16 +61,21 @@ class GradientExecutor(Executor):
         self._barrier = program.barrier
         super().__init__(model, program, optimizer, world, self._all_reduce.name)
         self._messages = [_Message(batch, self.parameters) for batch in program.batches]
-        batches_of: dict[nn.Parameter, list[int]] = {one: [] for one in self.names}
-        for number, message in enumerate(self._messages):
-            for parameter in message.parameters:
-                batches_of[parameter].append(number)
-        self._batches_of = {one: tuple(numbers) for one, numbers in batches_of.items()}
+        self._gradients = Gradients(
+            [message.parameters for message in self._messages],
+            self.names,
+            self.stop,
+            "call synchronise() before changing gradients",
+        )
+        self._batches_of = self._gradients.batches_of
         self._tickets: list[Ticket] = []
-        self._missing: list[int] = []
-        self._taken: dict[nn.Parameter, tuple[Tensor, int]] = {}
         self._settings: list[dict[str, Any]] = []
         self._synchronised = False
+        self._step = -1
+        self._handles += [
+            optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
+            optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
+        ]
         self._open()
 
     def check(self, program: GradientProgram) -> None:
@@ -80,38 +86,25 @@ class GradientExecutor(Executor):
         """Let the batches go whose gradients are now complete."""
         if self.gate.pending:  # parameters that the last forward pass did not read
             self.finish()
-        gradient = parameter.grad
-        assert gradient is not None
-        name, first = self.names[parameter], self._batches_of[parameter][0]
-        if gradient.is_sparse:
-            self.stop(f"the gradient of {name} is sparse, and only dense ones are summed up", first)
-        if parameter in self._taken:
-            self.stop(
-                f"a second gradient for {name} in one step: all backward passes of a step but the "
-                "last go inside no_sync()",
-                first,
-            )
-        self._taken[parameter] = gradient, _version(gradient)
-        for number in self._batches_of[parameter]:
-            self._missing[number] -= 1
-            if not self._missing[number]:
-                self.channel.release(self._tickets[number])
+        for number in self._gradients.take(parameter):
+            self.channel.release(self._tickets[number])
 
     def update(self) -> None:
         """Leave the gradients to the next forward pass; or finish, if the plan says so."""
         if self._synchronised:
             self._synchronised = False
             self.optimizer.step()
-            self._forget_gradients()
+            self._gradients.forget()
             self._open()
             return
-        self._check_gradients()
-        self._forget_gradients()
+        self.finish()
+        self._gradients.check()
+        self._gradients.forget()
         self._settings = [
             {key: _copied(value) for key, value in group.items() if key != "params"}
             for group in self.optimizer.param_groups
         ]
-        self.gate.pending = set(self._taken)
+        self.gate.pending = set(self._gradients.taken)
         if self._barrier or self.steps == 0:
             self.finish()
 
@@ -120,10 +113,13 @@ class GradientExecutor(Executor):
 
         The next `step` then updates at once.
         """
-        self._check_gradients()
+        if self._synchronised:
+            return
+        self.finish()
+        self._gradients.check()
         for ticket in self._tickets:
             self.channel.wait(ticket)
-        for parameter in self._taken:
+        for parameter in self._gradients.taken:
             parameter.grad = self._mean(parameter)
         self._synchronised = True
 
@@ -139,9 +135,9 @@ class GradientExecutor(Executor):
             if one in self.gate.pending
             and all(self._tickets[other].done for other in self._batches_of[one])
         }
-        with self.trace.span("update", self.steps - 1, numbers[0]):
+        self.gate.pending -= arrived  # first: the optimiser's own reads are no reason to wait
+        with self.trace.span("update", self._step, numbers[0]):
             self._optimise(arrived)
-        self.gate.pending -= arrived
         if not self.gate.pending:
             self._open()
 
@@ -152,10 +148,15 @@ class GradientExecutor(Executor):
 
     def _open(self) -> None:
         """Ask for the transfers of the next step."""
-        self._taken = {}
-        self._missing = [len(message.parameters) for message in self._messages]
+        self._step += 1
+        self._gradients.begin()
         self._tickets = [
-            Ticket(self._sending(message, self._taken), self.steps, number, ready=False)
+            Ticket(
+                self._sending(message, self._gradients.taken),
+                self._step,
+                number,
+                ready=not message.parameters,
+            )
             for number, message in enumerate(self._messages)
         ]
         for ticket in self._tickets:
@@ -187,7 +188,8 @@ class GradientExecutor(Executor):
         """Let the optimiser update some parameters, with the settings of the step they are of."""
         groups = self.optimizer.param_groups
         kept = [dict(group) for group in groups]
-        with torch.inference_mode(mode=False):
+        # What surrounds the forward pass does not concern the optimiser.
+        with torch.inference_mode(mode=False), torch.autocast("cpu", enabled=False):
             for parameter in parameters:
                 parameter.grad = self._mean(parameter)
             try:
@@ -200,31 +202,6 @@ class GradientExecutor(Executor):
                     group.update(before)
                 for parameter in parameters:
                     parameter.grad = None
-
-    def _forget_gradients(self) -> None:
-        for parameter in self._taken:
-            parameter.grad = None
-
-    def _check_gradients(self) -> None:
-        for number, missing in enumerate(self._missing):
-            if missing:
-                absent = [
-                    self.names[one]
-                    for one in self._messages[number].parameters
-                    if one not in self._taken
-                ]
-                self.stop(
-                    f"{absent[0]} got no gradient (does the loss depend on it?), so its batch "
-                    "cannot leave",
-                    number,
-                )
-        for parameter, (gradient, version) in self._taken.items():
-            if parameter.grad is not gradient or _version(gradient) != version:
-                self.stop(
-                    f"the gradient of {self.names[parameter]} was changed after it was sent: "
-                    "call synchronise() before changing gradients",
-                    self._batches_of[parameter][0],
-                )
 
 
 class _Part(NamedTuple):
@@ -265,8 +242,3 @@ class _Message:
 
 def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
-
-
-def _version(tensor: Tensor) -> int:
-    """Return a number that changes with every change in place."""
-    return tensor._version  # noqa: SLF001 - documented in torch's notes on autograd

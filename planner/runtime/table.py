@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.runtime.programs import Batch, Piece
@@ -23,6 +24,10 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """
     found = {}
     for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise InvalidInputError(
+                f"model.{name}", "has no shape yet: call the model before attaching to it"
+            )
         if not parameter.requires_grad or not parameter.numel():
             continue
         if parameter.device.type != "cpu":

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.profiling.tensors import loss_of
-from planner.runtime.attach import Plan, attach
+from planner.runtime.attaching import Plan, attach
 from planner.runtime.collectives import AllReduce
 from planner.runtime.trace import Event
 from planner.runtime.world import World

@@ -4,25 +4,27 @@ Rendezvous is torch's own: its store, at the address every launcher gives by ``M
 ``MASTER_PORT``, and gloo's process groups on top of it.
 """
 
+import json
 import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
 
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from planner.errors import CommunicationError, DisagreementError, InvalidInputError, PlannerError
-from planner.runtime.watch import Watch
+from planner.runtime.store import first_line, missing, reach, within
+from planner.runtime.watch import Watch, grace_s
 
 __all__ = ["PeerError", "World", "first_line", "join"]
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_LOOK_S = 0.05
 _MAX_RANKS = 2**16
 
 
@@ -38,6 +40,12 @@ class PeerError(RuntimeError):
 class World:
     """All ranks of a job, seen from one of them.
 
+    Used in a ``with`` statement it leaves the job at the end, and an exception that ends the
+    statement early is told to the other ranks, which stop with it::
+
+        with join() as world, attach(model, plan, optimizer, world) as executor:
+            ...
+
     Attributes
     ----------
     rank, size : int
@@ -52,6 +60,8 @@ class World:
         All of them.
     watch : Watch
         Whether all is well.
+    turns : iterator of int
+        Numbers what ranks tell each other, so that names can be used again.
     """
 
     rank: int
@@ -61,6 +71,32 @@ class World:
     store: Store
     group: Any
     watch: Watch
+    turns: Iterator[int] = field(default_factory=count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.report(error)
+        self.leave()
+
+    def report(
+        self, error: BaseException | None, step: int | None = None, batch: int | None = None
+    ) -> None:
+        """Tell the other ranks of an exception that ends this one, if they do not know it yet.
+
+        An exit without an error is none: they learn that this rank has left if they need it.
+        """
+        known = self.watch.error is not None or isinstance(error, DisagreementError)
+        if error is None or known or (isinstance(error, SystemExit) and not error.code):
+            return
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        self.watch.failed(reason, step=step, batch=batch, at_fault=True)
 
     def agree(self, what: str, value: str) -> None:
         """Check that all ranks give the same value.
@@ -77,6 +113,7 @@ class World:
         values = self.gather(what, value)
         different = tuple(rank for rank, other in enumerate(values) if other != values[0])
         if different:
+            self._wait_until_read(what)
             ranks = ", ".join(map(str, different))
             raise DisagreementError(
                 f"the ranks do not agree on {what}: rank {ranks} "
@@ -85,20 +122,34 @@ class World:
             )
 
     def gather(self, what: str, value: str) -> tuple[str, ...]:
-        """Return the values of all ranks for a name that is used once.
+        """Return the values of all ranks.
+
+        Every rank has to call it, with the same `what` and in the same order.
 
         Raises
         ------
         CommunicationError
             If a rank gives none in time.
         """
-        self.store.set(f"{what}/{self.rank}", value)
-        keys = [f"{what}/{rank}" for rank in range(self.size)]
-        missing = _missing(self.store, keys, self.timeout_s, self.watch)
-        if missing:
-            reason = f"no word from {_ranks(missing)} within {self.timeout_s:g} s about {what}"
-            raise self.watch.failed(reason, peers=missing)
-        return tuple(self.store.get(key).decode() for key in keys)
+        name = f"{next(self.turns)}/{what}"
+        keys = [f"{name}/{rank}" for rank in range(self.size)]
+        try:
+            within(self.timeout_s, lambda: self.store.set(keys[self.rank], value), self.watch.check)
+            absent = missing(self.store, keys, self.timeout_s, self.watch.check)
+            if not absent:
+                return within(
+                    self.timeout_s, lambda: tuple(self.store.get(key).decode() for key in keys)
+                )
+        except RuntimeError as error:
+            raise self.watch.failed(
+                f"cannot compare {what} with the other ranks: {first_line(error)}"
+            ) from error
+        reason = f"no word from {_ranks(absent)} within {self.timeout_s:g} s about {what}"
+        raise self.watch.failed(reason, peers=absent)
+
+    def _wait_until_read(self, what: str) -> None:
+        """Let all ranks see what was gathered before this one, which may hold the store, ends."""
+        _hand_out(self.store, f"seen/{what}", self.rank, range(self.size), grace_s(self.timeout_s))
 
     @contextmanager
     def subgroup(self, ranks: Sequence[int], interface: str | None = None) -> Iterator[Any]:
@@ -122,8 +173,12 @@ class World:
         if interface is not None:
             os.environ["GLOO_SOCKET_IFNAME"] = interface
         try:
-            made = distributed.new_group(
-                list(ranks), timeout=timedelta(seconds=self.timeout_s), backend="gloo"
+            made = within(
+                self.timeout_s + 1,
+                lambda: distributed.new_group(
+                    list(ranks), timeout=timedelta(seconds=self.timeout_s), backend="gloo"
+                ),
+                self.watch.check,
             )
         except RuntimeError as error:
             raise self.watch.failed(f"no group of {_ranks(ranks)}: {first_line(error)}") from error
@@ -141,21 +196,29 @@ class World:
     ) -> Iterator[None]:
         """Turn what a transfer raises into a `CommunicationError`, and tell the other ranks."""
         try:
-            yield
+            with self.watch.transfer(step, batch):
+                yield
         except RuntimeError as error:
             blamed = error.peers if isinstance(error, PeerError) else peers
             raise self.watch.failed(
                 first_line(error), step=step, batch=batch, peers=blamed
             ) from error
+        except CommunicationError:
+            raise
+        except Exception as error:
+            self.report(error, step, batch)
+            raise
 
     def leave(self) -> None:
-        """Leave the job. Every executor has to be closed before."""
-        failed = self.watch.error is not None
+        """Leave the job. Every executor has to be closed before.
+
+        The rank that holds the store, if no launcher does, waits for the others to leave too, up to
+        the time-out.
+        """
         self.watch.leave()
-        if self.rank == 0 and failed:  # the store may be this process's
-            _missing(self.store, [f"read/{rank}" for rank in range(self.size)], 2.0)
         if distributed.is_initialized():
             distributed.destroy_process_group()
+        self.watch.wait_for_others()
 
 
 def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
@@ -180,54 +243,71 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
     if not 0 < timeout_s <= 10**6:
         raise InvalidInputError("timeout_s", f"expected seconds > 0, got {timeout_s}")
     chosen = tuple(interfaces if interfaces is not None else _listed("PLANNER_INTERFACES"))
-    known = {path.name for path in Path("/sys/class/net").glob("*")}  # empty where not Linux
+    known = [name for _, name in socket.if_nameindex()]
     for name in chosen:
-        if known and name not in known:
+        if name not in known:
             raise InvalidInputError(
                 "interfaces", f"no network interface {name}; there are {', '.join(sorted(known))}"
             )
-    by_launcher = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    limit = timedelta(seconds=timeout_s)
+    holds_store = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
-        plain = distributed.TCPStore(  # type: ignore[attr-defined]
-            host, port, size, rank == 0 and not by_launcher, limit, wait_for_workers=False
-        )
+        plain: Any = reach(host, port, size, hold=holds_store, timeout_s=timeout_s)
     except (RuntimeError, ValueError) as error:
         raise CommunicationError(
             f"rank {rank} found nobody at {host}:{port} within {timeout_s:g} s "
-            f"(rank 0, or the launcher, has not started there): {first_line(error)}",
+            f"(rank 0, or the launcher, has not started there, or hangs): {first_line(error)}",
             peers=(0,) if rank else (),
         ) from error
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = PrefixStore(f"planner/{attempt}", plain)
-    store.set(f"arrived/{rank}", "1")
-    missing = _missing(store, [f"arrived/{one}" for one in range(size)], timeout_s)
-    if missing:
-        raise CommunicationError(
-            f"{_ranks(missing)} did not arrive within {timeout_s:g} s", peers=missing
-        )
+    _meet(store, rank, size, timeout_s)
+    limit = timedelta(seconds=timeout_s)
     names = chosen or _listed("GLOO_SOCKET_IFNAME")
-    apart = plain.clone()  # type: ignore[attr-defined]
-    watch = Watch(PrefixStore(f"planner/{attempt}/watch", apart), rank, size, names)
     try:
-        distributed.init_process_group(
-            "gloo",
-            store=PrefixStore("gloo", store),
-            rank=rank,
-            world_size=size,
-            timeout=limit,
+        apart = PrefixStore(f"planner/{attempt}/watch", within(timeout_s, plain.clone))
+    except RuntimeError as error:
+        raise CommunicationError(
+            f"rank 0, or the launcher, has ended or hangs: {first_line(error)}",
+            peers=(0,) if rank else (),
+        ) from error
+    watch = Watch(apart, rank, size, names, timeout_s=timeout_s, holds_store=holds_store)
+    try:
+        within(
+            timeout_s + 1,
+            lambda: distributed.init_process_group(
+                "gloo",
+                store=PrefixStore("gloo", store),
+                rank=rank,
+                world_size=size,
+                timeout=limit,
+            ),
+            watch.check,
         )
     except RuntimeError as error:
         raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
     return World(rank, size, timeout_s, chosen, store, distributed.group.WORLD, watch)
 
 
-def first_line(error: BaseException) -> str:
-    """Return what an error says, without what follows on other lines, and where gloo was."""
-    line = (str(error).splitlines() or [""])[0] or type(error).__name__
-    if line.startswith("[") and "] " in line:  # [/path/of/gloo/pair.cc:537] Read error …
-        line = line.partition("] ")[2]
-    return line.partition(". This is typically")[0]
+def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
+    """Wait until all ranks are there; whoever misses one first tells the others."""
+    try:
+        within(timeout_s, lambda: store.set(f"arrived/{rank}", "1"))
+        keys = [f"arrived/{one}" for one in range(size)]
+        absent = missing(store, keys, timeout_s, over="absent")
+        if absent:
+            said = within(2, lambda: store.compare_set("absent", "", json.dumps(absent)))
+            absent = tuple(json.loads(said))
+    except RuntimeError as error:
+        raise CommunicationError(
+            f"rank 0, or the launcher, has ended or hangs: {first_line(error)}",
+            peers=(0,) if rank else (),
+        ) from error
+    if absent:
+        there = [one for one in range(size) if one not in absent]
+        _hand_out(store, "absent", rank, there, grace_s(timeout_s))
+        raise CommunicationError(
+            f"{_ranks(absent)} did not arrive within {timeout_s:g} s", peers=absent
+        )
 
 
 def _environment() -> tuple[int, int, str, int]:
@@ -255,24 +335,12 @@ def _listed(variable: str) -> tuple[str, ...]:
     return tuple(name for name in os.environ.get(variable, "").split(",") if name)
 
 
-def _missing(
-    store: Store, keys: Sequence[str], timeout_s: float, watch: Watch | None = None
-) -> tuple[int, ...]:
-    """Wait until a store has all keys; return the positions of those it does not have in time."""
-    end = time.monotonic() + timeout_s
-    missing = list(range(len(keys)))
-    try:
-        while True:
-            missing = [place for place in missing if not store.check([keys[place]])]
-            if not missing or time.monotonic() >= end:
-                return tuple(missing)
-            if watch is not None:
-                watch.check()
-            time.sleep(_LOOK_S)
-    except RuntimeError as error:
-        raise CommunicationError(
-            f"the job's store cannot be reached any more: {first_line(error)}", peers=(0,)
-        ) from error
+def _hand_out(store: Store, what: str, rank: int, ranks: Iterable[int], limit_s: float) -> None:
+    """Wait until all ranks have come here, so that the store can end; not for ever."""
+    keys = [f"{what}/{one}" for one in ranks]
+    with suppress(RuntimeError):
+        within(limit_s, lambda: store.set(f"{what}/{rank}", "1"))
+        missing(store, keys, limit_s)
 
 
 def _ranks(ranks: Sequence[int]) -> str:

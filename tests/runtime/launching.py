@@ -26,6 +26,7 @@ PRELOADED = [
     "numpy",
     "pytest",
     "torch",
+    "torch._dynamo",
     "torch.distributed",
     "torch.nn.parallel",
     "planner.runtime",

@@ -1,0 +1,148 @@
+"""The batches of a plan, for tools that know only whole parameters.
+
+DDP, FSDP2, Horovod and DeepSpeed send a parameter in one piece, or cut it in their own way. A plan
+that cuts parameters itself is refused here, with the group it does so in.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from msgspec import UNSET
+
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.runtime.programs import (
+    Batch,
+    GradientProgram,
+    Program,
+    ShardProgram,
+    program_of,
+    read_plan,
+)
+from planner.validation import shown
+
+__all__ = ["gradient_batches", "gradients_of", "pull_batches", "pulls_of", "whole_names"]
+
+Plan = bytes | Mapping[str, Any] | BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer
+
+
+def gradients_of(*plans: Plan) -> tuple[Batch, ...]:
+    """Return the batches in which plans send gradients, with their sizes where plans say them.
+
+    Parameters
+    ----------
+    *plans
+        A plan of `caramel`, or of `ibatch` for push; one for pull beside it is left aside.
+
+    Raises
+    ------
+    InvalidInputError
+        If the plans do not belong together, or none is about gradients.
+    """
+    answers = [read_plan(plan) for plan in plans]
+    batches = gradient_batches(program_of(*answers))
+    if isinstance(answers[0], CaramelAnswer):
+        return batches
+    return _sized(answers, batches, "push")
+
+
+def pulls_of(*plans: Plan) -> tuple[Batch, ...]:
+    """Return the batches in which plans pull parameters, with their sizes where plans say them.
+
+    Parameters
+    ----------
+    *plans
+        A plan of `ibatch` for pull; one for push beside it is left aside.
+
+    Raises
+    ------
+    InvalidInputError
+        If the plans do not belong together, or none is about pulling.
+    """
+    answers = [read_plan(plan) for plan in plans]
+    return _sized(answers, pull_batches(program_of(*answers)), "pull")
+
+
+def gradient_batches(program: Program) -> tuple[Batch, ...]:
+    """Return the batches in which a program sends gradients.
+
+    Raises
+    ------
+    NotApplicableError
+        If it sends none batch by batch.
+    """
+    if isinstance(program, GradientProgram):
+        return program.batches
+    if isinstance(program, ShardProgram):
+        return program.pushes
+    raise NotApplicableError("problem", "expected a plan of caramel or ibatch, got one of bigdl")
+
+
+def pull_batches(program: Program) -> tuple[Batch, ...]:
+    """Return the batches in which a program pulls parameters.
+
+    Raises
+    ------
+    NotApplicableError
+        If it pulls none batch by batch.
+    """
+    if isinstance(program, ShardProgram):
+        return program.pulls
+    raise NotApplicableError("problem", "expected a plan of ibatch: no other pulls parameters")
+
+
+def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[str, ...], ...]:
+    """Return the names of each batch's parameters.
+
+    Raises
+    ------
+    NotApplicableError
+        If a parameter is cut, or is in two batches; the path is the batch.
+    """
+    first: dict[str, int] = {}
+    found = []
+    for number, batch in enumerate(batches):
+        for piece in batch.pieces:
+            where = f"{path}[{number}]"
+            if piece.start or piece.stop is not None:
+                raise NotApplicableError(
+                    where, f"{shown(piece.parameter)} is cut: expected whole parameters"
+                )
+            if piece.parameter in first:
+                raise NotApplicableError(
+                    where,
+                    f"{shown(piece.parameter)} is also in {path}[{first[piece.parameter]}]: "
+                    "expected whole parameters",
+                )
+            first[piece.parameter] = number
+        found.append(tuple(piece.parameter for piece in batch.pieces))
+    return tuple(found)
+
+
+def _sized(answers: Iterable[Any], batches: tuple[Batch, ...], direction: str) -> tuple[Batch, ...]:
+    """Return the batches with the sizes that the plan of one direction gives its layers."""
+    for answer in answers:
+        if isinstance(answer, IbatchAnswer) and answer.direction == direction:
+            break
+    else:
+        raise InvalidInputError("direction", f"expected a plan of ibatch to {direction}")
+    if answer.layer_bytes is UNSET or answer.layer_parameters is UNSET or answer.batches is UNSET:
+        return batches
+    if len(answer.layer_bytes) != len(answer.layer_parameters):
+        raise InvalidInputError(
+            "layer_bytes",
+            f"expected as many elements as layers ({len(answer.layer_parameters)}), "
+            f"got {len(answer.layer_bytes)}",
+        )
+    sizes = [
+        sum(answer.layer_bytes[start:stop])
+        for start, stop in answer.batches
+        if any(answer.layer_parameters[start:stop])
+    ]
+    return tuple(
+        replace(batch, size_bytes=size) for batch, size in zip(batches, sizes, strict=True)
+    )

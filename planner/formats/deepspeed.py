@@ -1,0 +1,167 @@
+"""Plans as settings of DeepSpeed's ZeRO.
+
+Problem. DeepSpeed has one size for all buckets: it puts gradients into a bucket as they become
+ready, and reduces what is in it before the one that would exceed ``reduce_bucket_size``, counted in
+elements. Few plans look like that. Find the size that comes closest, and say what comes of it.
+
+Method. Simulate the rule for the size of each planned batch, and keep the size with which most
+batches come out exactly; of several, the one with the fewest buckets. For pull plans: stage 3
+gathers what a module needs when it is called, and beside it about ``stage3_prefetch_bucket_size``
+elements of the next ones; that is set to the largest planned batch, and none is reproduced.
+
+Guarantee. None on how close it is. The buckets listed are those DeepSpeed makes if gradients become
+ready in the given order and are all of one type.
+
+Complexity. O(distinct sizes of batches · parameters).
+
+Source. deepspeed/runtime/zero (stage_1_and_2.py, stage3.py, config.py) of DeepSpeed 0.19.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.formats.batches import whole_names
+from planner.runtime.programs import Batch
+from planner.validation import integer, shown
+
+__all__ = ["buckets_of", "deepspeed_pull_settings", "deepspeed_settings"]
+
+_NOTE = (
+    "DeepSpeed passes over 'planner'. Sizes are in elements. 'exact' are the planned batches that "
+    "DeepSpeed's rule reproduces, by position in the plan; 'buckets' is all it makes, in order."
+)
+_PULL_NOTE = (
+    "DeepSpeed passes over 'planner'. Sizes are in elements. Stage 3 gathers module by module and "
+    "has no setting for what travels together: no planned batch is reproduced."
+)
+
+
+def deepspeed_settings(
+    batches: Sequence[Batch],
+    parameter_bytes: Mapping[str, int],
+    element_bytes: int = 4,
+    order: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return a configuration of ZeRO's stage 2 nearest to a gradient plan, as plain values.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        In the order of the plan.
+    parameter_bytes : mapping
+        Size of each parameter by name.
+    element_bytes : int
+        Size of an element of all of them.
+    order : sequence of str, optional
+        All parameters as their gradients become ready; by default in the order of the plan.
+
+    Raises
+    ------
+    InvalidInputError
+        If sizes are missing or no multiple of an element, or `order` has other parameters.
+    NotApplicableError
+        If a parameter is cut.
+    """
+    names = whole_names(batches)
+    elements = _elements(names, parameter_bytes, element_bytes)
+    filled = [name for group in names for name in group] if order is None else list(order)
+    if sorted(filled) != sorted(elements):
+        raise InvalidInputError("order", "expected each parameter of the plan once")
+    sizes = [elements[name] for name in filled]
+    planned = {frozenset(group): number for number, group in enumerate(names)}
+
+    def reproduced(buckets: Sequence[Sequence[str]]) -> list[int]:
+        return sorted(planned[one] for one in map(frozenset, buckets) if one in planned)
+
+    best: tuple[int, int, int] | None = None
+    for limit in sorted({sum(elements[name] for name in group) for group in names}):
+        buckets = buckets_of(filled, sizes, limit)
+        found = (-len(reproduced(buckets)), len(buckets), limit)
+        best = found if best is None else min(best, found)
+    assert best is not None
+    limit = best[2]
+    buckets = buckets_of(filled, sizes, limit)
+    return {
+        "zero_optimization": {
+            "stage": 2,
+            "contiguous_gradients": True,
+            "overlap_comm": True,
+            "reduce_bucket_size": limit,
+        },
+        "planner": {
+            "batches": len(names),
+            "exact": reproduced(buckets),
+            "buckets": [list(bucket) for bucket in buckets],
+            "note": _NOTE,
+        },
+    }
+
+
+def deepspeed_pull_settings(batches: Sequence[Batch], element_bytes: int = 4) -> dict[str, Any]:
+    """Return a configuration of ZeRO's stage 3 nearest to a pull plan, as plain values.
+
+    Raises
+    ------
+    InvalidInputError
+        If a batch is no multiple of an element.
+    NotApplicableError
+        If the plan does not say how large a batch is.
+    """
+    largest = 0
+    for number, batch in enumerate(batches):
+        if batch.size_bytes is None:
+            raise NotApplicableError(
+                f"batches[{number}]", "expected a plan with layer_bytes: sizes are what is set"
+            )
+        largest = max(largest, _divided(batch.size_bytes, element_bytes, f"batches[{number}]"))
+    return {
+        "zero_optimization": {
+            "stage": 3,
+            "contiguous_gradients": True,
+            "overlap_comm": True,
+            "reduce_bucket_size": largest,
+            "stage3_prefetch_bucket_size": largest,
+            "stage3_param_persistence_threshold": 0,
+        },
+        "planner": {"batches": len(batches), "exact": [], "note": _PULL_NOTE},
+    }
+
+
+def buckets_of(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[list[str]]:
+    """Return the buckets DeepSpeed makes of gradients that become ready in this order.
+
+    Sizes and limit are in elements.
+    """
+    buckets: list[list[str]] = []
+    filled = 0
+    for name, size in zip(names, sizes, strict=True):
+        if not buckets or filled + size > limit:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(name)
+        filled += size
+    return buckets
+
+
+def _elements(
+    groups: Sequence[Sequence[str]], parameter_bytes: Mapping[str, int], element_bytes: int
+) -> dict[str, int]:
+    found = {}
+    for number, group in enumerate(groups):
+        for name in group:
+            if name not in parameter_bytes:
+                raise InvalidPlanError(
+                    f"groups[{number}]", f"expected the size of {shown(name)}, which is not given"
+                )
+            found[name] = _divided(parameter_bytes[name], element_bytes, name)
+    return found
+
+
+def _divided(size: int, element_bytes: int, path: str) -> int:
+    integer(element_bytes, "element_bytes", minimum=1)
+    if size % element_bytes:
+        raise InvalidInputError(
+            path, f"expected a multiple of {element_bytes} bytes (an element), got {size}"
+        )
+    return size // element_bytes

@@ -1,0 +1,119 @@
+"""Pull plans as groups of modules for FSDP2's ``fully_shard``.
+
+Problem. ``fully_shard([m1, m2, …])`` gathers the parameters of a list of modules in one all-gather.
+A plan lists parameters. Find the modules of each batch, and an order in which to shard them.
+
+Method. A parameter belongs to the module it is registered in. ``fully_shard`` also takes what is
+registered in modules below and is not sharded yet; so groups with inner modules come before groups
+with the modules around them, found by a topological order.
+
+Guarantee. Every group gathers exactly the parameters of its batch, or an error says why none can:
+two batches have parameters of the same module, or each of two groups is inside the other.
+
+Complexity. O(parameters · depth of the model).
+
+Source. torch.distributed.fsdp._fully_shard of PyTorch 2.13.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from planner.errors import NotApplicableError
+from planner.formats.batches import whole_names
+from planner.runtime.programs import Batch
+
+__all__ = ["ModuleGroups", "fsdp2_settings", "module_groups", "registered_in"]
+
+_NOTE = (
+    "Call fully_shard on the modules of each group, groups in the order of shard_order, then on "
+    "the model if no group has it ('' is the model itself). Each group is one all-gather; "
+    "gradients are reduced in the same groups. Nothing overlaps on a CPU unless groups are "
+    "unsharded ahead: planner.runtime.fsdp2.as_fsdp2 does so, in the order of groups."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleGroups:
+    """Which modules to shard together.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of str
+        Names of each batch's modules, in the order of the plan; "" is the model itself.
+    shard_order : tuple of int
+        Groups, those with inner modules first.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    shard_order: tuple[int, ...]
+
+
+def registered_in(parameter: str) -> str:
+    """Return the name of the module in which a parameter is registered."""
+    return parameter.rpartition(".")[0]
+
+
+def module_groups(
+    batches: Sequence[Batch], owner: Callable[[str], str] = registered_in
+) -> ModuleGroups:
+    """Return the modules of each batch.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        In the order of the plan.
+    owner : callable
+        Gives the module whose forward pass reads a parameter.
+
+    Raises
+    ------
+    NotApplicableError
+        If no groups of modules have exactly these parameters; the path is the batch.
+    """
+    group_of: dict[str, int] = {}
+    groups = []
+    for number, names in enumerate(whole_names(batches, "batches")):
+        modules = tuple(dict.fromkeys(map(owner, names)))
+        for module in modules:
+            if group_of.setdefault(module, number) != number:
+                raise NotApplicableError(
+                    f"batches[{number}]",
+                    f"expected whole modules: other parameters of {module or 'the model itself'} "
+                    f"are in batches[{group_of[module]}]",
+                )
+        groups.append(modules)
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(groups)), ()))
+    for module, number in group_of.items():
+        around = module
+        while around:
+            around = around.rpartition(".")[0]
+            if group_of.get(around, number) != number:
+                sorter.add(group_of[around], number)
+    try:
+        order = tuple(sorter.static_order())
+    except CycleError as error:
+        first, second, *_ = error.args[1]
+        raise NotApplicableError(
+            f"batches[{first}]",
+            f"has a module inside one of batches[{second}] and one around another of it: "
+            "fully_shard cannot tell them apart",
+        ) from None
+    return ModuleGroups(tuple(groups), order)
+
+
+def fsdp2_settings(batches: Sequence[Batch]) -> dict[str, Any]:
+    """Return the groups of modules as plain values.
+
+    Raises
+    ------
+    NotApplicableError
+        If no groups of modules have exactly the parameters of these batches.
+    """
+    found = module_groups(batches)
+    return {
+        "groups": [list(group) for group in found.groups],
+        "shard_order": list(found.shard_order),
+        "note": _NOTE,
+    }

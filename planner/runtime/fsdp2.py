@@ -1,0 +1,120 @@
+"""Imposes the pull batches of a plan on torch's FSDP2.
+
+Problem. FSDP2 keeps a shard of each parameter on each rank, and gathers those of a module when its
+forward pass begins. Make each all-gather one batch of an iBatch plan, and start it ahead, so that
+it overlaps with the computation before it.
+
+Method. ``fully_shard`` with a list of modules gathers their parameters together. Which modules a
+batch has follows from the names of its parameters; one whose module has no forward pass of its own
+(such as those of a ``ParameterList``) counts for the module around it. A hook before the model's
+forward pass starts all all-gathers, in the order of the plan, by ``unshard(async_op=True)``; each
+module waits for its own, as FSDP2 does by itself. Without it nothing overlaps on a CPU.
+
+Guarantee. One all-gather a batch in each forward pass, started in the order of the plan. What is
+lost of a plan: gradients are reduced in the groups of the pull plan, whatever the push plan says;
+FSDP2 finishes them at the end of the backward pass; gloo runs two transfers at once, so that the
+first two batches share the network. All parameters may be gathered at once in the forward pass.
+Frozen parameters travel with the module they are registered in.
+
+Complexity. O(parameters · depth of the model), once.
+
+Source. Wang, Pi, Zhou, "iBatch", AAAI 2019; torch.distributed.fsdp of PyTorch 2.13, public parts.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from planner.errors import PlannerError
+from planner.formats.batches import pull_batches
+from planner.formats.fsdp2 import ModuleGroups, module_groups, registered_in
+from planner.runtime.programs import Program
+from planner.runtime.table import check_cover
+
+__all__ = ["as_fsdp2", "fsdp2_groups"]
+
+
+def as_fsdp2(
+    model: nn.Module, program: Program, mesh: Any = None, *, ahead: bool = True, **options: Any
+) -> nn.Module:
+    """Shard a model in the pull batches of a plan; return it, changed in place.
+
+    Make the optimiser afterwards, of the sharded parameters.
+
+    Parameters
+    ----------
+    model : Module
+        The same on all ranks.
+    program : ShardProgram
+        Whose pulls to follow.
+    mesh : DeviceMesh, optional
+        As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``.
+    ahead : bool
+        Whether to start all all-gathers at the start of the forward pass.
+    **options
+        Of ``fully_shard``, such as ``reshard_after_forward``: True gathers again in the backward
+        pass, False keeps parameters until then.
+
+    Raises
+    ------
+    NotApplicableError
+        If no groups of modules have the parameters of the batches.
+    InvalidPlanError
+        If the plan does not have each trainable parameter once.
+    """
+    found = fsdp2_groups(program, model)
+    groups = [[model.get_submodule(name) for name in group] for group in found.groups]
+    for number in found.shard_order:
+        fully_shard(groups[number], mesh=mesh, **options)
+    if not any("" in group for group in found.groups):
+        fully_shard(model, mesh=mesh, **options)
+    sharded = [_sharded(group) for group in groups]
+    if ahead:
+        model.register_forward_pre_hook(_starting(sharded))
+    return model
+
+
+def fsdp2_groups(program: Program, model: nn.Module) -> ModuleGroups:
+    """Return the modules of each pull batch of a plan.
+
+    Raises
+    ------
+    NotApplicableError
+        If no groups of modules have the parameters of the batches.
+    InvalidPlanError
+        If the plan does not have each trainable parameter once.
+    """
+    batches = pull_batches(program)
+    trainable = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    check_cover(batches, trainable, "batches")
+
+    def owner(parameter: str) -> str:
+        name = registered_in(parameter)
+        while name and not _runs(model.get_submodule(name)):
+            name = registered_in(name)
+        return name
+
+    return module_groups(batches, owner)
+
+
+def _runs(module: nn.Module) -> bool:
+    """Whether a module has a forward pass."""
+    return type(module).forward is not nn.Module.forward
+
+
+def _sharded(group: list[nn.Module]) -> FSDPModule:
+    """Return the module of a group that FSDP2 takes orders by; those inside others are not."""
+    for module in group:
+        if isinstance(module, FSDPModule):
+            return module
+    raise PlannerError("fully_shard did not shard a module it was given")
+
+
+def _starting(groups: list[FSDPModule]) -> Callable[..., None]:
+    def start(*_: Any) -> None:
+        for group in groups:
+            group.unshard(async_op=True)
+
+    return start

@@ -1,0 +1,51 @@
+"""What has to be the same of all ranks' optimisers, as text that can be compared.
+
+Parameters are rank 0's when an executor begins; momenta and the like are each rank's own. If only
+some ranks have loaded a checkpoint, or have another learning rate, weights drift apart unnoticed.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+__all__ = ["settings", "state"]
+
+
+def settings(optimizer: Optimizer) -> tuple[object, ...]:
+    """Return an optimiser's kind, and the size and settings of each of its groups."""
+    groups = (
+        (
+            len(group["params"]),
+            *sorted((key, _plain(value)) for key, value in group.items() if key != "params"),
+        )
+        for group in optimizer.param_groups
+    )
+    return type(optimizer).__name__, *groups
+
+
+def state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> str:
+    """Return a hash of what an optimiser remembers of the parameters named.
+
+    Complexity: reads all of it once.
+    """
+    found = sha256()
+    for parameter, name in names.items():
+        for key, value in sorted(optimizer.state.get(parameter, {}).items(), key=str):
+            found.update(f"{name} {key} {_plain(value)}".encode())
+    return found.hexdigest()
+
+
+def _plain(value: Any) -> str:
+    """Return a text of what says the same in all processes; of other things, their type."""
+    if isinstance(value, Tensor):
+        data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return f"{value.dtype} {tuple(value.shape)} {sha256(data.numpy().data).hexdigest()}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_plain, value))}]"
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    return type(value).__name__

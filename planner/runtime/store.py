@@ -1,0 +1,138 @@
+"""The store that all ranks share: reaching it, and not waiting for ever where torch would.
+
+Problem. Torch's store has no time limit on its answers: if the process that holds it is stopped,
+or its machine cut off without a word, whoever asks hangs, in C++ code that nothing interrupts.
+
+Method. What may hang runs in a thread of its own, which is left behind when the time is over.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import Store
+
+__all__ = ["LOOK_S", "first_line", "missing", "reach", "within"]
+
+LOOK_S = 0.05
+"""How often to look for what others write."""
+
+_Result = TypeVar("_Result")
+
+
+def within(
+    limit_s: float, call: Callable[[], _Result], check: Callable[[], object] | None = None
+) -> _Result:
+    """Return what a call returns, or raise what it raises, within a time limit.
+
+    Parameters
+    ----------
+    limit_s : float
+        The limit, in seconds.
+    call : callable
+        What may take longer; it then goes on in the background.
+    check : callable, optional
+        Called meanwhile, several times a second; what it raises ends the waiting.
+
+    Raises
+    ------
+    RuntimeError
+        If the time is over.
+    """
+    results: list[_Result] = []
+    errors: list[BaseException] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            errors.append(error)
+        ended.set()
+
+    threading.Thread(target=run, name="planner-store", daemon=True).start()
+    end = time.monotonic() + limit_s
+    while not ended.wait(min(max(end - time.monotonic(), 0), 2 * LOOK_S)):
+        if check is not None:
+            check()
+        if time.monotonic() >= end:
+            raise RuntimeError(f"no answer within {limit_s:g} s")
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def reach(host: str, port: int, size: int, *, hold: bool, timeout_s: float) -> Store:
+    """Return the store at an address, which this process holds or somebody else.
+
+    Raises
+    ------
+    RuntimeError
+        If it cannot be reached in time, or not held here.
+    """
+    end = time.monotonic() + timeout_s
+    while not hold:  # without a word; torch would write pages about each attempt
+        try:
+            socket.create_connection((host, port), max(end - time.monotonic(), LOOK_S)).close()
+            break
+        except OSError as error:
+            if time.monotonic() >= end:
+                raise RuntimeError(first_line(error)) from error
+            time.sleep(LOOK_S)
+    limit = timedelta(seconds=timeout_s)
+    return within(
+        max(end - time.monotonic(), 1),
+        lambda: TCPStore(host, port, size, hold, limit, wait_for_workers=False),
+    )
+
+
+def missing(
+    store: Store,
+    keys: Sequence[str],
+    timeout_s: float,
+    check: Callable[[], object] | None = None,
+    over: str | None = None,
+) -> tuple[int, ...]:
+    """Wait until a store has all keys; return the positions of those it does not have in time.
+
+    Parameters
+    ----------
+    store : Store
+        Where to look.
+    keys : sequence of str
+        What to wait for.
+    timeout_s : float
+        How long, in seconds.
+    check : callable, optional
+        Called meanwhile.
+    over : str, optional
+        A key that ends the waiting.
+
+    Raises
+    ------
+    RuntimeError
+        If the store does not answer; and what `check` raises.
+    """
+    end = time.monotonic() + timeout_s
+
+    def look() -> tuple[int, ...]:
+        left = tuple(range(len(keys)))
+        while True:
+            left = tuple(place for place in left if not store.check([keys[place]]))
+            if not left or time.monotonic() >= end or (over and store.check([over])):
+                return left
+            time.sleep(LOOK_S)
+
+    return within(timeout_s + 1, look, check)
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without what follows on other lines, and where gloo was."""
+    line = (str(error).splitlines() or [""])[0] or type(error).__name__
+    if line.startswith("[") and "] " in line:  # [/path/of/gloo/pair.cc:537] Read error …
+        line = line.partition("] ")[2]
+    return line.partition(". This is typically")[0]

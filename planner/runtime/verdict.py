@@ -1,0 +1,83 @@
+"""What follows from a failure and what each rank says of it: the error that all of them raise."""
+
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from planner.errors import CommunicationError
+
+__all__ = ["down", "verdict_error"]
+
+_SIOCGIFFLAGS = 0x8913
+_UP_AND_RUNNING = 0x1 | 0x40
+
+
+def verdict_error(verdict: Mapping[str, Any]) -> CommunicationError:
+    """Return the error that all ranks raise.
+
+    Parameters
+    ----------
+    verdict : Mapping
+        Under "record" what was noticed first: "rank", "reason", "step", "batch", "peers",
+        "at_fault" and "transfers" as in `Watch.failed`. Under "answers", by rank as text, what the
+        living ranks said: interfaces that are "down", and "transfers" that have begun. Under "gone"
+        the ranks that left before, under "missing" those that did not answer.
+    """
+    record = verdict["record"]
+    missing, gone = verdict.get("missing", []), verdict.get("gone", [])
+    answers = {int(rank): answer for rank, answer in verdict.get("answers", {}).items()}
+    cut = {rank: answer["down"] for rank, answer in answers.items() if answer["down"]}
+    said, late = [], []
+    if record["at_fault"]:
+        said.append(f"rank {record['rank']} stopped: {record['reason']}")
+    elif not (missing or gone or cut) and record["batch"] is not None:
+        late = [one for one, answer in answers.items() if answer["transfers"] < record["transfers"]]
+    said += [f"rank {rank} has left the job" for rank in gone]
+    said += [
+        f"rank {rank} does not answer: it was killed, has ended, hangs or is cut off"
+        for rank in missing
+    ]
+    said += [f"interface {one} of rank {rank} is down" for rank in cut for one in cut[rank]]
+    said += [
+        f"rank {rank} has not begun this transfer: it still computes or hangs" for rank in late
+    ]
+    if not record["at_fault"]:
+        peers = "".join(f" with rank {peer}" for peer in record["peers"])
+        said.append(f"noticed by rank {record['rank']}{peers}: {record['reason']}")
+    where = [f"{name} {record[name]}" for name in ("step", "batch") if record[name] is not None]
+    blamed = {*missing, *gone, *cut, *late} or set(record["peers"])
+    if record["at_fault"]:
+        blamed.add(record["rank"])
+    return CommunicationError(
+        f"{', '.join(where)}: {'; '.join(said)}" if where else "; ".join(said),
+        step=record["step"],
+        batch=record["batch"],
+        peers=tuple(sorted(blamed)),
+    )
+
+
+def down(interfaces: tuple[str, ...]) -> list[str]:
+    """Return the interfaces that carry nothing, as far as Linux says.
+
+    It is asked by a socket: the files under /sys are those of the network namespace in which /sys
+    was mounted, which need not be this process's.
+    """
+    if sys.platform != "linux":
+        return []
+    import fcntl
+
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for name in interfaces:
+            request = struct.pack("16s24x", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, request)
+            except OSError:  # there is none of that name any more
+                found.append(name)
+                continue
+            (flags,) = struct.unpack_from("H", answer, 16)
+            if flags & _UP_AND_RUNNING != _UP_AND_RUNNING:
+                found.append(name)
+    return found

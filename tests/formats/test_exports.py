@@ -1,0 +1,290 @@
+"""Plans as settings of DDP, FSDP2, Horovod and DeepSpeed, by what these tools make of them."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import planner
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.formats.batches import gradients_of, pulls_of, whole_names
+from planner.formats.ddp import ddp_settings
+from planner.formats.deepspeed import buckets_of, deepspeed_pull_settings, deepspeed_settings
+from planner.formats.fsdp2 import fsdp2_settings, module_groups
+from planner.formats.horovod import horovod_settings
+from planner.runtime.programs import Batch, Piece
+
+SIZES = {"a.weight": 400, "a.bias": 40, "b.weight": 1200, "b.bias": 80, "c.weight": 4, "c.bias": 8}
+IBATCH: dict[str, Any] = {
+    "problem": "ibatch",
+    "layer_bytes": [440, 0, 1280, 12],
+    "cost_table": [[1, 10], [4000, 4010]],
+    "compute_ns": [500, 5, 20, 900],
+    "layer_parameters": [
+        ["a.weight", "a.bias"],
+        [],
+        ["b.weight", "b.bias"],
+        ["c.weight", "c.bias"],
+    ],
+}
+EVEN = dict.fromkeys(["x.y.w", "z.w", "w", "z.y.w"], 1)
+MADE: dict[str, Any] = {
+    "elements": {
+        "3.bias": 7,
+        "3.weight": 112,
+        "2.bias": 16,
+        "2.weight": 384,
+        "1.weight": 24,
+        "1.bias": 24,
+        "0.bias": 24,
+        "0.weight": 288,
+    },
+    "buckets": {  # by reduce_bucket_size, as positions of the last element of each
+        119: (1, 2, 3, 6, 7),
+        384: (2, 3, 7),
+        400: (2, 3, 7),
+        511: (2, 6, 7),
+    },
+}
+"""What stage 2 of DeepSpeed 0.19.8 reduced on two ranks, gradients in the order they were ready."""
+
+PULL = planner.solve({**IBATCH, "method": "layer_by_layer"})
+PUSH = planner.solve({**IBATCH, "direction": "push", "method": "one_batch"})
+
+
+def caramel(**changes: Any) -> dict[str, Any]:
+    """Return a plan of three layers, one after the other."""
+    layers = ["a", "b", "c"]
+    forward = [
+        {"name": f"{one}/forward", "ns": 100, "pass": "forward", "after": [f"{before}/forward"]}
+        for before, one in zip(["", *layers], layers, strict=False)
+    ]
+    forward[0]["after"] = []
+    backward = [
+        {"name": f"{one}/backward", "ns": 100, "pass": "backward", "after": [f"{after}/backward"]}
+        for one, after in zip(layers, [*layers[1:], ""], strict=True)
+    ]
+    backward[-1]["after"] = ["c/forward"]
+    return planner.solve(
+        {
+            "problem": "caramel",
+            "ops": forward + backward,
+            "parameters": [
+                {
+                    "name": name,
+                    "bytes": size,
+                    "updated_by": [f"{name[0]}/backward"],
+                    "read_by": [f"{name[0]}/forward"],
+                }
+                for name, size in SIZES.items()
+            ],
+            "network": {"startup_ns": 50, "ns_per_byte": 0.25},
+            "method": "ddp",
+            **changes,
+        }
+    )
+
+
+def batches(*groups: Sequence[str], sizes: dict[str, int] | None = None) -> tuple[Batch, ...]:
+    known = SIZES if sizes is None else sizes
+    return tuple(
+        Batch(tuple(map(Piece, group)), sum(known[name] for name in group)) for group in groups
+    )
+
+
+def filled(order: Sequence[str], sizes: Sequence[int], caps: Sequence[float]) -> list[set[str]]:
+    """Return the buckets DDP makes: each is closed as soon as its size reaches its limit."""
+    limits = [int(cap * 2**20) for cap in caps]
+    buckets: list[set[str]] = [set()]
+    size = 0
+    for name, more in zip(order, sizes, strict=True):
+        buckets[-1].add(name)
+        size += more
+        if size >= limits[min(len(buckets), len(limits)) - 1]:
+            buckets.append(set())
+            size = 0
+    return [bucket for bucket in buckets if bucket]
+
+
+@given(st.lists(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), min_size=1, max_size=8))
+def test_limits_give_ddp_the_batches_whatever_their_sizes(groups: list[list[int]]) -> None:
+    sizes = {f"{i}.{j}": size for i, group in enumerate(groups) for j, size in enumerate(group)}
+    names = [[f"{i}.{j}" for j in range(len(group))] for i, group in enumerate(groups)]
+    settings = ddp_settings(batches(*names, sizes=sizes))
+    assert settings["buckets"] == names
+    made = filled(list(sizes), list(sizes.values()), settings["bucket_cap_mb_list"])
+    assert made == [set(group) for group in names]
+
+
+def test_batches_of_every_plan_about_gradients() -> None:
+    answer = caramel()
+    assert [list(names) for names in whole_names(gradients_of(answer))] == [
+        group["parameters"] for group in answer["groups"]
+    ]
+    (push,) = gradients_of(PULL, PUSH)
+    assert push.size_bytes == sum(SIZES.values())
+    pulls = pulls_of(PUSH, PULL)
+    assert [batch.size_bytes for batch in pulls] == [440, 1280, 12]  # one layer has no parameters
+    assert pulls == pulls_of(PULL)
+
+
+def test_plans_about_something_else_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="expected a plan of ibatch to push"):
+        gradients_of(PULL)
+    with pytest.raises(InvalidInputError, match="expected a plan of ibatch to pull"):
+        pulls_of(PUSH)
+    with pytest.raises(NotApplicableError, match="no other pulls"):
+        pulls_of(caramel())
+    bigdl = planner.solve(
+        {
+            "problem": "bigdl",
+            "elements": 64,
+            "element_bytes": 4,
+            "nodes": 2,
+            "partitions_per_node": 1,
+            "link_bytes_per_s": 1e9,
+        }
+    )
+    with pytest.raises(NotApplicableError, match="got one of bigdl"):
+        gradients_of(bigdl)
+
+
+def test_a_cut_parameter_is_refused_with_its_group() -> None:
+    cut = (*batches(["a.weight"]), Batch((Piece("b.weight", 0, 600),), 600))
+    for export in (ddp_settings, fsdp2_settings, horovod_settings):
+        with pytest.raises(NotApplicableError, match=r"'b\.weight' is cut") as caught:
+            export(cut)
+        assert caught.value.path.endswith("[1]")
+    with pytest.raises(NotApplicableError, match=r"'b\.weight' is cut"):
+        deepspeed_settings(cut, SIZES)
+
+
+def test_modules_are_grouped_as_their_parameters() -> None:
+    settings = fsdp2_settings(pulls_of(PULL))
+    assert settings["groups"] == [["a"], ["b"], ["c"]]
+    nested = batches(["x.w"], ["x.y.w", "z.w"], ["w"], sizes=dict.fromkeys(["x.w"], 1) | EVEN)
+    found = module_groups(nested)
+    assert found.groups == (("x",), ("x.y", "z"), ("",))
+    assert found.shard_order.index(1) < found.shard_order.index(0) < found.shard_order.index(2)
+
+
+def test_groups_no_modules_can_have() -> None:
+    with pytest.raises(NotApplicableError, match="other parameters of a are in") as caught:
+        fsdp2_settings(batches(["a.weight"], ["b.weight", "a.bias"]))
+    assert caught.value.path == "batches[1]"
+    crossed = batches(["x.w", "z.y.w"], ["z.w", "x.y.w"], sizes={"x.w": 1} | EVEN)
+    with pytest.raises(NotApplicableError, match="inside one of"):
+        fsdp2_settings(crossed)
+
+
+def test_horovod_has_groups_and_room_for_each() -> None:
+    large = {"a.weight": 2**21 - 30, "a.bias": 4, "b.weight": 40}
+    settings = horovod_settings(batches(["b.weight"], ["a.bias", "a.weight"], sizes=large))
+    # 2 MiB less 26 bytes, and 16 bytes for each of two tensors.
+    assert settings["params"] == {"fusion_threshold_mb": 3, "cycle_time_ms": 1.0}
+    assert settings["planner"]["groups"] == [["b.weight"], ["a.bias", "a.weight"]]
+    assert settings["planner"]["environment"] == {"HOROVOD_DISABLE_GROUP_FUSION": "1"}
+    unsized = (Batch((Piece("a.weight"),)),)
+    with pytest.raises(NotApplicableError, match="with sizes"):
+        horovod_settings(unsized)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 20))
+def test_deepspeed_s_buckets_hold_what_fits(sizes: list[int], limit: int) -> None:
+    names = [str(number) for number in range(len(sizes))]
+    buckets = buckets_of(names, sizes, limit)
+    assert [name for bucket in buckets for name in bucket] == names
+    totals = [sum(sizes[int(name)] for name in bucket) for bucket in buckets]
+    for bucket, amount in zip(buckets, totals, strict=True):
+        assert amount <= limit or len(bucket) == 1
+    for amount, following in zip(totals, buckets[1:], strict=False):
+        assert amount + sizes[int(following[0])] > limit
+
+
+@given(st.data())
+def test_deepspeed_s_size_is_the_best_of_the_planned_ones(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=8))
+    table = {str(number): 4 * size for number, size in enumerate(sizes)}
+    cuts = [number for number in range(1, len(sizes)) if data.draw(st.booleans())]
+    names = list(table)
+    groups = [names[i:j] for i, j in zip([0, *cuts], [*cuts, len(names)], strict=True)]
+    settings = deepspeed_settings(batches(*groups, sizes=table), table)
+    zero, found = settings["zero_optimization"], settings["planner"]
+    assert found["buckets"] == buckets_of(names, sizes, zero["reduce_bucket_size"])
+    assert found["exact"] == [i for i, group in enumerate(groups) if group in found["buckets"]]
+    assert found["batches"] == len(groups)
+    for group in groups:
+        other = buckets_of(names, sizes, sum(table[name] // 4 for name in group))
+        assert len([one for one in groups if one in other]) <= len(found["exact"])
+
+
+def test_deepspeed_s_buckets_as_it_made_them() -> None:
+    names, sizes = zip(*MADE["elements"].items(), strict=True)
+    for limit, lasts in MADE["buckets"].items():
+        starts = [0, *(last + 1 for last in lasts)]
+        made = [list(names[i:j]) for i, j in itertools.pairwise(starts)]
+        assert buckets_of(names, sizes, limit) == made
+
+
+def test_deepspeed_needs_sizes_in_whole_elements() -> None:
+    planned = batches(["a.weight"], ["a.bias"])
+    with pytest.raises(InvalidPlanError, match=r"expected the size of 'a\.bias'") as caught:
+        deepspeed_settings(planned, {"a.weight": 400})
+    assert caught.value.path == "groups[1]"
+    with pytest.raises(InvalidInputError, match="multiple of 16 bytes"):
+        deepspeed_settings(planned, SIZES, element_bytes=16)
+    with pytest.raises(InvalidInputError, match="each parameter of the plan once"):
+        deepspeed_settings(planned, SIZES, order=["a.weight"])
+    with pytest.raises(NotApplicableError, match="with layer_bytes"):
+        deepspeed_pull_settings((Batch((Piece("a.weight"),)),))
+
+
+def test_deepspeed_s_third_stage_reproduces_no_batch() -> None:
+    settings = deepspeed_pull_settings(pulls_of(PULL))
+    assert settings["zero_optimization"]["stage"] == 3
+    assert settings["zero_optimization"]["stage3_prefetch_bucket_size"] == 320
+    assert settings["planner"]["exact"] == []
+
+
+def test_every_field_is_one_its_tool_reads() -> None:
+    horovod = horovod_settings(gradients_of(caramel()))
+    assert set(horovod) == {"params", "planner"}
+    assert set(horovod["params"]) <= {"fusion_threshold_mb", "cycle_time_ms", "cache_capacity"}
+    assert type(horovod["params"]["fusion_threshold_mb"]) is int  # as the command line has it
+    stage2 = deepspeed_settings(gradients_of(caramel()), SIZES)["zero_optimization"]
+    stage3 = deepspeed_pull_settings(pulls_of(PULL))["zero_optimization"]
+    known = {"stage", "contiguous_gradients", "overlap_comm", "reduce_bucket_size"}
+    # A plan of gradients says nothing of allgather_bucket_size.
+    assert set(stage2) == known
+    of_stage3 = {"stage3_prefetch_bucket_size", "stage3_param_persistence_threshold"}
+    assert set(stage3) == known | of_stage3
+
+
+def test_horovodrun_reads_the_settings(tmp_path: Path) -> None:
+    parser = pytest.importorskip("horovod.runner.common.util.config_parser")
+    yaml = pytest.importorskip("yaml")
+    path = tmp_path / "horovod.json"
+    path.write_text(json.dumps(horovod_settings(gradients_of(caramel()))))
+    arguments = SimpleNamespace(use_gloo=False, use_mpi=False)
+    parser.set_args_from_config(arguments, yaml.safe_load(path.read_text()), set())
+    assert (arguments.fusion_threshold_mb, arguments.cycle_time_ms) == (1, 1.0)
+
+
+def test_deepspeed_reads_the_settings() -> None:
+    config = pytest.importorskip("deepspeed.runtime.config")
+    for settings in (
+        deepspeed_settings(gradients_of(caramel()), SIZES),
+        deepspeed_pull_settings(pulls_of(PULL)),
+    ):
+        read = config.DeepSpeedConfig({"train_micro_batch_size_per_gpu": 1, **settings})
+        zero = settings["zero_optimization"]
+        assert read.zero_config.stage == zero["stage"]
+        assert read.zero_config.reduce_bucket_size == zero["reduce_bucket_size"]
+        prefetched = zero.get("stage3_prefetch_bucket_size", 50_000_000)
+        assert read.zero_config.prefetch_bucket_size == prefetched

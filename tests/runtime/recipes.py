@@ -1,0 +1,284 @@
+"""Ways of training that an executor has to repeat exactly, told to it and to DDP alike."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD, Optimizer, lr_scheduler
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.checkpoint import checkpoint
+
+from tests.runtime.reference import (
+    CLASSES,
+    STEPS,
+    Perceptron,
+    Weights,
+    loss_of,
+    make_inputs,
+    weights_of,
+)
+
+
+class Shared(nn.Module):
+    """Calls a module twice, and reads a weight of another one's by a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(12, 12)
+        self.twice = nn.Linear(12, 12, bias=False)
+        self.last = nn.Linear(12, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.tanh(self.twice(torch.tanh(self.twice(torch.tanh(self.first(inputs))))))
+        outputs: Tensor = self.last(functional.linear(hidden, self.first.weight.T))
+        return outputs
+
+
+class Checkpointed(Perceptron):
+    """Computes its parts again in the backward pass."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = checkpoint(lambda rows: self.norm(self.first(rows)), inputs, use_reentrant=False)
+        outputs: Tensor = self.last(checkpoint(self.second, hidden, use_reentrant=True))
+        return outputs
+
+
+class Mixed(Perceptron):
+    """Has numbers of several types, and frozen parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.second.double()
+        self.last.bfloat16()
+        self.norm.requires_grad_(requires_grad=False)
+        self.register_buffer("flags", torch.tensor([True, False]))
+        self.register_buffer("turn", torch.tensor(1j))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.second(self.norm(self.first(inputs)).double())
+        outputs: Tensor = self.last(hidden.bfloat16()).float()
+        return outputs
+
+
+class Autocast(Perceptron):
+    """Computes with fewer digits."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(inputs).float()
+
+
+class Introspective(Perceptron):
+    """Saves itself in the middle of a forward pass."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs)
+        self.state_dict()
+        outputs: Tensor = self.last(torch.relu(self.second(self.norm(hidden))))
+        return outputs
+
+
+class Failing(Perceptron):
+    """Fails now and then, in the middle of a forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls % 2:
+            self.first(inputs)
+            raise ArithmeticError
+        return super().forward(inputs)
+
+
+def scripted() -> nn.Module:
+    """Return a model with a scripted part."""
+    model = Perceptron()
+    model.second = torch.jit.script(model.second)  # type: ignore[assignment]
+    return model
+
+
+def compiled() -> nn.Module:
+    """Return a model with a compiled part."""
+    model = Perceptron()
+    model.second = torch.compile(model.second, backend="eager")  # type: ignore[assignment]
+    return model
+
+
+def compiled_in_place() -> nn.Module:
+    """Return a model that is compiled as a whole, its hooks included."""
+    model = Perceptron()
+    model.compile(backend="eager")
+    return model
+
+
+def momentum(model: nn.Module) -> Optimizer:
+    return SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def two_groups(model: nn.Module) -> Optimizer:
+    one, *others = model.parameters()
+    groups: list[dict[str, Any]] = [{"params": others, "lr": 0.02}, {"params": [one]}]
+    return torch.optim.AdamW(groups, lr=0.01, eps=1e-6)
+
+
+def tensor_rate(model: nn.Module) -> Optimizer:
+    return SGD(model.parameters(), lr=torch.tensor(0.1), momentum=0.9)
+
+
+def halved(optimizer: Optimizer) -> LRScheduler:
+    return lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+
+def one_cycle(optimizer: Optimizer) -> LRScheduler:
+    return lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=STEPS)
+
+
+def evaluate(model: nn.Module, step: int) -> None:
+    """Call the model as one does between steps, each time otherwise."""
+    inputs = make_inputs("perceptron", 7, 7)
+    modes = torch.inference_mode, torch.no_grad, torch.enable_grad
+    model.eval()
+    with modes[step % 3]():
+        model(inputs)
+    model.train()
+
+
+def fail(model: nn.Module, step: int) -> None:
+    """See that nothing is left behind of a forward pass that failed."""
+    try:
+        model(make_inputs("perceptron", 7, 7))
+    except ArithmeticError:
+        assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+
+
+def save(model: nn.Module, step: int) -> None:
+    """Save on rank 0 alone."""
+    if distributed.get_rank() == 0:
+        model.state_dict()
+
+
+def move(model: nn.Module, step: int) -> None:
+    """Load other values, in whole and in part."""
+    part = next(model.children())
+    part.load_state_dict({name: one / 2 for name, one in part.state_dict().items()})
+    model.load_state_dict({name: one + 0.01 for name, one in model.state_dict().items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A way of training; the data are the perceptron's."""
+
+    model: Callable[[], nn.Module] = Perceptron
+    optimizer: Callable[[nn.Module], Optimizer] = momentum
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    passes: int = 1
+    clip: float | None = None
+    between: Callable[[nn.Module, int], None] | None = None
+
+
+def _of(kind: Callable[..., Optimizer], **options: float | bool) -> Recipe:
+    return Recipe(optimizer=lambda model: kind(model.parameters(), lr=0.01, **options))
+
+
+RECIPES = {
+    "accumulated": Recipe(passes=3),
+    "clipped": Recipe(clip=0.1),
+    "clipped and accumulated": Recipe(passes=2, clip=0.1, scheduler=halved),
+    "scheduled": Recipe(scheduler=halved),
+    "scheduled, rate in a tensor": Recipe(optimizer=tensor_rate, scheduler=halved),
+    "one cycle": Recipe(scheduler=one_cycle),
+    "two groups": Recipe(optimizer=two_groups, scheduler=halved),
+    "Adagrad": _of(torch.optim.Adagrad),
+    "RMSprop": _of(torch.optim.RMSprop, momentum=0.9),
+    "NAdam": _of(torch.optim.NAdam),
+    "ASGD": _of(torch.optim.ASGD),
+    "AdamW foreach": _of(torch.optim.AdamW, foreach=True, amsgrad=True),
+    "AdamW fused": _of(torch.optim.AdamW, fused=True),
+    "Adafactor": _of(torch.optim.Adafactor),
+    "Adafactor, autocast": Recipe(
+        Autocast, lambda model: torch.optim.Adafactor(model.parameters(), lr=0.01)
+    ),
+    "evaluated": Recipe(between=evaluate),
+    "failing": Recipe(Failing, between=fail),
+    "saved": Recipe(between=save),
+    "saved inside": Recipe(Introspective),
+    "loaded": Recipe(between=move),
+    "shared": Recipe(Shared),
+    "checkpointed": Recipe(Checkpointed),
+    "mixed": Recipe(Mixed, lambda model: SGD(model.parameters(), lr=0.1)),
+    "scripted": Recipe(scripted),
+}
+"""What is tested by default."""
+
+SLOW = {
+    "compiled": Recipe(compiled),
+    "compiled in place": Recipe(compiled_in_place),
+}
+"""What takes seconds to import."""
+
+
+class Loop(Protocol):
+    """What differs between executors: how gradients are summed up and used."""
+
+    def forward(self, inputs: Tensor) -> Tensor: ...
+    def no_sync(self) -> AbstractContextManager[None]: ...
+    def clip(self, norm: float) -> None: ...
+    def step(self) -> None: ...
+
+
+class Plain:
+    """DDP."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
+        self.forward = DistributedDataParallel(model)
+        self.no_sync = self.forward.no_sync
+        self.model = model
+        self.optimizer = optimizer
+
+    def clip(self, norm: float) -> None:
+        nn.utils.clip_grad_norm_(self.model.parameters(), norm)
+
+    def step(self) -> None:
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def made(recipe: Recipe) -> tuple[nn.Module, Optimizer]:
+    """Return a recipe's model and optimiser, with the same weights every time."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = recipe.model()
+    return model, recipe.optimizer(model)
+
+
+def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Loop) -> Weights:
+    """Train; return the weights."""
+    scheduler = recipe.scheduler(optimizer) if recipe.scheduler else None
+    rank = distributed.get_rank()
+    for step in range(STEPS):
+        if recipe.between is not None:
+            recipe.between(model, step)
+        for one in range(recipe.passes - 1):
+            with loop.no_sync():
+                _backward(loop, rank, step + 100 * one + 100)
+        _backward(loop, rank, step)
+        if recipe.clip is not None:
+            loop.clip(recipe.clip)
+        loop.step()
+        if scheduler is not None:
+            scheduler.step()
+    model.eval().state_dict()  # which finishes everything
+    return weights_of(model)
+
+
+def _backward(loop: Loop, rank: int, step: int) -> None:
+    outputs = loop.forward(make_inputs("perceptron", rank, step))
+    loss_of(outputs, rank, step).backward()  # type: ignore[no-untyped-call]

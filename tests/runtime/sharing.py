@@ -1,0 +1,225 @@
+"""What tests of the executors have in common in which each rank updates a part of the weights."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+
+from planner.runtime.executor import Executor
+from tests.runtime.launching import Outcome
+from tests.runtime.recipes import RECIPES, Plain, Recipe, follow, made
+from tests.runtime.reference import (
+    CLASSES,
+    MODELS,
+    OPTIMIZERS,
+    STEPS,
+    Perceptron,
+    Weights,
+    backward,
+    ddp_weights,
+    largest_difference,
+    make_model,
+    make_optimizer,
+    weights_of,
+)
+
+Attach = Callable[[nn.Module, Optimizer], Executor]
+Pair = tuple[Weights, Weights]
+"""Weights by the executor, and those expected."""
+
+
+class Tiny(nn.Module):
+    """Has parameters smaller than the number of ranks, one of them without any dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.first = nn.Linear(12, 5)
+        self.second = nn.Linear(5, 2)
+        self.shift = nn.Parameter(torch.tensor([0.5]))
+        self.last = nn.Linear(2, CLASSES, bias=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.tanh(self.second(torch.tanh(self.first(inputs * self.scale))))
+        outputs: Tensor = self.last(hidden + self.shift)
+        return outputs
+
+
+class Transposed(Perceptron):
+    """Has parameters whose elements do not lie in memory in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for layer in (self.first, self.second):
+            layer.weight = nn.Parameter(layer.weight.detach().T.contiguous().T)
+
+
+class Frozen(Perceptron):
+    """Has frozen layers, which the optimiser knows of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first.requires_grad_(requires_grad=False)
+        self.second.requires_grad_(requires_grad=False)
+
+
+def clamp(model: nn.Module, step: int) -> None:
+    """Write into parameters that are complete."""
+    model.state_dict()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.clamp_(-0.2, 0.2)
+
+
+def _of(kind: Callable[..., Optimizer], **options: Any) -> Recipe:
+    return Recipe(optimizer=lambda model: kind(model.parameters(), lr=0.01, **options))
+
+
+def _named(model: nn.Module) -> Optimizer:
+    """Return an optimiser that knows names, in two groups."""
+    names = dict(model.named_parameters())
+    weights = [(name, one) for name, one in names.items() if name.endswith("weight")]
+    others = [(name, one) for name, one in names.items() if not name.endswith("weight")]
+    groups: list[dict[str, Any]] = [
+        {"params": weights, "weight_decay": 0.01},
+        {"params": others, "lr": 0.03, "momentum": 0.5},
+    ]
+    return SGD(groups, lr=0.1, momentum=0.9)
+
+
+OWN = {
+    "tiny": Recipe(Tiny),
+    "tiny, Adam": Recipe(Tiny, lambda model: torch.optim.Adam(model.parameters(), eps=1e-4)),
+    "transposed": Recipe(Transposed),
+    "frozen": Recipe(Frozen),
+    "named, scheduled": replace(RECIPES["scheduled"], optimizer=_named),
+    "clamped": Recipe(between=clamp),
+    "SGD fused": _of(SGD, fused=True, momentum=0.9, nesterov=True),
+    "SGD foreach": _of(SGD, foreach=True, momentum=0.9, maximize=True),
+    "Adadelta": _of(torch.optim.Adadelta),
+    "Adagrad, begun at 1": _of(torch.optim.Adagrad, initial_accumulator_value=1.0),
+    "Adamax": _of(torch.optim.Adamax, eps=1e-4),
+    "RAdam": _of(torch.optim.RAdam, eps=1e-4),
+    "Rprop": _of(torch.optim.Rprop),
+}
+
+LEFT_OUT = {"clipped", "clipped and accumulated", "Adafactor", "Adafactor, autocast"}
+"""Recipes that need more than the gradient of one element."""
+
+ALL = {name: one for name, one in RECIPES.items() if name not in LEFT_OUT} | OWN
+
+QUICK = [
+    "accumulated",
+    "clamped",
+    "evaluated",
+    "frozen",
+    "mixed",
+    "named, scheduled",
+    "saved",
+    "shared",
+    "tiny, Adam",
+    "two groups",
+]
+"""What takes seconds; everything together takes half a minute."""
+
+JOBS = [
+    *((size, QUICK) for size in (2, 3)),
+    *(pytest.param(size, list(ALL), marks=pytest.mark.slow) for size in (1, 2, 3, 4, 9)),
+]
+"""Numbers of ranks, and recipes."""
+
+ROUNDED = {"SGD fused": 1e-6, "AdamW fused": 1e-6, "mixed": 0.02}
+"""Torch's fused optimisers, and all in bfloat16 (of 8 bits), round the last elements of a tensor in
+another way than those before, so that the place of a cut shows."""
+
+UNSTABLE = {"RMSprop": 1e-4, "Rprop": 0.1}
+"""These divide by the size of a gradient, or look at its sign alone."""
+
+
+class Ours:
+    """An executor's loop."""
+
+    def __init__(self, executor: Executor, model: nn.Module) -> None:
+        self.forward = model
+        self.no_sync = executor.no_sync
+        self.step = executor.step
+
+    def clip(self, norm: float) -> None:
+        raise NotImplementedError
+
+
+def compare(attach: Attach, recipes: Collection[str]) -> dict[str, Pair]:
+    """Train by an executor and by DDP."""
+    found = {}
+    for name in recipes:
+        model, optimizer = made(ALL[name])
+        executor = attach(model, optimizer)
+        ours = follow(ALL[name], model, optimizer, Ours(executor, model))
+        executor.close()
+        model, optimizer = made(ALL[name])
+        found[name] = ours, follow(ALL[name], model, optimizer, Plain(model, optimizer))
+    return found
+
+
+def compare_models(attachers: Mapping[str, Attach], rank: int) -> dict[str, Pair]:
+    """Do the same for all models, in several ways."""
+    found = {}
+    for name in MODELS:
+        for kind in OPTIMIZERS:
+            expected = ddp_weights(name, kind)
+            for how, attach in attachers.items():
+                model = make_model(name)
+                executor = attach(model, make_optimizer(kind, model))
+                for step in range(STEPS):
+                    backward(model, name, rank, step)
+                    executor.step()
+                executor.close()
+                found[f"{name}, {kind}, {how}"] = weights_of(model), expected
+    return found
+
+
+def resume(attach: Attach, rank: int) -> Pair:
+    """Stop after two steps, and go on from what was saved; end with a plain step on each rank."""
+    model = make_model("perceptron")
+    optimizer = make_optimizer("adam", model)
+    executor = attach(model, optimizer)
+    for step in range(2):
+        backward(model, "perceptron", rank, step)
+        executor.step()
+    saved = model.state_dict(), executor.optimizer.state_dict()
+    again = make_model("perceptron")
+    again.load_state_dict(saved[0])
+    executor.close()
+    assert optimizer.param_groups[0]["params"] == list(model.parameters())
+    assert not optimizer.state
+    optimizer = make_optimizer("adam", again)
+    executor = attach(again, optimizer)
+    optimizer.load_state_dict(saved[1])
+    for step in range(2, STEPS):
+        backward(again, "perceptron", rank, step)
+        executor.step()
+    executor.close()
+    return weights_of(again), ddp_weights("perceptron", "adam")
+
+
+def values(outcomes: Sequence[Outcome]) -> list[Any]:
+    """Return what all ranks returned."""
+    for outcome in outcomes:
+        assert outcome.error is None, outcome.error.trace
+        assert outcome.exit_code == 0, outcome.output
+    return [outcome.value for outcome in outcomes]
+
+
+def check(results: Sequence[dict[str, Pair]]) -> None:
+    """Check that all ranks end with the same weights, and with those expected."""
+    for name, (ours, expected) in results[0].items():
+        for other in results[1:]:
+            assert largest_difference(ours, other[name][0]) == 0, name
+        # Two numbers have the same sum in either order.
+        limits = ROUNDED if len(results) <= 2 else {**ROUNDED, **UNSTABLE}
+        limit = limits.get(name.removesuffix(", each"), 0 if len(results) <= 2 else 1e-6)
+        assert largest_difference(ours, expected) <= limit, name

@@ -1,0 +1,68 @@
+"""The programs of the page on exports, run as they stand there."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import planner
+from tests.runtime.launching import launch
+
+PAGE = Path(__file__).parents[2] / "docs" / "exports.md"
+KEPT: dict[str, object] = {}
+"""What a program leaves; what uses a group must not be deleted after the group."""
+
+LAYERS = {"0": (1152, 96), "2": (672, 28)}
+PULL = {
+    "problem": "ibatch",
+    "startup_ns": 10,
+    "transfer_ns": [9, 5],
+    "compute_ns": [8, 8],
+    "layer_parameters": [["0.weight", "0.bias"], ["2.weight", "2.bias"]],
+    "method": "layer_by_layer",
+}
+CARAMEL = {
+    "problem": "caramel",
+    "ops": [
+        {"name": "f0", "ns": 9, "pass": "forward", "after": []},
+        {"name": "f2", "ns": 9, "pass": "forward", "after": ["f0"]},
+        {"name": "b2", "ns": 9, "pass": "backward", "after": ["f2"]},
+        {"name": "b0", "ns": 9, "pass": "backward", "after": ["b2"]},
+    ],
+    "parameters": [
+        {
+            "name": f"{layer}.{what}",
+            "bytes": size,
+            "updated_by": f"b{layer}",
+            "read_by": f"f{layer}",
+        }
+        for layer, sizes in LAYERS.items()
+        for what, size in zip(("weight", "bias"), sizes, strict=True)
+    ],
+    "network": {"startup_ns": 10, "ns_per_byte": 0.01},
+    "method": "layer_by_layer",
+}
+
+
+def execute(program: str, folder: str) -> None:
+    os.chdir(folder)
+    exec(compile(program, str(PAGE), "exec"), KEPT)
+
+
+def test_the_programs_run(tmp_path: Path) -> None:
+    plan = planner.solve(CARAMEL)
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    (tmp_path / "pull.json").write_text(json.dumps(planner.solve(PULL)))
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(programs) == 2
+    for program in programs:
+        for outcome in launch(execute, 2, program, str(tmp_path)):
+            assert outcome.error is None, outcome.error.trace
+            if "as_ddp" in program:
+                found = eval(outcome.output.splitlines()[-1])
+                groups = [set(group["parameters"]) for group in plan["groups"]]
+                assert [set(bucket) for bucket in found] == groups
