@@ -82,7 +82,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--interfaces",
         metavar="A,B,…",
-        help="network interfaces, level by level; default: PLANNER_INTERFACES, or gloo's choice",
+        help="the network interface, or those of the levels of a BCube; default: "
+        "PLANNER_INTERFACES, or gloo's choice",
     )
     parser.add_argument(
         "--bcube",

@@ -11,31 +11,37 @@ from planner.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from planner.runtime.attaching import attach
+    from planner.runtime.bcube import BcubeAllReduce
     from planner.runtime.collectives import AllReduce, Ring
     from planner.runtime.executor import Executor
+    from planner.runtime.sweep import measure_network
     from planner.runtime.trial import Trial, run_ddp, run_plan
     from planner.runtime.world import World, join
 
 _HOMES = {
     "AllReduce": "collectives",
+    "BcubeAllReduce": "bcube",
     "Executor": "executor",
     "Ring": "collectives",
     "Trial": "trial",
     "World": "world",
     "attach": "attaching",
     "join": "world",
+    "measure_network": "sweep",
     "run_ddp": "trial",
     "run_plan": "trial",
 }
 
 __all__ = [
     "AllReduce",
+    "BcubeAllReduce",
     "Executor",
     "Ring",
     "Trial",
     "World",
     "attach",
     "join",
+    "measure_network",
     "run_ddp",
     "run_plan",
 ]

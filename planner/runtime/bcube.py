@@ -195,7 +195,8 @@ class BcubeAllReduce:
         for thread in self._threads:
             thread.jobs.put(None)
         for thread in self._threads:
-            thread.join(timeout=1)
+            # A process that ends while a thread is inside gloo may abort.
+            thread.join(timeout=self._world.timeout_s + 1)
         if self._error is None:
             self._error = PlannerError("this all-reduce was closed")
             if self._world.watch.error is None:
@@ -219,9 +220,9 @@ class BcubeAllReduce:
 
     def _checked(self, flat: Tensor, depth: int) -> Script:
         """Return what to do with a tensor, if all is well."""
+        self._world.watch.check()  # says more than what was noticed here
         if self._error is not None:
             raise self._error
-        self._world.watch.check()
         elements, width = flat.numel(), flat.element_size()
         least = elements * width // (len(self._threads) * self._world.size)  # the least message
         rounds = max(depth, 1, min(_PARTS, least // _MESSAGE_BYTES))

@@ -9,14 +9,15 @@ Method. What may hang runs in a thread of its own, which is left behind when the
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import Store
 
-__all__ = ["LOOK_S", "first_line", "missing", "reach", "within"]
+__all__ = ["LOOK_S", "first_line", "hand_out", "missing", "reach", "within"]
 
 LOOK_S = 0.05
 """How often to look for what others write."""
@@ -128,6 +129,14 @@ def missing(
             time.sleep(LOOK_S)
 
     return within(timeout_s + 1, look, check)
+
+
+def hand_out(store: Store, what: str, rank: int, ranks: Iterable[int], limit_s: float) -> None:
+    """Wait until all ranks have come here, so that the store can end; not for ever."""
+    keys = [f"{what}/{one}" for one in ranks]
+    with suppress(RuntimeError):
+        within(limit_s, lambda: store.set(f"{what}/{rank}", "1"))
+        missing(store, keys, limit_s)
 
 
 def first_line(error: BaseException) -> str:

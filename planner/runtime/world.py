@@ -7,8 +7,8 @@ Rendezvous is torch's own: its store, at the address every launcher gives by ``M
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
@@ -18,14 +18,12 @@ from typing import Any, Self
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from planner.errors import CommunicationError, DisagreementError, InvalidInputError, PlannerError
-from planner.runtime.store import first_line, missing, reach, within
+from planner.errors import CommunicationError, DisagreementError, InvalidInputError
+from planner.runtime.launcher import job, listed
+from planner.runtime.store import first_line, hand_out, missing, reach, within
 from planner.runtime.watch import Watch, grace_s
 
 __all__ = ["PeerError", "World", "first_line", "join"]
-
-_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_MAX_RANKS = 2**16
 
 
 class PeerError(RuntimeError):
@@ -53,7 +51,7 @@ class World:
     timeout_s : float
         How long a transfer may wait for its partner.
     interfaces : tuple of str
-        Network interfaces to use, level by level; empty: gloo's choice.
+        Network interfaces to use (see `join`); empty: gloo's choice.
     store : Store
         What all ranks share.
     group : ProcessGroup
@@ -149,7 +147,7 @@ class World:
 
     def _wait_until_read(self, what: str) -> None:
         """Let all ranks see what was gathered before this one, which may hold the store, ends."""
-        _hand_out(self.store, f"seen/{what}", self.rank, range(self.size), grace_s(self.timeout_s))
+        hand_out(self.store, f"seen/{what}", self.rank, range(self.size), grace_s(self.timeout_s))
 
     @contextmanager
     def subgroup(self, ranks: Sequence[int], interface: str | None = None) -> Iterator[Any]:
@@ -169,25 +167,17 @@ class World:
 
         Every rank has to call it, in the same order.
         """
-        before = os.environ.get("GLOO_SOCKET_IFNAME")
-        if interface is not None:
-            os.environ["GLOO_SOCKET_IFNAME"] = interface
         try:
-            made = within(
-                self.timeout_s + 1,
-                lambda: distributed.new_group(
-                    list(ranks), timeout=timedelta(seconds=self.timeout_s), backend="gloo"
-                ),
-                self.watch.check,
-            )
+            with _on(interface):
+                made = within(
+                    self.timeout_s + 1,
+                    lambda: distributed.new_group(
+                        list(ranks), timeout=timedelta(seconds=self.timeout_s), backend="gloo"
+                    ),
+                    self.watch.check,
+                )
         except RuntimeError as error:
             raise self.watch.failed(f"no group of {_ranks(ranks)}: {first_line(error)}") from error
-        finally:
-            if interface is not None:
-                if before is None:
-                    del os.environ["GLOO_SOCKET_IFNAME"]
-                else:
-                    os.environ["GLOO_SOCKET_IFNAME"] = before
         return made if self.rank in ranks else None
 
     @contextmanager
@@ -229,8 +219,10 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
     timeout_s : float
         How long to wait for a rank, here and in every transfer.
     interfaces : sequence of str, optional
-        Network interfaces to use, level by level; by default those in ``PLANNER_INTERFACES``,
-        separated by commas, if that is set.
+        Network interfaces to use: the one for everything, or, of a BCube, that of each level. By
+        default those in ``PLANNER_INTERFACES``, separated by commas, if that is set. Several do not
+        move what all ranks do together, as no level need reach them all: that goes over gloo's
+        choice, or ``GLOO_SOCKET_IFNAME``.
 
     Raises
     ------
@@ -239,10 +231,10 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
     CommunicationError
         If a rank does not arrive in time; the message names all that are missing.
     """
-    rank, size, host, port = _environment()
+    rank, size, host, port = job()
     if not 0 < timeout_s <= 10**6:
         raise InvalidInputError("timeout_s", f"expected seconds > 0, got {timeout_s}")
-    chosen = tuple(interfaces if interfaces is not None else _listed("PLANNER_INTERFACES"))
+    chosen = tuple(interfaces if interfaces is not None else listed("PLANNER_INTERFACES"))
     known = [name for _, name in socket.if_nameindex()]
     for name in chosen:
         if name not in known:
@@ -262,7 +254,7 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
     store = PrefixStore(f"planner/{attempt}", plain)
     _meet(store, rank, size, timeout_s)
     limit = timedelta(seconds=timeout_s)
-    names = chosen or _listed("GLOO_SOCKET_IFNAME")
+    names = chosen or listed("GLOO_SOCKET_IFNAME")
     try:
         apart = PrefixStore(f"planner/{attempt}/watch", within(timeout_s, plain.clone))
     except RuntimeError as error:
@@ -272,20 +264,36 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
         ) from error
     watch = Watch(apart, rank, size, names, timeout_s=timeout_s, holds_store=holds_store)
     try:
-        within(
-            timeout_s + 1,
-            lambda: distributed.init_process_group(
-                "gloo",
-                store=PrefixStore("gloo", store),
-                rank=rank,
-                world_size=size,
-                timeout=limit,
-            ),
-            watch.check,
-        )
+        with _on(chosen[0] if len(chosen) == 1 else None):
+            within(
+                timeout_s + 1,
+                lambda: distributed.init_process_group(
+                    "gloo",
+                    store=PrefixStore("gloo", store),
+                    rank=rank,
+                    world_size=size,
+                    timeout=limit,
+                ),
+                watch.check,
+            )
     except RuntimeError as error:
         raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
     return World(rank, size, timeout_s, chosen, store, distributed.group.WORLD, watch)
+
+
+@contextmanager
+def _on(interface: str | None) -> Iterator[None]:
+    """Let gloo use one network interface, in the way it is told: by a variable."""
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    if interface is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+    try:
+        yield
+    finally:
+        if interface is not None:
+            os.environ.pop("GLOO_SOCKET_IFNAME")
+            if before is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = before
 
 
 def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
@@ -304,43 +312,10 @@ def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
         ) from error
     if absent:
         there = [one for one in range(size) if one not in absent]
-        _hand_out(store, "absent", rank, there, grace_s(timeout_s))
+        hand_out(store, "absent", rank, there, grace_s(timeout_s))
         raise CommunicationError(
             f"{_ranks(absent)} did not arrive within {timeout_s:g} s", peers=absent
         )
-
-
-def _environment() -> tuple[int, int, str, int]:
-    values = {}
-    for name in _VARIABLES:
-        text = os.environ.get(name)
-        if text is None:
-            raise PlannerError(
-                f"{name} is not set: start the program with a launcher, such as "
-                "torchrun --nproc-per-node 2 …"
-            )
-        values[name] = text
-    numbers = {}
-    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
-        if not values[name].isdecimal() or int(values[name]) > _MAX_RANKS:
-            raise InvalidInputError(name, f"expected a number, got {values[name]!r}")
-        numbers[name] = int(values[name])
-    rank, size = numbers["RANK"], numbers["WORLD_SIZE"]
-    if rank >= size:
-        raise InvalidInputError("RANK", f"expected less than WORLD_SIZE ({size}), got {rank}")
-    return rank, size, values["MASTER_ADDR"], numbers["MASTER_PORT"]
-
-
-def _listed(variable: str) -> tuple[str, ...]:
-    return tuple(name for name in os.environ.get(variable, "").split(",") if name)
-
-
-def _hand_out(store: Store, what: str, rank: int, ranks: Iterable[int], limit_s: float) -> None:
-    """Wait until all ranks have come here, so that the store can end; not for ever."""
-    keys = [f"{what}/{one}" for one in ranks]
-    with suppress(RuntimeError):
-        within(limit_s, lambda: store.set(f"{what}/{rank}", "1"))
-        missing(store, keys, limit_s)
 
 
 def _ranks(ranks: Sequence[int]) -> str:
