@@ -85,14 +85,13 @@ class BcubeAllReduce:
         plan: bytes | Mapping[str, Any] | BmlAnswer | Plan | None = None,
     ) -> None:
         self._world = world
-        times = world.store.add(f"bcube/{world.rank}", 1)  # a name for each of several objects
         try:
             routes = routes_of(BCube(n, k), plan)
         except InvalidInputError as error:
             world.watch.failed(str(error), at_fault=True)
             raise
         self._name = routes.name
-        world.agree(f"the network and the plan of all-reduce {times}", self._name)
+        world.agree("the network and the plan of the all-reduce", self._name)
         servers = routes.servers
         if world.size != len(servers):
             raise InvalidInputError(

@@ -73,8 +73,8 @@ class Gradients:
             )
         if parameter in self.taken:
             self._stop(
-                f"a second gradient for {name} in one step: all backward passes of a step but the "
-                "last go inside no_sync()",
+                f"a second gradient for {name} in one step: step() ends each backward pass, but "
+                "for those inside no_sync()",
                 numbers[0],
             )
         self.taken[parameter] = gradient, version(gradient)

@@ -3,11 +3,9 @@
 Gloo always runs its ring for an all-reduce: 2(N-1)/N of the data over one NIC.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, distributed
-
-from planner.runtime.world import World
 
 __all__ = ["AllReduce", "Ring", "chunks"]
 
@@ -32,10 +30,10 @@ class AllReduce(Protocol):
 
 
 class Ring:
-    """Gloo's ring."""
+    """Gloo's ring among the ranks of a process group."""
 
-    def __init__(self, world: World) -> None:
-        self._group = world.group
+    def __init__(self, group: Any) -> None:
+        self._group = group
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, PlannerError
 from planner.runtime.channel import Channel
 from planner.runtime.gate import Gate
 from planner.runtime.optimiser_state import settings, state
@@ -26,7 +26,7 @@ from planner.runtime.trace import Event, Trace
 from planner.runtime.world import World
 from planner.validation import shown
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "parameters_of"]
 
 
 class Executor(ABC):
@@ -69,18 +69,25 @@ class Executor(ABC):
             self.parameters: Mapping[str, nn.Parameter] = trainable(model)
             self.names = {parameter: name for name, parameter in self.parameters.items()}
             _check_optimizer(optimizer, self.names)
+            _check_free(self.names, world)
             self._agree(program, options)
             self.check(program)
         except InvalidInputError as error:
             world.watch.failed(str(error), at_fault=True)
             raise
-        _spread(model, world)
+        self.group = world.new_group(range(world.size))
+        """All ranks; no other thread, and no other executor, sends in it."""
+        world.attached.update(map(id, self.names))
+        self._groups: list[list[int]] = parameters_of(optimizer)
+        _spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
         self.gate = Gate(model, self.finish_one, self.finish, self._entered, self._left)
         self._handles: list[Any] = [
             parameter.register_post_accumulate_grad_hook(self._accumulated)  # type: ignore[no-untyped-call]
             for parameter in self.parameters.values()
         ]
+        self._handles.append(optimizer.register_step_pre_hook(self._stepping))
+        self._own_step = False
         self._accumulating = False
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
         self._closed = False
@@ -140,6 +147,7 @@ class Executor(ABC):
         """
         self.gate.reset()
         now = time.monotonic_ns()
+        self._check_same()
         self.trace.add(Event("backward", self.steps, -1, self._forward_end, now))
         self.update()
         self.steps += 1
@@ -174,7 +182,10 @@ class Executor(ABC):
                 self.gate.close()
                 for handle in self._handles:
                     handle.remove()
+                self.world.attached.difference_update(map(id, self.names))
             self.channel.close()
+            if self.world.watch.error is None:
+                distributed.destroy_process_group(self.group)
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
         """Tell all ranks that this one cannot go on.
@@ -185,6 +196,29 @@ class Executor(ABC):
             Always.
         """
         raise self.world.watch.failed(reason, step=self.steps, batch=batch, at_fault=True)
+
+    @contextmanager
+    def optimising(self) -> Iterator[None]:
+        """Let the optimiser step: everybody else's calls of it stop the job."""
+        self._own_step = True
+        try:
+            yield
+        finally:
+            self._own_step = False
+
+    def _stepping(self, *_: Any) -> None:
+        if not self._own_step:
+            self.stop("the optimiser's step was called: the executor's takes its place")
+
+    def _check_same(self) -> None:
+        """Check that the model and the optimiser still have the parameters that are planned."""
+        if self._closed:
+            raise PlannerError("this executor was closed")
+        trained = [one for one in self.model.parameters() if one.requires_grad and one.numel()]
+        if len(trained) != len(self.names) or any(one not in self.names for one in trained):
+            self.stop("the model's trainable parameters are no longer those it began with")
+        if parameters_of(self.optimizer) != self._groups:
+            self.stop("the optimiser's parameters are no longer those it began with")
 
     def _accumulated(self, parameter: nn.Parameter) -> None:
         if parameter in self.gate.pending:
@@ -217,6 +251,11 @@ def _check_model(model: nn.Module) -> None:
         )
 
 
+def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
+    if any(id(one) in world.attached for one in parameters):
+        raise InvalidInputError("model", "another executor has it: close that one first")
+
+
 def _check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> None:
     if not isinstance(optimizer, Optimizer):
         raise InvalidInputError(
@@ -234,7 +273,12 @@ def _check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) ->
         )
 
 
-def _spread(model: nn.Module, world: World) -> None:
+def parameters_of(optimizer: Optimizer) -> list[list[int]]:
+    """Return the parameters of each group, by `id`."""
+    return [list(map(id, group["params"])) for group in optimizer.param_groups]
+
+
+def _spread(model: nn.Module, world: World, group: Any) -> None:
     """Give all ranks the parameters and buffers of rank 0, as one message a type of numbers."""
     tensors: dict[torch.dtype, list[Tensor]] = {}
     for one in _distinct([*model.parameters(), *model.buffers()]):
@@ -245,7 +289,7 @@ def _spread(model: nn.Module, world: World) -> None:
             if not flat.numel():
                 continue
             # As bytes, since gloo does not know all types.
-            distributed.broadcast(flat.view(torch.uint8), src=0, group=world.group)
+            distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
             parts = torch.split(flat, [one.numel() for one in several])
             for one, part in zip(several, parts, strict=True):
                 one.copy_(part.view_as(one))

@@ -23,6 +23,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from planner.errors import PlannerError
+
 __all__ = ["Gate"]
 
 
@@ -49,6 +51,7 @@ class Gate:
         entered: Callable[[], None],
         left: Callable[[], None],
     ) -> None:
+        self.idle = False
         self.pending: set[nn.Parameter] = set()
         self._finish = finish
         self._finish_all = finish_all
@@ -80,6 +83,25 @@ class Gate:
         self._depth = 0
         self._unwatch()
 
+    def __deepcopy__(self, _memo: dict[int, Any]) -> "Gate":
+        return self._for_a_copy()
+
+    def __reduce__(self) -> tuple[Callable[[], "Gate"], tuple[()]]:
+        self._for_a_copy()
+        return _idle_gate, ()
+
+    def _for_a_copy(self) -> "Gate":
+        """Return what a copy of the model has in this one's place: a gate that does nothing.
+
+        Raises
+        ------
+        PlannerError
+            If parameters are pending: some may have been copied already.
+        """
+        if self.pending:
+            raise PlannerError("the model is being updated: call finish() before it is copied")
+        return _idle_gate()
+
     def close(self) -> None:
         """Leave the model as it was."""
         self.reset()
@@ -99,6 +121,8 @@ class Gate:
                 self.reading(item)
 
     def _enter(self, _module: nn.Module, _inputs: Any) -> None:
+        if self.idle:
+            return
         self._depth += 1  # first: if what follows fails, `_leave` is called all the same
         if self._depth > 1:
             return
@@ -110,6 +134,8 @@ class Gate:
             self._watching = True
 
     def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
+        if self.idle:
+            return
         self._depth -= 1
         if self._depth == 0:
             self._unwatch()
@@ -121,7 +147,8 @@ class Gate:
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _copying(self, *_: Any) -> None:
-        self._finish_all()
+        if not self.idle:
+            self._finish_all()
 
 
 class _Reads(TorchFunctionMode):
@@ -138,6 +165,12 @@ class _Reads(TorchFunctionMode):
             if kwargs:
                 self._gate.reading(kwargs)
         return func(*args, **(kwargs or {}))
+
+
+def _idle_gate() -> Gate:
+    gate = Gate.__new__(Gate)
+    gate.idle, gate.pending = True, set()
+    return gate
 
 
 def _hides_its_calls(module: nn.Module) -> bool:

@@ -13,7 +13,8 @@ that is when optimisers and schedulers look whether they are used in the right o
 
 Guarantee. After `finish`, weights are those of plain data-parallel training; bit by bit where the
 order of sums is the same. Batches travel in the planned order on every rank. A gradient that is
-missing, that comes twice, or that is changed after it was sent ends the step with an error.
+missing, that comes twice, or that is changed after it was sent (other than through ``data``, which
+torch does not show) ends the step with an error.
 
 Complexity. One copy of each gradient into a message; the optimiser is called once a batch.
 
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from planner.runtime.channel import Ticket
-from planner.runtime.collected import Gradients
+from planner.runtime.collected import Gradients, version
 from planner.runtime.collectives import AllReduce, Ring
 from planner.runtime.executor import Executor
 from planner.runtime.programs import Batch, GradientProgram
@@ -57,9 +58,9 @@ class GradientExecutor(Executor):
         world: World,
         all_reduce: AllReduce | None = None,
     ) -> None:
-        self._all_reduce = all_reduce or Ring(world)
         self._barrier = program.barrier
-        super().__init__(model, program, optimizer, world, self._all_reduce.name)
+        super().__init__(model, program, optimizer, world, all_reduce.name if all_reduce else "")
+        self._all_reduce = all_reduce or Ring(self.group)
         self._messages = [_Message(batch, self.parameters) for batch in program.batches]
         self._gradients = Gradients(
             [message.parameters for message in self._messages],
@@ -70,6 +71,7 @@ class GradientExecutor(Executor):
         self._batches_of = self._gradients.batches_of
         self._tickets: list[Ticket] = []
         self._settings: list[dict[str, Any]] = []
+        self._versions: dict[nn.Parameter, int] = {}
         self._synchronised = False
         self._step = -1
         self._handles += [
@@ -93,7 +95,8 @@ class GradientExecutor(Executor):
         """Leave the gradients to the next forward pass; or finish, if the plan says so."""
         if self._synchronised:
             self._synchronised = False
-            self.optimizer.step()
+            with self.optimising():
+                self.optimizer.step()
             self._gradients.forget()
             self._open()
             return
@@ -104,6 +107,7 @@ class GradientExecutor(Executor):
             {key: _copied(value) for key, value in group.items() if key != "params"}
             for group in self.optimizer.param_groups
         ]
+        self._versions = {one: version(one) for one in self._gradients.taken}
         self.gate.pending = set(self._gradients.taken)
         if self._barrier or self.steps == 0:
             self.finish()
@@ -135,9 +139,15 @@ class GradientExecutor(Executor):
             if one in self.gate.pending
             and all(self._tickets[other].done for other in self._batches_of[one])
         }
-        self.gate.pending -= arrived  # first: the optimiser's own reads are no reason to wait
-        with self.trace.span("update", self._step, numbers[0]):
-            self._optimise(arrived)
+        self.gate.pending -= arrived  # first: the gate may watch what follows
+        try:
+            self._check_unchanged(arrived, numbers[0])
+            with self.trace.span("update", self._step, numbers[0]):
+                self._optimise(arrived)
+        except BaseException as error:  # some parameters are now a step older than others
+            self.gate.pending |= arrived
+            self.world.report(error, self._step, numbers[0])
+            raise
         if not self.gate.pending:
             self._open()
 
@@ -145,6 +155,15 @@ class GradientExecutor(Executor):
         """Update all pending parameters once their gradients have arrived."""
         while self.gate.pending:
             self.finish_one(min(self.gate.pending, key=self._batches_of.__getitem__))
+
+    def _check_unchanged(self, parameters: Collection[nn.Parameter], batch: int) -> None:
+        for one in parameters:
+            if version(one) != self._versions[one]:
+                self.stop(
+                    f"{self.names[one]} was changed while its update was on its way: call finish() "
+                    "before",
+                    batch,
+                )
 
     def _open(self) -> None:
         """Ask for the transfers of the next step."""
@@ -196,12 +215,24 @@ class GradientExecutor(Executor):
                 for group, settings in zip(groups, self._settings, strict=True):
                     group.update(settings)
                     group["params"] = [one for one in group["params"] if one in parameters]
-                self.optimizer.step()
+                with self.optimising():
+                    self.optimizer.step()
+                changed = [
+                    key
+                    for group, settings in zip(groups, self._settings, strict=True)
+                    for key, value in group.items()
+                    if key != "params" and not (key in settings and _same(value, settings[key]))
+                ]
             finally:
                 for group, before in zip(groups, kept, strict=True):
                     group.update(before)
                 for parameter in parameters:
                     parameter.grad = None
+        if changed:
+            self.stop(
+                f"{type(self.optimizer).__name__} counts in its groups ({changed[0]}), and is "
+                "called once a batch: such optimisers do not go with late updates"
+            )
 
 
 class _Part(NamedTuple):
@@ -238,6 +269,12 @@ class _Message:
         for parameter, start, stop, view in self.parts:
             gradient = gradients[parameter][0].detach().reshape(-1)[start:stop]
             torch.mul(gradient, 1 / ranks, out=view)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return bool(one is other or one == other)
 
 
 def _copied(value: Any) -> Any:

@@ -77,10 +77,10 @@ class Comparison:
 
     @property
     def error(self) -> float | None:
-        """How much longer it took than predicted, relative to the measurement."""
-        if self.predicted_ns is None or not self.median_ns:
+        """How much longer it took than predicted, relative to the prediction; None without one."""
+        if not self.predicted_ns:
             return None
-        return (self.median_ns - self.predicted_ns) / self.median_ns
+        return (self.median_ns - self.predicted_ns) / self.predicted_ns
 
 
 @dataclass(frozen=True, slots=True)

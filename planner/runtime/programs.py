@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from os import PathLike
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +20,7 @@ from planner.jsonio import decode_answer
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.decoding import decode
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.validation import shown
 
@@ -35,6 +37,15 @@ __all__ = [
 ]
 
 Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer
+
+
+_OTHERS = {
+    "problem": "a request: planner solve answers it",
+    "layers": "a profile: planner compare … -o plan.json plans with it",
+    "ops": "a profile: planner compare … -o plan.json plans with it",
+    "network": "a measured network: planner compare PROFILE --network … -o plan.json plans with it",
+}
+"""Documents one may take for a plan, by a field that only they have."""
 
 
 class Piece(NamedTuple):
@@ -131,8 +142,19 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
     """
     if isinstance(plan, Answer):
         return plan
+    given: object = plan
+    if not isinstance(given, bytes | Mapping):
+        found = f"expected bytes, a mapping or an answer, got {type(given).__name__}"
+        if isinstance(given, str | PathLike):
+            found += ": read the file, Path(…).read_bytes()"
+        raise InvalidInputError("plan", found)
     data = plan if isinstance(plan, bytes) else msgspec.json.encode(dict(plan))
-    answer, _ = decode_answer(data)
+    try:
+        answer, _ = decode_answer(data)
+    except InvalidInputError as error:
+        if error.path == "status" and "status" not in decode(data):
+            _say_what_it_is(decode(data))
+        raise
     if not isinstance(answer, Answer):
         raise InvalidInputError("problem", f"nothing to execute in a plan of {answer.problem}")
     return answer
@@ -166,8 +188,19 @@ def program_of(*plans: bytes | Mapping[str, Any] | Answer) -> Program:
     if isinstance(first, BigdlAnswer):
         return _slices(first)
     raise InvalidInputError(
-        "problem", f"a plan of {first.problem} says how to sum up, not what to send when"
+        "problem",
+        f"a plan of {first.problem} says how to sum up, not what to send when: give a plan of "
+        "caramel, and sum up by BML with all_reduce=BcubeAllReduce(world, n, k), or --bcube n,k",
     )
+
+
+def _say_what_it_is(value: Any) -> None:
+    """Raise an error that says which other document was given, if it is one of the known ones."""
+    for field, what in _OTHERS.items():
+        if field in value:
+            raise InvalidInputError(
+                "status", f"missing: expected an answer of planner solve, got {what}"
+            )
 
 
 def digest(*parts: object) -> str:
@@ -197,7 +230,9 @@ def _shards(answers: Sequence[IbatchAnswer]) -> ShardProgram:
     (table,) = tables
     if table is UNSET:
         raise InvalidInputError(
-            "layer_parameters", "missing: an executor has to know which parameters a layer has"
+            "layer_parameters",
+            "missing: an executor has to know which parameters a layer has; plan with planner "
+            "compare and a profile that names them, or put layer_parameters into the request",
         )
     names = [name for layer in table for name in layer]
     repeated = [name for name, times in Counter(names).items() if times > 1]

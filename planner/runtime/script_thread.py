@@ -7,8 +7,8 @@ to that before it has arrived, since all that comes back is made of it.
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, distributed
 
 from planner.runtime.scripts import Hop, Step
-from planner.runtime.world import PeerError, first_line
+from planner.runtime.world import blaming
 
 __all__ = ["ScriptThread"]
 
@@ -102,16 +102,10 @@ class ScriptThread(threading.Thread):
         with self._with(hop):
             work.wait()
 
-    @contextmanager
-    def _with(self, hop: Hop) -> Iterator[None]:
+    def _with(self, hop: Hop) -> AbstractContextManager[None]:
         """Say with whom a transfer failed."""
-        try:
-            yield
-        except RuntimeError as error:
-            peer = self._ranks[hop.peer]
-            raise PeerError(
-                f"level {hop.level}, with rank {peer}: {first_line(error)}", (peer,)
-            ) from error
+        peer = self._ranks[hop.peer]
+        return blaming(peer, f"level {hop.level}, with rank {peer}: ")
 
 
 class _Arriving(NamedTuple):

@@ -117,8 +117,6 @@ class ShardExecutor(SlicedExecutor):
         for ticket in self._pushing:
             self.channel.wait(ticket)
         self.gradients.forget()
-        for parameter in self.written():
-            self._pulls[self._batch_of[parameter]].put(parameter, parameter.detach())
         self.optimise(self._means)
         self._pulling = [
             Ticket(self._gathering(rows), self.steps, number, ready=True, direction="pull")
@@ -176,9 +174,7 @@ class ShardExecutor(SlicedExecutor):
                 gradient = gradients[parameter][0].detach()
                 push.sent.put(parameter, gradient, 1 / self.world.size)
             for sent, received in zip(push.sent.matrices, push.received.matrices, strict=True):
-                distributed.all_to_all_single(
-                    received.view(-1), sent.view(-1), group=self.world.group
-                )
+                distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
                 for row in received[1:]:
                     received[0] += row
 
@@ -188,7 +184,7 @@ class ShardExecutor(SlicedExecutor):
         def gather() -> None:
             for matrix in rows.matrices:
                 distributed.all_gather(
-                    list(matrix.unbind()), matrix[self.world.rank], group=self.world.group
+                    list(matrix.unbind()), matrix[self.world.rank], group=self.group
                 )
 
         return gather

@@ -4,8 +4,8 @@ Problem. Where each rank updates only a part of the weights, the user's optimise
 that part, with the user's groups and settings, and learning-rate schedulers have to reach it.
 
 Method. In the optimiser's groups the parameters are replaced by flat ones that hold this rank's
-elements of them. The groups themselves stay, and so do their settings. Version numbers tell whether
-somebody else has written into the model's parameters.
+elements of them, taken anew from the model in each step: others may have written into it. The
+groups themselves stay, and so do their settings.
 
 Guarantee. The elements come out as if the whole parameters had been updated, because only
 optimisers are accepted that update each element by itself. (In bfloat16 and float16, and in fused
@@ -27,7 +27,7 @@ from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
 from planner.runtime.collected import Gradients, version
-from planner.runtime.executor import Executor
+from planner.runtime.executor import Executor, parameters_of
 
 __all__ = ["ELEMENTWISE", "Slice", "SlicedExecutor", "SlicedOptimizer", "check_elementwise"]
 
@@ -73,19 +73,14 @@ class SlicedExecutor(Executor):
         instead = "to clip or scale gradients takes their means, which no rank has as a whole"
         self.gradients = Gradients(batches, self.names, self.stop, instead)
         self._sliced = SlicedOptimizer(self.optimizer, slices)
+        self._groups = parameters_of(self.optimizer)
         self._versions = {one: version(one) for one in self.names}
 
     def optimise(self, means: Mapping[nn.Parameter, Tensor]) -> None:
-        """Update this rank's slices, with a flat gradient for each."""
-        with self.trace.span("update", self.steps):
+        """Update this rank's slices of what the parameters are now, with a gradient for each."""
+        with self.trace.span("update", self.steps), self.optimising():
             self._sliced.step(means)
-
-    def written(self) -> tuple[nn.Parameter, ...]:
-        """Return the parameters into which others have written since they were put in place."""
-        changed = [one for one, before in self._versions.items() if version(one) != before]
-        for parameter in changed:
-            self._versions[parameter] = version(parameter)
-        return tuple(changed)
+        self._versions = {one: version(one) for one in self.names}
 
     def put_in_place(
         self, parameter: nn.Parameter, batch: int, fill: Callable[[Tensor], object]
@@ -159,6 +154,8 @@ class SlicedOptimizer:
     def step(self, gradients: Mapping[nn.Parameter, Tensor]) -> None:
         """Update the slices, with a flat gradient for each."""
         for parameter, one in self._slices.items():
+            own = parameter.detach().reshape(-1)[one.start : one.stop]
+            one.stand_in.detach().copy_(own)
             one.stand_in.grad = gradients[parameter]
         try:
             self._optimizer.step()

@@ -23,8 +23,7 @@ Source. Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training wit
 on Apache Spark", section "Communications in BigDL".
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -37,7 +36,7 @@ from planner.errors import InvalidInputError, InvalidPlanError
 from planner.runtime.channel import Ticket
 from planner.runtime.programs import SliceProgram
 from planner.runtime.sliced import Slice, SlicedExecutor, check_elementwise
-from planner.runtime.world import PeerError, World
+from planner.runtime.world import World, blaming
 
 __all__ = ["SliceExecutor", "check_slices"]
 
@@ -124,9 +123,6 @@ class SliceExecutor(SlicedExecutor):
         self._pulled[self.world.rank] = self._gradient[start:stop]
         for row in self._pulled[1:]:
             self._pulled[0] += row
-        for parameter in self.written():
-            begin, end = self._spans[parameter]
-            self._weights[begin:end] = parameter.detach().reshape(-1)
         self.optimise(self._means)
         self._pulling = self._submit("pull", self._of_weights)
         self.gate.pending = set(self.names)
@@ -191,20 +187,11 @@ class SliceExecutor(SlicedExecutor):
         begun = []
         for begin, peer, part in transfers:
             if peer != rank and part.numel():
-                with _blaming(peer):
-                    begun.append((peer, begin(part, peer, group=self.world.group, tag=tag)))
+                with blaming(peer):
+                    begun.append((peer, begin(part, peer, group=self.group, tag=tag)))
         for peer, work in begun:
-            with _blaming(peer):
+            with blaming(peer):
                 work.wait()
-
-
-@contextmanager
-def _blaming(peer: int) -> Iterator[None]:
-    """Say with whom a transfer failed."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise PeerError(str(error), (peer,)) from error
 
 
 def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:

@@ -11,7 +11,7 @@ them return the same sweep.
 
 Guarantee. Ranks that would time different things stop with an error before the first transfer.
 
-Complexity. (warm-up + repetitions) · sizes · depths samples, each of at least `SAMPLE_NS`.
+Complexity. (warm-up + repetitions) · sizes · depths samples, each of at least `sample_ns`.
 """
 
 import time
@@ -52,6 +52,7 @@ def measure_network(
     *,
     depths: Sequence[int] = (1,),
     warmup: int = 2,
+    sample_ns: int = SAMPLE_NS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Time a collective among all ranks. Every rank has to call it.
@@ -70,6 +71,10 @@ def measure_network(
         Measured rounds, and rounds before them, of which there is at least one.
     depths : sequence of int
         Chunks in flight, increasing from 1; others than 1 only for all-reduces.
+    sample_ns : int
+        How long a sample takes at least, however short a transfer is. Where links pass bursts
+        (token buckets), transfers one after the other, as executors send them, take longer than
+        single ones: a sample has to outlast the burst.
     progress : callable, optional
         Called after each round with how many are done, of how many.
 
@@ -88,14 +93,14 @@ def measure_network(
     _check(collective, depths)
     integer(repetitions, "repetitions", minimum=1, maximum=MAX_REPETITIONS)
     integer(warmup, "warmup", minimum=1, maximum=MAX_REPETITIONS)
+    integer(sample_ns, "sample_ns", minimum=1)
     if world.size < 2:
         raise MeasurementError("one rank has nobody to communicate with: start at least 2")
     kind: Collective = collective if isinstance(collective, str) else "all_reduce"
-    all_reduce = Ring(world) if isinstance(collective, str) else collective
+    all_reduce = Ring(world.group) if isinstance(collective, str) else collective
     algorithm = all_reduce.name if kind == "all_reduce" else "gloo"
     points = [(depth, size) for depth in depths for size in chosen]
-    count = world.store.add(f"sweep/{world.rank}", 1)  # a name is used once
-    world.agree(f"sweep {count}", digest(kind, algorithm, points, repetitions, warmup))
+    world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
     with world.transferring():
         runs = [
@@ -104,7 +109,7 @@ def measure_network(
             ]
             for depth, size in points
         ]
-        rounds = _rounds(world, runs, repetitions, warmup, progress)
+        rounds = _rounds(world, runs, repetitions, warmup, sample_ns, progress)
     timings = [
         Timing(size, depth, tuple(times))
         for (depth, size), times in zip(points, rounds, strict=True)
@@ -142,7 +147,7 @@ def transfer(
     """
     group, size = world.group, world.size
     if collective == "all_reduce":
-        total, flat = all_reduce or Ring(world), room[0, :elements]
+        total, flat = all_reduce or Ring(world.group), room[0, :elements]
         return lambda: total(flat, depth), flat, flat
     share = -(-elements // size)
     batch, received = (row[: share * size] for row in room)
@@ -168,6 +173,7 @@ def _rounds(
     runs: Sequence[Callable[[], None]],
     repetitions: int,
     warmup: int,
+    sample_ns: int,
     progress: Callable[[int, int], None] | None,
 ) -> list[list[int]]:
     """Return for each run its times in all rounds, those of the slowest rank."""
@@ -189,7 +195,7 @@ def _rounds(
             row[place] = timed(runs[place], repeats[place])
         if number < warmup:
             (row,) = _slowest(world, [row])
-            repeats = [min(max(SAMPLE_NS // one, 1), _MOST_REPEATS) for one in row]
+            repeats = [min(max(sample_ns // one, 1), _MOST_REPEATS) for one in row]
         else:
             rows.append(row)
         if progress is not None:

@@ -6,6 +6,7 @@ different machines are each shifted to the start of their own step.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
@@ -42,10 +43,16 @@ class Event(NamedTuple):
 
 
 class Trace:
-    """The events of one rank, added by its threads as they end."""
+    """The last events of one rank, added by its threads as they end.
 
-    def __init__(self) -> None:
-        self._events: list[Event] = []
+    Parameters
+    ----------
+    most : int
+        How many are kept; one takes some 170 bytes.
+    """
+
+    def __init__(self, most: int = 100_000) -> None:
+        self._events: deque[Event] = deque(maxlen=most)
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
@@ -64,7 +71,7 @@ class Trace:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """All events so far, by start."""
+        """The events that are kept, by start."""
         with self._lock:
             return tuple(sorted(self._events, key=lambda event: (event.start_ns, event.end_ns)))
 

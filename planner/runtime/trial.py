@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from planner.errors import MeasurementError, PlannerError
 from planner.profiling.tensors import loss_of
 from planner.runtime.attaching import Plan, attach
 from planner.runtime.collectives import AllReduce
@@ -61,16 +63,21 @@ def run_plan(
         Steps that count, and steps before them.
     progress : callable, optional
         Called with the steps done and their total after each of them.
+
+    Raises
+    ------
+    MeasurementError
+        If the model raises an error; the other ranks then end with a `CommunicationError`.
     """
-    executor = attach(model, plan, optimizer, world, all_reduce=all_reduce)
-    try:
+    with attach(model, plan, optimizer, world, all_reduce=all_reduce) as executor:
         for done in range(warmup + steps):
-            loss_of(model(*inputs)).backward()  # type: ignore[no-untyped-call]
+            with _of_the_model("forward"):
+                loss = loss_of(model(*inputs))
+            with _of_the_model("backward"):
+                loss.backward()  # type: ignore[no-untyped-call]
             executor.step()
             if progress is not None:
                 progress(done + 1, warmup + steps)
-    finally:
-        executor.close()
     return Trial(_gathered(world, executor.trace.events), warmup)
 
 
@@ -110,6 +117,19 @@ def run_ddp(
         if progress is not None:
             progress(step + 1, warmup + steps)
     return Trial(_gathered(world, events), warmup)
+
+
+@contextmanager
+def _of_the_model(which: str) -> Iterator[None]:
+    """Make an error that is not one of communication one of the model."""
+    try:
+        yield
+    except PlannerError:
+        raise
+    except Exception as error:
+        raise MeasurementError(
+            f"the model's {which} pass failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:

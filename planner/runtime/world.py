@@ -23,7 +23,7 @@ from planner.runtime.launcher import job, listed
 from planner.runtime.store import first_line, hand_out, missing, reach, within
 from planner.runtime.watch import Watch, grace_s
 
-__all__ = ["PeerError", "World", "first_line", "join"]
+__all__ = ["PeerError", "World", "blaming", "join"]
 
 
 class PeerError(RuntimeError):
@@ -32,6 +32,15 @@ class PeerError(RuntimeError):
     def __init__(self, message: str, peers: tuple[int, ...]) -> None:
         super().__init__(message)
         self.peers = peers
+
+
+@contextmanager
+def blaming(peer: int, where: str = "") -> Iterator[None]:
+    """Say with whom a transfer failed."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerError(f"{where}{first_line(error)}", (peer,)) from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +69,8 @@ class World:
         Whether all is well.
     turns : iterator of int
         Numbers what ranks tell each other, so that names can be used again.
+    attached : set of int
+        The parameters (by `id`) that an executor of this rank has now.
     """
 
     rank: int
@@ -70,6 +81,7 @@ class World:
     group: Any
     watch: Watch
     turns: Iterator[int] = field(default_factory=count)
+    attached: set[int] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         return self
@@ -163,12 +175,12 @@ class World:
                 distributed.destroy_process_group(group)
 
     def new_group(self, ranks: Sequence[int], interface: str | None = None) -> Any:
-        """Return a process group of some ranks, on one network interface; None for others.
+        """Return a process group of some ranks, on a network interface of its own; None for others.
 
         Every rank has to call it, in the same order.
         """
         try:
-            with _on(interface):
+            with _on(interface or _only(self.interfaces)):
                 made = within(
                     self.timeout_s + 1,
                     lambda: distributed.new_group(
@@ -232,6 +244,10 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
         If a rank does not arrive in time; the message names all that are missing.
     """
     rank, size, host, port = job()
+    if distributed.is_initialized():
+        raise InvalidInputError(
+            "", "torch.distributed is initialised already: let join do it, and use World.group"
+        )
     if not 0 < timeout_s <= 10**6:
         raise InvalidInputError("timeout_s", f"expected seconds > 0, got {timeout_s}")
     chosen = tuple(interfaces if interfaces is not None else listed("PLANNER_INTERFACES"))
@@ -245,26 +261,22 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
     try:
         plain: Any = reach(host, port, size, hold=holds_store, timeout_s=timeout_s)
     except (RuntimeError, ValueError) as error:
+        if holds_store:
+            raise CommunicationError(
+                f"rank 0 cannot listen at {host}:{port}: {first_line(error)}", peers=(0,)
+            ) from error
         raise CommunicationError(
             f"rank {rank} found nobody at {host}:{port} within {timeout_s:g} s "
             f"(rank 0, or the launcher, has not started there, or hangs): {first_line(error)}",
             peers=(0,) if rank else (),
         ) from error
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    store = PrefixStore(f"planner/{attempt}", plain)
+    store, apart = _own(plain, rank, timeout_s)
     _meet(store, rank, size, timeout_s)
     limit = timedelta(seconds=timeout_s)
     names = chosen or listed("GLOO_SOCKET_IFNAME")
-    try:
-        apart = PrefixStore(f"planner/{attempt}/watch", within(timeout_s, plain.clone))
-    except RuntimeError as error:
-        raise CommunicationError(
-            f"rank 0, or the launcher, has ended or hangs: {first_line(error)}",
-            peers=(0,) if rank else (),
-        ) from error
     watch = Watch(apart, rank, size, names, timeout_s=timeout_s, holds_store=holds_store)
     try:
-        with _on(chosen[0] if len(chosen) == 1 else None):
+        with _on(_only(chosen)):
             within(
                 timeout_s + 1,
                 lambda: distributed.init_process_group(
@@ -279,6 +291,10 @@ def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> Wo
     except RuntimeError as error:
         raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
     return World(rank, size, timeout_s, chosen, store, distributed.group.WORLD, watch)
+
+
+def _only(interfaces: Sequence[str]) -> str | None:
+    return interfaces[0] if len(interfaces) == 1 else None
 
 
 @contextmanager
@@ -296,6 +312,28 @@ def _on(interface: str | None) -> Iterator[None]:
                 os.environ["GLOO_SOCKET_IFNAME"] = before
 
 
+def _own(plain: Any, rank: int, timeout_s: float) -> tuple[Store, Store]:
+    """Return the part of a store that belongs to this job, and another one for the watch.
+
+    A launcher's store outlives jobs: a process may join again, or be started again.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    try:
+        turn = within(timeout_s, lambda: plain.add(f"planner/{attempt}/joins/{rank}", 1))
+        prefix = f"planner/{attempt}/{turn}"
+        apart = PrefixStore(f"{prefix}/watch", within(timeout_s, plain.clone))
+    except RuntimeError as error:
+        raise _lost(rank, error) from error
+    return PrefixStore(prefix, plain), apart
+
+
+def _lost(rank: int, error: Exception) -> CommunicationError:
+    return CommunicationError(
+        f"rank 0, or the launcher, has ended or hangs: {first_line(error)}",
+        peers=(0,) if rank else (),
+    )
+
+
 def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
     """Wait until all ranks are there; whoever misses one first tells the others."""
     try:
@@ -306,10 +344,7 @@ def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
             said = within(2, lambda: store.compare_set("absent", "", json.dumps(absent)))
             absent = tuple(json.loads(said))
     except RuntimeError as error:
-        raise CommunicationError(
-            f"rank 0, or the launcher, has ended or hangs: {first_line(error)}",
-            peers=(0,) if rank else (),
-        ) from error
+        raise _lost(rank, error) from error
     if absent:
         there = [one for one in range(size) if one not in absent]
         hand_out(store, "absent", rank, there, grace_s(timeout_s))

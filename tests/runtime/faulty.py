@@ -76,7 +76,7 @@ class Spied(Ring):
     """Gloo's ring, with something done in the middle of a transfer."""
 
     def __init__(self, world: World, before: Callable[[], object]) -> None:
-        super().__init__(world)
+        super().__init__(world.group)
         self._before = before
 
     def __call__(self, flat: Tensor, depth: int = 1) -> None:

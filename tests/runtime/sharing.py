@@ -127,8 +127,9 @@ QUICK = [
 """What takes seconds; everything together takes half a minute."""
 
 JOBS = [
-    *((size, QUICK) for size in (2, 3)),
-    *(pytest.param(size, list(ALL), marks=pytest.mark.slow) for size in (1, 2, 3, 4, 9)),
+    *((size, QUICK) for size in (1, 2, 3)),
+    *(pytest.param(size, list(ALL), marks=pytest.mark.slow) for size in (2, 3)),
+    *(pytest.param(size, [*QUICK, "tiny"], marks=pytest.mark.slow) for size in (4, 9)),
 ]
 """Numbers of ranks, and recipes."""
 

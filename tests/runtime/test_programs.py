@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,13 @@ IBATCH = {
     "compute_ns": [500, 600, 700, 10],
     "startup_ns": 100,
     "layer_parameters": [["a.weight", "a.bias"], ["b.weight"], ["c.weight"], []],
+}
+BML = {
+    "problem": "bml",
+    "n": 3,
+    "k": 2,
+    "gradient_bytes": 900,
+    "link_bytes_per_s": 1e9,
 }
 BIGDL = {
     "problem": "bigdl",
@@ -173,7 +181,7 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
         ((gradients, pull), "problem", "got caramel and ibatch"),
         ((pull, pull), "direction", "at most one plan"),
         ((pull, push, push), "direction", "at most one plan"),
-        ((without(pull, "layer_parameters"),), "layer_parameters", "missing"),
+        ((without(pull, "layer_parameters"),), "layer_parameters", "put layer_parameters into"),
         ((pull, without(push, "layer_parameters")), "layer_parameters", "different layers"),
         ((pull, other), "layer_parameters", "different layers"),
         ((twice,), "layer_parameters", "'a'"),
@@ -181,7 +189,14 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
         ((without(slices, "pull_order"),), "pull_order", "missing"),
         ((replace(typed, pull_order=UNSET),), "method", "expected slices and pulls"),
         ((solved(BIGDL, method="tree_aggregate"),), "method", "goes through a driver"),
-        ((CARAMEL,), "status", "expected an answer"),
+        ((CARAMEL,), "status", "expected an answer of planner solve, got a request"),
+        (({"name": "x", "layers": []},), "status", "got a profile"),
+        (({"network": {"table": [[1, 2]]}, "ranks": 2},), "status", "got a measured network"),
+        (({"x": 1},), "status", "missing: expected an answer of planner solve"),
+        (("plan.json",), "plan", "got str: read the file"),
+        ((Path("plan.json"),), "plan", "read_bytes()"),
+        ((None,), "plan", "expected bytes, a mapping or an answer, got NoneType"),
+        ((solved(BML),), "problem", "give a plan of caramel"),
         ((b"{",), "", ""),
         (({"error": {}},), "error", "not a plan"),
     ]

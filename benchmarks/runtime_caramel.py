@@ -1,0 +1,209 @@
+"""Executes plans of gradient transfers on an emulated cluster, against torch's DDP.
+
+    python benchmarks/runtime_caramel.py [--quick] [--picture FILE.svg]
+
+Four hosts on one switch, links of 100 Mbit/s. They share this machine's cores, so layers wait
+instead of computing (`runtime_waiting`): times and sizes are those of a shipped profile, scaled so
+that a step computes for 0.3 s and communicates for a given multiple of that. Every host times its
+layers and gloo's all-reduces; rank 0 plans with those numbers; then all variants take turns.
+
+`ddp` and `mg_wfbp` are their buckets in our executor, `DDP` is torch's own with its defaults
+(1 MiB, then 25 MiB), and `DDP, buckets scaled` is torch's own with these limits divided by what the
+model's sizes were divided by. Predictions for the latter two are those of such buckets with a
+barrier behind the last.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emulated_cluster import Layout, reason_unavailable
+from runtime_jobs import (
+    SAMPLE_NS,
+    Variant,
+    caramel_request,
+    on_hosts,
+    profiled,
+    table_of,
+    take_turns,
+)
+from runtime_report import Measured, measured, ratio, side_by_side, summary, table
+from runtime_waiting import LABEL, WaitingModel, load, scaled_units
+
+import planner
+from planner import Profile, TableCost, caramel
+from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, ddp_buckets
+from planner.caramel.baselines import ready_order, whole
+from planner.caramel.evaluation import evaluate
+from planner.draw import GANTT
+from planner.runtime import World, join
+from planner.runtime.calibration import sweep_sizes
+from planner.runtime.sweep import measure_network
+from planner.units import format_bytes
+
+HOSTS = 4
+RATE = 100_000_000
+MODELS = ("vgg16", "resnet50", "gpt2_small")
+RATIOS = (0.5, 1.0, 2.0)
+METHODS = ("auto", "caramel", "mg_wfbp", "ddp", "layer_by_layer")
+DDP = "DDP"
+SCALED = "DDP, buckets scaled"
+PICTURED = ("ddp", "auto")
+
+Rows = list[list[int]]
+
+
+def size_for(rho: float, compute_s: float) -> float:
+    """Return how many bytes a ring all-reduces in rho times the computation."""
+    return rho * compute_s * RATE / 8 / (2 * (HOSTS - 1) / HOSTS)
+
+
+def ddp_step_ns(profile: Profile, rows: Rows, first: int, limit: int) -> int:
+    """Return what a step is predicted to last under DDP with buckets of these limits."""
+    cost = TableCost(tuple((size, time) for size, time in rows))
+    problem = caramel.Problem(profile.dataflow(), cost, workers=1)
+    known = problem.windows
+    order = ready_order(known.heads)
+    groups, place = [], 0
+    for count in ddp_buckets([known.sizes[j] for j in order], first, limit):
+        groups.append(whole(problem, order[place : place + count]))
+        place += count
+    plan = caramel.Plan(
+        tuple(groups), (problem.order.backward,), problem.order.forward, barrier=True
+    )
+    return evaluate(problem, plan).iteration_ns
+
+
+def variants_for(world: World, profile: Profile, rows: Rows, scale: float) -> list[Variant]:
+    """Plan on rank 0, and return the same variants on all ranks."""
+    planned: list[dict[str, Any]] = []
+    if world.rank == 0:
+        planned = [planner.solve(caramel_request(profile, rows, method)) for method in METHODS]
+    answers = json.loads(world.gather("the plans", json.dumps(planned))[0])
+    limits = DDP_FIRST_BUCKET_BYTES, DDP_BUCKET_BYTES
+    small = int(limits[0] / scale), int(limits[1] / scale)
+    return [
+        *(Variant(f"`{one['method']}`", one, one["iteration_ns"]) for one in answers),
+        Variant(DDP, None, ddp_step_ns(profile, rows, *limits)),
+        Variant(
+            SCALED,
+            None,
+            ddp_step_ns(profile, rows, *small),
+            {"bucket_cap_mb_list": [size / 2**20 for size in small]},
+        ),
+    ]
+
+
+def worker(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure on one host; rank 0 returns what it found."""
+    world = join(60)
+    try:
+        largest = 4 * round(size_for(max(options.ratios), options.compute) / 4)
+        sweep = measure_network(
+            world,
+            "all_reduce",
+            sweep_sizes(largest),
+            options.samples,
+            warmup=1,
+            sample_ns=SAMPLE_NS,
+        )
+        rows = table_of(sweep)
+        settings, chart = [], None
+        for name in options.models:
+            shipped = load(name)
+            for rho in options.ratios:
+                size = size_for(rho, options.compute)
+                units = scaled_units(shipped, options.compute, size)
+                own = profiled(WaitingModel(units), name, options.repetitions)
+                variants = variants_for(world, own, rows, shipped.parameter_bytes / size)
+                title = f"{name}, ρ = {rho:g}"
+                times, last = take_turns(
+                    world,
+                    units,
+                    variants,
+                    rounds=options.rounds,
+                    steps=options.steps,
+                    about=title,
+                )
+                found = [measured(one.name, one.predicted_ns, times) for one in variants]
+                about = describe(size, shipped, own, variants)
+                settings.append((title, about, found))
+                if chart is None or rho == 1:
+                    runs = [(one, last[f"`{one}`"]) for one in PICTURED]
+                    chart = side_by_side(f"{title}: {LABEL}, as measured", runs)
+        return {"rows": rows, "settings": settings, "chart": chart}
+    finally:
+        world.leave()
+
+
+def describe(size: float, shipped: Profile, own: Profile, variants: Sequence[Variant]) -> str:
+    """Return what a setting is like."""
+    graph = own.dataflow()
+    rho = next(one.plan["rho"] for one in variants if one.plan)
+    return (
+        f"{format_bytes(round(size))} in {len(graph.parameters)} parameters (sizes "
+        f"1/{shipped.parameter_bytes / size:.0f} of the model's), "
+        f"{sum(op.duration_ns for op in graph.ops) / 1e6:.0f} ms of waiting a step in {LABEL}; "
+        f"`auto` communicates {rho:.2f} times as long"
+    )
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print all tables."""
+    settings: list[tuple[str, str, list[Measured]]] = result["settings"]
+    print("all-reduce as measured: ", end="")
+    print(", ".join(f"{format_bytes(size)} {time / 1e6:.3g} ms" for size, time in result["rows"]))
+    for title, about, found in settings:
+        print(f"\n### {title}\n\n{about}\n")
+        print(table(found, DDP))
+    print("\n### `auto` against the others\n")
+    others = (DDP, SCALED, "`mg_wfbp`", "`ddp`", "`layer_by_layer`")
+    print(f"| setting | {' | '.join(others)} |\n| --- {'| --- ' * len(others)}|")
+    for title, _, found in settings:
+        by_name = {one.name: one for one in found}
+        cells = []
+        for other in others:
+            middle, low, high = ratio(by_name[other], by_name["`auto`"])
+            cells.append(f"{middle:.2f}× ({low:.2f} – {high:.2f})")
+        print(f"| {title} | {' | '.join(cells)} |")
+    print("\n### predicted against measured\n")
+    print(summary([(title, found) for title, _, found in settings]))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="what are plans of gradient transfers worth in executed steps?",
+        epilog="example: %(prog)s --models vgg16 --ratios 1 --picture steps.svg",
+    )
+    parser.add_argument("--quick", action="store_true", help="one setting, few short steps")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), help="shipped profiles")
+    parser.add_argument("--ratios", nargs="+", type=float, default=list(RATIOS), metavar="RHO")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument("--steps", type=int, default=2, help="of each variant a round; default: 2")
+    parser.add_argument("--picture", type=Path, help="draw a step under ddp and under auto (.svg)")
+    options = parser.parse_args(argv)
+    options.compute, options.samples, options.repetitions = 0.3, 5, 5
+    if options.quick:
+        options.models, options.ratios = options.models[:1], [1.0]
+        options.rounds, options.steps, options.samples, options.repetitions = 2, 2, 1, 2
+        options.compute = 0.15
+    write = GANTT.writer(options.picture) if options.picture else None
+    reason = reason_unavailable()
+    if reason is not None:
+        print(f"skipped: {reason}")
+        return 0
+    result = on_hosts(Layout.flat(HOSTS), RATE, worker, options, timeout_s=3600)
+    print(
+        f"{HOSTS} hosts, {RATE // 10**6} Mbit/s, {options.rounds} rounds of {options.steps} steps"
+    )
+    show(result)
+    if write is not None:
+        write(result["chart"], options.picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

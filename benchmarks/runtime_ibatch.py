@@ -1,0 +1,217 @@
+"""Executes iBatch's batches on an emulated cluster, against one batch and layer by layer.
+
+    python benchmarks/runtime_ibatch.py [--quick] [--picture FILE.svg]
+
+Four hosts on one switch, links of 100 Mbit/s; each host is the parameter server of a quarter of
+every parameter. They share this machine's cores, so layers wait instead of computing
+(`runtime_waiting`): times and sizes are those of a shipped profile, scaled so that the forward pass
+computes for 0.3 s and pulling all parameters takes a given multiple of that. Every host times its
+layers, pulls and pushes; rank 0 plans with those numbers; then all variants take turns.
+
+The forward phase lasts from the moment the pulls may begin to the end of the forward pass, the
+backward phase from there to the end of the last push.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from emulated_cluster import Layout, reason_unavailable
+from runtime_jobs import SAMPLE_NS, Variant, on_hosts, profiled, table_of, take_turns
+from runtime_report import Measured, measured, ratio, side_by_side, summary, table
+from runtime_waiting import LABEL, Unit, WaitingModel, load, scaled_units
+
+import planner
+from planner import Profile
+from planner.draw import GANTT
+from planner.runtime import World, join
+from planner.runtime.calibration import Collective, sweep_sizes
+from planner.runtime.sweep import measure_network
+from planner.units import format_bytes
+
+HOSTS = 4
+RATE = 100_000_000
+MODELS = ("vgg16", "resnet50", "gpt2_small")
+RATIOS = (1.0,)
+METHODS = ("exact", "greedy", "one_batch", "layer_by_layer")
+EXACT, ONE, EACH = "`exact`", "`one_batch`", "`layer_by_layer`"
+PHASES = {"forward phase": "forward_phase_ns", "backward phase": "backward_phase_ns"}
+
+COLLECTIVES: dict[str, Collective] = {"pull": "all_gather", "push": "reduce_scatter"}
+
+Rows = list[list[int]]
+
+
+def size_for(rho: float, compute_s: float) -> float:
+    """Return how many bytes a host pulls in rho times the computation."""
+    return rho * compute_s * RATE / 8 / ((HOSTS - 1) / HOSTS)
+
+
+def units_for(name: str, compute_s: float, rho: float) -> tuple[Unit, ...]:
+    """Return the units of a model whose forward pass lasts as long as asked for."""
+    shipped = load(name)
+    whole = compute_s * (shipped.forward_ns + shipped.backward_ns) / shipped.forward_ns
+    return scaled_units(shipped, whole, size_for(rho, compute_s))
+
+
+def requests(profile: Profile, rows: dict[str, Rows], method: str) -> list[dict[str, Any]]:
+    """Return what to ask `planner.solve` for: plans to pull and to push."""
+    layers = profile.chain("layer").layers
+    return [
+        {
+            "problem": "ibatch",
+            "direction": direction,
+            "method": method,
+            "compute_ns": [getattr(layer, compute) for layer in layers],
+            "layer_bytes": [layer.parameter_bytes for layer in layers],
+            "cost_table": rows[direction],
+            "layer_names": [layer.name for layer in layers],
+            "layer_parameters": [list(layer.parameters) for layer in layers],
+        }
+        for direction, compute in (("pull", "forward_ns"), ("push", "backward_ns"))
+    ]
+
+
+def variants_for(world: World, profile: Profile, rows: dict[str, Rows]) -> list[Variant]:
+    """Plan on rank 0, and return the same variants on all ranks."""
+    planned = {}
+    if world.rank == 0:
+        planned = {
+            method: [planner.solve(one) for one in requests(profile, rows, method)]
+            for method in METHODS
+        }
+    answers = json.loads(world.gather("the plans", json.dumps(planned))[0])
+    return [
+        Variant(f"`{method}`", pair, sum(one["makespan_ns"] for one in pair))
+        for method, pair in answers.items()
+    ]
+
+
+def worker(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure on one host; rank 0 returns what it found."""
+    world = join(60)
+    try:
+        largest = 4 * HOSTS * -(-round(size_for(max(options.ratios), options.compute)) // 16)
+        rows = {
+            direction: table_of(
+                measure_network(
+                    world,
+                    collective,
+                    sweep_sizes(largest),
+                    options.samples,
+                    warmup=1,
+                    sample_ns=SAMPLE_NS,
+                )
+            )
+            for direction, collective in COLLECTIVES.items()
+        }
+        settings, chart = [], None
+        for name in options.models:
+            for rho in options.ratios:
+                units = units_for(name, options.compute, rho)
+                own = profiled(WaitingModel(units), name, options.repetitions)
+                variants = variants_for(world, own, rows)
+                title = f"{name}, ρ = {rho:g}"
+                times, last = take_turns(
+                    world,
+                    units,
+                    variants,
+                    rounds=options.rounds,
+                    steps=options.steps,
+                    about=title,
+                )
+                found = {
+                    phase: [
+                        measured(one.name, answer["makespan_ns"], times, value)
+                        for one in variants
+                        for answer in [one.plan[number]]
+                    ]
+                    for number, (phase, value) in enumerate(PHASES.items())
+                }
+                found["step"] = [measured(one.name, one.predicted_ns, times) for one in variants]
+                batches = len(variants[0].plan[0]["batches"])
+                size = sum(unit.bytes for unit in units)
+                about = (
+                    f"{format_bytes(size)} in {len(units)} layers (sizes "
+                    f"1/{load(name).parameter_bytes / size:.0f} of the model's), "
+                    f"{own.forward_ns / 1e6:.0f} ms of waiting in the forward pass in {LABEL}; "
+                    f"{EXACT} pulls {batches} batches"
+                )
+                settings.append((title, about, found))
+                if chart is None or rho == 1:
+                    runs = [(one, last[f"`{one}`"]) for one in ("one_batch", "exact")]
+                    chart = side_by_side(f"{title}: {LABEL}, as measured", runs)
+        return {"rows": rows, "settings": settings, "chart": chart}
+    finally:
+        world.leave()
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print all tables."""
+    settings: list[tuple[str, str, dict[str, list[Measured]]]] = result["settings"]
+    for direction, rows in result["rows"].items():
+        texts = [f"{format_bytes(size)} {time / 1e6:.3g} ms" for size, time in rows]
+        print(f"{direction} as measured: {', '.join(texts)}\n")
+    for title, about, found in settings:
+        print(f"### {title}, forward phase\n\n{about}\n")
+        print(table(found["forward phase"], ONE), end="\n\n")
+    print("### `exact` against the others\n")
+    print("| setting | phase | `one_batch` | `layer_by_layer` | `greedy` |")
+    print("| --- | --- | --- | --- | --- |")
+    for title, _, found in settings:
+        for phase in (*PHASES, "step"):
+            by_name = {one.name: one for one in found[phase]}
+            cells = []
+            for other in (ONE, EACH, "`greedy`"):
+                middle, low, high = ratio(by_name[other], by_name[EXACT])
+                cells.append(f"{middle:.2f}× ({low:.2f} – {high:.2f})")
+            print(f"| {title} | {phase} | {' | '.join(cells)} |")
+    print("\n### predicted against measured\n")
+    print(
+        summary(
+            [
+                (f"{title}, {phase}", found[phase])
+                for title, _, found in settings
+                for phase in (*PHASES, "step")
+            ]
+        )
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="what are iBatch's batches worth in executed steps?",
+        epilog="example: %(prog)s --models vgg16 --ratios 1 --picture steps.svg",
+    )
+    parser.add_argument("--quick", action="store_true", help="one setting, few short steps")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), help="shipped profiles")
+    parser.add_argument("--ratios", nargs="+", type=float, default=list(RATIOS), metavar="RHO")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument("--steps", type=int, default=2, help="of each variant a round; default: 2")
+    parser.add_argument("--picture", type=Path, help="draw a step under one_batch and exact (.svg)")
+    options = parser.parse_args(argv)
+    options.compute, options.samples, options.repetitions = 0.3, 5, 5
+    if options.quick:
+        options.models, options.ratios = options.models[:1], [1.0]
+        options.rounds, options.steps, options.samples, options.repetitions = 2, 2, 1, 2
+        options.compute = 0.1
+    write = GANTT.writer(options.picture) if options.picture else None
+    reason = reason_unavailable()
+    if reason is not None:
+        print(f"skipped: {reason}")
+        return 0
+    result = on_hosts(Layout.flat(HOSTS), RATE, worker, options, timeout_s=3600)
+    print(
+        f"{HOSTS} hosts, {RATE / 1e6:g} Mbit/s, {options.rounds} rounds of {options.steps} steps\n"
+    )
+    show(result)
+    if write is not None:
+        write(result["chart"], options.picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""Jobs on an emulated cluster: what every host runs, and variants of a step that take turns."""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import msgspec
+import torch
+from emulated_cluster import Host, Layout, cluster
+from runtime_waiting import Unit, WaitingModel
+from torch.nn.parallel import DistributedDataParallel
+
+from planner import Profile, TableCost
+from planner.jsonio.graphs import documents_of
+from planner.profiling import measure
+from planner.profiling.tensors import loss_of
+from planner.runtime import AllReduce, World, attach
+from planner.runtime.calibration import Sweep, fit_network
+from planner.runtime.measured import StepTime, steps_of
+from planner.runtime.trace import Event
+
+__all__ = [
+    "SAMPLE_NS",
+    "Times",
+    "Variant",
+    "caramel_request",
+    "on_hosts",
+    "profiled",
+    "table_of",
+    "take_turns",
+]
+
+Times = dict[str, tuple[tuple[StepTime, ...], ...]]
+
+SAMPLE_NS = 200_000_000
+"""How long to time transfers in a row: the links pass 32 KiB at once, which a plan has but once."""
+
+_RATE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run a training step.
+
+    Parameters
+    ----------
+    name : str
+        As in the tables.
+    plan : object
+        A plan, or a list of plans; None for torch's own DistributedDataParallel.
+    predicted_ns : int or None
+        What a step is predicted to last.
+    options : dict
+        Of DistributedDataParallel.
+    all_reduce : AllReduce or None
+        How gradients are summed up, if not by gloo's ring.
+    """
+
+    name: str
+    plan: Any
+    predicted_ns: int | None
+    options: dict[str, Any] = field(default_factory=dict)
+    all_reduce: AllReduce | None = None
+
+
+def on_hosts(
+    layout: Layout, rate: int, worker: Callable[..., Any], *arguments: Any, timeout_s: float
+) -> Any:
+    """Run ``worker(*arguments)`` on every host of a new cluster; return what rank 0 returned.
+
+    Parameters
+    ----------
+    layout : Layout
+        The cluster.
+    rate : int
+        Of its links, in bits a second.
+    worker, arguments
+        What to run, in a fork of this process: it may be any function.
+    timeout_s : float
+        When to give up.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    with cluster(layout, rate) as hosts:
+        processes = [
+            context.Process(target=_work, args=(host, sender, worker, arguments), daemon=True)
+            for host in hosts
+        ]
+        try:
+            for process in processes:
+                process.start()
+            sender.close()
+            ready = wait([receiver, *(process.sentinel for process in processes)], timeout_s)
+            if receiver not in ready and not receiver.poll(5):
+                raise SystemExit("a host stopped" if ready else f"no result in {timeout_s} s")
+            try:
+                result = receiver.recv()
+            except EOFError:
+                raise SystemExit("a host stopped") from None
+            for process in processes:
+                process.join(10)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+    return result
+
+
+def _work(
+    host: Host, sender: Connection, worker: Callable[..., Any], arguments: Sequence[Any]
+) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ.update(host.environment())
+    host.enter()
+    torch.set_num_threads(1)
+    try:
+        result = worker(*arguments)
+    except Exception:  # noqa: BLE001 - whatever it is, this host stops
+        sys.stderr.write(f"host {host.index}: {traceback.format_exc()}")
+        sys.exit(1)
+    if host.index == 0:
+        sender.send(result)
+
+
+def profiled(model: WaitingModel, name: str, repetitions: int) -> Profile:
+    """Return the profile of a waiting model, measured on this host while all others do the same."""
+    return measure(
+        model, model.inputs, name=name, source="benchmarks", warmup=1, repetitions=repetitions
+    )
+
+
+def table_of(sweep: Sweep) -> list[list[int]]:
+    """Return the cost table of a sweep as requests take it."""
+    cost = fit_network(sweep).cost("table")
+    assert isinstance(cost, TableCost)
+    return [list(point) for point in cost.points]
+
+
+def caramel_request(profile: Profile, table: list[list[int]], method: str) -> dict[str, Any]:
+    """Return what to ask `planner.solve` for a plan of gradients."""
+    ops, parameters = documents_of(profile.dataflow())
+    return {
+        "problem": "caramel",
+        "method": method,
+        "ops": msgspec.to_builtins(ops),
+        "parameters": msgspec.to_builtins(parameters),
+        "network": {"table": table},
+        "element_bytes": 4,
+        "workers": 1,
+    }
+
+
+class _Planned:
+    """Training steps as an executor does them."""
+
+    def __init__(self, world: World, model: WaitingModel, variant: Variant) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        self._model = model
+        self._executor = attach(
+            model, variant.plan, optimizer, world, all_reduce=variant.all_reduce
+        )
+
+    def run(self, steps: int) -> tuple[Event, ...]:
+        self._executor.trace.clear()
+        for _ in range(steps):
+            loss_of(self._model(*self._model.inputs)).backward()  # type: ignore[no-untyped-call]
+            self._executor.step()
+        self._executor.finish()
+        return self._executor.trace.events
+
+    def close(self) -> None:
+        self._executor.close()
+
+
+class _Plain:
+    """Training steps as torch's DistributedDataParallel does them."""
+
+    def __init__(self, world: World, model: WaitingModel, variant: Variant) -> None:
+        self._inputs = model.inputs
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        self._world = world
+        self._model = DistributedDataParallel(model, process_group=world.group, **variant.options)
+
+    def run(self, steps: int) -> tuple[Event, ...]:
+        events = []
+        end = time.monotonic_ns()
+        for step in range(steps):
+            start = end
+            with self._world.transferring(step):
+                self._optimizer.zero_grad()
+                loss = loss_of(self._model(*self._inputs))
+                middle = time.monotonic_ns()
+                loss.backward()  # type: ignore[no-untyped-call]
+                after = time.monotonic_ns()
+                self._optimizer.step()
+            end = time.monotonic_ns()
+            events += [
+                Event("forward", step, -1, start, middle),
+                Event("backward", step, -1, middle, after),
+                Event("step", step, -1, start, end),
+            ]
+        return tuple(events)
+
+    def close(self) -> None:
+        pass
+
+
+def take_turns(
+    world: World,
+    units: Sequence[Unit],
+    variants: Sequence[Variant],
+    *,
+    rounds: int,
+    steps: int,
+    about: str = "",
+) -> tuple[Times, dict[str, tuple[Event, ...]]]:
+    """Run all variants in turn, several times; return their times, and what happened last.
+
+    Each has a model of its own, and communicates only while it has its turn. A turn begins with
+    one step that does not count. Every round begins with another variant.
+
+    Parameters
+    ----------
+    world : World
+        The job.
+    units : sequence of Unit
+        What is trained.
+    variants : sequence of Variant
+        The same on all ranks.
+    rounds, steps : int
+        How often each has its turn, and how many steps it then runs that count.
+    about : str
+        What this is about, for who looks on.
+
+    Returns
+    -------
+    dict, dict
+        For each variant the steps of each round, each as long as on the slowest rank; and the
+        events of its last turn on this rank.
+    """
+    runs = {one.name: _run_of(world, WaitingModel(units), one) for one in variants}
+    for run in runs.values():
+        run.run(2)  # buckets of DDP are final, and executors no longer wait in each step
+    own: dict[str, list[list[StepTime]]] = {name: [] for name in runs}
+    last: dict[str, tuple[Event, ...]] = {}
+    names = list(runs)
+    for turn in range(rounds):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            if world.rank == 0 and sys.stderr.isatty():
+                text = f"{about}, round {turn + 1} of {rounds}, {name}"
+                print(f"\r{text:78}", end="", file=sys.stderr)
+            last[name] = runs[name].run(1 + steps)
+            found = steps_of(last[name])
+            own[name].append([found[number] for number in sorted(found)][-steps:])
+    if world.rank == 0 and sys.stderr.isatty():
+        print(f"\r{'':78}\r", end="", file=sys.stderr)
+    for run in runs.values():
+        run.close()
+    ranks = [json.loads(text) for text in world.gather("times", json.dumps(own))]
+    return {
+        name: tuple(
+            tuple(
+                StepTime(*map(max, *(rank[name][turn][step] for rank in ranks)))
+                for step in range(steps)
+            )
+            for turn in range(rounds)
+        )
+        for name in names
+    }, last
+
+
+def _run_of(world: World, model: WaitingModel, variant: Variant) -> _Planned | _Plain:
+    kind = _Plain if variant.plan is None else _Planned
+    return kind(world, model, variant)
