@@ -40,7 +40,7 @@ _NAMES = {
     "depths": "--depths",
     "world": "--bcube",
 }
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 60.0
 
 
 def add_network(kinds: Any) -> None:

@@ -1,6 +1,7 @@
 """What several commands share: files, progress, subcommands with examples."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -108,12 +109,15 @@ def check_writable(path: str, option: str) -> None:
     Raises
     ------
     InvalidInputError
-        If its folder is missing, or it is a folder.
+        If its folder is missing or closed to this user, or it is a folder or may not be changed.
     """
     if not Path(path).absolute().parent.is_dir():
         raise InvalidInputError(option, f"no such folder: {Path(path).parent}")
     if Path(path).is_dir():
         raise InvalidInputError(option, f"is a folder: {path}")
+    place = Path(path).absolute()
+    if not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise InvalidInputError(option, f"no permission to write {path}")
 
 
 class Progress:

@@ -141,24 +141,28 @@ def run(options: argparse.Namespace) -> int:
         progress(f"looking around the plan of {results[0].method}")
         best = (case.best or case.answer)(results[0])
     progress.done()
-    if options.json:
-        first = [] if best is None else [best]
-        others = results if case.best_apart else results[len(first) :]
-        answers = [*first, *map(case.answer, others)]
-        write_json(msgspec.json.encode(answers).decode() + "\n", None)
-    else:
-        _print_table(family, case, comparison)
-    if best is None:
-        print("planner: no method found a plan", file=sys.stderr)
-        return 0
-    chart = face.chart(best, case.name)
-    if not options.json:
-        width = shutil.get_terminal_size((100, 24)).columns
-        write_text("\n" + face.drawing.text(chart, width) + "\n")
-    if options.output:
+    chart = None if best is None else face.chart(best, case.name)
+    to_file = options.output not in (None, "-")
+    if best is not None and to_file:  # before printing: a reader of that may stop early
         write_json(msgspec.json.encode(best).decode() + "\n", options.output)
-    if draw is not None:
-        draw(chart, Path(options.picture))
+    try:
+        if options.json:
+            first = [] if best is None else [best]
+            others = results if case.best_apart else results[len(first) :]
+            answers = [*first, *map(case.answer, others)]
+            write_json(msgspec.json.encode(answers).decode() + "\n", None)
+        else:
+            _print_table(family, case, comparison)
+            if chart is not None:
+                width = shutil.get_terminal_size((100, 24)).columns
+                write_text("\n" + face.drawing.text(chart, width) + "\n")
+        if best is None:
+            print("planner: no method found a plan", file=sys.stderr)
+        elif options.output and not to_file:
+            write_json(msgspec.json.encode(best).decode() + "\n", options.output)
+    finally:
+        if draw is not None and chart is not None:
+            draw(chart, Path(options.picture))
     return 0
 
 

@@ -4,6 +4,7 @@ import argparse
 from fractions import Fraction
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from planner import caramel
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
@@ -122,7 +123,7 @@ def _case(
         network = options.network.about
     return Case(
         problem,
-        lambda result: caramel_json.answer(problem, result),
+        lambda result: replace(caramel_json.answer(problem, result), ranks=workers),
         (f"{profile.name}: {_summary(problem)}", provenance(profile), f"network: {network}"),
         profile.name,
     )

@@ -3,7 +3,8 @@
 import argparse
 from fractions import Fraction
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from planner import ibatch
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
@@ -98,13 +99,14 @@ def _case(
         f"{format_ns(problem.compute_prefix[-1])} to compute"
     )
     network = f"start-up {options.startup}, bandwidth {options.bandwidth}"
+    ranks: int | UnsetType = UNSET
     if options.network is not None:
-        network = options.network.about
+        network, ranks = options.network.about, options.network.ranks
     names = tuple(layer.name for layer in chain.layers)
     parameters = chain.layer_parameters()
     return Case(
         problem,
-        lambda result: ibatch_json.answer(problem, result, names, parameters),
+        lambda result: replace(ibatch_json.answer(problem, result, names, parameters), ranks=ranks),
         (summary, provenance(profile), f"network: {network}"),
         profile.name,
     )

@@ -8,7 +8,7 @@ from planner.cli.common import check_writable, command, in_file, read, write_jso
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import decode_profile
-from planner.validation import integer
+from planner.validation import integer, shown
 
 __all__ = ["add_parser"]
 
@@ -97,6 +97,14 @@ def _settings(
             "--profile", "missing: DeepSpeed's buckets follow from the sizes of single parameters"
         )
     sizes = {one.name: one.size_bytes for one in graph.parameters}
+    unknown = [piece.parameter for batch in batches for piece in batch.pieces]
+    unknown = [name for name in unknown if name not in sizes]
+    if unknown:
+        raise InvalidInputError(
+            "--profile",
+            f"has no parameter {shown(unknown[0])}, which the plan sends: expected the profile "
+            "that was planned for",
+        )
     return deepspeed_settings(batches, sizes, element_bytes, _ready_order(graph, batches))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from planner.cli import calibrate, compare, draw, export, importing, measure, run, schema, solve
+from planner.cli.complaint import complain
 from planner.errors import PlannerError
 
 __all__ = ["entry_point", "main"]
@@ -44,17 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (PlannerError, OSError) as error:
-        print(f"planner: error: {error}", file=sys.stderr)
+        complain(f"planner: error: {error}")
         return 2
     except KeyboardInterrupt:
         return 130
     except Exception as fault:
         if os.environ.get("PLANNER_DEBUG"):
             raise
-        print(
+        complain(
             f"planner: a fault of planner itself: {fault!r}\n"
-            "(set PLANNER_DEBUG=1 to see where, and please report it)",
-            file=sys.stderr,
+            "(set PLANNER_DEBUG=1 to see where, and please report it)"
         )
         return 1
     return status

@@ -46,7 +46,7 @@ def report(sweep: "Sweep", fit: "NetworkFit") -> str:
     rounds = f"{sweep.repetitions} round{'' if sweep.repetitions == 1 else 's'}"
     about = (
         f"{headline(sweep)}: medians of {rounds}, the slowest rank's time; by how much each model "
-        "exceeds them"
+        "exceeds them, as a share of them"
     )
     lines = [about, "", format_table(header, rows), "", format_table(summary, models)]
     noisy = sum(one.spread_ns > _NOISY * one.median_ns for one in sweep.timings)

@@ -1,13 +1,12 @@
 """``planner run``: training steps that communicate as planned, predicted against measured."""
 
 import argparse
-import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import (
@@ -20,15 +19,14 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
+from planner.cli.run_report import as_json, report
 from planner.draw.drawing import GANTT
-from planner.draw.table import format_table
-from planner.errors import InvalidInputError, MeasurementError
-from planner.units import format_bytes, format_ns
-from planner.validation import integer
+from planner.errors import InvalidInputError, MeasurementError, PlannerError
+from planner.topologies import BCube
+from planner.validation import integer, shown
 
 if TYPE_CHECKING:
     from planner.runtime.collectives import AllReduce
-    from planner.runtime.measured import Comparison, StepTime
     from planner.runtime.programs import Answer
     from planner.runtime.trial import Trial
     from planner.runtime.world import World
@@ -40,8 +38,20 @@ Every rank of a job runs this command: start it with torchrun, or any launcher t
 sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. PLAN is a plan of caramel, bigdl
 or ibatch; of ibatch there can be two, one to pull parameters and one to push
 gradients. A step is a forward pass, a backward pass of a stand-in loss, and the
-update. Times are those of the slowest rank.
+update; pictures and traces show one from a backward pass to the next. Times are those
+of the slowest rank.
 """
+
+_OPTIONS = {
+    "spec": "--model",
+    "input_shape": "--input",
+    "batch_size": "--batch-size",
+    "timeout_s": "--timeout",
+    "interfaces": "--interfaces",
+    "all_reduce": "--bcube",
+    "world": "--bcube",
+}
+"""What names arguments of the library has, as a person gives them."""
 
 
 def add_parser(commands: Any) -> None:
@@ -87,8 +97,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--bcube",
-        metavar="N,K",
-        help="sum up by BML: the ranks are the servers of a BCube(N, K), one interface a level",
+        metavar="n,k",
+        help="sum up by BML: the ranks are the servers of a BCube(n, k), one interface a level",
     )
     parser.add_argument(
         "--against-ddp",
@@ -125,40 +135,67 @@ def run(options: argparse.Namespace) -> int:
             if os.environ.get("RANK", "0") == "0":
                 check_writable(path, f"--{option}")
     answers = _answers(options.plans)
+    bcube = _checked(options, answers)
 
-    import torch
-
-    from planner.profiling import load_factory
+    from planner.profiling import load_factory  # says what to install if torch is missing
     from planner.runtime import join
     from planner.runtime.measured import chart_of
 
     if options.threads:
+        import torch
+
         torch.set_num_threads(options.threads)
     interfaces = options.interfaces.split(",") if options.interfaces else None
-    with redirect_stdout(sys.stderr):  # what the model prints is not the report
-        try:
-            model, inputs = load_factory(options.model, options.input, options.batch_size)
-        except SystemExit as stop:
-            raise MeasurementError(f"{options.model} ended the program ({stop.code})") from None
-        world = join(options.timeout, interfaces)
-        try:
-            planned, plain = _trials(options, answers, model, inputs, world)
-        finally:
-            world.leave()
+    try:
+        with redirect_stdout(sys.stderr):  # what the model prints is not the report
+            try:
+                model, inputs = load_factory(options.model, options.input, options.batch_size)
+            except SystemExit as stop:
+                raise MeasurementError(f"{options.model} ended the program ({stop.code})") from None
+            with join(options.timeout, interfaces) as world:
+                planned, plain = _trials(options, answers, model, inputs, world, bcube)
+    except InvalidInputError as error:
+        if error.path not in _OPTIONS:
+            raise
+        raise InvalidInputError(_OPTIONS[error.path], error.message) from None
     if world.rank:
         return 0
     if options.json:
-        write_json(_as_json(answers, planned, plain), None)
+        write_json(as_json(options, answers, planned, plain, world.size), None)
     else:
-        write_text(_report(options, answers, planned, plain, world.size))
+        write_text(report(options, answers, planned, plain, world.size))
+        sys.stdout.flush()
     title = f"{options.model}, {world.size} ranks, as measured"
-    step = planned[-1].warmup
-    if "picture" in writers:
-        chart = chart_of(planned[-1].events[:1], step, title)
-        writers["picture"](chart, Path(options.picture))
-    if "trace" in writers:
-        writers["trace"](chart_of(planned[-1].events, step, title), Path(options.trace))
+    for option, ranks in (("picture", 1), ("trace", world.size)):
+        if option in writers:
+            chart = chart_of(planned[-1].events[:ranks], planned[-1].warmup, title)
+            try:
+                writers[option](chart, Path(getattr(options, option)))
+            except OSError as error:
+                raise PlannerError(f"--{option}: {error}") from None
     return 0
+
+
+def _checked(options: argparse.Namespace, answers: "list[Answer]") -> BCube | None:
+    """Check what can be checked before torch is loaded; return the topology asked for."""
+    module, separator, factory = options.model.partition(":")
+    if not (module and separator and factory):
+        raise InvalidInputError("--model", f"expected module:factory, got {shown(options.model)}")
+    if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
+        raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
+    if options.bcube is None:
+        return None
+    if answers[0].problem != "caramel":
+        raise InvalidInputError(
+            "--bcube", f"only with a plan of caramel: one of {answers[0].problem} all-reduces not"
+        )
+    bcube = parse_bcube(options.bcube)
+    ranks = os.environ.get("WORLD_SIZE", "")
+    if ranks.isdecimal() and int(ranks) != bcube.servers:
+        raise InvalidInputError(
+            "--bcube", f"expected a rank for each of {bcube.servers} servers, the job has {ranks}"
+        )
+    return bcube
 
 
 def _answers(paths: Sequence[str]) -> "list[Answer]":
@@ -183,6 +220,7 @@ def _trials(
     model: Any,
     inputs: tuple[Any, ...],
     world: "World",
+    bcube: BCube | None,
 ) -> "tuple[list[Trial], list[Trial]]":
     """Return the runs as planned, and those under DDP in between."""
     from planner.runtime.trial import run_ddp, run_plan
@@ -197,7 +235,7 @@ def _trials(
 
         return show
 
-    all_reduce = _all_reduce(options, world)
+    all_reduce = _all_reduce(bcube, world)
     planned, plain = [], []
     for turn in range(rounds):
         suffix = f", round {turn + 1} of {rounds}" if rounds > 1 else ""
@@ -239,121 +277,9 @@ def _optimizer(name: str, model: Any) -> Any:
     return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 
 
-def _all_reduce(options: argparse.Namespace, world: "World") -> "AllReduce | None":
-    if options.bcube is None:
+def _all_reduce(bcube: BCube | None, world: "World") -> "AllReduce | None":
+    if bcube is None:
         return None
     from planner.runtime.bcube import BcubeAllReduce
 
-    bcube = parse_bcube(options.bcube)
     return BcubeAllReduce(world, bcube.n, bcube.k)
-
-
-def _times(trials: "Sequence[Trial]") -> "list[StepTime]":
-    from planner.runtime.measured import slowest
-
-    return [step for trial in trials for step in slowest(trial.events, trial.warmup)]
-
-
-def _report(
-    options: argparse.Namespace,
-    answers: "Sequence[Answer]",
-    planned: "Sequence[Trial]",
-    plain: "Sequence[Trial]",
-    ranks: int,
-) -> str:
-    from planner.jsonio import PROBLEMS
-    from planner.runtime.measured import compared
-
-    steps = _times(planned)
-    lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in answers]
-    lines.append(f"run: {options.model}, {ranks} ranks, {len(steps)} steps, {options.optimizer}")
-    rows = [_row(one) for one in compared(answers, steps)]
-    header = ("", "predicted", "measured", "middle half", "off by")
-    lines += ["", format_table(header, rows), "", _batches(answers, planned)]
-    if plain:
-        lines += ["", _against(planned, plain)]
-    return "\n".join(lines) + "\n"
-
-
-def _row(one: "Comparison") -> tuple[str, ...]:
-    low, high = _middle(one.measured_ns)
-    return (
-        one.name,
-        "–" if one.predicted_ns is None else format_ns(one.predicted_ns),
-        format_ns(one.median_ns),
-        f"{format_ns(low)} – {format_ns(high)}",
-        "–" if one.error is None else f"{100 * one.error:+.1f} %",
-    )
-
-
-def _middle(values: Sequence[int]) -> tuple[int, int]:
-    """Return the bounds of the middle half of some values."""
-    ordered = sorted(values)
-    return ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
-
-
-def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> str:
-    """Return what the transfer of each batch took, beside what the plan says."""
-    from planner.runtime.measured import batch_times
-
-    said: dict[tuple[str, int], tuple[int, int | None]] = {}
-    for answer in answers:
-        if answer.problem == "caramel":
-            for number, group in enumerate(answer.groups):
-                said["", number] = group.end_ns - group.start_ns, group.bytes
-        elif answer.problem == "ibatch" and isinstance(answer.schedule, tuple):
-            sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
-            for number, row in enumerate(answer.schedule):
-                size = None if sizes is None else sum(sizes[slice(*row.layers)])
-                time = row.transfer_end_ns - row.transfer_start_ns
-                said[answer.direction, number] = time, size
-    rows = []
-    for one in batch_times(planned[-1].events, planned[-1].warmup):
-        predicted, size = said.get((one.direction, one.batch), (None, None))
-        rows.append(
-            (
-                f"{one.direction} batch {one.batch + 1}".strip(),
-                "–" if size is None else format_bytes(size),
-                "–" if predicted is None else format_ns(predicted),
-                format_ns(round(median(one.measured_ns))),
-            )
-        )
-    return format_table(("transfer", "size", "predicted", "measured"), rows)
-
-
-def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> str:
-    """Return how much faster the plan is than DDP, round by round."""
-    ratios = sorted(
-        median(step.step_ns for step in _times([other]))
-        / median(step.step_ns for step in _times([one]))
-        for one, other in zip(planned, plain, strict=True)
-    )
-    ddp = round(median(step.step_ns for step in _times(plain)))
-    return (
-        f"DDP: {format_ns(ddp)} a step; the plan is {median(ratios):.2f}x as fast "
-        f"({ratios[0]:.2f}x to {ratios[-1]:.2f}x in {len(ratios)} alternating rounds)"
-    )
-
-
-def _as_json(
-    answers: "Sequence[Answer]", planned: "Sequence[Trial]", plain: "Sequence[Trial]"
-) -> str:
-    from planner.runtime.measured import batch_times, compared
-
-    document: dict[str, Any] = {
-        "comparisons": [
-            {
-                "name": one.name,
-                "predicted_ns": one.predicted_ns,
-                "measured_ns": list(one.measured_ns),
-            }
-            for one in compared(answers, _times(planned))
-        ],
-        "transfers": [
-            {"direction": one.direction, "batch": one.batch, "measured_ns": list(one.measured_ns)}
-            for one in batch_times(planned[-1].events, planned[-1].warmup)
-        ],
-    }
-    if plain:
-        document["ddp_step_ns"] = [step.step_ns for step in _times(plain)]
-    return json.dumps(document) + "\n"

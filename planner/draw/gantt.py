@@ -107,7 +107,9 @@ def _draw_legend(figure: "Figure", chart: Chart, *, with_windows: bool) -> float
     def patch(colour: str, label: str, hatch: str | None = None) -> Patch:
         return Patch(facecolor=colour, edgecolor=OUTLINE, hatch=hatch, label=label)
 
-    legend: list[Patch | Line2D] = [patch("white", "start-up", "////")]
+    legend: list[Patch | Line2D] = []
+    if any(interval.kind == "startup" for interval in chart.timeline.intervals):
+        legend.append(patch("white", "start-up", "////"))
     if any(interval.kind in ("backward", "forward") for interval in chart.timeline.intervals):
         legend += [
             patch(COLOURS[0], "transfer"),

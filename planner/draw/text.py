@@ -40,7 +40,9 @@ def text_gantt(chart: Chart, width: int = 80) -> str:
         listed = _list_of_windows(timeline, width)
     else:
         legend, listed = "digits: batches (last digit)", _list(timeline)
-    lines += ["", f"{legend} · ░ start-up · '·' idle", "", listed]
+    if any(interval.kind == "startup" for interval in timeline.intervals):
+        legend += " · ░ start-up"
+    lines += ["", f"{legend} · '·' idle", "", listed]
     return "\n".join(lines)
 
 

@@ -144,6 +144,7 @@ class CaramelAnswer(Struct, frozen=True, kw_only=True):
     traffic: Annotated[float, Meta(ge=1)] = 1.0
     workers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] | UnsetType = UNSET
+    ranks: Machines | UnsetType = UNSET
 
 
 def run(request: CaramelRequest) -> CaramelAnswer:

@@ -10,6 +10,7 @@ from planner.costs import TableCost
 from planner.errors import InvalidInputError
 from planner.ibatch.evaluation import BatchTimes, timeline_of
 from planner.jsonio.types import (
+    Count,
     Index,
     LayerRange,
     Moment,
@@ -147,6 +148,7 @@ class IbatchAnswer(Struct, frozen=True, kw_only=True):
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
+    ranks: Count | UnsetType = UNSET
 
 
 def run(request: IbatchRequest) -> IbatchAnswer:

@@ -105,7 +105,9 @@ class World:
         known = self.watch.error is not None or isinstance(error, DisagreementError)
         if error is None or known or (isinstance(error, SystemExit) and not error.code):
             return
-        reason = f"{type(error).__name__}: {first_line(error)}"
+        text = first_line(error)
+        kind = type(error).__name__
+        reason = kind if text == kind else f"{kind}: {text}"
         self.watch.failed(reason, step=step, batch=batch, at_fault=True)
 
     def agree(self, what: str, value: str) -> None:

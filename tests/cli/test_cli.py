@@ -346,6 +346,20 @@ def test_a_reader_that_stops_early_is_no_fault() -> None:
         assert process.stderr.read() == b""
 
 
+def test_files_are_written_though_nobody_reads_the_table(profile: str, tmp_path: Path) -> None:
+    plan, picture = tmp_path / "plan.json", tmp_path / "plan.trace.json"
+    options = ["--methods", "exact", "-o", str(plan), "--picture", str(picture)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner", "compare", profile, *NETWORK, *options],
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+    assert json.loads(plan.read_text())["method"] == "exact"
+    assert json.loads(picture.read_text())["traceEvents"]
+
+
 def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         ["sh", "-c", command.replace("planner", f"{sys.executable} -m planner", 1)],

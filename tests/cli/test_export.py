@@ -103,7 +103,10 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (["fsdp2", push], "direction: expected a plan of ibatch to pull"),
         (["deepspeed", plan], "--profile: missing"),
         (["deepspeed", plan, "--profile", chain], f"{chain}: parameters: missing"),
-        (["deepspeed", push, "--profile", unknown], "expected the size of 'a.weight'"),
+        (
+            ["deepspeed", push, "--profile", unknown],
+            "error: --profile: has no parameter 'a.weight'",
+        ),
         (["deepspeed", plan, "--element-bytes", "0"], "--element-bytes: expected an integer >= 1"),
         (["ddp", plan, plan, plan], "PLAN: expected one or two, got 3"),
         (["ddp", plan, "-o", str(tmp_path / "no" / "file")], "--output: no such folder"),

@@ -25,6 +25,36 @@ def make(batch_size=4):
     return nn.Sequential(*layers), (torch.randn(batch_size, 16),)
 """
 
+BAD_MODEL = """
+import os
+import torch
+from my_model import make
+
+class Fault(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if os.environ["RANK"] == "1":
+            raise ZeroDivisionError("on purpose")
+        return gradient
+
+def forward():
+    model, inputs = make()
+    def fail(*_):
+        if os.environ["RANK"] == "1":
+            raise ZeroDivisionError("on purpose")
+    model.register_forward_pre_hook(fail)
+    return model, inputs
+
+def backward():
+    model, inputs = make()
+    model.register_forward_hook(lambda _model, _inputs, output: Fault.apply(output))
+    return model, inputs
+"""
+
 
 def _commands(folder: str, commands: list[list[str]]) -> list[int]:
     os.chdir(folder)
@@ -80,13 +110,33 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     assert "in 2 alternating rounds" in first
     assert "forward phase" in second
     assert "backward phase" in second
-    assert "pull batch 1" in second
-    assert "push batch 1" in second
+    assert "pull batch 0" in second
+    assert "push batch 0" in second
+    assert "ddp_step_ns" not in second
+    for section in (first, second):
+        assert "planned for" not in section
+        assert "batches are numbered from 0" in section
     document: dict[str, Any] = json.loads(third.removeprefix("made\n"))
+    plan = json.loads((folder / "caramel.json").read_text())
+    assert document["plans"] == [
+        {"file": "caramel.json", "problem": "caramel", "method": plan["method"], "ranks": 2}
+    ]
+    about = ("model", "optimizer", "ranks", "warmup")
+    assert [document[name] for name in about] == ["my_model:make", "sgd", 2, 1]
+    assert [
+        (one["direction"], one["batch"], one["bytes"], one["predicted_ns"])
+        for one in document["transfers"]
+    ] == [
+        (None, number, group["bytes"], group["end_ns"] - group["start_ns"])
+        for number, group in enumerate(plan["groups"])
+    ]
     assert [len(one["measured_ns"]) for one in document["comparisons"]] == [3, 3]
     assert len(document["ddp_step_ns"]) == 3
     assert all(time > 0 for time in document["ddp_step_ns"])
-    assert "<svg" in (folder / "step.svg").read_text()
+    picture = (folder / "step.svg").read_text()
+    assert "<svg" in picture
+    assert "forward ops" in picture
+    assert "start-up" not in picture  # which a measured step has none of
     trace = json.loads((folder / "trace.json").read_text())
     lanes = {one["args"]["name"] for one in trace["traceEvents"] if one["name"] == "thread_name"}
     assert lanes == {
@@ -111,6 +161,61 @@ def test_a_plan_for_another_model_ends_every_rank(folder: Path) -> None:
         assert "Traceback" not in outcome.output
 
 
+def _failing(folder: str, commands: list[list[str]]) -> list[tuple[int, str]]:
+    os.chdir(folder)
+    rank, found = os.environ["RANK"], []
+    for number, arguments in enumerate(commands):
+        os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + (number > 0))
+        file = Path(f"error{number}-{rank}.json")
+        os.environ["TORCHELASTIC_ERROR_FILE"] = str(file)
+        status = main(arguments)
+        found.append((status, json.loads(file.read_text())["message"]["message"]))
+    return found
+
+
+def test_what_a_model_raises_ends_every_rank_with_one_line(folder: Path) -> None:
+    (folder / "bad_model.py").write_text(BAD_MODEL)
+    commands = [
+        ["run", "caramel.json", "--model", f"bad_model:{name}", "--timeout", "20"]
+        for name in ("forward", "backward")
+    ]
+    outcomes = launch(_failing, 2, str(folder), commands)
+    for number, which in enumerate(("forward", "backward")):
+        said = f"the model's {which} pass failed: ZeroDivisionError: on purpose"
+        assert outcomes[1].value is not None
+        assert outcomes[0].value is not None
+        assert outcomes[1].value[number] == (2, f"planner: error: {said}")
+        status, other = outcomes[0].value[number]
+        assert status == 2
+        assert "rank 1 stopped: MeasurementError: " + said in other
+    for outcome in outcomes:
+        assert "Traceback" not in outcome.output
+        lines = outcome.output.splitlines()
+        assert sum(line.startswith(f"rank {outcome.rank}: planner: error: ") for line in lines) == 2
+
+
+def test_a_plan_for_other_ranks_runs_with_a_warning(folder: Path) -> None:
+    plan = json.loads((folder / "caramel.json").read_text())
+    (folder / "for_5.json").write_text(json.dumps(plan | {"ranks": 5}))
+    arguments = ["run", "for_5.json", "--model", "my_model:make", "--steps", "2"]
+    (outcome,) = launch(_wrong, 1, str(folder), arguments)
+    assert outcome.value == 0, outcome.output
+    assert "planned for 5 ranks, run on 1: predictions are for 5" in outcome.output
+    assert "my_model:make, 1 rank, 2 steps" in outcome.output
+
+
+def test_without_torch_it_says_what_to_install(folder: Path) -> None:
+    code = (
+        "import sys\nsys.modules['torch'] = None\nfrom planner.cli import main\n"
+        "sys.exit(main(['run', 'caramel.json', '--model', 'my_model:make', '--threads', '1']))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 2
+    assert "torch is needed here: pip install 'planner[torch]'" in found.stderr
+
+
 def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "RANK"}
     arguments = ["run", "caramel.json", "--model", "my_model:make"]
@@ -132,7 +237,15 @@ def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
     [
         (["caramel.json", "--steps", "0"], "--steps: expected an integer >= 2"),
         (["caramel.json", "--picture", "step.txt"], "--picture: expected a name ending in"),
-        (["profile.json"], "profile.json"),
+        (["profile.json"], "profile.json: status: missing: expected an answer of planner solve, "),
+        (["caramel.json", "--timeout", "nan"], "--timeout: expected seconds > 0"),
+        (["caramel.json", "--timeout", "0"], "--timeout: expected seconds > 0"),
+        (["pull.json", "--bcube", "2,2"], "--bcube: only with a plan of caramel"),
+        (["caramel.json", "--bcube", "2"], "--bcube: expected n,k"),
+        (["caramel.json", "--model", "nothing"], "--model: expected module:factory"),
+        (["caramel.json", "--model", "my_model:lost"], "--model: module my_model has no lost"),
+        (["caramel.json", "--input", "3"], "--input: no effect here"),
+        (["caramel.json", "--picture", "none/step.svg"], "--picture: no such folder"),
         (["caramel.json", "pull.json"], "expected one plan, or two of ibatch"),
         (["pull.json", "pull.json"], "at most one plan to pull"),
     ],
@@ -145,5 +258,5 @@ def test_bad_arguments(
     message: str,
 ) -> None:
     monkeypatch.chdir(folder)
-    assert main(["run", *arguments, "--model", "my_model:make"]) == 2
+    assert main(["run", "--model", "my_model:make", *arguments]) == 2
     assert message in capsys.readouterr().err

@@ -191,6 +191,7 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
         ((solved(BIGDL, method="tree_aggregate"),), "method", "goes through a driver"),
         ((CARAMEL,), "status", "expected an answer of planner solve, got a request"),
         (({"name": "x", "layers": []},), "status", "got a profile"),
+        (({"name": "x", "ops": [], "parameters": []},), "status", "got a profile"),
         (({"network": {"table": [[1, 2]]}, "ranks": 2},), "status", "got a measured network"),
         (({"x": 1},), "status", "missing: expected an answer of planner solve"),
         (("plan.json",), "plan", "got str: read the file"),

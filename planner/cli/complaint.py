@@ -1,0 +1,29 @@
+"""How a command says what went wrong: on standard error, and to the launcher of a job.
+
+The processes of a job share their standard error, so each line says of which rank it is and is
+written at once. torchrun shows what stands in the file that TORCHELASTIC_ERROR_FILE names.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+__all__ = ["complain"]
+
+
+def complain(text: str) -> None:
+    """Say on standard error, and to the launcher if there is one, why this process ends."""
+    rank = os.environ.get("RANK", "")
+    whose = f"rank {rank}: " if rank and os.environ.get("WORLD_SIZE", "1") != "1" else ""
+    if sys.stderr is not None:
+        sys.stderr.write(f"{whose}{text}\n")
+        sys.stderr.flush()
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if file:
+        said = {"message": text, "extraInfo": {"timestamp": str(int(time.time()))}}
+        try:
+            Path(file).write_text(json.dumps({"message": said}), "utf-8")
+        except OSError:
+            return  # it was said on standard error

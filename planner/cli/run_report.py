@@ -1,0 +1,229 @@
+"""What ``planner run`` says: what plans predicted beside what was measured, as text and as JSON."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from planner.draw.table import format_table
+from planner.jsonio import PROBLEMS
+from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.runtime.measured import batch_times, compared, slowest
+from planner.units import format_bytes, format_ns
+
+if TYPE_CHECKING:
+    from planner.runtime.measured import Comparison, StepTime
+    from planner.runtime.programs import Answer
+    from planner.runtime.trial import Trial
+
+__all__ = ["as_json", "report"]
+
+_OFF_BY = "off by: (measured - predicted) / predicted; beyond 100 %, measured / predicted"
+_NUMBERS = "batches are numbered from 0, as in plans and errors; pictures number them from 1"
+_TURNS = (
+    "a batch is a turn of the plan, in which each rank pulls a slice from one other: with push "
+    "that of a gradient, with pull updated weights; T_F: the time to send the whole gradient"
+)
+
+
+def report(
+    options: argparse.Namespace,
+    answers: "Sequence[Answer]",
+    planned: "Sequence[Trial]",
+    plain: "Sequence[Trial]",
+    ranks: int,
+) -> str:
+    """Return what a person reads.
+
+    Parameters
+    ----------
+    options : Namespace
+        Of the command.
+    answers : sequence of answers
+        The plans.
+    planned, plain : sequence of Trial
+        The runs as planned, and those under DDP in between.
+    ranks : int
+        How many there were.
+    """
+    steps = _times(planned)
+    lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in answers]
+    number = f"{ranks} rank{'' if ranks == 1 else 's'}"
+    lines.append(f"run: {options.model}, {number}, {len(steps)} steps, {options.optimizer}")
+    lines += _warnings(options, answers, ranks)
+    rows = [_row(one) for one in compared(answers, steps)]
+    header = ("", "predicted", "measured", "middle half", "off by")
+    lines += ["", format_table(header, rows), _OFF_BY, "", *_batches(answers, planned)]
+    if plain:
+        lines += ["", _against(planned, plain)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(
+    options: argparse.Namespace,
+    answers: "Sequence[Answer]",
+    planned: "Sequence[Trial]",
+    plain: "Sequence[Trial]",
+    ranks: int,
+) -> str:
+    """Return the same as JSON; see `report`."""
+    said = _said(answers)
+    transfers = []
+    for one in batch_times(planned[-1].events, planned[-1].warmup):
+        predicted, size = said.get((one.direction, one.batch), (None, None))
+        transfers.append(
+            {
+                "direction": one.direction or None,
+                "batch": one.batch,
+                "bytes": size,
+                "predicted_ns": predicted,
+                "measured_ns": list(one.measured_ns),
+            }
+        )
+    document: dict[str, Any] = {
+        "plans": [_about(path, one) for path, one in zip(options.plans, answers, strict=True)],
+        "model": options.model,
+        "optimizer": options.optimizer,
+        "ranks": ranks,
+        "warmup": planned[-1].warmup,
+        "comparisons": [
+            {
+                "name": one.name,
+                "predicted_ns": one.predicted_ns,
+                "measured_ns": list(one.measured_ns),
+            }
+            for one in compared(answers, _times(planned))
+        ],
+        "transfers": transfers,
+    }
+    if plain:
+        document["ddp_step_ns"] = [step.step_ns for step in _times(plain)]
+    return json.dumps(document) + "\n"
+
+
+def _about(path: str, answer: "Answer") -> dict[str, Any]:
+    about = {"file": path, "problem": answer.problem, "method": answer.method}
+    if isinstance(answer, IbatchAnswer):
+        about["direction"] = answer.direction
+    ranks = _ranks(answer)
+    return about if ranks is None else {**about, "ranks": ranks}
+
+
+def _ranks(answer: "Answer") -> int | None:
+    """Return for how many ranks a plan was priced, if it says so."""
+    if isinstance(answer, BigdlAnswer):
+        return len(answer.slices) if isinstance(answer.slices, tuple) else None
+    if isinstance(answer, CaramelAnswer | IbatchAnswer) and answer.ranks is not UNSET:
+        return answer.ranks
+    return None
+
+
+def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> "list[str]":
+    """Return why predictions may be about something else than what was measured."""
+    known = sorted({one for one in map(_ranks, answers) if one is not None} - {ranks})
+    found = [f"planned for {one} ranks, run on {ranks}: predictions are for {one}" for one in known]
+    if options.bcube is not None:
+        found.append(
+            f"summed up by BML on BCube({options.bcube}): predictions are for that only if the "
+            "plan's network was measured with calibrate network --bcube"
+        )
+    return found
+
+
+def _times(trials: "Sequence[Trial]") -> "list[StepTime]":
+    return [step for trial in trials for step in slowest(trial.events, trial.warmup)]
+
+
+def _row(one: "Comparison") -> tuple[str, ...]:
+    low, high = _middle(one.measured_ns)
+    return (
+        one.name,
+        "–" if one.predicted_ns is None else format_ns(one.predicted_ns),
+        format_ns(one.median_ns),
+        f"{format_ns(low)} – {format_ns(high)}",
+        _off_by(one.error),
+    )
+
+
+def _off_by(error: float | None) -> str:
+    if error is None:
+        return "–"
+    return f"{1 + error:.1f}x" if error > 1 else f"{100 * error:+.1f} %"
+
+
+def _middle(values: Sequence[int]) -> tuple[int, int]:
+    """Return the bounds of the middle half of some values."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
+
+
+def _said(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int | None]]:
+    """Return what plans say of each batch: its time, and its size if they know it."""
+    said: dict[tuple[str, int], tuple[int, int | None]] = {}
+    for answer in answers:
+        if isinstance(answer, CaramelAnswer):
+            for number, group in enumerate(answer.groups):
+                said["", number] = group.end_ns - group.start_ns, group.bytes
+        elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
+            sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
+            for number, row in enumerate(answer.schedule):
+                size = None if sizes is None else sum(sizes[slice(*row.layers)])
+                time = row.transfer_end_ns - row.transfer_start_ns
+                said[answer.direction, number] = time, size
+    return said
+
+
+def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[str]:
+    """Return what the transfer of each batch took, beside what the plan says."""
+    said = _said(answers)
+    first = answers[0]
+    directions = {one.direction for one in answers if isinstance(one, IbatchAnswer)}
+    rows, notes = [], [_NUMBERS]
+    for one in batch_times(planned[-1].events, planned[-1].warmup):
+        predicted, size = said.get((one.direction, one.batch), (None, None))
+        name = f"{one.direction} batch {one.batch}".strip()
+        if isinstance(first, BigdlAnswer) and _own(first, one.batch):
+            name += " (own slices)"
+        elif directions and one.direction not in directions:
+            name += " (everything)"
+        rows.append(
+            (
+                name,
+                "–" if size is None else format_bytes(size),
+                "–" if predicted is None else format_ns(predicted),
+                format_ns(round(median(one.measured_ns))),
+            )
+        )
+    if isinstance(first, BigdlAnswer):
+        notes.append(_TURNS)
+    if directions == {"pull"}:
+        notes.append("no plan to push: all gradients leave in one batch")
+    elif directions == {"push"}:
+        notes.append("no plan to pull: all parameters arrive in one batch")
+    return [format_table(("transfer", "size", "predicted", "measured"), rows), *notes]
+
+
+def _own(answer: BigdlAnswer, turn: int) -> bool:
+    """Whether nothing is sent in a turn: each rank has its own slice."""
+    if not isinstance(answer.pull_order, tuple):
+        return False
+    return all(order[turn] == rank for rank, order in enumerate(answer.pull_order))
+
+
+def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> str:
+    """Return how much faster the plan is than DDP, round by round."""
+    ratios = sorted(
+        median(step.step_ns for step in _times([other]))
+        / median(step.step_ns for step in _times([one]))
+        for one, other in zip(planned, plain, strict=True)
+    )
+    ddp = round(median(step.step_ns for step in _times(plain)))
+    return (
+        f"DDP: {format_ns(ddp)} a step; the plan is {median(ratios):.2f}x as fast "
+        f"({ratios[0]:.2f}x to {ratios[-1]:.2f}x in {len(ratios)} alternating rounds)"
+    )
