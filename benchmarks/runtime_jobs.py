@@ -23,9 +23,9 @@ from planner.jsonio.graphs import documents_of
 from planner.profiling import measure
 from planner.profiling.tensors import loss_of
 from planner.runtime import AllReduce, World, attach
-from planner.runtime.calibration import Sweep, fit_network
 from planner.runtime.measured import StepTime, steps_of
 from planner.runtime.trace import Event
+from planner.sweeps import Sweep, fit_network
 
 __all__ = [
     "SAMPLE_NS",

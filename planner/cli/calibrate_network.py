@@ -17,7 +17,7 @@ from planner.units import parse_bytes
 from planner.validation import integer
 
 if TYPE_CHECKING:
-    from planner.runtime.calibration import NetworkFit, Sweep
+    from planner.sweeps import NetworkFit, Sweep
 
 __all__ = ["add_network"]
 
@@ -105,7 +105,7 @@ def run_network(options: argparse.Namespace) -> int:
         import torch
     except ImportError:
         raise MissingExtraError("torch", "torch") from None
-    from planner.runtime.calibration import fit_network
+    from planner.sweeps import fit_network
 
     _check(options)
     first = os.environ.get("RANK") == "0"
@@ -130,8 +130,8 @@ def run_network(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Check and convert the options in place, before any other rank is waited for."""
-    from planner.runtime.calibration import sweep_sizes
     from planner.runtime.sweep import MAX_REPETITIONS
+    from planner.sweeps import sweep_sizes
 
     if options.picture and Path(options.picture).suffix not in _PICTURES:
         raise InvalidInputError(

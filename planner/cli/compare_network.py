@@ -14,7 +14,7 @@ from planner.units import parse_rate, parse_time
 
 if TYPE_CHECKING:
     from planner.jsonio.network_measurements import MeasuredNetwork
-    from planner.runtime.calibration import Model
+    from planner.sweeps import Model
 
 __all__ = ["Link", "Measured", "add_network_options", "on_network", "settle_network"]
 

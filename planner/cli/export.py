@@ -80,7 +80,7 @@ def _settings(
     from planner.formats.fsdp2 import fsdp2_settings
     from planner.formats.horovod import horovod_settings
     from planner.jsonio.ibatch import IbatchAnswer
-    from planner.runtime.programs import read_plan
+    from planner.programs import read_plan
 
     answers = [read_plan(plan) for plan in plans]
     if tool == "ddp":

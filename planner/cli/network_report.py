@@ -8,7 +8,7 @@ from planner.draw.table import format_table
 from planner.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
-    from planner.runtime.calibration import DepthFit, NetworkFit, Sweep, Timing
+    from planner.sweeps import DepthFit, NetworkFit, Sweep, Timing
 
 __all__ = ["curves", "headline", "report"]
 
@@ -87,7 +87,7 @@ def _judged(
     cost: AffineCost | TableCost | None, timings: "tuple[Timing, ...]"
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return a model's error at each size, and what it is with its mean and largest error."""
-    from planner.runtime.calibration import relative_errors
+    from planner.sweeps import relative_errors
 
     if cost is None:
         return ["–"] * len(timings), ("–",) * 4

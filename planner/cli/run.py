@@ -26,8 +26,8 @@ from planner.topologies import BCube
 from planner.validation import integer, shown
 
 if TYPE_CHECKING:
+    from planner.programs import Answer
     from planner.runtime.collectives import AllReduce
-    from planner.runtime.programs import Answer
     from planner.runtime.trial import Trial
     from planner.runtime.world import World
 
@@ -199,7 +199,7 @@ def _checked(options: argparse.Namespace, answers: "list[Answer]") -> BCube | No
 
 
 def _answers(paths: Sequence[str]) -> "list[Answer]":
-    from planner.runtime.programs import program_of, read_plan
+    from planner.programs import program_of, read_plan
 
     answers = []
     for path in paths:

@@ -17,8 +17,8 @@ from planner.runtime.measured import batch_times, compared, slowest
 from planner.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
+    from planner.programs import Answer
     from planner.runtime.measured import Comparison, StepTime
-    from planner.runtime.programs import Answer
     from planner.runtime.trial import Trial
 
 __all__ = ["as_json", "report"]

@@ -15,7 +15,7 @@ from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
-from planner.runtime.programs import (
+from planner.programs import (
     Batch,
     GradientProgram,
     Program,

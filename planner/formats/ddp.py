@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from planner.formats.batches import whole_names
-from planner.runtime.programs import Batch
+from planner.programs import Batch
 
 __all__ = ["ddp_settings", "mebibytes"]
 

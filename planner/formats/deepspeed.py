@@ -22,7 +22,7 @@ from typing import Any
 
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.formats.batches import whole_names
-from planner.runtime.programs import Batch
+from planner.programs import Batch
 from planner.validation import integer, shown
 
 __all__ = ["buckets_of", "deepspeed_pull_settings", "deepspeed_settings"]

@@ -22,7 +22,7 @@ from typing import Any
 
 from planner.errors import NotApplicableError
 from planner.formats.batches import whole_names
-from planner.runtime.programs import Batch
+from planner.programs import Batch
 
 __all__ = ["ModuleGroups", "fsdp2_settings", "module_groups", "registered_in"]
 

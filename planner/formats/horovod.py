@@ -24,7 +24,7 @@ from typing import Any
 
 from planner.errors import NotApplicableError
 from planner.formats.batches import whole_names
-from planner.runtime.programs import Batch
+from planner.programs import Batch
 
 __all__ = ["horovod_settings"]
 

@@ -16,7 +16,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.network import Network, network_of
 from planner.jsonio.types import Count, Time
-from planner.runtime.calibration import (
+from planner.sweeps import (
     Collective,
     DepthFit,
     Model,

@@ -1,6 +1,6 @@
 """Executing plans over gloo: the adapter, the executors, and what they measured.
 
-The executors need torch; what reads plans (`planner.runtime.programs`) and compares measurements
+The executors need torch; what reads plans (`planner.programs`) and compares measurements
 with them (`planner.runtime.measured`) does not. Nothing here decides anything.
 """
 

@@ -7,10 +7,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
+from planner.programs import Answer, GradientProgram, ShardProgram, program_of
 from planner.runtime.collectives import AllReduce
 from planner.runtime.executor import Executor
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.programs import Answer, GradientProgram, ShardProgram, program_of
 from planner.runtime.shards import ShardExecutor
 from planner.runtime.slices import SliceExecutor
 from planner.runtime.world import World

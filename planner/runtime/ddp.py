@@ -31,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PlannerError
 from planner.formats.batches import gradient_batches, whole_names
 from planner.formats.ddp import mebibytes
-from planner.runtime.programs import Program
+from planner.programs import Program
 from planner.runtime.table import check_cover
 
 __all__ = ["PlannedDDP", "as_ddp", "ddp_bucket_caps", "ddp_buckets"]

@@ -17,10 +17,10 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError, PlannerError
+from planner.programs import Program, digest
 from planner.runtime.channel import Channel
 from planner.runtime.gate import Gate
 from planner.runtime.optimiser_state import settings, state
-from planner.runtime.programs import Program, digest
 from planner.runtime.table import described, trainable
 from planner.runtime.trace import Event, Trace
 from planner.runtime.world import World

@@ -28,11 +28,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from planner.programs import Batch, GradientProgram
 from planner.runtime.channel import Ticket
 from planner.runtime.collected import Gradients, version
 from planner.runtime.collectives import AllReduce, Ring
 from planner.runtime.executor import Executor
-from planner.runtime.programs import Batch, GradientProgram
 from planner.runtime.table import by_dtype, check_cover, span
 from planner.runtime.world import World
 

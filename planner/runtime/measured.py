@@ -17,7 +17,7 @@ from planner.draw.chart import Chart
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
-from planner.runtime.programs import Answer
+from planner.programs import Answer
 from planner.runtime.trace import Event
 from planner.timeline import Interval, Timeline
 

@@ -22,7 +22,7 @@ from planner.bml.plan import Plan
 from planner.bml.schedule import Schedule
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.jsonio.bml_answer import BmlAnswer, TransferRow
-from planner.runtime.programs import digest, read_plan
+from planner.programs import digest, read_plan
 from planner.runtime.rows import Row, check_rows
 from planner.runtime.scripts import Routes
 from planner.topologies import BCube

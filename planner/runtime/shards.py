@@ -34,8 +34,8 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidPlanError
+from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.channel import Ticket
-from planner.runtime.programs import Batch, Piece, ShardProgram
 from planner.runtime.sliced import Slice, SlicedExecutor, check_elementwise
 from planner.runtime.table import by_dtype, check_cover
 from planner.runtime.world import World

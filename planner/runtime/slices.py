@@ -33,8 +33,8 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError, InvalidPlanError
+from planner.programs import SliceProgram
 from planner.runtime.channel import Ticket
-from planner.runtime.programs import SliceProgram
 from planner.runtime.sliced import Slice, SlicedExecutor, check_elementwise
 from planner.runtime.world import World, blaming
 

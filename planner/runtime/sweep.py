@@ -21,7 +21,10 @@ import torch
 from torch import Tensor, distributed
 
 from planner.errors import InvalidInputError, MeasurementError
-from planner.runtime.calibration import (
+from planner.programs import digest
+from planner.runtime.collectives import AllReduce, Ring
+from planner.runtime.world import World
+from planner.sweeps import (
     COLLECTIVES,
     ELEMENT_BYTES,
     Collective,
@@ -29,9 +32,6 @@ from planner.runtime.calibration import (
     Timing,
     sweep_sizes,
 )
-from planner.runtime.collectives import AllReduce, Ring
-from planner.runtime.programs import digest
-from planner.runtime.world import World
 from planner.validation import integer, integers
 
 __all__ = ["MAX_REPETITIONS", "SAMPLE_NS", "measure_network", "transfer"]

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from planner.errors import InvalidInputError, InvalidPlanError
-from planner.runtime.programs import Batch, Piece
+from planner.programs import Batch, Piece
 from planner.validation import shown
 
 __all__ = ["by_dtype", "check_cover", "described", "trainable"]

@@ -1,7 +1,7 @@
 """What a person reads of timed communication."""
 
 from planner.cli.network_report import curves, report
-from planner.runtime.calibration import Sweep, Timing, fit_network
+from planner.sweeps import Sweep, Timing, fit_network
 
 STEADY = [
     Timing(64, 1, (1000, 1010, 990)),

@@ -18,7 +18,7 @@ from planner.formats.ddp import ddp_settings
 from planner.formats.deepspeed import buckets_of, deepspeed_pull_settings, deepspeed_settings
 from planner.formats.fsdp2 import fsdp2_settings, module_groups
 from planner.formats.horovod import horovod_settings
-from planner.runtime.programs import Batch, Piece
+from planner.programs import Batch, Piece
 
 SIZES = {"a.weight": 400, "a.bias": 40, "b.weight": 1200, "b.bias": 80, "c.weight": 4, "c.bias": 8}
 IBATCH: dict[str, Any] = {

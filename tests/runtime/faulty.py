@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import SGD, Adam, Optimizer
 
+from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.collectives import Ring
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.programs import Batch, GradientProgram, Piece
 from planner.runtime.world import World, join
 from tests.runtime.launching import Outcome, free_port
 

@@ -17,9 +17,9 @@ from planner import bml
 from planner.errors import InvalidInputError, PlannerError
 from planner.jsonio import solve
 from planner.network import Network
+from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.bcube import BcubeAllReduce
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.programs import Batch, GradientProgram, Piece
 from planner.runtime.world import join
 from planner.topologies import BCube
 from tests.runtime.launching import Outcome, launch

@@ -13,9 +13,9 @@ from torch import Tensor, distributed, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError, PlannerError
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime import ddp as module
 from planner.runtime.ddp import PlannedDDP, as_ddp, ddp_bucket_caps, ddp_buckets
-from planner.runtime.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     STEPS,

@@ -17,8 +17,8 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from planner.errors import InvalidPlanError, NotApplicableError
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram
 from planner.runtime.fsdp2 import as_fsdp2, fsdp2_groups
-from planner.runtime.programs import Batch, GradientProgram, Piece, ShardProgram
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     STEPS,

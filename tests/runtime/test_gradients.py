@@ -17,9 +17,9 @@ from torch.optim import Optimizer
 
 import planner
 from planner.profiling import measure
+from planner.programs import Batch, GradientProgram, Piece, program_of
 from planner.runtime.collectives import AllReduce, Ring
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.programs import Batch, GradientProgram, Piece, program_of
 from planner.runtime.table import trainable
 from planner.runtime.trace import Event
 from planner.runtime.world import World, join

@@ -3,6 +3,7 @@
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
+from planner.programs import read_plan
 from planner.runtime.measured import (
     Comparison,
     StepTime,
@@ -12,7 +13,6 @@ from planner.runtime.measured import (
     slowest,
     steps_of,
 )
-from planner.runtime.programs import read_plan
 from planner.runtime.trace import Event
 
 STEP = [

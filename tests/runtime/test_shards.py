@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
-from planner.runtime.programs import Batch, Piece, ShardProgram
+from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.shards import ShardExecutor
 from planner.runtime.sliced import ELEMENTWISE, check_elementwise
 from planner.runtime.world import World, join

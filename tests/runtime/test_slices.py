@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from planner.bigdl.plan import Exchange
 from planner.errors import InvalidPlanError
-from planner.runtime.programs import SliceProgram
+from planner.programs import SliceProgram
 from planner.runtime.slices import SliceExecutor, check_slices
 from planner.runtime.world import World, join
 from tests.runtime.launching import launch

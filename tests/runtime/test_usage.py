@@ -15,9 +15,9 @@ from torch import Tensor, distributed, nn
 from torch.optim import SGD, Optimizer
 
 from planner.errors import InvalidInputError, PlannerError
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime.executor import Executor
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime.shards import ShardExecutor
 from planner.runtime.slices import SliceExecutor
 from planner.runtime.table import trainable

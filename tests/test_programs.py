@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import planner
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.jsonio import decode_answer
-from planner.runtime.programs import (
+from planner.programs import (
     Batch,
     GradientProgram,
     Piece,
@@ -227,7 +227,7 @@ def test_a_digest_tells_programs_apart() -> None:
     ]
     assert len({digest(program) for program in (one, *others)}) == 5
     code = (
-        "from planner.runtime.programs import *\n"
+        "from planner.programs import *\n"
         "print(digest(GradientProgram((Batch((Piece('a'), Piece('b'))),))))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
@@ -238,7 +238,7 @@ def test_reading_a_plan_needs_no_torch() -> None:
     code = (
         "import sys\n"
         "sys.modules['torch'] = None\n"
-        "from planner.runtime.programs import program_of\n"
+        "from planner.programs import program_of\n"
         "program_of(sys.stdin.buffer.read())"
     )
     plan = json.dumps(solved(CARAMEL)).encode()

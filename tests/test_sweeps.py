@@ -16,7 +16,7 @@ import planner
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.jsonio.network_measurements import decode_network, encode_network
-from planner.runtime.calibration import (
+from planner.sweeps import (
     Collective,
     DepthFit,
     Sweep,
