@@ -180,8 +180,11 @@ def train(n: int, k: int) -> list[float]:
     return apart
 
 
-def test_training_is_that_of_ddp() -> None:
-    for apart in values(launch(train, 4, 2, 2)):
+@pytest.mark.parametrize(
+    ("n", "k"), [(2, 1), (3, 1), (2, 2), pytest.param(3, 2, marks=pytest.mark.slow)]
+)
+def test_training_is_that_of_ddp(n: int, k: int) -> None:
+    for apart in values(launch(train, n**k, n, k)):
         assert max(apart) < 1e-6
 
 
