@@ -9,8 +9,7 @@ the steps of an algorithm are added up, and the sum is rounded up once, as bound
 from dataclasses import dataclass
 from fractions import Fraction
 
-from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, integer, shown
+from planner.validation import exact, integer
 
 __all__ = ["Network"]
 
@@ -35,17 +34,10 @@ class Network:
 
     def __post_init__(self) -> None:
         integer(self.latency_ns, "latency_ns")
-        for name in ("link_bytes_per_s", "reduce_ns_per_byte"):
-            value: object = getattr(self, name)
-            if not isinstance(value, int | Fraction) or isinstance(value, bool):
-                raise InvalidInputError(name, f"expected an exact number, got {shown(value)}")
-            if not 0 <= value <= MAX_VALUE:
-                raise InvalidInputError(
-                    name, f"expected a number from 0 to 2^62, got {shown(value)}"
-                )
-            object.__setattr__(self, name, Fraction(value))
-        if not self.link_bytes_per_s:
-            raise InvalidInputError("link_bytes_per_s", "expected a number > 0, got 0")
+        rate = exact(self.link_bytes_per_s, "link_bytes_per_s", positive=True)
+        object.__setattr__(self, "link_bytes_per_s", rate)
+        reduction = exact(self.reduce_ns_per_byte, "reduce_ns_per_byte")
+        object.__setattr__(self, "reduce_ns_per_byte", reduction)
 
     def time(
         self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0, steps: int = 0

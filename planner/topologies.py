@@ -11,12 +11,13 @@ SIGCOMM'08; compared in Wang et al., "BML", NeurIPS 2018, section 3.1.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, integer, shown
+from planner.validation import MAX_VALUE, exact, integer, shown
 
-__all__ = ["BCube", "FatTree", "Switch"]
+__all__ = ["BCube", "FatTree", "Rails", "Switch", "Topology"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,3 +192,43 @@ class Switch:
     def switches(self) -> int:
         """Number of switches: 1."""
         return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Hosts with several accelerators, each with a NIC of its own; NIC i of all hosts form rail i.
+
+    A rail is a network of full bisection bandwidth. Within a host accelerators reach one another
+    over links of their own, such as NVLink.
+
+    Parameters
+    ----------
+    hosts : int
+        Number of hosts.
+    accelerators : int
+        Accelerators of a host, and rails.
+    link_bytes_per_s : Fraction or int
+        Bytes an accelerator sends, and receives, in a second within its host.
+    link_startup_ns : int
+        Start-up cost of a step within hosts.
+    """
+
+    hosts: int
+    accelerators: int
+    link_bytes_per_s: Fraction
+    link_startup_ns: int = 0
+
+    def __post_init__(self) -> None:
+        integer(self.hosts, "hosts", minimum=1)
+        integer(self.accelerators, "accelerators", minimum=1)
+        integer(self.link_startup_ns, "link_startup_ns")
+        speed = exact(self.link_bytes_per_s, "link_bytes_per_s", positive=True)
+        object.__setattr__(self, "link_bytes_per_s", speed)
+
+    @property
+    def servers(self) -> int:
+        """Number of accelerators of all hosts: the workers of a job."""
+        return self.hosts * self.accelerators
+
+
+Topology = BCube | FatTree | Rails | Switch

@@ -88,3 +88,29 @@ def total(amount: int, path: str, what: str) -> int:
     if amount > MAX_TOTAL:
         raise InvalidInputError(path, f"{what} must fit in 63 bits, got {shown(amount)}")
     return amount
+
+
+def exact(value: Any, path: str, *, positive: bool = False) -> Fraction:
+    """Return a number that is exact, from 0 to 2**62, as a fraction.
+
+    Parameters
+    ----------
+    value : Fraction or int
+        The number.
+    path : str
+        Where it stands.
+    positive : bool
+        Whether 0 is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else; floats are not exact.
+    """
+    if not isinstance(value, int | Fraction) or isinstance(value, bool):
+        raise InvalidInputError(path, f"expected an exact number, got {shown(value)}")
+    if not 0 <= value <= MAX_VALUE:
+        raise InvalidInputError(path, f"expected a number from 0 to 2^62, got {shown(value)}")
+    if positive and not value:
+        raise InvalidInputError(path, "expected a number > 0, got 0")
+    return Fraction(value)

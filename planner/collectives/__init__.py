@@ -17,7 +17,14 @@ from planner.collectives.exchange import (
 )
 from planner.collectives.fabric import Fabric, SwitchCounts, switch_counts
 from planner.collectives.halving_doubling import halving_doubling_bcube, halving_doubling_fattree
-from planner.collectives.hierarchical import groups_of, hierarchical_bcube, hierarchical_fattree
+from planner.collectives.hierarchical import (
+    groups_of,
+    hierarchical_bcube,
+    hierarchical_cost,
+    hierarchical_fattree,
+    tree_groups,
+)
+from planner.collectives.rails import RAILS, Hop
 from planner.collectives.ring import gray_cycle, ring_bcube, ring_fattree
 from planner.collectives.tensor_servers import (
     least_loaded,
@@ -28,9 +35,11 @@ from planner.collectives.tensor_servers import (
 
 __all__ = [
     "COLLECTIVES",
+    "RAILS",
     "Collective",
     "Cost",
     "Fabric",
+    "Hop",
     "SwitchCounts",
     "bcube_bound",
     "bml_bcube",
@@ -42,6 +51,7 @@ __all__ = [
     "halving_doubling_bcube",
     "halving_doubling_fattree",
     "hierarchical_bcube",
+    "hierarchical_cost",
     "hierarchical_fattree",
     "k_nics_fattree",
     "least_loaded",
@@ -56,4 +66,5 @@ __all__ = [
     "shuffle_bcube",
     "shuffle_fattree",
     "switch_counts",
+    "tree_groups",
 ]

@@ -16,23 +16,44 @@ Complexity: O(N^(1/3)) to find the groups.
 Source: Wang et al., "BML", NeurIPS 2018, section 3.3.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
-from planner.collectives.collective import Collective
+from planner.collectives.collective import Collective, Cost
 from planner.collectives.fabric import Fabric
 from planner.collectives.making import on_bcube, on_fabric, scattered
-from planner.topologies import BCube
+from planner.topologies import BCube, FatTree
 
-__all__ = ["groups_of", "hierarchical_bcube", "hierarchical_fattree"]
+__all__ = [
+    "groups_of",
+    "hierarchical_bcube",
+    "hierarchical_cost",
+    "hierarchical_fattree",
+    "tree_groups",
+]
 
 
 def groups_of(fabric: Fabric) -> tuple[int, int, int]:
     """Return the group sizes at the edge, in a pod and over the cores; their product is N."""
-    edge, pod, _ = fabric.tree.groups
-    first = _largest_divisor(fabric.servers, edge)
-    rest = fabric.servers // first
+    return tree_groups(fabric.servers, fabric.tree)
+
+
+def tree_groups(servers: int, tree: FatTree) -> tuple[int, int, int]:
+    """Return the group sizes of so many servers at the edge of a tree, in a pod, over the cores."""
+    edge, pod, _ = tree.groups
+    first = _largest_divisor(servers, edge)
+    rest = servers // first
     second = _largest_divisor(rest, pod)
     return first, second, rest // second
+
+
+def hierarchical_cost(groups: Sequence[int]) -> Cost:
+    """Return the cost of direct exchanges in groups of these sizes, the nearest first."""
+    volume, below = Fraction(0), 1
+    for size in groups:
+        volume += scattered(size) / below
+        below *= size
+    return Cost(steps=2 * sum(size > 1 for size in groups), volume=2 * volume, reduced=volume)
 
 
 def hierarchical_bcube(bcube: BCube) -> Collective:
@@ -42,13 +63,8 @@ def hierarchical_bcube(bcube: BCube) -> Collective:
 
 def hierarchical_fattree(fabric: Fabric) -> Collective:
     """Return the cost on a Fat-Tree."""
-    volume, below = Fraction(0), 1
-    groups = groups_of(fabric)
-    for size in groups:
-        volume += scattered(size) / below
-        below *= size
-    steps = 2 * sum(size > 1 for size in groups)
-    return on_fabric("hierarchical", fabric, steps, 2 * volume, volume)
+    cost = hierarchical_cost(groups_of(fabric))
+    return on_fabric("hierarchical", fabric, cost.steps, cost.volume, cost.reduced)
 
 
 def _largest_divisor(number: int, most: int) -> int:

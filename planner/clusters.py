@@ -1,0 +1,176 @@
+"""Clusters: machines, what they are plugged into, and where the numbers come from.
+
+What a plan needs to know of the place a job runs in: how many workers there are, how much each can
+remember, and what it costs them to communicate. A cluster knows no algorithm; what one costs on it
+says `planner.iteration.synchronisation`.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from planner.errors import InvalidInputError
+from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+from planner.validation import exact, integer, shown
+
+__all__ = ["Cluster", "Nic", "Scheduling"]
+
+MAX_MACHINES = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """The network interfaces of a machine, all alike and full duplex.
+
+    Attributes
+    ----------
+    bytes_per_s : Fraction
+        Bytes one NIC sends, and receives, in a second.
+    startup_ns : int
+        Start-up cost of one step of a collective: what the smallest message takes.
+    per_machine : int
+        NICs of a machine.
+    message_ns : int
+        What each further message adds that a NIC sends in the same step: the gap g of LogP. With 0,
+        exchanging with all others at once costs no more than with one.
+    """
+
+    bytes_per_s: Fraction
+    startup_ns: int
+    per_machine: int = 1
+    message_ns: int = 0
+
+    def __post_init__(self) -> None:
+        speed = exact(self.bytes_per_s, "bytes_per_s", positive=True)
+        object.__setattr__(self, "bytes_per_s", speed)
+        integer(self.startup_ns, "startup_ns")
+        integer(self.message_ns, "message_ns")
+        integer(self.per_machine, "per_machine", minimum=1, maximum=2**10)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """What a driver that schedules every task of every iteration costs, as Spark's does.
+
+    Attributes
+    ----------
+    task_ns, group_ns, constant_task_ns : int
+        The constants d1, d0 and d2 of `planner.drizzle.Problem`.
+    tasks_per_machine : int
+        Tasks of one iteration on each machine.
+    """
+
+    task_ns: int
+    group_ns: int = 0
+    constant_task_ns: int = 0
+    tasks_per_machine: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("task_ns", "group_ns", "constant_task_ns"):
+            integer(getattr(self, name), name)
+        integer(self.tasks_per_machine, "tasks_per_machine", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Machines that are all alike, and their network.
+
+    Attributes
+    ----------
+    name : str
+        Name of the cluster.
+    source : str
+        Where the numbers come from.
+    machines : int
+        Number of machines; of hosts, with `Rails`.
+    topology : Switch, FatTree, BCube or Rails
+        What they are plugged into.
+    nic : Nic
+        Their NICs: with BCube(n, k) k of them, with `Rails` one for each accelerator.
+    cores : int
+        Processor cores of a machine.
+    memory_bytes : int, optional
+        Memory of a machine, all its accelerators together; None if it does not bind.
+    shared_bytes_per_s : Fraction, optional
+        What all machines together can send in a second, on a switch or a Fat-Tree.
+    scheduling : Scheduling, optional
+        What its engine's driver costs, if iterations are scheduled by one.
+    notes : tuple of str
+        What a reader of the numbers should know, such as what is assumed.
+
+    Raises
+    ------
+    InvalidInputError
+        If machines, NICs and topology do not fit together.
+    """
+
+    name: str
+    source: str
+    machines: int
+    topology: Topology
+    nic: Nic
+    cores: int = 1
+    memory_bytes: int | None = None
+    shared_bytes_per_s: Fraction | None = None
+    scheduling: Scheduling | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("name", "source"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(
+                    name, f"expected a string, got {shown(getattr(self, name))}"
+                )
+        integer(self.machines, "machines", minimum=1, maximum=MAX_MACHINES)
+        integer(self.cores, "cores", minimum=1, maximum=2**20)
+        if self.memory_bytes is not None:
+            integer(self.memory_bytes, "memory_bytes", minimum=1)
+        self._check_topology()
+        if self.shared_bytes_per_s is not None:
+            shared = exact(self.shared_bytes_per_s, "shared_bytes_per_s", positive=True)
+            object.__setattr__(self, "shared_bytes_per_s", shared)
+            if not isinstance(self.topology, Switch | FatTree):
+                raise InvalidInputError(
+                    "shared_bytes_per_s", "only a switch or a fattree can be shared"
+                )
+
+    def _check_topology(self) -> None:
+        topology, machines = self.topology, self.machines
+        if not isinstance(topology, Topology):
+            raise InvalidInputError("topology", f"expected a topology, got {shown(topology)}")
+        if isinstance(topology, Switch | BCube) and topology.servers != machines:
+            raise InvalidInputError(
+                "machines", f"the topology has {topology.servers} servers, got {machines}"
+            )
+        if isinstance(topology, FatTree) and topology.servers < machines:
+            raise InvalidInputError(
+                "machines",
+                f"a Fat-Tree of {topology.ports}-port switches has room for "
+                f"{topology.servers}, got {machines}",
+            )
+        wanted = 0
+        if isinstance(topology, BCube):
+            wanted = topology.k
+        elif isinstance(topology, Rails):
+            wanted = topology.accelerators
+            if topology.hosts != machines:
+                raise InvalidInputError(
+                    "machines", f"the topology has {topology.hosts} hosts, got {machines}"
+                )
+        if wanted and self.nic.per_machine != wanted:
+            raise InvalidInputError(
+                "nic.per_machine",
+                f"expected {wanted}, as many as the topology has for a machine, "
+                f"got {self.nic.per_machine}",
+            )
+
+    @property
+    def workers(self) -> int:
+        """Number of workers: machines, or accelerators of all hosts."""
+        return self.topology.servers if isinstance(self.topology, Rails) else self.machines
+
+    @property
+    def worker_memory_bytes(self) -> int | None:
+        """Memory of one worker; None if it does not bind."""
+        if self.memory_bytes is None or not isinstance(self.topology, Rails):
+            return self.memory_bytes
+        return self.memory_bytes // self.topology.accelerators

@@ -1,0 +1,102 @@
+"""All-reduce on hosts with several accelerators, a NIC and a rail for each.
+
+Problem: what does a half of an all-reduce, summing up or handing out, cost on h hosts of g
+accelerators, N = h·g, when links within hosts and NICs between them differ?
+
+Method: every algorithm is a sequence of hops, each some steps over links or NICs.
+
+- `hierarchical`: accelerators of a host exchange 1/g each directly, those of a rail 1/h of that.
+- `halving_doubling`: the same with log2 g and log2 h steps instead of one and one.
+- `ring`: g rings through all accelerators, each with 1/g of the gradient, each leaving a host by a
+  NIC of its own. In every one of the N-1 steps some hop crosses hosts, so NICs pace it; links carry
+  the (g-1)/g that stay within hosts, at the same time.
+- `ps`, `shuffle`: all exchange directly; N-g of the N-1 partners are on other hosts.
+
+Guarantee: `hierarchical` and `halving_doubling` send (h-1)/(g·h) of the gradient over each NIC, the
+lower bound for a host of g NICs; `ring` sends (N-1)/(g·N), little more; `ps` g times the bound
+and almost that.
+
+Complexity: O(1).
+
+Source: rings through all NICs as NCCL builds them; "PXN" and rail-optimised networks as NVIDIA's
+documentation of NCCL and of DGX pods describes them. The direct exchanges within groups: Wang et
+al., "BML", NeurIPS 2018, section 3.3.
+"""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from types import MappingProxyType
+from typing import NamedTuple
+
+from planner.collectives.making import scattered
+from planner.errors import NotApplicableError
+from planner.topologies import Rails
+
+__all__ = ["RAILS", "Hop"]
+
+
+class Hop(NamedTuple):
+    """A number of steps, and what the busiest link and NIC carry in them at once.
+
+    Attributes
+    ----------
+    steps : int
+        Steps; each waits for a NIC if `nic` is above 0, else for a link.
+    further : int
+        Messages that one accelerator sends in them beside the first of each step.
+    link, nic : Fraction
+        Bytes over the busiest link and NIC, summed over the steps, as shares of the gradient.
+    """
+
+    steps: int
+    further: int
+    link: Fraction
+    nic: Fraction
+
+
+def _hierarchical(rails: Rails) -> tuple[Hop, ...]:
+    inside, across = max(rails.accelerators - 2, 0), max(rails.hosts - 2, 0)
+    return _levels(rails, (1, inside), (1, across))
+
+
+def _halving_doubling(rails: Rails) -> tuple[Hop, ...]:
+    for name in ("hosts", "accelerators"):
+        count = getattr(rails, name)
+        if count & (count - 1):
+            raise NotApplicableError(
+                name, f"halving_doubling on rails needs powers of two, got {count}"
+            )
+    inside, across = rails.accelerators.bit_length() - 1, rails.hosts.bit_length() - 1
+    return _levels(rails, (inside, 0), (across, 0))
+
+
+def _levels(rails: Rails, within: tuple[int, int], between: tuple[int, int]) -> tuple[Hop, ...]:
+    none = Fraction(0)
+    inside = Hop(*within, scattered(rails.accelerators), none)
+    across = Hop(*between, none, scattered(rails.hosts) / rails.accelerators)
+    return tuple(hop for hop in (inside, across) if hop.link or hop.nic)
+
+
+def _ring(rails: Rails) -> tuple[Hop, ...]:
+    each = scattered(rails.servers) / rails.accelerators  # of a ring, over each of its hops
+    crosses = each if rails.hosts > 1 else Fraction(0)
+    inside = each * (rails.accelerators - 1) if crosses else each * rails.accelerators
+    return (Hop(rails.servers - 1, 0, inside, crosses),)
+
+
+def _direct(rails: Rails) -> tuple[Hop, ...]:
+    far = Fraction(rails.servers - rails.accelerators, rails.servers)
+    near = Fraction(rails.accelerators - 1, rails.servers)
+    return (Hop(1, max(rails.servers - 2, 0), near, far),)
+
+
+RAILS: Mapping[str, Callable[[Rails], tuple[Hop, ...]]] = MappingProxyType(
+    {
+        "ring": _ring,
+        "halving_doubling": _halving_doubling,
+        "hierarchical": _hierarchical,
+        "ps": _direct,
+        "shuffle": _direct,
+    }
+)
+"""The hops of one half of an all-reduce by each algorithm."""

@@ -1,0 +1,40 @@
+"""The whole iteration planned at once: synchronisation algorithm, batches, order and windows.
+
+`solve` composes the families: what the cluster's topology allows says what a transfer costs
+(`planner.collectives`), that and the profile say what to send together and when
+(`planner.caramel`, `planner.ibatch`), and one simulator prices the iteration. Beside the joint plan
+stand the plans of single families and of the systems one would use instead.
+
+Source: the composition is our own; each part names its paper.
+"""
+
+from planner.iteration.alternatives import Alternative, alternatives
+from planner.iteration.bounds import bound, network_bound
+from planner.iteration.evaluation import Evaluation, check, evaluate
+from planner.iteration.explanation import Change, Explanation, explain
+from planner.iteration.memory import Footprint
+from planner.iteration.problem import Plan, Problem, Transfer
+from planner.iteration.solver import METHODS, best_of, solve
+from planner.iteration.synchronisation import ALGORITHMS, Synchronisation
+
+__all__ = [
+    "ALGORITHMS",
+    "METHODS",
+    "Alternative",
+    "Change",
+    "Evaluation",
+    "Explanation",
+    "Footprint",
+    "Plan",
+    "Problem",
+    "Synchronisation",
+    "Transfer",
+    "alternatives",
+    "best_of",
+    "bound",
+    "check",
+    "evaluate",
+    "explain",
+    "network_bound",
+    "solve",
+]

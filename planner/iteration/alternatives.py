@@ -1,0 +1,200 @@
+"""Every way of synchronising on a cluster, each with its best plan and its bound.
+
+Problem: algorithm × mode, replicated or sharded: which plans are there to choose from?
+
+Method: for each algorithm the cluster allows, the best plan of gradient transfers
+(`planner.caramel`, method `auto`) and the best sharded plan: iBatch's exact batches both ways, or a
+rule's plan where that is better (`planner.iteration.sharded`, `planner.iteration.rules`). Transfers
+larger than the cap, or than memory leaves room for, are cut. Algorithms that cost the same are
+planned once.
+
+Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order, with
+any transfers; the least of them for all that are listed.
+
+Complexity: that of the families' methods, for each distinct cost.
+Source: own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from planner import caramel
+from planner.costs import AffineCost
+from planner.deadline import Deadline
+from planner.iteration.bounds import bound
+from planner.iteration.evaluation import evaluate
+from planner.iteration.problem import Mode, Part, Plan, Problem, Transfer
+from planner.iteration.rules import enforced, from_gradients, layers_apart, servers
+from planner.iteration.sharded import both_ways
+from planner.iteration.synchronisation import Synchronisation
+from planner.results import Infeasibility
+
+__all__ = ["Alternative", "alternatives", "capped", "too_small"]
+
+LEAST_SECONDS = 0.001
+"""What each alternative gets even when the time is up: a plan by rule, and its bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """The best plan found for one algorithm and one mode.
+
+    Attributes
+    ----------
+    synchronisation : Synchronisation
+        The algorithm and its cost.
+    mode : {"replicated", "sharded"}
+        Who updates the parameters.
+    plan : Plan or None
+        Its plan; None if there is none.
+    objective_ns : int or None
+        What the plan costs.
+    lower_bound_ns : int or None
+        What no plan of this algorithm and mode undercuts.
+    infeasibility : Infeasibility or None
+        Why there is no plan.
+    timed_out : bool
+        Whether the time limit cut in.
+    """
+
+    synchronisation: Synchronisation
+    mode: Mode
+    plan: Plan | None
+    objective_ns: int | None
+    lower_bound_ns: int | None
+    infeasibility: Infeasibility | None = None
+    timed_out: bool = False
+
+
+def alternatives(
+    problem: Problem,
+    deadline: Deadline,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Alternative, ...]:
+    """Return every algorithm in both modes, in the order of the algorithms.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    deadline : Deadline
+        When to stop searching; every alternative still gets a plan.
+    progress : callable, optional
+        Called with the name of each alternative before it is planned.
+    """
+    found: list[Alternative] = []
+    known: dict[tuple[AffineCost, Mode], Alternative] = {}
+    for synchronisation in problem.options:
+        for mode, planned in _PLANNERS.items():
+            key = (synchronisation.half, mode)
+            if key not in known:
+                if progress:
+                    progress(f"{synchronisation.algorithm}, {mode}")
+                small = too_small(problem, mode)
+                known[key] = (
+                    Alternative(synchronisation, mode, None, None, None, small)
+                    if small
+                    else planned(problem, synchronisation, deadline)
+                )
+            found.append(_renamed(known[key], synchronisation))
+    return tuple(found)
+
+
+def _renamed(alternative: Alternative, synchronisation: Synchronisation) -> Alternative:
+    plan = alternative.plan
+    if plan is not None:
+        plan = replace(plan, algorithm=synchronisation.algorithm)
+    return replace(alternative, synchronisation=synchronisation, plan=plan)
+
+
+def _replicated(
+    problem: Problem, synchronisation: Synchronisation, deadline: Deadline
+) -> Alternative:
+    """Plan gradient transfers."""
+    name, seconds = synchronisation.algorithm, deadline.remaining_s
+    if seconds is not None:
+        seconds = max(seconds, LEAST_SECONDS)
+    result = caramel.solve(problem.gradients[name], time_limit=seconds)
+    assert result.plan is not None
+    plan = capped(problem, from_gradients(name, result.plan))
+    return Alternative(
+        synchronisation,
+        "replicated",
+        plan,
+        evaluate(problem, plan).iteration_ns,
+        result.lower_bound_ns,
+        timed_out=result.timed_out,
+    )
+
+
+def _sharded(problem: Problem, synchronisation: Synchronisation, _: Deadline) -> Alternative:
+    """Plan pushes and pulls."""
+    batches = both_ways(problem, synchronisation.half)
+    plans = [
+        capped(problem, plan)
+        for plan in (
+            enforced(problem, synchronisation.algorithm, batches),
+            servers(problem, synchronisation),
+            layers_apart(problem, synchronisation),
+        )
+    ]
+    priced = [(evaluate(problem, plan).iteration_ns, len(plan.transfers)) for plan in plans]
+    best = min(range(len(plans)), key=priced.__getitem__)
+    least = bound(problem, synchronisation, "sharded")
+    return Alternative(synchronisation, "sharded", plans[best], priced[best][0], least)
+
+
+_PLANNERS: dict[Mode, Callable[[Problem, Synchronisation, Deadline], Alternative]] = {
+    "replicated": _replicated,
+    "sharded": _sharded,
+}
+
+
+def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
+    """Return why no transfer at all can be made in a mode, if so."""
+    room = problem.room(mode)
+    if room is None or room >= problem.element_bytes:
+        return None
+    if room == problem.max_transfer_bytes:
+        return Infeasibility(
+            f"max_transfer_bytes = {room} is less than an element ({problem.element_bytes} bytes)",
+            ("max_transfer_bytes",),
+        )
+    memory, footprint = problem.cluster.worker_memory_bytes, problem.footprint
+    assert memory is not None
+    assert footprint is not None
+    needed = footprint.resident_bytes(mode, problem.cluster.workers) + problem.element_bytes
+    return Infeasibility(
+        f"{mode}: parameters, gradients, optimiser state and activations take {needed} bytes on "
+        f"each worker, and memory_bytes leaves it {memory}",
+        ("memory_bytes",),
+    )
+
+
+def capped(problem: Problem, plan: Plan) -> Plan:
+    """Return the plan with every transfer cut that is larger than there is room for."""
+    room = problem.room(plan.mode)
+    if room is None or all(one.size_bytes <= room for one in plan.transfers):
+        return plan
+    pieces = tuple(
+        piece for one in plan.transfers for piece in _cut(one, room, problem.element_bytes)
+    )
+    return replace(plan, transfers=pieces)
+
+
+def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
+    """Return transfers of at most `room` bytes that carry the same in the same order."""
+    pieces: list[list[Part]] = [[]]
+    left = room
+    for index, first, last in transfer.parts:
+        start = first
+        while start < last:
+            size = last - start if last - start <= left else left - left % element
+            if size:
+                pieces[-1].append(Part(index, start, start + size))
+                start += size
+                left -= size
+            if start < last:
+                pieces.append([])
+                left = room
+    return [replace(transfer, parts=tuple(parts)) for parts in pieces if parts]

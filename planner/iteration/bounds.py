@@ -1,0 +1,62 @@
+"""What no plan of a whole iteration undercuts, for one op order.
+
+Problem: how short can an iteration be at best under one synchronisation algorithm, however
+gradients are cut, grouped and ordered?
+
+Method: replicated plans are gradient transfers, and `planner.caramel.bounds` bounds them. For
+sharded ones, take all pushes and pulls of a plan: each is a transfer that leaves no earlier than
+its gradients are ready, and ends no later than the forward pass needs them (a push does, as its
+pull comes later), at the cost of one half. Together they are a plan of gradient transfers that may
+be cut, of pushed and pulled bytes with half the start-up, and the same bounds hold. Besides, every
+parameter becomes ready, is pushed, pulled and read one after the other.
+
+Guarantee: no plan of the mode and the op order lasts less. With the cost of
+`planner.iteration.synchronisation.least` no plan by any algorithm does.
+
+Complexity: that of `planner.caramel.bounds`. Source: own.
+"""
+
+from dataclasses import replace
+
+from planner.caramel.bounds import lower_bound
+from planner.iteration.evaluation import heads_of
+from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.synchronisation import Synchronisation, least
+
+__all__ = ["bound", "network_bound"]
+
+
+def bound(
+    problem: Problem, synchronisation: Synchronisation, mode: Mode, plan: Plan | None = None
+) -> int:
+    """Return what no plan of one mode undercuts, in ns.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    synchronisation : Synchronisation
+        What transfers cost.
+    mode : {"replicated", "sharded"}
+        Which plans.
+    plan : Plan, optional
+        Whose op orders are meant; by default the problem's.
+    """
+    known = problem.base.windows
+    if plan is not None:
+        known = replace(known, heads=heads_of(problem, plan))
+    if mode == "replicated":
+        return lower_bound(known, synchronisation.all_reduce)
+    half, pushed, pulled = synchronisation.half, problem.pushed, problem.pulled
+    sizes = tuple(push + pull for push, pull in zip(pushed, pulled, strict=True))
+    alone = max(
+        head + half.cost_ns(push) + half.cost_ns(pull) + tail
+        for head, push, pull, tail in zip(known.heads, pushed, pulled, known.tails, strict=True)
+    )
+    return max(alone, lower_bound(replace(known, sizes=sizes), half))
+
+
+def network_bound(problem: Problem, plan: Plan) -> int:
+    """Return what no plan of a plan's op orders undercuts, in ns, whatever the algorithm."""
+    cheapest = least(problem.cluster)
+    return min(bound(problem, cheapest, mode, plan) for mode in ("replicated", "sharded"))

@@ -1,0 +1,285 @@
+"""What is planned when everything is planned at once, and what such a plan is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+from planner import caramel
+from planner.caramel.problem import Part
+from planner.clusters import Cluster
+from planner.costs import AffineCost
+from planner.errors import InvalidInputError
+from planner.graphs import Graph, Op
+from planner.iteration.memory import Footprint
+from planner.iteration.synchronisation import (
+    ALGORITHMS,
+    Synchronisation,
+    least,
+    synchronisations,
+)
+from planner.profiles import Profile, graph_of_layers
+from planner.validation import exact, integer, integers, shown, total
+
+__all__ = ["Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
+
+Kind = Literal["all_reduce", "push", "pull"]
+"""What a transfer does: sum up on all workers; sum up, each its share; or hand the shares out."""
+
+Mode = Literal["replicated", "sharded"]
+"""Whether every worker updates all parameters, or each its share of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What one transfer carries.
+
+    Attributes
+    ----------
+    kind : {"all_reduce", "push", "pull"}
+        What it does.
+    parts : tuple of Part
+        At least one, none empty: bytes of gradients, of a pull bytes of parameters.
+    not_before_ns : int
+        When it may leave at the earliest (systems that look for work at intervals).
+    """
+
+    kind: Kind
+    parts: tuple[Part, ...]
+    not_before_ns: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the transfer."""
+        return sum(part.stop - part.start for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Transfers in the order in which they leave, and how they travel.
+
+    Attributes
+    ----------
+    algorithm : str
+        How gradients are synchronised (`planner.iteration.synchronisation`).
+    transfers : tuple of Transfer
+        In transfer order.
+    backward_orders : tuple of tuple of int
+        One order of the backward ops if all workers keep to it; else one a worker, and a gradient
+        is ready when the last worker has it.
+    forward_order : tuple of int
+        Order of the forward ops.
+    barrier : bool
+        Whether the forward pass waits for all transfers.
+    """
+
+    algorithm: str
+    transfers: tuple[Transfer, ...]
+    backward_orders: tuple[tuple[int, ...], ...]
+    forward_order: tuple[int, ...]
+    barrier: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """Whether it needs every parameter's state on every worker, or a share of it."""
+        whole = all(one.kind == "all_reduce" for one in self.transfers)
+        return "replicated" if whole else "sharded"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One training iteration of a model on a cluster.
+
+    Attributes
+    ----------
+    graph : Graph
+        Computation of one iteration on one worker; the sizes of its parameters are what is sent for
+        their gradients.
+    cluster : Cluster
+        Where it runs.
+    pull_bytes : sequence of int, optional
+        Bytes of each parameter itself, where they are not those of its gradient.
+    footprint : Footprint, optional
+        What a worker has to remember; None if memory does not bind.
+    max_transfer_bytes : int, optional
+        No transfer may be larger.
+    algorithms : sequence of str
+        Synchronisation algorithms to consider.
+    op_order : sequence of str, optional
+        As in `planner.caramel.Problem`.
+    element_bytes : int
+        Parameters are cut at multiples of so many bytes.
+    seed : int
+        Seed of the op orders drawn by methods that enforce none.
+    """
+
+    graph: Graph
+    cluster: Cluster
+    pull_bytes: Sequence[int] | None = None
+    footprint: Footprint | None = None
+    max_transfer_bytes: int | None = None
+    algorithms: Sequence[str] = ALGORITHMS
+    op_order: Sequence[str] | None = None
+    element_bytes: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cluster, Cluster):
+            raise InvalidInputError("cluster", f"expected a Cluster, got {shown(self.cluster)}")
+        if self.footprint is not None and not isinstance(self.footprint, Footprint):
+            raise InvalidInputError(
+                "footprint", f"expected a Footprint, got {shown(self.footprint)}"
+            )
+        if self.max_transfer_bytes is not None:
+            integer(self.max_transfer_bytes, "max_transfer_bytes", minimum=1)
+        self._check_algorithms()
+        _ = self.gradients  # checks graph, op order, element size and sums
+        if self.pull_bytes is not None:
+            sizes = integers(self.pull_bytes, "pull_bytes", minimum=1)
+            if len(sizes) != len(self.graph.parameters):
+                raise InvalidInputError(
+                    "pull_bytes",
+                    f"expected {len(self.graph.parameters)}, one a parameter, got {len(sizes)}",
+                )
+            total(sum(sizes), "pull_bytes", "the sum of the sizes")
+            object.__setattr__(self, "pull_bytes", sizes)
+            for one in self.options:
+                dearest = 4 * sum(map(one.half.cost_ns, sizes))
+                total(dearest, "pull_bytes", "four times the time of all pulls")
+
+    def _check_algorithms(self) -> None:
+        if isinstance(self.algorithms, str) or not self.algorithms:
+            raise InvalidInputError("algorithms", "expected at least one name")
+        for place, name in enumerate(self.algorithms):
+            if name not in ALGORITHMS:
+                raise InvalidInputError(
+                    f"algorithms[{place}]",
+                    f"expected one of {', '.join(ALGORITHMS)}, got {shown(name)}",
+                )
+        object.__setattr__(self, "algorithms", tuple(dict.fromkeys(self.algorithms)))
+        if not self.options:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out)
+            raise InvalidInputError("algorithms", f"none can be used on the cluster: {reasons}")
+
+    @classmethod
+    def from_profile(
+        cls,
+        profile: Profile,
+        cluster: Cluster,
+        *,
+        computation: Fraction | int = 1,
+        optimiser: Fraction | int = 0,
+        **options: object,
+    ) -> "Problem":
+        """Return the problem of a profiled model.
+
+        Parameters
+        ----------
+        profile : Profile
+            The model. If its layers send something else than their parameters' sizes for their
+            gradients, they are what is planned, whether or not there is a graph.
+        cluster : Cluster
+            Where it shall run.
+        computation : Fraction or int
+            What all computation times are multiplied by: 1/50 for workers that compute 50 times as
+            fast as those the profile was measured on.
+        optimiser : Fraction or int
+            Bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam.
+        **options
+            As above.
+        """
+        factor = exact(computation, "computation_scale", positive=True)
+        graph, pulled = profile.dataflow(), None
+        sent = [layer for layer in profile.layers if layer.pushed_bytes]
+        if any(layer.pushed_bytes != layer.parameter_bytes for layer in sent):
+            graph = graph_of_layers(profile.layers, pairwise(range(len(profile.layers))))
+            pulled = tuple(max(layer.parameter_bytes, 1) for layer in sent)
+        footprint = Footprint.of(profile, exact(optimiser, "optimiser_ratio"))
+        return cls(
+            scaled(graph, factor),
+            cluster,
+            pull_bytes=pulled,
+            footprint=footprint,
+            **options,  # type: ignore[arg-type]
+        )
+
+    @cached_property
+    def _usable(self) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
+        return synchronisations(self.cluster, self.algorithms)
+
+    @property
+    def options(self) -> tuple[Synchronisation, ...]:
+        """Algorithms the cluster allows, and what they cost."""
+        return self._usable[0]
+
+    @property
+    def left_out(self) -> tuple[tuple[str, str], ...]:
+        """Algorithms it does not allow, and why."""
+        return self._usable[1]
+
+    def synchronisation(self, algorithm: str) -> Synchronisation:
+        """Return one of `options` by its name.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is none of them.
+        """
+        for one in self.options:
+            if one.algorithm == algorithm:
+                return one
+        known = ", ".join(one.algorithm for one in self.options)
+        raise InvalidInputError("algorithm", f"expected one of {known}, got {shown(algorithm)}")
+
+    @cached_property
+    def gradients(self) -> Mapping[str, caramel.Problem]:
+        """The problem of gradient transfers alone, under each of `options`."""
+        return {one.algorithm: self._transfers(one.all_reduce) for one in self.options}
+
+    def _transfers(self, cost: AffineCost) -> caramel.Problem:
+        return caramel.Problem(
+            graph=self.graph,
+            cost=cost,
+            op_order=self.op_order,
+            workers=self.cluster.workers,
+            seed=self.seed,
+            element_bytes=self.element_bytes,
+        )
+
+    @cached_property
+    def base(self) -> caramel.Problem:
+        """The same without start-ups on the best network there could be: orders and windows."""
+        return self._transfers(least(self.cluster).all_reduce)
+
+    @property
+    def pushed(self) -> tuple[int, ...]:
+        """Bytes sent for the gradient of each parameter."""
+        return tuple(one.size_bytes for one in self.graph.parameters)
+
+    @property
+    def pulled(self) -> tuple[int, ...]:
+        """Bytes of each parameter."""
+        return self.pushed if self.pull_bytes is None else tuple(self.pull_bytes)
+
+    def room(self, mode: Mode) -> int | None:
+        """Return how large a transfer can be: the cap, and what memory leaves; None if any size.
+
+        Below `element_bytes` there is no plan.
+        """
+        memory = self.cluster.worker_memory_bytes
+        left = None
+        if memory is not None and self.footprint is not None:
+            left = memory - self.footprint.resident_bytes(mode, self.cluster.workers)
+        return min(
+            (one for one in (left, self.max_transfer_bytes) if one is not None), default=None
+        )
+
+
+def scaled(graph: Graph, factor: Fraction) -> Graph:
+    """Return the graph with all durations multiplied by `factor`, rounded to whole ns."""
+    if factor == 1:
+        return graph
+    ops = tuple(Op(op.name, round(op.duration_ns * factor), op.phase, op.after) for op in graph.ops)
+    return Graph(ops, graph.parameters)

@@ -1,0 +1,149 @@
+"""Plans of single families, and of the systems one would use instead: what the joint plan beats.
+
+Problem: how would a system that knows one part of the problem send these gradients on this cluster?
+
+Each rule is run with every synchronisation algorithm today's libraries have, and its best plan
+counts: nobody is held back by a poor choice of algorithm. Those that send gradients only are the
+methods of `planner.caramel` under the algorithm's all-reduce; they enforce no op order, but for
+Caramel. Those that push and pull are given the activation order.
+
+- `ddp`, `horovod`, `mg_wfbp`, `bytescheduler`, `layer_by_layer`, `caramel`: see `planner.caramel`.
+- `ps`: every parameter by itself, pushed as it becomes ready, pulled in order of use whenever the
+  channel is free and no push is ready: MXNet's key-value store, with a server on every machine.
+- `fsdp`: reduce-scatter as a layer becomes ready, all-gathers one after the other in the order of
+  the forward pass, the parameters kept until the backward pass (``reshard_after_forward=False``).
+- `ibatch`: iBatch's exact batches both ways, with parameter servers on all machines.
+- `bigdl`: all gradients in one shuffle behind the backward pass, all parameters in another.
+- `bml`: one all-reduce by BML behind the backward pass.
+
+Guarantee: none. Complexity: that of the families' methods.
+
+Source: as named in each family; Li et al., "Scaling Distributed Machine Learning with the Parameter
+Server", OSDI 2014; Zhao et al., "PyTorch FSDP", VLDB 2023.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+from types import MappingProxyType
+
+from planner import caramel
+from planner.caramel.problem import Plan as GradientPlan
+from planner.errors import NotApplicableError
+from planner.iteration.problem import Part, Plan, Problem, Transfer
+from planner.iteration.sharded import both_ways
+from planner.iteration.synchronisation import Synchronisation
+
+__all__ = ["FAMILIES", "PEERS", "RULES", "Rule", "from_gradients", "layers_apart", "servers"]
+
+Rule = Callable[[Problem, Synchronisation], Plan]
+
+
+def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
+    """Return a plan of gradient transfers as one of a whole iteration."""
+    transfers = tuple(
+        Transfer("all_reduce", group.parts, group.not_before_ns) for group in plan.groups
+    )
+    return Plan(algorithm, transfers, plan.backward_orders, plan.forward_order, plan.barrier)
+
+
+def _gradients(method: str) -> Rule:
+    def planned(problem: Problem, synchronisation: Synchronisation) -> Plan:
+        name = synchronisation.algorithm
+        plan = caramel.solve(problem.gradients[name], method=method).plan
+        assert plan is not None
+        return from_gradients(name, plan)
+
+    return planned
+
+
+def enforced(problem: Problem, algorithm: str, transfers: Sequence[Transfer]) -> Plan:
+    """Return these transfers as a plan in which all workers keep to the problem's op order."""
+    order = problem.base.order
+    return Plan(algorithm, tuple(transfers), (order.backward,), order.forward)
+
+
+def servers(problem: Problem, synchronisation: Synchronisation) -> Plan:
+    """Push every parameter when it is ready, pull by order of use when nothing is to be pushed."""
+    known, half = problem.base.windows, synchronisation.half
+    arriving = sorted(range(len(known.sizes)), key=lambda j: (known.heads[j], -j), reverse=True)
+    waiting: list[tuple[int, int]] = []  # (-tail, parameter) to be pulled
+    transfers = []
+    now = 0
+    while arriving or waiting:
+        if arriving and (known.heads[arriving[-1]] <= now or not waiting):
+            j = arriving.pop()
+            now = max(now, known.heads[j]) + half.cost_ns(problem.pushed[j])
+            transfers.append(Transfer("push", (Part(j, 0, problem.pushed[j]),)))
+            heappush(waiting, (-known.tails[j], j))
+        else:
+            _, j = heappop(waiting)
+            now += half.cost_ns(problem.pulled[j])
+            transfers.append(Transfer("pull", (Part(j, 0, problem.pulled[j]),)))
+    return enforced(problem, synchronisation.algorithm, transfers)
+
+
+def layers_apart(problem: Problem, synchronisation: Synchronisation) -> Plan:
+    """Push every layer when it is ready, then pull every layer in order of use."""
+    graph, known = problem.graph, problem.base.windows
+    layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for j in range(len(known.sizes)):
+        layers.setdefault((graph.updaters[j], graph.readers[j]), []).append(j)
+    units = list(layers.values())
+    by_readiness = sorted(units, key=lambda unit: (known.heads[unit[0]], -unit[0]))
+    by_use = sorted(units, key=lambda unit: (-known.tails[unit[0]], unit[0]))
+    transfers = [
+        *(_whole("push", unit, problem.pushed) for unit in by_readiness),
+        *(_whole("pull", unit, problem.pulled) for unit in by_use),
+    ]
+    return enforced(problem, synchronisation.algorithm, transfers)
+
+
+def _whole(kind: str, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
+    return Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in unit))  # type: ignore[arg-type]
+
+
+def _ibatch(problem: Problem, synchronisation: Synchronisation) -> Plan:
+    _only(synchronisation, "ps", "ibatch")
+    return enforced(problem, synchronisation.algorithm, both_ways(problem, synchronisation.half))
+
+
+def _bigdl(problem: Problem, synchronisation: Synchronisation) -> Plan:
+    _only(synchronisation, "shuffle", "bigdl")
+    everything = range(len(problem.pushed))
+    push = _whole("push", everything, problem.pushed)
+    pull = _whole("pull", everything, problem.pulled)
+    return enforced(problem, synchronisation.algorithm, (push, pull))
+
+
+def _bml(problem: Problem, synchronisation: Synchronisation) -> Plan:
+    _only(synchronisation, "bml", "bml")
+    everything = range(len(problem.pushed))
+    reduce = _whole("all_reduce", everything, problem.pushed)
+    return enforced(problem, synchronisation.algorithm, (reduce,))
+
+
+def _only(synchronisation: Synchronisation, algorithm: str, method: str) -> None:
+    """Refuse other algorithms; a single worker has none, and anything does."""
+    if synchronisation.algorithm not in (algorithm, "none"):
+        raise NotApplicableError("method", f"{method} synchronises by {algorithm} only")
+
+
+FAMILIES: Mapping[str, Rule] = MappingProxyType(
+    {"caramel": _gradients("caramel"), "ibatch": _ibatch, "bml": _bml, "bigdl": _bigdl}
+)
+"""What one family by itself plans."""
+
+PEERS: Mapping[str, Rule] = MappingProxyType(
+    {
+        **{
+            name: _gradients(name)
+            for name in ("ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
+        },
+        "ps": servers,
+        "fsdp": layers_apart,
+    }
+)
+"""What one would use instead."""
+
+RULES: Mapping[str, Rule] = MappingProxyType({**FAMILIES, **PEERS})
+"""Every method that follows one rule."""

@@ -1,0 +1,70 @@
+"""Sharded plans: iBatch both ways, on one channel.
+
+Problem: every worker updates its share of the parameters. Gradients are pushed as they become
+ready, the updated parameters pulled before the forward pass reads them; which go together?
+
+Method: with all pushes before all pulls the two sides do not meet: the pushes end when iBatch's
+push problem ends, the pulls take what its pull problem takes, and each is solved exactly
+(`planner.ibatch`). Parameters stand where layers do: in order of readiness, and in order of the
+first read.
+
+Guarantee: the least iteration of all plans of whole parameters whose pushes, in order of readiness,
+come before all pulls, in order of use.
+
+Complexity: that of iBatch's exact method, near-linear or quadratic in the parameters.
+Source: Wang et al., iBatch, for batches; the composition is our own.
+"""
+
+from collections.abc import Sequence
+
+from planner import ibatch
+from planner.costs import AffineCost
+from planner.iteration.problem import Kind, Part, Problem, Transfer
+
+__all__ = ["both_ways"]
+
+
+def both_ways(problem: Problem, half: AffineCost, method: str = "exact") -> tuple[Transfer, ...]:
+    """Return pushes and pulls, each side batched by a method of `planner.ibatch`.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    half : AffineCost
+        What a push, or a pull, costs.
+    method : str
+        A method that knows both directions.
+    """
+    known = problem.base.windows
+    by_readiness = sorted(range(len(known.sizes)), key=lambda j: (-known.heads[j], j))
+    by_use = sorted(range(len(known.sizes)), key=lambda j: (-known.tails[j], j))
+    pushes = _batches(
+        "push", by_readiness, [known.heads[j] for j in by_readiness], problem.pushed, half, method
+    )
+    pulls = _batches("pull", by_use, [known.tails[j] for j in by_use], problem.pulled, half, method)
+    return (*pushes, *pulls)
+
+
+def _batches(
+    kind: Kind,
+    order: Sequence[int],
+    moments: Sequence[int],
+    sizes: Sequence[int],
+    half: AffineCost,
+    method: str,
+) -> list[Transfer]:
+    """Return the transfers of one side; `moments` fall, and their differences are computed."""
+    compute = [one - next_one for one, next_one in zip(moments, (*moments[1:], 0), strict=True)]
+    side = ibatch.Problem(
+        compute_ns=tuple(compute),
+        layer_bytes=tuple(sizes[j] for j in order),
+        cost=half,
+        direction="push" if kind == "push" else "pull",
+    )
+    plan = ibatch.solve(side, method=method).plan
+    assert plan is not None  # nothing caps the batches
+    return [
+        Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in order[start:stop]))
+        for start, stop in plan.batches
+    ]

@@ -1,0 +1,172 @@
+"""Cluster files: reading, and their schema."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
+from planner.errors import InvalidInputError
+from planner.jsonio.decoding import decode, typed
+from planner.jsonio.types import PositiveRate, PositiveSize, Time
+from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+
+__all__ = ["ClusterDocument", "cluster_of", "decode_cluster"]
+
+_FIELDS = {
+    "switch": ((), ()),
+    "bcube": (("n", "k"), ()),
+    "fattree": (("ports",), ()),
+    "rails": (("accelerators", "link_bytes_per_s"), ("link_startup_ns",)),
+}
+"""What each kind of topology must have, and what it may have."""
+
+_KNOWN = sorted({name for both in _FIELDS.values() for names in both for name in names})
+
+_TOPOLOGIES = [
+    {
+        "required": ["kind", *needed],
+        "properties": {
+            "kind": {"const": kind},
+            **{name: False for name in _KNOWN if name not in (*needed, *optional)},
+        },
+    }
+    for kind, (needed, optional) in _FIELDS.items()
+]
+
+Ports = Annotated[int, Meta(ge=1, le=2**22)]
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class TopologyDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What machines are plugged into.
+
+    A `switch` has nothing else; a `bcube` n and k; a `fattree` the ports of its switches; `rails`
+    (hosts with several accelerators, a NIC and a network for each) accelerators, and the speed and
+    start-up cost of the links within a host.
+    """
+
+    kind: Literal["switch", "bcube", "fattree", "rails"]
+    n: Ports | UnsetType = UNSET
+    k: Ports | UnsetType = UNSET
+    ports: Ports | UnsetType = UNSET
+    accelerators: Annotated[int, Meta(ge=1, le=2**10)] | UnsetType = UNSET
+    link_bytes_per_s: PositiveRate | UnsetType = UNSET
+    link_startup_ns: Time | UnsetType = UNSET
+
+
+class NicDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The network interfaces of a machine, all alike."""
+
+    bytes_per_s: PositiveRate
+    startup_ns: Time
+    per_machine: Annotated[int, Meta(ge=1, le=2**10)] = 1
+    message_ns: Annotated[
+        int,
+        Meta(ge=0, le=2**62, description="ns for each further message of one step"),
+    ] = 0
+
+
+class SchedulingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a driver costs that schedules every task of every iteration."""
+
+    task_ns: Time
+    group_ns: Time = 0
+    constant_task_ns: Time = 0
+    tasks_per_machine: Annotated[int, Meta(ge=1, le=2**20)] = 1
+
+
+class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Machines that are all alike, their network, and where the numbers come from."""
+
+    name: Text
+    source: Text
+    machines: Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
+    topology: Annotated[TopologyDocument, Meta(extra_json_schema={"oneOf": _TOPOLOGIES})]
+    nic: NicDocument
+    cores: Annotated[int, Meta(ge=1, le=2**20)] = 1
+    memory_bytes: PositiveSize | None = None
+    shared_bytes_per_s: PositiveRate | UnsetType = UNSET
+    scheduling: SchedulingDocument | UnsetType = UNSET
+    notes: tuple[str, ...] = ()
+
+
+def decode_cluster(data: bytes) -> Cluster:
+    """Read a cluster from JSON text.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with the path of the first bad field.
+    """
+    return cluster_of(typed(decode(data), ClusterDocument))
+
+
+def cluster_of(given: ClusterDocument, path: str = "") -> Cluster:
+    """Return the typed cluster.
+
+    Parameters
+    ----------
+    given : ClusterDocument
+        The cluster.
+    path : str
+        Where it stands in a request.
+
+    Raises
+    ------
+    InvalidInputError
+        With a path into it.
+    """
+    start = f"{path}." if path else ""
+    topology = _within(f"{start}topology.", lambda: _topology(given))
+    nic = _within(f"{start}nic.", lambda: Nic(**msgspec.structs.asdict(given.nic)))
+    scheduling = given.scheduling
+    return _within(
+        start,
+        lambda: Cluster(
+            name=given.name,
+            source=given.source,
+            machines=given.machines,
+            topology=topology,
+            nic=nic,
+            cores=given.cores,
+            memory_bytes=given.memory_bytes,
+            shared_bytes_per_s=(
+                None if given.shared_bytes_per_s is UNSET else given.shared_bytes_per_s
+            ),
+            scheduling=(
+                None if scheduling is UNSET else Scheduling(**msgspec.structs.asdict(scheduling))
+            ),
+            notes=given.notes,
+        ),
+    )
+
+
+def _topology(given: ClusterDocument) -> Topology:
+    one = given.topology
+    needed, optional = _FIELDS[one.kind]
+    for name in _KNOWN:
+        value = getattr(one, name)
+        if name in needed and value is UNSET:
+            raise InvalidInputError(name, f"missing: kind {one.kind} needs it")
+        if value is not UNSET and name not in (*needed, *optional):
+            raise InvalidInputError(name, f"not with kind {one.kind}")
+    fields: dict[str, Any] = {
+        name: getattr(one, name) for name in (*needed, *optional) if getattr(one, name) is not UNSET
+    }
+    if one.kind == "bcube":
+        return BCube(**fields)
+    if one.kind == "fattree":
+        return FatTree(**fields)
+    if one.kind == "rails":
+        return Rails(given.machines, **fields)
+    return Switch(given.machines)
+
+
+def _within(start: str, make: Callable[[], Any]) -> Any:
+    """Return what is made; the path of an error gets `start` before it."""
+    try:
+        return make()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{start}{error.path}".rstrip("."), error.message) from None
