@@ -1,7 +1,7 @@
 """Cluster files: reading, and their schema."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -13,6 +13,8 @@ from planner.jsonio.types import PositiveRate, PositiveSize, Time
 from planner.topologies import BCube, FatTree, Rails, Switch, Topology
 
 __all__ = ["ClusterDocument", "cluster_of", "decode_cluster"]
+
+T = TypeVar("T")
 
 _FIELDS = {
     "switch": ((), ()),
@@ -164,7 +166,7 @@ def _topology(given: ClusterDocument) -> Topology:
     return Switch(given.machines)
 
 
-def _within(start: str, make: Callable[[], Any]) -> Any:
+def _within(start: str, make: Callable[[], T]) -> T:
     """Return what is made; the path of an error gets `start` before it."""
     try:
         return make()

@@ -13,7 +13,7 @@ from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, g
 from planner.jsonio.types import Size, Time
 from planner.profiles import Layer, Profile, Provenance
 
-__all__ = ["PROFILE_RULES", "ProfileDocument", "decode_profile", "encode_profile"]
+__all__ = ["PROFILE_RULES", "ProfileDocument", "decode_profile", "encode_profile", "profile_of"]
 
 Count = Annotated[int, Meta(ge=0, le=2**31)]
 
@@ -92,7 +92,17 @@ def decode_profile(data: bytes) -> Profile:
     InvalidInputError
         If it is none, with the path of the first bad field.
     """
-    document = typed(decode(data), ProfileDocument)
+    return profile_of(typed(decode(data), ProfileDocument))
+
+
+def profile_of(document: ProfileDocument) -> Profile:
+    """Return the typed profile.
+
+    Raises
+    ------
+    InvalidInputError
+        With a path into it.
+    """
     layers = () if document.layers is UNSET else document.layers
     return Profile(
         name=document.name,

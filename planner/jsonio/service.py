@@ -17,6 +17,9 @@ from planner.jsonio import (
     caramel_timeline,
     drizzle,
     ibatch,
+    iteration,
+    iteration_answer,
+    iteration_timeline,
     yan,
     yan_answer,
     yan_scaling,
@@ -127,6 +130,15 @@ PROBLEMS: Mapping[str, Face] = {
         bigdl.hot_spots,
         HOT_SPOTS,
         bigdl.REQUEST_RULES,
+    ),
+    "iteration": Face(
+        iteration.IterationRequest,
+        iteration_answer.IterationAnswer,
+        iteration.run,
+        iteration_timeline.headline,
+        iteration_timeline.timeline,
+        GANTT,
+        iteration.REQUEST_RULES,
     ),
 }
 """Every problem that can be asked, by the name requests use."""

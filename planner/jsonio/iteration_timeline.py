@@ -1,0 +1,119 @@
+"""Answers about whole iterations read again: their schedule, and whether they can be one."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import UNSET
+
+from planner.errors import InvalidInputError
+from planner.jsonio.caramel import OpTimes
+from planner.jsonio.iteration_answer import IterationAnswer, TransferAnswer
+from planner.timeline import Interval, Kind, Mark, Timeline, Window
+from planner.units import format_ns
+from planner.validation import shown
+
+__all__ = ["headline", "timeline"]
+
+MAX_SHOWN_PARAMETERS = 3
+"""More parameters of a transfer are left out of its label."""
+
+_VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
+
+
+def headline(given: IterationAnswer) -> str:
+    """Return one line that says what a plan is and what it costs."""
+    if given.synchronisation is UNSET or given.transfers is UNSET or given.iteration_ns is UNSET:
+        return f"iteration · {given.method} · {given.status}"
+    count, one = len(given.transfers), given.synchronisation
+    stalls = 0 if given.stall_ns is UNSET else given.stall_ns
+    return (
+        f"{given.cluster} · {given.method} · {one.algorithm}, {one.mode} · {count} "
+        f"transfer{'s' if count > 1 else ''} · iteration {format_ns(given.iteration_ns)} · "
+        f"stalls {format_ns(stalls)} · {given.status}"
+    )
+
+
+def timeline(given: IterationAnswer) -> Timeline:
+    """Return the schedule in an answer.
+
+    Raises
+    ------
+    InvalidInputError
+        If it has none, or its times contradict each other, with the path of the first that does.
+    """
+    if given.transfers is UNSET or given.schedule is UNSET or given.backward_ns is UNSET:
+        reason = "" if given.reason is UNSET else f": {given.reason}"
+        raise InvalidInputError("transfers", f"missing: the answer holds no plan{reason}")
+    _check(given, given.transfers, given.schedule)
+    computation, network = "computation", "network"
+    intervals = [
+        Interval(computation, row.start_ns, row.end_ns, row.phase, -1, row.op)
+        for row in given.schedule
+    ]
+    windows = []
+    for number, one in enumerate(given.transfers):
+        label = f"{_VERBS[one.kind]} {number + 1}: {_content(one)}"
+        spans: tuple[tuple[Kind, int, int], ...] = (
+            ("startup", one.start_ns, one.startup_end_ns),
+            ("transfer", one.startup_end_ns, one.end_ns),
+        )
+        intervals += [
+            Interval(network, start, end, kind, number, label) for kind, start, end in spans
+        ]
+        windows.append(Window(number, one.ready_ns, one.start_ns, one.end_ns, one.due_ns, label))
+    return Timeline(
+        (computation, network),
+        tuple(intervals),
+        tuple(windows),
+        (Mark(given.backward_ns, "end of the backward pass"),),
+    )
+
+
+def _content(one: TransferAnswer) -> str:
+    """Return what a transfer carries, in a few words."""
+    part = {} if one.part is UNSET else one.part
+    names = [
+        f"{name} [{part[name][0]}, {part[name][1]})" if name in part else name
+        for name in one.parameters
+    ]
+    if len(names) > MAX_SHOWN_PARAMETERS:
+        return f"{len(names)} parameters, {names[0]} … {names[-1]}"
+    return ", ".join(names)
+
+
+def _check(
+    given: IterationAnswer, transfers: Sequence[TransferAnswer], schedule: Sequence[OpTimes]
+) -> None:
+    for place, row in enumerate(schedule):
+        if row.end_ns < row.start_ns:
+            raise InvalidInputError(
+                f"schedule[{place}].end_ns", f"expected an integer >= {row.start_ns}"
+            )
+    for place, (before, row) in enumerate(pairwise(schedule), start=1):
+        if row.start_ns < before.end_ns:
+            raise InvalidInputError(
+                f"schedule[{place}].start_ns", f"{shown(row.op)} overlaps {shown(before.op)}"
+            )
+    end = schedule[-1].end_ns
+    for name in ("iteration_ns", "objective_ns"):
+        if getattr(given, name) != end:
+            raise InvalidInputError(
+                name, f"expected {end}, the end of the last op, got {shown(getattr(given, name))}"
+            )
+    bound = given.lower_bound_ns
+    if (given.status == "optimal") != (bound == end) or (bound is not None and bound > end):
+        raise InvalidInputError("status", f"{given.status}, but lower_bound_ns is {shown(bound)}")
+    free = 0
+    for number, one in enumerate(transfers):
+        for name, value, least in (
+            ("start_ns", one.start_ns, max(one.ready_ns, free)),
+            ("startup_end_ns", one.startup_end_ns, one.start_ns),
+            ("end_ns", one.end_ns, one.startup_end_ns),
+        ):
+            if value < least:
+                raise InvalidInputError(
+                    f"transfers[{number}].{name}", f"expected an integer >= {least}, got {value}"
+                )
+        free = one.end_ns
+        if free > end:
+            raise InvalidInputError(f"transfers[{number}].end_ns", "after the end of the iteration")
