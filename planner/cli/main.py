@@ -9,7 +9,18 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from planner.cli import calibrate, compare, draw, export, importing, measure, run, schema, solve
+from planner.cli import (
+    calibrate,
+    compare,
+    draw,
+    export,
+    importing,
+    measure,
+    plan,
+    run,
+    schema,
+    solve,
+)
 from planner.cli.complaint import complain
 from planner.errors import PlannerError
 
@@ -17,6 +28,7 @@ __all__ = ["entry_point", "main"]
 
 _EXAMPLES = """\
 examples:
+  planner plan data/profiles/vgg19.json --cluster data/clusters/caramel-16.json
   planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s
   planner solve request.json -o plan.json
   planner draw plan.json -o plan.svg
@@ -34,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"planner {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (compare, solve, draw, measure, calibrate, run, importing, export, schema):
+    for command in (plan, compare, solve, draw, measure, calibrate, run, importing, export, schema):
         command.add_parser(commands)
     options = parser.parse_args(arguments)
     try:

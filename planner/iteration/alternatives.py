@@ -15,7 +15,7 @@ Complexity: that of the families' methods, for each distinct cost.
 Source: own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from planner import caramel
@@ -83,20 +83,14 @@ def alternatives(
         Called with the name of each alternative before it is planned.
     """
     found: list[Alternative] = []
-    known: dict[tuple[AffineCost, Mode], Alternative] = {}
+    known: dict[AffineCost, tuple[Alternative, ...]] = {}
     for synchronisation in problem.options:
-        for mode, planned in _PLANNERS.items():
-            key = (synchronisation.half, mode)
-            if key not in known:
-                if progress:
-                    progress(f"{synchronisation.algorithm}, {mode}")
-                small = too_small(problem, mode)
-                known[key] = (
-                    Alternative(synchronisation, mode, None, None, None, small)
-                    if small
-                    else planned(problem, synchronisation, deadline)
-                )
-            found.append(_renamed(known[key], synchronisation))
+        key = synchronisation.half
+        if key not in known:
+            if progress:
+                progress(synchronisation.algorithm)
+            known[key] = _both_modes(problem, synchronisation, deadline)
+        found += [_renamed(one, synchronisation) for one in known[key]]
     return tuple(found)
 
 
@@ -107,47 +101,52 @@ def _renamed(alternative: Alternative, synchronisation: Synchronisation) -> Alte
     return replace(alternative, synchronisation=synchronisation, plan=plan)
 
 
-def _replicated(
+def _both_modes(
     problem: Problem, synchronisation: Synchronisation, deadline: Deadline
-) -> Alternative:
-    """Plan gradient transfers."""
+) -> tuple[Alternative, ...]:
+    """Plan for one algorithm, replicated and sharded."""
     name, seconds = synchronisation.algorithm, deadline.remaining_s
     if seconds is not None:
         seconds = max(seconds, LEAST_SECONDS)
     result = caramel.solve(problem.gradients[name], time_limit=seconds)
     assert result.plan is not None
-    plan = capped(problem, from_gradients(name, result.plan))
-    return Alternative(
-        synchronisation,
-        "replicated",
-        plan,
-        evaluate(problem, plan).iteration_ns,
-        result.lower_bound_ns,
-        timed_out=result.timed_out,
+    together = from_gradients(name, result.plan)
+    apart = [
+        enforced(problem, name, both_ways(problem, synchronisation.half)),
+        servers(problem, synchronisation),
+        layers_apart(problem, synchronisation),
+    ]
+    if problem.pulled == problem.pushed:
+        apart.append(in_halves(together))
+    plans: dict[Mode, list[Plan]] = {"replicated": [together], "sharded": apart}
+    return tuple(
+        _best(problem, synchronisation, mode, plans[mode], result.timed_out) for mode in plans
     )
 
 
-def _sharded(problem: Problem, synchronisation: Synchronisation, _: Deadline) -> Alternative:
-    """Plan pushes and pulls."""
-    batches = both_ways(problem, synchronisation.half)
-    plans = [
-        capped(problem, plan)
-        for plan in (
-            enforced(problem, synchronisation.algorithm, batches),
-            servers(problem, synchronisation),
-            layers_apart(problem, synchronisation),
-        )
-    ]
-    priced = [(evaluate(problem, plan).iteration_ns, len(plan.transfers)) for plan in plans]
-    best = min(range(len(plans)), key=priced.__getitem__)
-    least = bound(problem, synchronisation, "sharded")
-    return Alternative(synchronisation, "sharded", plans[best], priced[best][0], least)
+def in_halves(plan: Plan) -> Plan:
+    """Return the plan with every all-reduce as a push and the pull of the same right behind it."""
+    halves = [replace(one, kind=kind) for one in plan.transfers for kind in ("push", "pull")]
+    return replace(plan, transfers=tuple(halves))
 
 
-_PLANNERS: dict[Mode, Callable[[Problem, Synchronisation, Deadline], Alternative]] = {
-    "replicated": _replicated,
-    "sharded": _sharded,
-}
+def _best(
+    problem: Problem,
+    synchronisation: Synchronisation,
+    mode: Mode,
+    plans: Sequence[Plan],
+    timed_out: bool,
+) -> Alternative:
+    """Return the best of the plans of one mode, with its bound."""
+    small = too_small(problem, mode)
+    if small:
+        return Alternative(synchronisation, mode, None, None, None, small)
+    fitting = [capped(problem, plan) for plan in plans]
+    priced = [(evaluate(problem, plan).iteration_ns, len(plan.transfers)) for plan in fitting]
+    best = min(range(len(fitting)), key=priced.__getitem__)
+    plan, (objective, _) = fitting[best], priced[best]
+    least = bound(problem, synchronisation, mode, plan)
+    return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)
 
 
 def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:

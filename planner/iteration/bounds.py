@@ -8,7 +8,8 @@ sharded ones, take all pushes and pulls of a plan: each is a transfer that leave
 its gradients are ready, and ends no later than the forward pass needs them (a push does, as its
 pull comes later), at the cost of one half. Together they are a plan of gradient transfers that may
 be cut, of pushed and pulled bytes with half the start-up, and the same bounds hold. Besides, every
-parameter becomes ready, is pushed, pulled and read one after the other.
+parameter becomes ready, is pushed, pulled and read one after the other. Where transfers have at
+most c bytes, α + β·x is at least (β + α/c)·x: a bound for that rate without start-ups holds too.
 
 Guarantee: no plan of the mode and the op order lasts less. With the cost of
 `planner.iteration.synchronisation.least` no plan by any algorithm does.
@@ -17,8 +18,10 @@ Complexity: that of `planner.caramel.bounds`. Source: own.
 """
 
 from dataclasses import replace
+from fractions import Fraction
 
 from planner.caramel.bounds import lower_bound
+from planner.costs import AffineCost
 from planner.iteration.evaluation import heads_of
 from planner.iteration.problem import Mode, Plan, Problem
 from planner.iteration.synchronisation import Synchronisation, least
@@ -45,15 +48,22 @@ def bound(
     known = problem.base.windows
     if plan is not None:
         known = replace(known, heads=heads_of(problem, plan))
-    if mode == "replicated":
-        return lower_bound(known, synchronisation.all_reduce)
-    half, pushed, pulled = synchronisation.half, problem.pushed, problem.pulled
-    sizes = tuple(push + pull for push, pull in zip(pushed, pulled, strict=True))
-    alone = max(
-        head + half.cost_ns(push) + half.cost_ns(pull) + tail
-        for head, push, pull, tail in zip(known.heads, pushed, pulled, known.tails, strict=True)
-    )
-    return max(alone, lower_bound(replace(known, sizes=sizes), half))
+    pushed, pulled = problem.pushed, problem.pulled
+    cost, alone = synchronisation.all_reduce, 0
+    if mode == "sharded":
+        cost = half = synchronisation.half
+        sizes = tuple(push + pull for push, pull in zip(pushed, pulled, strict=True))
+        alone = max(
+            head + half.cost_ns(push) + half.cost_ns(pull) + tail
+            for head, push, pull, tail in zip(known.heads, pushed, pulled, known.tails, strict=True)
+        )
+        known = replace(known, sizes=sizes)
+    least_ns = max(alone, lower_bound(known, cost))
+    room = problem.room(mode)
+    if room is None or room >= sum(known.sizes):
+        return least_ns
+    rate = cost.ns_per_byte + Fraction(cost.startup_ns, room)
+    return max(least_ns, lower_bound(known, AffineCost(0, rate)))
 
 
 def network_bound(problem: Problem, plan: Plan) -> int:

@@ -39,8 +39,9 @@ __all__ = [
 class TransferTimes(NamedTuple):
     """When one transfer is ready, leaves and has arrived; 0 is the start of the backward pass.
 
-    `due_ns` is when the forward pass would need it if it never waited; a push is due with the
-    earliest of the pulls that follow it.
+    A pull is ready when the pushes of its parameters have ended. `due_ns` is when the forward pass
+    would need the transfer if it never waited; a push is due with the earliest of the pulls that
+    follow it.
     """
 
     ready_ns: int
@@ -138,18 +139,27 @@ def _times(
     plan: Plan, steps: Sequence[Step], iteration: Iteration, undisturbed: Sequence[int]
 ) -> tuple[TransferTimes, ...]:
     due: dict[int, int] = {}  # of each parameter's pulls
-    found = []
-    triples = list(zip(plan.transfers, steps, iteration.transfers, strict=True))
-    for transfer, step, (start, end) in reversed(triples):
+    deadlines = []
+    for transfer, step in reversed(list(zip(plan.transfers, steps, strict=True))):
         parameters = [part.parameter for part in transfer.parts]
+        deadline = undisturbed[0 if plan.barrier else min(step.needed_by, len(undisturbed) - 1)]
         if transfer.kind == "push":
-            deadline = min((due[j] for j in parameters if j in due), default=undisturbed[-1])
-        else:
-            deadline = undisturbed[0 if plan.barrier else step.needed_by]
-            if transfer.kind == "pull":
-                due.update({j: min(deadline, due.get(j, deadline)) for j in parameters})
-        found.append(TransferTimes(step.ready_ns, start, end, deadline))
-    return tuple(reversed(found))
+            deadline = min((due[j] for j in parameters if j in due), default=deadline)
+        elif transfer.kind == "pull":
+            due.update({j: min(deadline, due.get(j, deadline)) for j in parameters})
+        deadlines.append(deadline)
+    pushed: dict[int, int] = {}  # when each parameter's last push so far ends
+    found = []
+    for transfer, step, (start, end), deadline in zip(
+        plan.transfers, steps, iteration.transfers, reversed(deadlines), strict=True
+    ):
+        ready = step.ready_ns
+        if transfer.kind == "pull":
+            ready = max(ready, *(pushed[part.parameter] for part in transfer.parts))
+        elif transfer.kind == "push":
+            pushed.update({part.parameter: end for part in transfer.parts})
+        found.append(TransferTimes(ready, start, end, deadline))
+    return tuple(found)
 
 
 def heads_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
@@ -162,9 +172,9 @@ def check(problem: Problem, plan: Plan) -> None:
     """Check that `plan` is a plan of `problem`.
 
     Every byte of every gradient is summed up exactly once, by an all-reduce or a push. Every byte
-    of a parameter whose gradient is pushed is pulled exactly once, after the last push of it.
-    Parameters are cut only between whole elements; every order runs each op of its pass once, after
-    what it depends on.
+    of a parameter whose gradient is pushed is pulled exactly once, after it was pushed; after all
+    of it was, where gradients have other sizes. Parameters are cut only between whole elements;
+    every order runs each op of its pass once, after what it depends on.
 
     Raises
     ------
@@ -216,13 +226,11 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
     for index in pushed & reduced:
         name = problem.graph.parameters[index].name
         raise InvalidPlanError("transfers", f"{name} is both pushed and all-reduced")
-    last_push = {
-        part.parameter: number
-        for number, one in enumerate(plan.transfers)
-        if one.kind == "push"
-        for part in one.parts
-    }
+    pushes: dict[int, list[tuple[int, Part]]] = {index: [] for index in pushed}
     pulled: dict[int, list[Part]] = {index: [] for index in pushed}
+    for number, one in enumerate(plan.transfers):
+        for part in one.parts if one.kind == "push" else ():
+            pushes[part.parameter].append((number, part))
     for number, one in enumerate(plan.transfers):
         if one.kind != "pull":
             continue
@@ -231,7 +239,7 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
         for part in one.parts:
             if part.parameter not in pushed:
                 raise InvalidPlanError(f"transfers[{number}]", "pulls what nobody pushed")
-            if number < last_push[part.parameter]:
+            if any(number < push for push in _needed(problem, part, pushes[part.parameter])):
                 name = problem.graph.parameters[part.parameter].name
                 raise InvalidPlanError(
                     f"transfers[{number}]", f"pulls {name} before all of it was pushed"
@@ -239,6 +247,17 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
             pulled[part.parameter].append(part)
     for index, parts in pulled.items():
         _check_whole(problem, index, parts)
+
+
+def _needed(problem: Problem, pull: Part, pushes: Sequence[tuple[int, Part]]) -> list[int]:
+    """Return the pushes that a pull needs: of the same bytes, or all if sizes differ."""
+    index = pull.parameter
+    alike = problem.pulled[index] == problem.pushed[index]
+    return [
+        number
+        for number, push in pushes
+        if not alike or (push.start < pull.stop and pull.start < push.stop)
+    ]
 
 
 def _check_whole(problem: Problem, index: int, parts: Sequence[Part]) -> None:

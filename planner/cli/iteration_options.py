@@ -1,0 +1,138 @@
+"""What commands about whole iterations are told alike: the profile, the cluster, the options."""
+
+import argparse
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from planner.cli.common import in_file, read
+from planner.clusters import Cluster
+from planner.errors import InvalidInputError
+from planner.iteration import ALGORITHMS, Problem
+from planner.jsonio import decode_profile
+from planner.jsonio.clusters import decode_cluster
+from planner.profiles import Profile
+from planner.units import parse_bytes
+from planner.validation import shown
+
+__all__ = ["Subject", "add_iteration_options", "exact_option", "settle"]
+
+ELEMENT_BYTES = 4
+"""Parameters are cut between numbers of so many bytes, if their sizes admit it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is planned for.
+
+    Attributes
+    ----------
+    profile : Profile
+        The model.
+    cluster : Cluster
+        Where it shall run.
+    options : mapping
+        What `planner.iteration.Problem.from_profile` is told beside these.
+    """
+
+    profile: Profile
+    cluster: Cluster
+    options: dict[str, Any]
+
+    def problem(self, cluster: Cluster | None = None) -> Problem:
+        """Return the problem, on another cluster if one is given."""
+        return Problem.from_profile(self.profile, cluster or self.cluster, **self.options)
+
+
+def add_iteration_options(parser: argparse.ArgumentParser) -> None:
+    """Add the profile, the cluster and the options of the problem."""
+    parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
+    parser.add_argument(
+        "--cluster", required=True, metavar="FILE", help="a cluster, such as in data/clusters"
+    )
+    parser.add_argument(
+        "--computation",
+        default="1",
+        metavar="F",
+        help="multiply all times of computation: 0.02 or 1/50 for workers that compute 50 times "
+        "as fast as those the profile was measured on; default: 1",
+    )
+    parser.add_argument(
+        "--optimiser-ratio",
+        default="0",
+        metavar="R",
+        help="bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; "
+        "default: 0",
+    )
+    parser.add_argument(
+        "--max-transfer", metavar="SIZE", help="no transfer may be larger, such as 25MiB"
+    )
+    parser.add_argument(
+        "--algorithms",
+        metavar="A,B,…",
+        help=f"synchronisation algorithms to consider; default: {','.join(ALGORITHMS)}",
+    )
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+
+
+def settle(options: argparse.Namespace) -> Subject:
+    """Return what the options ask for.
+
+    Raises
+    ------
+    PlannerError
+        If a file or an option is none of what it should be.
+    """
+    scale = exact_option(options.computation, "--computation", positive=True)
+    ratio = exact_option(options.optimiser_ratio, "--optimiser-ratio")
+    cap = None
+    if options.max_transfer is not None:
+        cap = parse_bytes(options.max_transfer, "--max-transfer")
+        if not cap:
+            raise InvalidInputError("--max-transfer", "expected a size > 0")
+    algorithms = ALGORITHMS
+    if options.algorithms is not None:
+        algorithms = tuple(options.algorithms.split(","))
+        for name in algorithms:
+            if name not in ALGORITHMS:
+                raise InvalidInputError(
+                    "--algorithms", f"expected some of {', '.join(ALGORITHMS)}, got {shown(name)}"
+                )
+    try:
+        profile = decode_profile(read(options.profile))
+    except InvalidInputError as error:
+        raise in_file(options.profile, error) from None
+    try:
+        cluster = decode_cluster(read(options.cluster))
+    except InvalidInputError as error:
+        raise in_file(options.cluster, error) from None
+    whole = all(one.size_bytes % ELEMENT_BYTES == 0 for one in profile.dataflow().parameters)
+    settled = {
+        "computation": scale,
+        "optimiser": ratio,
+        "max_transfer_bytes": cap,
+        "algorithms": algorithms,
+        "element_bytes": ELEMENT_BYTES if whole else 1,
+        "seed": options.seed,
+    }
+    return Subject(profile, cluster, settled)
+
+
+def exact_option(text: str, option: str, *, positive: bool = False) -> Fraction:
+    """Return a number such as 0.02 or 1/50, exactly.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, below 0, or 0 where that is refused.
+    """
+    expected = f"expected a number {'>' if positive else '>='} 0 such as 0.02 or 1/50"
+    if len(text) > 40 or "e" in text.lower():
+        raise InvalidInputError(option, f"{expected}, got {shown(text)}")
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidInputError(option, f"{expected}, got {shown(text)}") from None
+    if value < 0 or (positive and not value):
+        raise InvalidInputError(option, f"{expected}, got {shown(text)}")
+    return value

@@ -1,0 +1,162 @@
+"""What ``planner plan`` says of a plan: what was chosen, why, and what else there is."""
+
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from planner.cli.family import percent, provenance
+from planner.cli.iteration_options import Subject
+from planner.clusters import Cluster
+from planner.draw import format_table
+from planner.iteration import Problem
+from planner.jsonio.iteration_answer import (
+    AlternativeAnswer,
+    IterationAnswer,
+    TransferAnswer,
+    Why,
+)
+from planner.topologies import BCube, FatTree, Rails
+from planner.units import format_bytes, format_ns
+
+__all__ = ["about_cluster", "lines", "sentence"]
+
+_NAMES = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
+
+
+def lines(subject: Subject, problem: Problem, given: IterationAnswer) -> Iterator[str]:
+    """Yield the lines, from what was planned for to what was left out."""
+    graph, scale = problem.graph, subject.options["computation"]
+    computes = problem.base.windows.compute_ns
+    yield (
+        f"{subject.profile.name}: {len(graph.parameters)} parameters, "
+        f"{format_bytes(sum(problem.pushed))} of gradients, {format_ns(computes)} to compute"
+        + ("" if scale == 1 else f" (× {scale} of the profile)")
+    )
+    yield provenance(subject.profile)
+    yield f"cluster: {about_cluster(subject.cluster)}"
+    yield ""
+    yield from _plan(given)
+    if given.alternatives is not UNSET:
+        yield ""
+        yield format_table(*_table(given, given.alternatives))
+    if given.left_out is not UNSET:
+        for name, reason in given.left_out.items():
+            yield f"left out: {name} ({reason})"
+
+
+def about_cluster(cluster: Cluster) -> str:
+    """Return one line about a cluster."""
+    topology, nic = cluster.topology, cluster.nic
+    kind = "one switch"
+    if isinstance(topology, BCube):
+        kind = f"BCube({topology.n},{topology.k})"
+    elif isinstance(topology, FatTree):
+        kind = f"Fat-Tree of {topology.ports}-port switches"
+    elif isinstance(topology, Rails):
+        kind = f"{topology.accelerators} accelerators and rails a host"
+    shared = cluster.shared_bytes_per_s
+    return (
+        f"{cluster.name}: {cluster.workers} workers, {kind}, "
+        f"{nic.per_machine} × {_rate(float(nic.bytes_per_s))} a machine, start-up "
+        f"{format_ns(nic.startup_ns)}" + (f", {_rate(float(shared))} shared" if shared else "")
+    )
+
+
+def _rate(bytes_per_s: float) -> str:
+    bits = 8 * bytes_per_s
+    for scale, unit in ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
+        if bits >= scale:
+            return f"{bits / scale:.4g} {unit}"
+    return f"{bits:.4g} b/s"
+
+
+def sentence(given: IterationAnswer) -> str:
+    """Return how transfers travel: what is sent, how often, by which algorithm."""
+    assert given.synchronisation is not UNSET
+    assert given.transfers is not UNSET
+    one = given.synchronisation
+    return f"{one.algorithm}, {one.mode}: {_counted(given.transfers)}"
+
+
+def _counted(transfers: tuple[TransferAnswer, ...]) -> str:
+    counts = {
+        kind: sum(one.kind == kind for one in transfers) for kind in ("all_reduce", "push", "pull")
+    }
+    return ", ".join(
+        f"{count} {_NAMES[kind]}{'' if count == 1 else 'es' if kind == 'push' else 's'}"
+        for kind, count in counts.items()
+        if count
+    )
+
+
+def _plan(given: IterationAnswer) -> Iterator[str]:
+    if given.objective_ns is None or given.iteration_ns is UNSET:
+        reason = "" if given.reason is UNSET else given.reason
+        yield f"{given.status}: {reason}"
+        return
+    yield f"plan ({given.method}): {sentence(given)}"
+    total = format_ns(given.iteration_ns)
+    if given.why is not UNSET:
+        yield f"iteration {total} = {_parts(given.why)}"
+    else:
+        assert given.stall_ns is not UNSET
+        yield f"iteration {total}, of which computation waits {format_ns(given.stall_ns)}"
+    if given.lower_bound_ns is not None:
+        gap = given.objective_ns / given.lower_bound_ns - 1 if given.lower_bound_ns else 0.0
+        text = f"{given.status}: {percent(gap)} above the bound {format_ns(given.lower_bound_ns)}"
+        if given.network_bound_ns is not UNSET and given.network_bound_ns:
+            least = given.objective_ns / given.network_bound_ns - 1
+            text += f", {percent(least)} above what any algorithm needs on this network"
+        yield text
+    if given.memory is not UNSET:
+        have = given.memory.available_bytes
+        room = "" if have is None else f" of {format_bytes(have)}"
+        yield f"memory: {format_bytes(given.memory.needed_bytes)}{room} a worker"
+    if given.why is not UNSET and given.why.runner_up is not None:
+        yield _runner_up(given.why, given.objective_ns)
+
+
+def _parts(why: Why) -> str:
+    return (
+        f"{format_ns(why.computation_ns)} computation + "
+        f"{format_ns(max(why.exposed_bytes_ns, 0))} waiting for bytes + "
+        f"{format_ns(max(why.exposed_startup_ns, 0))} for start-ups"
+    )
+
+
+def _runner_up(why: Why, objective_ns: int) -> str:
+    other = why.runner_up
+    assert other is not None
+    longer = other.objective_ns / objective_ns - 1 if objective_ns else 0.0
+    text = f"next: {other.algorithm}, {other.mode}, {percent(longer)} longer; "
+    if not other.wins_if:
+        return text + "no start-up cost and no bandwidth 1/1024 … 1024 times today's makes it win"
+    names = {"startup": "start-ups cost", "bandwidth": "the network carried"}
+    ways = " or ".join(f"{names[one.what]} {one.factor:.3g} times" for one in other.wins_if)
+    return text + f"it would win if {ways} as much"
+
+
+def _table(
+    given: IterationAnswer, alternatives: tuple[AlternativeAnswer, ...]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    header = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
+    rows: list[tuple[str, ...]] = []
+    for one in sorted(
+        alternatives, key=lambda one: (one.objective_ns is None, one.objective_ns or 0)
+    ):
+        if one.objective_ns is None or not given.objective_ns:
+            reason = "–" if one.reason is UNSET else one.reason
+            rows.append((one.algorithm, one.mode, "–", "–", "–", reason))
+            continue
+        bound = one.lower_bound_ns
+        rows.append(
+            (
+                one.algorithm,
+                one.mode,
+                str(one.transfers),
+                format_ns(one.objective_ns),
+                percent(one.objective_ns / given.objective_ns - 1),
+                percent(one.objective_ns / bound - 1) if bound else "?",
+            )
+        )
+    return header, rows
