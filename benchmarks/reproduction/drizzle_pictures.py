@@ -1,4 +1,4 @@
-"""The picture of ``drizzle_figures.py``: three remade figures, and the online rule."""
+"""The picture of ``drizzle.py``: three remade figures, and the online rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from planner.draw.figure import figure_in
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 BAND = "#D5E8F3"
 OUTLINE = "#333333"
 

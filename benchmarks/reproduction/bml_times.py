@@ -1,16 +1,18 @@
-"""Remakes Fig. 5 of the BML paper and its comparison of switches (Wang et al., NeurIPS 2018).
+"""Fig. 5 of the BML paper, and its comparison of switches: what ``bml.py 5`` prints and draws.
 
-    python benchmarks/bml_figure5.py [--picture figure5.svg]
+Problem: the time of one synchronisation by four algorithms in units of T_F, the time of one
+gradient over one link, at 16 and at 1,024 servers; and the switches of each network as the paper
+counts them (§3.1) and as Fat-Trees can be built.
 
-The synchronisation time of four algorithms in units of T_F, the time of one gradient over one link,
-at 16 and at 1,024 servers; beside it what the paper states (§3.2, §3.3; the figure prints no
-numbers), and the switches of each network as the paper counts them (§3.1) and as Fat-Trees can be
-built. Nothing is measured and nothing is fitted: the numbers are closed forms, exact fractions.
+Method: the closed forms of `planner.collectives`, exact. Nothing is measured and nothing is fitted.
+The figure has no numbers on its bars; the paper's are those its text gives (§3.2, §3.3).
 """
 
-import argparse
 from fractions import Fraction
 from pathlib import Path
+
+from grids import grid, sections
+from table import Row, numbers
 
 from planner.collectives import (
     Collective,
@@ -21,15 +23,16 @@ from planner.collectives import (
     ps_fattree,
     switch_counts,
 )
-from planner.draw import format_table
 from planner.draw.bars import BarChart, BarPanel, BarSeries
 from planner.draw.bars_figure import save_bars
 from planner.topologies import BCube, FatTree
 
+__all__ = ["curves", "printed", "report", "save"]
+
 NETWORKS = ((BCube(4, 2), FatTree(4)), (BCube(32, 2), FatTree(16)))
 """The two sizes of Fig. 5, by its caption."""
 
-STATED = ("2(N-1)/(kN)", '"double" of BML', "same as PS/Fat-Tree", "2(N-1)/N")
+STATED = ("2(N-1)/(kN)", "double of BML", "as PS/Fat-Tree", "2(N-1)/N")
 """What the paper says of each."""
 
 NAMES = ("BML/BCube", "PS/BCube", "Hierarchical/Fat-Tree", "PS/Fat-Tree")
@@ -50,17 +53,22 @@ def share(value: Fraction) -> str:
     return f"{float(value):.4g}"
 
 
+def printed(servers: int, nics: int) -> tuple[Fraction, ...]:
+    """Return what the paper's text gives for the four, in the order of `NAMES`."""
+    flat = Fraction(2 * (servers - 1), servers)
+    return flat / nics, 2 * flat / nics, flat, flat
+
+
 def times() -> str:
-    found = [curves(*pair) for pair in NETWORKS]
+    """Return the bars of Fig. 5 beside the text."""
     rows = []
-    for place, (name, stated) in enumerate(zip(NAMES, STATED, strict=True)):
-        cells = [name, stated]
-        for one in found:
-            ratio = one[place].volume / one[0].volume
-            cells += [f"{one[place].volume} = {share(one[place].volume)}", f"{share(ratio)}×"]
-        rows.append(cells)
-    header = ["algorithm, topology", "paper", "16 servers", "of BML", "1,024 servers", "of BML"]
-    return format_table(header, rows)
+    for bcube, tree in NETWORKS:
+        stated = printed(bcube.servers, bcube.k)
+        found = curves(bcube, tree)
+        for name, formula, paper, ours in zip(NAMES, STATED, stated, found, strict=True):
+            label = f"{bcube.servers:,} servers, {name} ({formula})"
+            rows.append(Row(label, float(paper), float(ours.volume), "×", decimals=4))
+    return numbers(rows)
 
 
 def doubles() -> str:
@@ -69,7 +77,7 @@ def doubles() -> str:
         bcube = BCube(n, 2)
         bml, servers = bml_bcube(bcube).volume, ps_bcube(bcube).volume
         rows.append([f"BCube({n},2)", str(servers), share(servers), share(servers / bml)])
-    return format_table(["network", "PS", "×T_F", "of BML, 2n/(n+1)"], rows)
+    return grid(["network", "PS", "×T_F", "of BML, 2n/(n+1)"], rows)
 
 
 def switches() -> str:
@@ -89,7 +97,7 @@ def switches() -> str:
             ]
         )
     header = ["network", "servers", "BCube", "Fat-Tree", "k NICs", "BCube/Fat-Tree"]
-    return format_table([*header, "can be built", "smallest Fat-Tree built"], rows)
+    return grid([*header, "can be built", "smallest Fat-Tree built"], rows)
 
 
 def chart() -> BarChart:
@@ -121,24 +129,17 @@ def chart() -> BarChart:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw it (.svg, .png, .pdf)")
-    options = parser.parse_args()
-    print(f"Fig. 5: time of one synchronisation, ×T_F\n\n{times()}\n")
-    print(
-        "PS on BCube takes 2(n-1)/n, BML (n+1)(n-1)/n² for k = 2: the ratio is 2n/(n+1). The\n"
-        f'"double" of the paper is its limit for large switches.\n\n{doubles()}\n'
+def report() -> str:
+    """Return all tables."""
+    return sections(
+        [
+            ("Fig. 5: one synchronisation, in T_F; paper: the formulas of its text", times()),
+            ("PS on BCube takes 2(n-1)/n: 2n/(n+1) times as long as BML for k = 2", doubles()),
+            ("Switches: k·N/n, 5·N/n and 5k·N/n of n ports each", switches()),
+        ]
     )
-    print(
-        "Switches: k·N/n, 5·N/n and 5k·N/n of n ports each. A Fat-Tree of n-port switches has\n"
-        "room for n³/4 servers; the last column is the smallest that can be built for all of\n"
-        "them, of larger switches or with places left over.\n\n"
-        f"{switches()}"
-    )
-    if options.picture:
-        save_bars(chart(), options.picture)
 
 
-if __name__ == "__main__":
-    main()
+def save(path: Path) -> None:
+    """Draw Fig. 5 and the switches."""
+    save_bars(chart(), path)

@@ -1,31 +1,21 @@
-"""BigDL's published speed-ups beside the model, and what else its text claims.
+"""What the text of BigDL claims without a figure: what ``bigdl.py claims`` prints and draws.
 
-    python benchmarks/bigdl_figures.py [--picture FILE]
-
-Published are two ratios only (Venkataraman, Ding and Ermolin, Fig. 3): throughput of 16 nodes over
-that of 8, 1.92 for Inception-v1 and 1.88 for ResNet. Neither network nor computation times are, so
-this script measures nothing of theirs: it solves for the ratio of computation to T_F (the time of
-one gradient over one link) that each ratio implies in the model, exactly, and for the overhead
-that would explain it instead. Then: volume and time of every method against the number of nodes;
-what one pull order for all costs if nodes do not wait for each other's turns, by simulation; and
-how the run time of planning grows.
+Problem: volume and time of every method against the number of nodes ("the time spent at the driver
+linearly increases", "data size transferred on each node remains the same"); what one pull order for
+all costs if nodes do not wait for each other's turns, by simulation; how planning's run time grows.
 """
 
-import argparse
 import time
 from collections import deque
 from fractions import Fraction
 from pathlib import Path
 
-from planner.bigdl import METHODS, Exchange, Problem, evaluate, solve
+from planner.bigdl import METHODS, Problem, evaluate, solve
 from planner.draw import HotSpotsChart, format_table, save_hot_spots
 from planner.jsonio import bigdl as face
 from planner.network import Network
 
-PUBLISHED = {"Inception-v1": Fraction(192, 100), "ResNet": Fraction(188, 100)}
-
-SPARK_SHARE = Fraction(10, 100) / 300
-"""Fig. 4 read as a line: scheduling takes 10 % of computation at 300 partitions."""
+__all__ = ["case", "report", "save"]
 
 NAMES = [name for name in METHODS if name != "auto"]
 
@@ -38,55 +28,6 @@ def case(nodes: int, partitions: int = 4, elements: int = 7 * 2**20) -> Problem:
         nodes=nodes,
         partitions_per_node=partitions,
         network=Network(Fraction(1_250_000_000)),
-    )
-
-
-def volume(nodes: int) -> Fraction:
-    """Return the time of a synchronisation, in T_F: 2(N-1)/N."""
-    return evaluate(case(nodes), Exchange(7 * 2**20, nodes)).times_full_transfer
-
-
-def implied() -> str:
-    """Return which computation, or which overhead, each published ratio implies."""
-    few, many = volume(8), volume(16)
-    rows = []
-    for name, ratio in PUBLISHED.items():
-        # Each node computes c: ratio = 2 (c + few) / (c + many).
-        same_each = (2 * few - ratio * many) / (ratio - 2)
-        # All together compute w: ratio = (w/8 + few) / (w/16 + many).
-        same_all = (ratio * many - few) / (Fraction(1, 8) - ratio / 16)
-        # No traffic, but d of every task's c: ratio = 2 (1 + 8d) / (1 + 16d).
-        overhead = (2 - ratio) / (16 * ratio - 16)
-        rows.append(
-            (
-                name,
-                f"{float(ratio):.2f}",
-                f"{float(same_each):.4g}",
-                f"{float(many / (same_each + many)):.0%}",
-                f"{float(same_all / 8):.4g}",
-                f"{float(many / (same_all / 16 + many)):.1%}",
-                f"{float(16 * overhead):.1%}",
-                f"{float(16 * overhead / SPARK_SHARE / 16):.0f}",
-            )
-        )
-        assert ratio == 2 * (same_each + few) / (same_each + many)
-        assert ratio == (same_all / 8 + few) / (same_all / 16 + many)
-        assert ratio == 2 * (1 + 8 * overhead) / (1 + 16 * overhead)
-    header = (
-        "published",
-        "16 over 8",
-        "c, same a node",
-        "traffic",
-        "c at 8, same in all",
-        "traffic",
-        "or overhead at 16",
-        "tasks a node",
-    )
-    floor = 2 * few / many
-    return (
-        f"{format_table(header, rows)}\n"
-        f"volume in T_F: {float(few)} at 8 nodes, {float(many)} at 16; "
-        f"without any computation the ratio would still be {float(floor):.4f}"
     )
 
 
@@ -192,21 +133,11 @@ def save(path: Path) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--picture", type=Path, help="draw the hot spot and the methods")
-    options = parser.parse_args()
-    print("1. What the published ratios imply (c: computation in T_F; derived, not measured)\n")
-    print(implied() + "\n")
-    print("2. Time of one synchronisation in T_F, 4 partitions a node, no start-up, adding free\n")
-    print(against_nodes() + "\n")
-    print("3. One pull order for all against rotated, if nodes do not wait for turns (simulated)\n")
-    print(without_turns() + "\n")
-    print("4. Run time of planning\n")
-    print(growth())
-    if options.picture:
-        save(options.picture)
-
-
-if __name__ == "__main__":
-    main()
+def report() -> str:
+    """Return all tables."""
+    tables = (
+        ("Time in T_F, 4 partitions a node, no start-up, adding free", against_nodes()),
+        ("One pull order for all against rotated, if nodes do not wait for turns", without_turns()),
+        ("Run time of planning", growth()),
+    )
+    return "\n\n".join(f"{title}\n\n{table}" for title, table in tables)

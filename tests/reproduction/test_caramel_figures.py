@@ -1,0 +1,46 @@
+"""Caramel's remade figures: one number is fitted, and what is quick is what the page shows."""
+
+from collections.abc import Callable
+
+import caramel
+import caramel_network
+import pytest
+from caramel_model import DEPTHS, FITTED, Setting, by_horovod, network, problem_of
+
+from tests.reproduction.pages import missing
+
+
+def test_horovod_has_the_one_utilisation_that_is_fitted() -> None:
+    name, workers, target = FITTED
+    made = by_horovod(problem_of(name, Setting(workers)))
+    computed = sum(op.duration_ns for op in problem_of(name, Setting(workers)).graph.ops)
+    assert computed / made.iteration_ns == pytest.approx(float(target), abs=1e-3)
+
+
+def test_other_printed_steps_change_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caramel, "STARTUPS_US", ())
+    before = caramel.figure_11()
+    monkeypatch.setattr(caramel, "PRINTED_STEPS", (10, 20, 30, 40))
+    after = caramel.figure_11()
+    assert after != before
+    columns = [
+        [line.split("|")[3] for line in text.splitlines() if line.count("|") == 5]
+        for text in (before, after)
+    ]
+    assert len(columns[0]) >= 5
+    assert columns[0] == columns[1]
+
+
+def test_costs_by_depth_have_the_two_printed_factors() -> None:
+    """Depth 8: 3 times the start-up, 40 % of the time per byte: 14/8 of it at 10 Gb/s."""
+    cost = network(8)
+    first, last = cost.at_depth(DEPTHS[0]), cost.at_depth(DEPTHS[-1])
+    assert last.cost_ns(0) == 3 * first.cost_ns(0)
+    sent = [one.cost_ns(10**9) - one.cost_ns(0) for one in (first, last)]
+    assert sent[1] == pytest.approx(0.4 * sent[0])
+    assert sent[1] == pytest.approx(10**9 * 14 / 8 * 8 / 10)
+
+
+@pytest.mark.parametrize("figure", [caramel_network.figure_13, caramel_network.figure_14])
+def test_the_documentation_shows_what_is_printed(figure: Callable[[], str]) -> None:
+    assert not missing(figure(), "caramel.md")
