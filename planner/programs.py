@@ -22,6 +22,8 @@ from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.decoding import decode
 from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.iteration_timeline import gradient_answer
 from planner.validation import shown
 
 __all__ = [
@@ -36,7 +38,7 @@ __all__ = [
     "read_plan",
 ]
 
-Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer
+Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer | IterationAnswer
 
 
 _OTHERS = {
@@ -130,6 +132,8 @@ Program = GradientProgram | ShardProgram | SliceProgram
 def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
     """Return a plan in its typed form.
 
+    A replicated plan of a whole iteration is one of gradient transfers, and returned as that.
+
     Parameters
     ----------
     plan : bytes or mapping or answer
@@ -140,6 +144,8 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
     InvalidInputError
         If it is no answer, or one without a plan.
     """
+    if isinstance(plan, IterationAnswer):
+        return gradient_answer(plan) or plan
     if isinstance(plan, Answer):
         return plan
     given: object = plan
@@ -157,6 +163,8 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
         raise
     if not isinstance(answer, Answer):
         raise InvalidInputError("problem", f"nothing to execute in a plan of {answer.problem}")
+    if isinstance(answer, IterationAnswer):
+        return gradient_answer(answer) or answer
     return answer
 
 
@@ -166,8 +174,8 @@ def program_of(*plans: bytes | Mapping[str, Any] | Answer) -> Program:
     Parameters
     ----------
     *plans
-        One plan of `caramel` or `bigdl`; or one or two of `ibatch`, for pull and for push. A
-        direction without a plan travels as one batch, as it does without iBatch.
+        One plan of `iteration`, `caramel` or `bigdl`; or one or two of `ibatch`, for pull and for
+        push. A direction without a plan travels as one batch, as it does without iBatch.
 
     Raises
     ------
@@ -185,6 +193,8 @@ def program_of(*plans: bytes | Mapping[str, Any] | Answer) -> Program:
         raise InvalidInputError("problem", f"expected one plan, or two of ibatch, got {names}")
     if isinstance(first, CaramelAnswer):
         return _gradients(first)
+    if isinstance(first, IterationAnswer):
+        return _halves(first)
     if isinstance(first, BigdlAnswer):
         return _slices(first)
     raise InvalidInputError(
@@ -251,6 +261,22 @@ def _shards(answers: Sequence[IbatchAnswer]) -> ShardProgram:
         if covered != Counter(range(len(table))):
             raise InvalidPlanError("batches", f"expected each of {len(table)} layers in one batch")
     return ShardProgram(found["pull"], found["push"])
+
+
+def _halves(answer: IterationAnswer) -> ShardProgram:
+    found: dict[str, list[Batch]] = {"pull": [], "push": []}
+    for number, one in enumerate(() if answer.transfers is UNSET else answer.transfers):
+        path = f"transfers[{number}]"
+        if one.kind == "all_reduce":
+            raise InvalidInputError(f"{path}.kind", "all-reduces and pushes in one plan")
+        if one.part is not UNSET:
+            raise InvalidInputError(
+                f"{path}.part",
+                "an executor of shards sends whole parameters: plan with --mode replicated, or "
+                "by method ibatch",
+            )
+        found[one.kind].append(Batch(tuple(map(Piece, one.parameters)), one.bytes))
+    return ShardProgram(tuple(found["pull"]), tuple(found["push"]))
 
 
 def _slices(answer: BigdlAnswer) -> SliceProgram:

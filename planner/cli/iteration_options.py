@@ -8,7 +8,7 @@ from typing import Any
 from planner.cli.common import in_file, read
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
-from planner.iteration import ALGORITHMS, Problem
+from planner.iteration import ALGORITHMS, MODES, Problem
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.profiles import Profile
@@ -72,6 +72,13 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
         metavar="A,B,…",
         help=f"synchronisation algorithms to consider; default: {','.join(ALGORITHMS)}",
     )
+    parser.add_argument(
+        "--mode",
+        choices=("any", *MODES),
+        default="any",
+        help="replicated: every worker updates all parameters, as under DDP; sharded: each its "
+        "share, as under FSDP or with parameter servers; default: whichever is faster",
+    )
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
 
 
@@ -112,6 +119,7 @@ def settle(options: argparse.Namespace) -> Subject:
         "optimiser": ratio,
         "max_transfer_bytes": cap,
         "algorithms": algorithms,
+        "modes": MODES if options.mode == "any" else (options.mode,),
         "element_bytes": ELEMENT_BYTES if whole else 1,
         "seed": options.seed,
     }

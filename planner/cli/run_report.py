@@ -13,6 +13,7 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
 from planner.runtime.measured import batch_times, compared, slowest
 from planner.units import format_bytes, format_ns
 
@@ -118,6 +119,8 @@ def _ranks(answer: "Answer") -> int | None:
     """Return for how many ranks a plan was priced, if it says so."""
     if isinstance(answer, BigdlAnswer):
         return len(answer.slices) if isinstance(answer.slices, tuple) else None
+    if isinstance(answer, IterationAnswer):
+        return answer.workers
     if isinstance(answer, CaramelAnswer | IbatchAnswer) and answer.ranks is not UNSET:
         return answer.ranks
     return None
@@ -169,6 +172,10 @@ def _said(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int |
         if isinstance(answer, CaramelAnswer):
             for number, group in enumerate(answer.groups):
                 said["", number] = group.end_ns - group.start_ns, group.bytes
+        elif isinstance(answer, IterationAnswer) and isinstance(answer.transfers, tuple):
+            for kind in ("push", "pull"):
+                for number, one in enumerate(one for one in answer.transfers if one.kind == kind):
+                    said[kind, number] = one.end_ns - one.start_ns, one.bytes
         elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
             sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
             for number, row in enumerate(answer.schedule):

@@ -15,6 +15,7 @@ from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import (
     Batch,
     GradientProgram,
@@ -27,7 +28,8 @@ from planner.validation import shown
 
 __all__ = ["gradient_batches", "gradients_of", "pull_batches", "pulls_of", "whole_names"]
 
-Plan = bytes | Mapping[str, Any] | BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer
+Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer | IterationAnswer
+Plan = bytes | Mapping[str, Any] | Answer
 
 
 def gradients_of(*plans: Plan) -> tuple[Batch, ...]:
@@ -36,7 +38,8 @@ def gradients_of(*plans: Plan) -> tuple[Batch, ...]:
     Parameters
     ----------
     *plans
-        A plan of `caramel`, or of `ibatch` for push; one for pull beside it is left aside.
+        A plan of `caramel` or `iteration`, or of `ibatch` for push; one for pull beside it is left
+        aside.
 
     Raises
     ------
@@ -56,7 +59,8 @@ def pulls_of(*plans: Plan) -> tuple[Batch, ...]:
     Parameters
     ----------
     *plans
-        A plan of `ibatch` for pull; one for push beside it is left aside.
+        A plan of `ibatch` for pull; one for push beside it is left aside. Or a sharded one of
+        `iteration`.
 
     Raises
     ------
@@ -126,6 +130,8 @@ def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[s
 def _sized(answers: Iterable[Any], batches: tuple[Batch, ...], direction: str) -> tuple[Batch, ...]:
     """Return the batches with the sizes that the plan of one direction gives its layers."""
     for answer in answers:
+        if isinstance(answer, IterationAnswer):
+            return batches  # which say their sizes
         if isinstance(answer, IbatchAnswer) and answer.direction == direction:
             break
     else:

@@ -13,13 +13,14 @@ from planner.iteration.bounds import bound, network_bound
 from planner.iteration.evaluation import Evaluation, check, evaluate
 from planner.iteration.explanation import Change, Explanation, explain
 from planner.iteration.memory import Footprint
-from planner.iteration.problem import Plan, Problem, Transfer
+from planner.iteration.problem import MODES, Plan, Problem, Transfer
 from planner.iteration.solver import METHODS, best_of, solve
 from planner.iteration.synchronisation import ALGORITHMS, Synchronisation
 
 __all__ = [
     "ALGORITHMS",
     "METHODS",
+    "MODES",
     "Alternative",
     "Change",
     "Evaluation",

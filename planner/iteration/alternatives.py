@@ -120,7 +120,8 @@ def _both_modes(
         apart.append(in_halves(together))
     plans: dict[Mode, list[Plan]] = {"replicated": [together], "sharded": apart}
     return tuple(
-        _best(problem, synchronisation, mode, plans[mode], result.timed_out) for mode in plans
+        _best(problem, synchronisation, mode, plans[mode], result.timed_out)
+        for mode in problem.modes
     )
 
 

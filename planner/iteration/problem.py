@@ -23,13 +23,16 @@ from planner.iteration.synchronisation import (
 from planner.profiles import Profile, graph_of_layers
 from planner.validation import exact, integer, integers, shown, total
 
-__all__ = ["Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
+__all__ = ["MODES", "Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
 
 Kind = Literal["all_reduce", "push", "pull"]
 """What a transfer does: sum up on all workers; sum up, each its share; or hand the shares out."""
 
 Mode = Literal["replicated", "sharded"]
 """Whether every worker updates all parameters, or each its share of them."""
+
+MODES: tuple[Mode, ...] = ("replicated", "sharded")
+"""Every mode by the name requests use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,8 @@ class Problem:
         No transfer may be larger.
     algorithms : sequence of str
         Synchronisation algorithms to consider.
+    modes : sequence of str
+        Modes to consider.
     op_order : sequence of str, optional
         As in `planner.caramel.Problem`.
     element_bytes : int
@@ -121,6 +126,7 @@ class Problem:
     footprint: Footprint | None = None
     max_transfer_bytes: int | None = None
     algorithms: Sequence[str] = ALGORITHMS
+    modes: Sequence[Mode] = MODES
     op_order: Sequence[str] | None = None
     element_bytes: int = 1
     seed: int = 0
@@ -150,15 +156,17 @@ class Problem:
                 total(dearest, "pull_bytes", "four times the time of all pulls")
 
     def _check_algorithms(self) -> None:
-        if isinstance(self.algorithms, str) or not self.algorithms:
-            raise InvalidInputError("algorithms", "expected at least one name")
-        for place, name in enumerate(self.algorithms):
-            if name not in ALGORITHMS:
-                raise InvalidInputError(
-                    f"algorithms[{place}]",
-                    f"expected one of {', '.join(ALGORITHMS)}, got {shown(name)}",
-                )
-        object.__setattr__(self, "algorithms", tuple(dict.fromkeys(self.algorithms)))
+        for field, known in (("algorithms", ALGORITHMS), ("modes", MODES)):
+            given = getattr(self, field)
+            if isinstance(given, str) or not given:
+                raise InvalidInputError(field, "expected at least one name")
+            for place, name in enumerate(given):
+                if name not in known:
+                    raise InvalidInputError(
+                        f"{field}[{place}]",
+                        f"expected one of {', '.join(known)}, got {shown(name)}",
+                    )
+            object.__setattr__(self, field, tuple(dict.fromkeys(given)))
         if not self.options:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out)
             raise InvalidInputError("algorithms", f"none can be used on the cluster: {reasons}")
@@ -253,12 +261,12 @@ class Problem:
         """The same without start-ups on the best network there could be: orders and windows."""
         return self._transfers(least(self.cluster).all_reduce)
 
-    @property
+    @cached_property
     def pushed(self) -> tuple[int, ...]:
         """Bytes sent for the gradient of each parameter."""
         return tuple(one.size_bytes for one in self.graph.parameters)
 
-    @property
+    @cached_property
     def pulled(self) -> tuple[int, ...]:
         """Bytes of each parameter."""
         return self.pushed if self.pull_bytes is None else tuple(self.pull_bytes)

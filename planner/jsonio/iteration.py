@@ -43,6 +43,9 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ) = UNSET
     max_transfer_bytes: PositiveSize | UnsetType = UNSET
     algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] | UnsetType = UNSET
+    modes: (
+        Annotated[tuple[Literal["replicated", "sharded"], ...], Meta(min_length=1)] | UnsetType
+    ) = UNSET
     op_order: tuple[str, ...] | UnsetType = UNSET
     element_bytes: PositiveSize = 1
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
@@ -56,6 +59,7 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             optimiser=0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
             max_transfer_bytes=_given(self.max_transfer_bytes),
             algorithms=iteration.ALGORITHMS if self.algorithms is UNSET else self.algorithms,
+            modes=iteration.MODES if self.modes is UNSET else self.modes,
             op_order=_given(self.op_order),
             element_bytes=self.element_bytes,
             seed=self.seed,

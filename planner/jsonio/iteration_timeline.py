@@ -6,13 +6,13 @@ from itertools import pairwise
 from msgspec import UNSET
 
 from planner.errors import InvalidInputError
-from planner.jsonio.caramel import OpTimes
+from planner.jsonio.caramel import CaramelAnswer, GroupAnswer, OpTimes
 from planner.jsonio.iteration_answer import IterationAnswer, TransferAnswer
 from planner.timeline import Interval, Kind, Mark, Timeline, Window
 from planner.units import format_ns
 from planner.validation import shown
 
-__all__ = ["headline", "timeline"]
+__all__ = ["gradient_answer", "headline", "timeline"]
 
 MAX_SHOWN_PARAMETERS = 3
 """More parameters of a transfer are left out of its label."""
@@ -117,3 +117,61 @@ def _check(
         free = one.end_ns
         if free > end:
             raise InvalidInputError(f"transfers[{number}].end_ns", "after the end of the iteration")
+
+
+def gradient_answer(given: IterationAnswer) -> CaramelAnswer | None:
+    """Return a replicated plan as one of gradient transfers, which it is; None of a sharded one.
+
+    Raises
+    ------
+    InvalidInputError
+        If the answer holds no plan.
+    """
+    timeline(given)
+    if given.transfers is UNSET or any(one.kind != "all_reduce" for one in given.transfers):
+        return None
+    assert given.objective_ns is not None
+    times = {
+        name: getattr(given, name)
+        for name in (
+            "iteration_ns",
+            "backward_ns",
+            "computation_ns",
+            "communication_ns",
+            "stall_ns",
+        )
+    }
+    computed, sent = times["computation_ns"], times["communication_ns"]
+    both, shorter = computed + sent - times["iteration_ns"], min(computed, sent)
+    return CaramelAnswer(
+        method=given.method,
+        status=given.status,  # type: ignore[arg-type]
+        objective_ns=given.objective_ns,
+        lower_bound_ns=given.lower_bound_ns,
+        runtime_s=given.runtime_s,
+        op_order=() if given.op_order is UNSET else given.op_order,
+        order=tuple(dict.fromkeys(name for one in given.transfers for name in one.parameters)),
+        control_edges=(),
+        threshold_bytes=None,
+        groups=tuple(
+            GroupAnswer(
+                parameters=one.parameters,
+                bytes=one.bytes,
+                depth=1,
+                ready_ns=one.ready_ns,
+                start_ns=one.start_ns,
+                startup_end_ns=one.startup_end_ns,
+                end_ns=one.end_ns,
+                due_ns=one.due_ns,
+                part=one.part,
+            )
+            for one in given.transfers
+        ),
+        rho=sent / computed if computed else None,
+        overlap=both / shorter if shorter else 1.0,
+        utilisation=computed / times["iteration_ns"] if times["iteration_ns"] else 1.0,
+        schedule=() if given.schedule is UNSET else given.schedule,
+        barrier=given.barrier,
+        ranks=given.workers,
+        **times,
+    )

@@ -17,6 +17,7 @@ from planner.draw.chart import Chart
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import Answer
 from planner.runtime.trace import Event
 from planner.timeline import Interval, Timeline
@@ -155,9 +156,12 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Comp
         "backward phase": None,
     }
     for answer in answers:
-        if isinstance(answer, CaramelAnswer):
+        if isinstance(answer, CaramelAnswer | IterationAnswer) and isinstance(
+            answer.iteration_ns, int
+        ):
             predicted["step"] = answer.iteration_ns
-            predicted["exposed communication"] = answer.stall_ns
+            stall = answer.stall_ns
+            predicted["exposed communication"] = None if stall is UNSET else stall
         elif isinstance(answer, IbatchAnswer) and answer.makespan_ns is not UNSET:
             phase = "forward phase" if answer.direction == "pull" else "backward phase"
             predicted[phase] = answer.makespan_ns
