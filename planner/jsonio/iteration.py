@@ -74,9 +74,11 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             With a path into ``profile``.
         """
         try:
-            return profile_of(self.profile)
+            profile = profile_of(self.profile)
+            profile.dataflow()  # refuses a model without gradients
         except InvalidInputError as error:
             raise InvalidInputError(f"profile.{error.path}".rstrip("."), error.message) from None
+        return profile
 
 
 REQUEST_RULES: dict[str, Any] = {}

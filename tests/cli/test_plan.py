@@ -1,0 +1,106 @@
+"""``planner plan``: what it prints, writes and refuses."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.cli import main
+from tests.jsonio.test_iteration import CLUSTER, PROFILE, REQUEST
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "tiny.json").write_text(json.dumps(PROFILE))
+    (tmp_path / "four.json").write_text(json.dumps(CLUSTER))
+    return [str(tmp_path / "tiny.json"), "--cluster", str(tmp_path / "four.json")]
+
+
+def without_runtime(answer: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in answer.items() if key != "runtime_s"}
+
+
+def test_it_says_what_was_chosen_and_why(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files]) == 0
+    out = capsys.readouterr().out
+    answer = planner.solve({**REQUEST, "element_bytes": 4})
+    chosen = answer["synchronisation"]
+    assert f"plan (auto): {chosen['algorithm']}, {chosen['mode']}: " in out
+    assert "four: 4 workers, one switch, 1 × 8 Gb/s a machine, start-up 100 ns" in out
+    assert "waiting for bytes" in out
+    assert "next: " in out
+    assert "left out: bml" in out
+    rows = re.findall(r"^(\w+) +(replicated|sharded) +\d+", out, re.MULTILINE)
+    assert sorted(rows) == sorted((one["algorithm"], one["mode"]) for one in answer["alternatives"])
+
+
+def test_it_writes_what_solve_answers(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    options = ["--computation", "1/2", "--optimiser-ratio", "1", "--mode", "sharded"]
+    assert main(["plan", *files, *options, "-o", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["plan", *files, *options, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    request = {**REQUEST, "computation_scale": 0.5, "optimiser_ratio": 1, "modes": ["sharded"]}
+    expected = without_runtime(planner.solve({**request, "element_bytes": 4}))
+    assert without_runtime(printed) == expected
+    assert without_runtime(json.loads(path.read_text())) == expected
+    assert main(["draw", str(path)]) == 0
+    assert "push 1" in capsys.readouterr().out
+
+
+def test_other_methods_are_priced_alike(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files, "--method", "ddp", "--algorithms", "ring", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["method"] == "ddp"
+    assert answer["synchronisation"]["algorithm"] == "ring"
+    assert main(["plan", *files, "--method", "ddp"]) == 0
+    assert "of which computation waits" in capsys.readouterr().out
+
+
+def test_infeasible_is_an_answer(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path(files[2]).write_text(json.dumps({**CLUSTER, "memory_bytes": 5}))
+    assert main(["plan", *files]) == 0
+    assert "infeasible: replicated: parameters" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--computation", "0"], "--computation"),
+        (["--computation", "1e3"], "--computation"),
+        (["--computation", "1/0"], "--computation"),
+        (["--optimiser-ratio", "-1"], "--optimiser-ratio"),
+        (["--max-transfer", "25"], "--max-transfer"),
+        (["--max-transfer", "0B"], "--max-transfer"),
+        (["--algorithms", "ring,star"], "--algorithms"),
+        (["--method", "ddpp"], "did you mean 'ddp'"),
+        (["--time-limit", "0"], "time_limit_s"),
+        (["--picture", "plan.txt"], "plan.txt"),
+        (["-o", "/no/such/folder/plan.json"], "--output"),
+    ],
+)
+def test_bad_options_are_refused(
+    files: list[str], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files, *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    profile, _, cluster = files
+    assert main(["plan", cluster, "--cluster", cluster]) == 2
+    assert "four.json: " in capsys.readouterr().err
+    assert main(["plan", profile, "--cluster", profile]) == 2
+    assert "tiny.json: " in capsys.readouterr().err
+    assert main(["plan", profile, "--cluster", profile + "x"]) == 2
+    assert "tiny.jsonx" in capsys.readouterr().err

@@ -1,0 +1,230 @@
+"""Requests and answers about whole iterations."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner import iteration
+from planner.draw import GANTT
+from planner.jsonio import PROBLEMS, decode_answer, schema
+from tests.jsonio.test_caramel_answers import broken
+from tests.jsonio.test_service import ask, error
+
+LAYERS = [
+    {"name": "a", "forward_ns": 400, "backward_ns": 900, "parameter_bytes": 4000},
+    {"name": "b", "forward_ns": 500, "backward_ns": 800, "parameter_bytes": 800},
+    {"name": "c", "forward_ns": 300, "backward_ns": 700, "parameter_bytes": 8000},
+]
+PROFILE: dict[str, Any] = {
+    "name": "tiny",
+    "provenance": {"kind": "synthetic", "source": "a test"},
+    "batch_size": 2,
+    "layers": [{**layer, "activation_bytes": 1000} for layer in LAYERS],
+}
+CLUSTER: dict[str, Any] = {
+    "name": "four",
+    "source": "a test",
+    "machines": 4,
+    "topology": {"kind": "switch"},
+    "nic": {"bytes_per_s": 1e9, "startup_ns": 100},
+}
+REQUEST = {"problem": "iteration", "profile": PROFILE, "cluster": CLUSTER}
+LAYER_SUMS = 12800, 3000  # bytes of parameters, and of activations
+
+
+def asked(cluster: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    return ask({**REQUEST, "cluster": {**CLUSTER, **(cluster or {})}, **fields})
+
+
+def test_the_answer_is_that_of_the_typed_call() -> None:
+    from planner.jsonio import decode_profile
+    from planner.jsonio.clusters import decode_cluster
+
+    profile = decode_profile(json.dumps(PROFILE).encode())
+    cluster = decode_cluster(json.dumps(CLUSTER).encode())
+    problem = iteration.Problem.from_profile(profile, cluster)
+    result = iteration.solve(problem)
+    answer = asked()
+    assert answer["objective_ns"] == result.objective_ns
+    assert answer["lower_bound_ns"] == result.lower_bound_ns
+    assert answer["status"] == result.status
+    assert answer["network_bound_ns"] <= answer["lower_bound_ns"] <= answer["objective_ns"]
+    assert len(answer["alternatives"]) == 2 * len(problem.options)
+    assert answer["objective_ns"] == min(one["objective_ns"] for one in answer["alternatives"])
+    assert answer["lower_bound_ns"] == min(one["lower_bound_ns"] for one in answer["alternatives"])
+    assert set(answer["left_out"]) == {"hierarchical", "bml"}
+
+
+def test_the_parts_of_the_time_add_up() -> None:
+    answer = asked()
+    why = answer["why"]
+    assert why["computation_ns"] == answer["computation_ns"] == 3600
+    parts = why["computation_ns"] + why["exposed_bytes_ns"] + why["exposed_startup_ns"]
+    assert parts == answer["iteration_ns"] == answer["schedule"][-1]["end_ns"]
+    assert answer["stall_ns"] == answer["iteration_ns"] - 3600
+    other = why["runner_up"]
+    assert other["objective_ns"] >= answer["objective_ns"]
+    transfers = answer["transfers"]
+    spent = sum(one["end_ns"] - one["start_ns"] for one in transfers)
+    assert spent == answer["communication_ns"]
+
+
+@pytest.mark.parametrize("mode", iteration.MODES)
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "ps", "shuffle"])
+def test_algorithms_and_modes_can_be_chosen(algorithm: str, mode: str) -> None:
+    answer = asked(algorithms=[algorithm], modes=[mode])
+    chosen = answer["synchronisation"]
+    assert (chosen["algorithm"], chosen["mode"]) == (algorithm, mode)
+    assert len(answer["alternatives"]) == 1
+    kinds = {one["kind"] for one in answer["transfers"]}
+    assert kinds == ({"all_reduce"} if mode == "replicated" else {"push", "pull"})
+    # three quarters of a gradient each way over one NIC, at a nanosecond a byte
+    assert chosen["push"]["ns_per_byte"] == 0.75
+    assert chosen["all_reduce"]["ns_per_byte"] == 1.5
+    steps = {"ring": 6, "halving_doubling": 4, "ps": 2, "shuffle": 2}[algorithm]
+    assert chosen["steps"] == steps
+    assert chosen["all_reduce"]["startup_ns"] == 100 * steps
+
+
+@pytest.mark.parametrize("method", iteration.METHODS)
+def test_no_method_is_better_than_the_joint_plan(method: str) -> None:
+    answer = asked(method=method)
+    if "error" in answer:
+        assert method in ("bml", "fsdp_milp")
+        return
+    assert answer["method"] == method
+    assert answer["objective_ns"] >= asked()["objective_ns"]
+    typed, timeline = decode_answer(json.dumps(answer).encode())
+    assert timeline.end_ns == typed.iteration_ns
+
+
+def test_computation_is_scaled_exactly() -> None:
+    assert asked(computation_scale=0.1)["computation_ns"] == 360
+    assert asked(computation_scale=3)["computation_ns"] == 10800
+
+
+def test_memory_is_counted_and_binds() -> None:
+    parameters, activations = LAYER_SUMS
+    answer = asked({"memory_bytes": 10**6}, optimiser_ratio=2, modes=["replicated"])
+    largest = max(one["bytes"] for one in answer["transfers"])
+    needed = (2 + 2) * parameters + activations
+    assert answer["memory"] == {"needed_bytes": needed + largest, "available_bytes": 10**6}
+    # room for transfers of 400 bytes and no more
+    answer = asked({"memory_bytes": needed + 400}, optimiser_ratio=2, modes=["replicated"])
+    assert max(one["bytes"] for one in answer["transfers"]) <= 400
+    assert answer["memory"]["needed_bytes"] <= needed + 400
+    answer = asked({"memory_bytes": needed}, optimiser_ratio=2, modes=["replicated"])
+    assert answer["status"] == "infeasible"
+    assert answer["binding"] == ["memory_bytes"]
+    assert str(needed) in answer["reason"]
+    # shards of the state fit where copies do not
+    answer = asked({"memory_bytes": needed}, optimiser_ratio=2)
+    assert answer["synchronisation"]["mode"] == "sharded"
+
+
+def test_a_cap_is_kept_to() -> None:
+    answer = asked(max_transfer_bytes=512, element_bytes=4)
+    assert max(one["bytes"] for one in answer["transfers"]) <= 512
+    assert asked(max_transfer_bytes=2, element_bytes=4)["binding"] == ["max_transfer_bytes"]
+
+
+def test_infeasible_answers_hold_no_plan() -> None:
+    answer = asked({"memory_bytes": 1})
+    assert answer["status"] == "infeasible"
+    assert answer["objective_ns"] is None
+    assert all(one["objective_ns"] is None and one["reason"] for one in answer["alternatives"])
+    assert error(REQUEST | {"problem": "nothing"})[0] == "problem"
+    with pytest.raises(planner.InvalidInputError, match="no plan"):
+        decode_answer(json.dumps(answer).encode())
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"profile": {**PROFILE, "layers": []}}, "profile.layers"),
+        ({"profile": {**PROFILE, "ops": []}}, "profile.ops"),
+        ({"profile": {"name": "x"}}, "profile.provenance"),
+        ({"profile": {**PROFILE, "layers": [LAYERS[0] | {"forward_ns": -1}]}},
+         "profile.layers[0].forward_ns"),
+        ({"profile": {**PROFILE, "layers": [{**LAYERS[0], "parameter_bytes": 0}]}},
+         "profile.layers"),
+        ({"cluster": {**CLUSTER, "machines": 0}}, "cluster.machines"),
+        ({"cluster": {**CLUSTER, "topology": {"kind": "bcube", "n": 3}}}, "cluster.topology.k"),
+        ({"cluster": {**CLUSTER, "topology": {"kind": "star"}}}, "cluster.topology.kind"),
+        ({"cluster": {**CLUSTER, "nic": {"bytes_per_s": 0, "startup_ns": 1}}},
+         "cluster.nic.bytes_per_s"),
+        ({"cluster": {**CLUSTER, "nics": 1}}, "cluster.nics"),
+        ({"method": "best"}, "method"),
+        ({"algorithms": ["bml"]}, "algorithms"),
+        ({"algorithms": ["rings"]}, "algorithms[0]"),
+        ({"modes": ["both"]}, "modes[0]"),
+        ({"modes": []}, "modes"),
+        ({"computation_scale": 0}, "computation_scale"),
+        ({"computation_scale": "1"}, "computation_scale"),
+        ({"optimiser_ratio": -1}, "optimiser_ratio"),
+        ({"max_transfer_bytes": 0}, "max_transfer_bytes"),
+        ({"op_order": ["a"]}, "op_order[0]"),
+        ({"time_limit_s": 0}, "time_limit_s"),
+        ({"workers": 3}, "workers"),
+    ],
+)  # fmt: skip
+def test_bad_requests_say_where(fields: dict[str, Any], path: str) -> None:
+    assert error({**REQUEST, **fields})[0] == path
+
+
+@pytest.mark.parametrize(
+    ("steps", "value", "path"),
+    [
+        (("transfers",), [], "transfers"),
+        (("transfers", 0, "start_ns"), 0, "transfers[0].start_ns"),
+        (("transfers", 0, "end_ns"), 10**6, "transfers[0].end_ns"),
+        (("transfers", 0, "kind"), "send", "transfers[0].kind"),
+        (("schedule", 1, "start_ns"), 0, "schedule[1].start_ns"),
+        (("schedule", 0, "end_ns"), -1, "schedule[0].end_ns"),
+        (("iteration_ns",), 5, "iteration_ns"),
+        (("objective_ns",), 5, "objective_ns"),
+        (("lower_bound_ns",), 10**9, "status"),
+        (("status",), "optimal", "status"),
+    ],
+)
+def test_answers_that_contradict_themselves_are_refused(
+    steps: tuple[Any, ...], value: Any, path: str
+) -> None:
+    answer = asked(method="ddp", algorithms=["ring"])
+    answer["lower_bound_ns"] = answer["objective_ns"] - 1
+    answer["status"] = "feasible"
+    decode_answer(json.dumps(answer).encode())
+    with pytest.raises(planner.InvalidInputError) as caught:
+        decode_answer(json.dumps(broken(answer, steps, value)).encode())
+    assert caught.value.path == path
+
+
+def test_every_transfer_is_drawn() -> None:
+    answer = asked(modes=["sharded"])
+    typed, timeline = decode_answer(json.dumps(answer).encode())
+    timeline.check_serial()
+    labels = [window.label for window in timeline.windows]
+    assert [label.split()[0] for label in labels] == [one["kind"] for one in answer["transfers"]]
+    text = GANTT.text(PROBLEMS["iteration"].chart(typed, "tiny"), 100)
+    assert "tiny: four" in text
+
+
+def test_the_schema_holds_for_requests_and_answers() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    documents = schema("iteration")
+    jsonschema.validate(REQUEST, documents["request"])
+    for answer in (asked(), asked({"memory_bytes": 1}), asked(method="horovod")):
+        jsonschema.validate(answer, documents["answer"])
+    shipped = Path(__file__).parents[2] / "data" / "clusters"
+    for path in shipped.glob("*.json"):
+        jsonschema.validate(
+            {**REQUEST, "cluster": json.loads(path.read_text())}, documents["request"]
+        )
+    for bad in ({"kind": "bcube", "n": 3}, {"kind": "switch", "n": 3}, {"kind": "rails"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(
+                {**REQUEST, "cluster": {**CLUSTER, "topology": bad}}, documents["request"]
+            )
