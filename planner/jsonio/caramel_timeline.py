@@ -6,15 +6,13 @@ from math import isfinite
 from msgspec import UNSET
 
 from planner.errors import InvalidInputError
-from planner.jsonio.caramel import CaramelAnswer, GroupAnswer
-from planner.timeline import Interval, Kind, Mark, Timeline, Window
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.transfers import check_spans, content, drawn
+from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns
 from planner.validation import shown
 
 __all__ = ["headline", "timeline"]
-
-MAX_SHOWN_PARAMETERS = 3
-"""More parameters of a group are left out of its label."""
 
 
 def headline(answer: CaramelAnswer) -> str:
@@ -45,15 +43,9 @@ def timeline(answer: CaramelAnswer) -> Timeline:
     ]
     windows = []
     for number, one in enumerate(answer.groups):
-        label = f"transfer {number + 1}: {_content(one)}"
-        spans: tuple[tuple[Kind, int, int], ...] = (
-            ("startup", one.start_ns, one.startup_end_ns),
-            ("transfer", one.startup_end_ns, one.end_ns),
-        )
-        intervals += [
-            Interval(network, start, end, kind, number, label) for kind, start, end in spans
-        ]
-        windows.append(Window(number, one.ready_ns, one.start_ns, one.end_ns, one.due_ns, label))
+        spans, window = drawn(number, one, f"transfer {number + 1}: {content(one)}")
+        intervals += spans
+        windows.append(window)
     return Timeline(
         (computation, network),
         tuple(intervals),
@@ -88,18 +80,6 @@ def _check_numbers(answer: CaramelAnswer) -> None:
             if name in sent and name not in part:
                 raise InvalidInputError(path, f"{shown(name)} is sent twice")
             sent.add(name)
-
-
-def _content(group: GroupAnswer) -> str:
-    """Return what a group carries, in a few words."""
-    part = {} if group.part is UNSET else group.part
-    names = [
-        f"{name} [{part[name][0]}, {part[name][1]})" if name in part else name
-        for name in group.parameters
-    ]
-    if len(names) > MAX_SHOWN_PARAMETERS:
-        return f"{len(names)} parameters, {names[0]} … {names[-1]}"
-    return ", ".join(names)
 
 
 def _check_ops(answer: CaramelAnswer) -> None:
@@ -141,21 +121,9 @@ def _check_ops(answer: CaramelAnswer) -> None:
 
 
 def _check_groups(answer: CaramelAnswer) -> None:
-    free = 0
+    check_spans("groups", answer.groups, answer.iteration_ns)
     for number, one in enumerate(answer.groups):
         path = f"groups[{number}]"
-        for name, value, least in (
-            ("start_ns", one.start_ns, max(one.ready_ns, free)),
-            ("startup_end_ns", one.startup_end_ns, one.start_ns),
-            ("end_ns", one.end_ns, one.startup_end_ns),
-        ):
-            if value < least:
-                raise InvalidInputError(
-                    f"{path}.{name}", f"expected an integer >= {least}, got {value}"
-                )
-        if one.end_ns > answer.iteration_ns:
-            raise InvalidInputError(f"{path}.end_ns", "after the end of the iteration")
-        free = one.end_ns
         if len(set(one.parameters)) < len(one.parameters):
             raise InvalidInputError(f"{path}.parameters", "a parameter is given twice")
         for name, (first, stop) in ({} if one.part is UNSET else one.part).items():

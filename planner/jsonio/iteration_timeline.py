@@ -8,14 +8,12 @@ from msgspec import UNSET
 from planner.errors import InvalidInputError
 from planner.jsonio.caramel import CaramelAnswer, GroupAnswer, OpTimes
 from planner.jsonio.iteration_answer import IterationAnswer, TransferAnswer
-from planner.timeline import Interval, Kind, Mark, Timeline, Window
+from planner.jsonio.transfers import check_spans, content, drawn
+from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns
 from planner.validation import shown
 
 __all__ = ["gradient_answer", "headline", "timeline"]
-
-MAX_SHOWN_PARAMETERS = 3
-"""More parameters of a transfer are left out of its label."""
 
 _VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 
@@ -52,33 +50,16 @@ def timeline(given: IterationAnswer) -> Timeline:
     ]
     windows = []
     for number, one in enumerate(given.transfers):
-        label = f"{_VERBS[one.kind]} {number + 1}: {_content(one)}"
-        spans: tuple[tuple[Kind, int, int], ...] = (
-            ("startup", one.start_ns, one.startup_end_ns),
-            ("transfer", one.startup_end_ns, one.end_ns),
-        )
-        intervals += [
-            Interval(network, start, end, kind, number, label) for kind, start, end in spans
-        ]
-        windows.append(Window(number, one.ready_ns, one.start_ns, one.end_ns, one.due_ns, label))
+        label = f"{_VERBS[one.kind]} {number + 1}: {content(one)}"
+        spans, window = drawn(number, one, label)
+        intervals += spans
+        windows.append(window)
     return Timeline(
         (computation, network),
         tuple(intervals),
         tuple(windows),
         (Mark(given.backward_ns, "end of the backward pass"),),
     )
-
-
-def _content(one: TransferAnswer) -> str:
-    """Return what a transfer carries, in a few words."""
-    part = {} if one.part is UNSET else one.part
-    names = [
-        f"{name} [{part[name][0]}, {part[name][1]})" if name in part else name
-        for name in one.parameters
-    ]
-    if len(names) > MAX_SHOWN_PARAMETERS:
-        return f"{len(names)} parameters, {names[0]} … {names[-1]}"
-    return ", ".join(names)
 
 
 def _check(
@@ -103,20 +84,7 @@ def _check(
     bound = given.lower_bound_ns
     if (given.status == "optimal") != (bound == end) or (bound is not None and bound > end):
         raise InvalidInputError("status", f"{given.status}, but lower_bound_ns is {shown(bound)}")
-    free = 0
-    for number, one in enumerate(transfers):
-        for name, value, least in (
-            ("start_ns", one.start_ns, max(one.ready_ns, free)),
-            ("startup_end_ns", one.startup_end_ns, one.start_ns),
-            ("end_ns", one.end_ns, one.startup_end_ns),
-        ):
-            if value < least:
-                raise InvalidInputError(
-                    f"transfers[{number}].{name}", f"expected an integer >= {least}, got {value}"
-                )
-        free = one.end_ns
-        if free > end:
-            raise InvalidInputError(f"transfers[{number}].end_ns", "after the end of the iteration")
+    check_spans("transfers", transfers, end)
 
 
 def gradient_answer(given: IterationAnswer) -> CaramelAnswer | None:
