@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from planner.cli.common import check_writable, command, in_file, read, write_json
@@ -12,7 +13,8 @@ from planner.validation import integer, shown
 
 __all__ = ["add_parser"]
 
-_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed")
+_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "chakra")
+_MAX_RANKS = 65536
 
 
 def add_parser(commands: Any) -> None:
@@ -21,15 +23,17 @@ def add_parser(commands: Any) -> None:
         commands,
         "export",
         run,
-        "write a plan as settings of DDP, FSDP2, Horovod or DeepSpeed",
+        "write a plan as settings of DDP, FSDP2, Horovod or DeepSpeed, or as Chakra traces",
         "planner export ddp plan.json -o buckets.json\n"
-        "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json",
+        "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json\n"
+        "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18",
     )
     parser.add_argument(
         "tool",
         choices=_TOOLS,
         help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together; horovod: a "
-        "file for horovodrun --config-file; deepspeed: the nearest zero_optimization",
+        "file for horovodrun --config-file; deepspeed: the nearest zero_optimization; chakra: "
+        "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on",
     )
     parser.add_argument(
         "plans",
@@ -41,7 +45,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--profile",
         metavar="FILE",
-        help="the profile planned for, which has the sizes of single parameters (for deepspeed)",
+        help="the profile planned for, which has the sizes of single parameters (for deepspeed) "
+        "and the dataflow (for chakra)",
     )
     parser.add_argument(
         "--element-bytes",
@@ -49,6 +54,12 @@ def add_parser(commands: Any) -> None:
         default=4,
         metavar="N",
         help="size of one number of a gradient (for deepspeed); default: 4",
+    )
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        metavar="N",
+        help="traces to write (for chakra); default: what the plan is priced for",
     )
 
 
@@ -59,7 +70,11 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("PLAN", f"expected one or two, got {len(options.plans)}")
     if options.output not in (None, "-"):
         check_writable(options.output, "--output")
+    if options.ranks is not None:
+        integer(options.ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     graph = _graph(options.profile) if options.profile else None
+    if options.tool == "chakra":
+        return _write_traces(options, graph)
     plans = [read(path) for path in options.plans]
     try:
         settings = _settings(options.tool, plans, graph, options.element_bytes)
@@ -68,6 +83,33 @@ def run(options: argparse.Namespace) -> int:
             raise
         raise in_file(" ".join(options.plans), error) from None
     write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
+    return 0
+
+
+def _write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
+    """Write a Chakra trace for each rank."""
+    from planner.formats.chakra import write_chakra
+    from planner.programs import read_plan
+
+    if options.output in (None, "-"):
+        raise InvalidInputError("--output", "missing: there is a file for each rank")
+    if graph is None:
+        raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
+    if len(options.plans) > 1:
+        raise InvalidInputError("PLAN", "expected one")
+    try:
+        answer = read_plan(read(options.plans[0]))
+        trace = write_chakra(answer, graph)
+    except InvalidInputError as error:
+        if error.path == "--profile":
+            raise
+        raise in_file(options.plans[0], error) from None
+    ranks = options.ranks or getattr(answer, "ranks", None) or None
+    if ranks is None:
+        raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
+    integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
+    for rank in range(ranks):
+        Path(f"{options.output}.{rank}.et").write_bytes(trace)
     return 0
 
 

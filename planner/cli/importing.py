@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cli.common import command, in_file, read, write_json
 from planner.errors import InvalidInputError
-from planner.formats import read_pipedream
+from planner.formats import read_kineto, read_pipedream
 from planner.jsonio import encode_profile
 from planner.validation import integer
 
@@ -21,9 +21,15 @@ def add_parser(commands: Any) -> None:
         "import",
         run,
         "turn another tool's file into a profile",
-        "planner import pipedream graph.txt -o vgg16.json",
+        "planner import pipedream graph.txt -o vgg16.json\n"
+        "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json",
     )
-    parser.add_argument("format", choices=["pipedream"], help="pipedream: its profiler's graph.txt")
+    parser.add_argument(
+        "format",
+        choices=["pipedream", "kineto"],
+        help="pipedream: its profiler's graph.txt; kineto: a trace of PyTorch's profiler "
+        "(.json, .json.gz), recorded with record_shapes=True",
+    )
     parser.add_argument("file", metavar="FILE", help="'-': standard input")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument("--name", help="name of the model; default: the file's name")
@@ -35,25 +41,27 @@ def readable(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
+
+
 def run(options: argparse.Namespace) -> int:
     """Import, with warnings on standard error."""
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
     data = read(options.file)
     path = Path(options.file)
+    about = {"source": readable(path.name), "batch_size": options.batch_size}
     try:
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InvalidInputError(
-                "", f"not UTF-8: {error.reason} at byte {error.start}"
-            ) from None
-        profile, warnings = read_pipedream(
-            text,
-            name=readable(options.name or path.stem),
-            source=readable(path.name),
-            batch_size=options.batch_size,
-        )
+        if options.format == "kineto":
+            stem = path.name.removesuffix(".gz").removesuffix(".json")
+            profile, warnings = read_kineto(data, name=readable(options.name or stem), **about)
+        else:
+            name = readable(options.name or path.stem)
+            profile, warnings = read_pipedream(_text(data), name=name, **about)
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
     for warning in warnings:

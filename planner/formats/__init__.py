@@ -1,6 +1,7 @@
 """Readers and writers of other tools' files."""
 
+from planner.formats.kineto import read_kineto
 from planner.formats.msccl import write_msccl
 from planner.formats.pipedream import read_pipedream
 
-__all__ = ["read_pipedream", "write_msccl"]
+__all__ = ["read_kineto", "read_pipedream", "write_msccl"]

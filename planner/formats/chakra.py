@@ -1,0 +1,166 @@
+"""Gradient plans as Chakra execution traces, which ASTRA-sim and other simulators replay.
+
+Problem. A plan is priced with this package's model of a network. A simulator that knows the links
+of a cluster can say what the same plan costs there, if it is told what computes, what is sent, and
+what waits for what.
+
+Method. One trace a rank, all alike, for one iteration from the start of a backward pass to the end
+of the next forward pass. An op is a compute node with its time; a transfer is an all-reduce with
+its bytes. What a node waits for are its ``data_deps``, the only ones Chakra's feeder obeys: the ops
+whose results an op needs and the op before it, the ops that update a transfer's gradients and the
+transfer before it, the transfers of the parameters an op reads. Times are whole microseconds; each
+op ends at the rounded sum of the times up to it, so that the sum of all is off by less than one.
+
+Complexity: O(ops + dependencies + transfers · parameters).
+Source: et_def.proto of mlcommons/chakra 1.0.0 (schema version 0.0.4): a file is a GlobalMetadata
+and Nodes, each behind its length.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import accumulate, pairwise
+from typing import Any
+
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.graphs import Graph
+from planner.jsonio.caramel import CaramelAnswer
+from planner.programs import Answer, read_plan
+from planner.validation import shown
+
+__all__ = ["write_chakra"]
+
+_VERSION = "0.0.4"
+_COMPUTE, _COLLECTIVE = 4, 7
+"""Of the enumeration NodeType."""
+_ALL_REDUCE = 0
+"""Of the enumeration CollectiveCommType."""
+
+
+def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> bytes:
+    """Return the trace of a rank; all ranks have the same.
+
+    Parameters
+    ----------
+    plan : bytes or mapping or answer
+        The plan, as JSON text, plain values or an answer.
+    graph : Graph
+        What was planned for, from the profile.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no plan of `caramel`, or of another graph.
+    NotApplicableError
+        If transfers are no all-reduces, or workers compute in different orders.
+    """
+    answer = read_plan(plan)
+    if not isinstance(answer, CaramelAnswer):
+        raise InvalidInputError("problem", f"expected a plan of caramel, got {answer.problem}")
+    if answer.traffic != 1:
+        raise NotApplicableError("traffic", "the plan's transfers are no all-reduces")
+    if answer.workers:
+        raise NotApplicableError(
+            "workers", "each worker draws its own op order, and the plan has the first one's only"
+        )
+    _check(answer, graph)
+    phases = {one.name: one.phase for one in graph.ops}
+    order = sorted(answer.op_order, key=lambda name: phases[name] == "forward")  # stable
+    backward = [name for name in order if phases[name] == "backward"]
+    op_ids = {name: 1 + place for place, name in enumerate(backward)}
+    transfer_ids = range(len(backward) + 1, len(backward) + 1 + len(answer.groups))
+    for name in order[len(backward) :]:
+        op_ids[name] = 1 + len(op_ids) + len(transfer_ids)
+    waits: dict[int, set[int]] = {
+        op_ids[one.name]: {op_ids[need] for need in one.after if phases[need] == one.phase}
+        for one in graph.ops
+    }
+    waits |= {number: set() for number in transfer_ids}
+    serial = [*pairwise(op_ids[name] for name in order), *pairwise(transfer_ids)]
+    if answer.barrier and len(order) > len(backward):
+        serial.append((transfer_ids[-1], op_ids[order[len(backward)]]))
+    for before, behind in serial:
+        waits[behind].add(before)
+    parameters = {one.name: one for one in graph.parameters}
+    for number, group in zip(transfer_ids, answer.groups, strict=True):
+        for name in group.parameters:
+            waits[number].update(op_ids[op] for op in parameters[name].updated_by)
+            for op in parameters[name].read_by:
+                waits[op_ids[op]].add(number)
+    times = {one.op: one.end_ns - one.start_ns for one in answer.schedule}
+    ends = [(total + 500) // 1000 for total in accumulate(times[name] for name in order)]
+    micros = dict(zip(order, (b - a for a, b in pairwise([0, *ends])), strict=True))
+    nodes = [
+        _node(op_ids[name], name, _COMPUTE, waits[op_ids[name]], micros[name], {}) for name in order
+    ]
+    nodes[len(backward) : len(backward)] = [
+        _node(
+            number,
+            f"transfer {place}",
+            _COLLECTIVE,
+            waits[number],
+            0,
+            {"comm_type": _ALL_REDUCE, "comm_size": group.bytes},
+        )
+        for place, (number, group) in enumerate(
+            zip(transfer_ids, answer.groups, strict=True), start=1
+        )
+    ]
+    return b"".join(_sized(message) for message in (_text(1, _VERSION), *nodes))
+
+
+def _check(answer: CaramelAnswer, graph: Graph) -> None:
+    expected = "expected the profile that was planned for"
+    for ops in (answer.op_order, [one.op for one in answer.schedule]):
+        if sorted(ops) != sorted(graph.position):
+            odd = next(iter(set(ops) ^ set(graph.position)), ops[0])
+            raise InvalidInputError("--profile", f"op {shown(odd)} is not once in both: {expected}")
+    sent = {name for group in answer.groups for name in group.parameters}
+    odd_names = sent ^ {one.name for one in graph.parameters}
+    if odd_names:
+        raise InvalidInputError(
+            "--profile", f"parameter {shown(min(odd_names))} is not in both: {expected}"
+        )
+
+
+def _node(
+    number: int,
+    name: str,
+    kind: int,
+    waits: Iterable[int],
+    micros: int,
+    attributes: Mapping[str, int],
+) -> bytes:
+    """Return a Node."""
+    message = _integer(1, number) + _text(2, name) + _integer(3, kind)
+    needs = b"".join(map(_varint, sorted(waits)))
+    message += _bytes(5, needs) if needs else b""
+    message += _integer(7, micros) if micros else b""
+    message += _bytes(10, _text(1, "is_cpu_op") + _integer(27, 0))
+    for key, value in attributes.items():
+        message += _bytes(10, _text(1, key) + _integer(9, value))
+    return message
+
+
+def _integer(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _text(field: int, value: str) -> bytes:
+    return _bytes(field, value.encode())
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _sized(value)
+
+
+def _sized(value: bytes) -> bytes:
+    return _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    """Return a number >= 0 in groups of seven bits, the lowest first."""
+    groups = bytearray()
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)

@@ -1,0 +1,174 @@
+"""Reads the traces PyTorch's profiler writes (Kineto, Chrome's trace format).
+
+Each step of the trace gives ops with times, and the order in which gradients are complete
+(`planner.formats.kineto_steps`). Steps are the ranges ``ProfilerStep#N``; without them, a step ends
+with its ``Optimizer.step#…``; without these too, the trace is one step. Steps with the same ops are
+put together, each op's time being the median; the commonest kind of step is taken.
+
+A trace does not say which op needs which other one's result. The ops of the profile follow each
+other in the order of execution, which is true of the step that was recorded. A layer is a forward
+op, with the backward ops it made. Parameters have no names in a trace; they are called after the op
+that reads them first and their shape.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from statistics import median
+
+from planner.errors import InvalidInputError
+from planner.formats.kineto_steps import Step, steps_of
+from planner.formats.kineto_trace import Trace, read_trace
+from planner.graphs import Graph, Op, Parameter
+from planner.profiles import Layer, Profile, Provenance, unique_names
+
+__all__ = ["read_kineto"]
+
+_COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
+
+
+def read_kineto(
+    data: bytes, *, name: str, source: str, batch_size: int | None = None
+) -> tuple[Profile, tuple[str, ...]]:
+    """Return the profile in a trace of PyTorch's profiler, and warnings about its times.
+
+    Parameters
+    ----------
+    data : bytes
+        Contents of the file, ``.json`` or ``.json.gz``.
+    name : str
+        Name of the model.
+    source : str
+        Where the file is from; kept in the profile with the hash of `data`.
+    batch_size : int, optional
+        Samples of one iteration; the file does not say.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no such trace, or lacks what is needed; the path is the event or the step.
+    """
+    trace = read_trace(data)
+    steps = steps_of(trace)
+    kinds = Counter((one.forward, one.backward, one.gradients, one.device) for one in steps)
+    kind = kinds.most_common(1)[0][0]
+    used = [one for one in steps if (one.forward, one.backward, one.gradients, one.device) == kind]
+    first = used[0]
+    if not first.gradients:
+        raise InvalidInputError(first.name, "expected at least one gradient with elements")
+    layers, graph = _model(
+        first,
+        [round(median(times)) for times in zip(*(one.forward_ns for one in used), strict=True)],
+        [round(median(times)) for times in zip(*(one.backward_ns for one in used), strict=True)],
+    )
+    warnings = _doubts(trace, steps, used)
+    return Profile(
+        name=name,
+        layers=layers,
+        provenance=Provenance(
+            kind="imported",
+            source=f"PyTorch profiler trace {source}",
+            processor=trace.processor if first.device else "",
+            repetitions=len(used),
+            statistic="median",
+            notes=(
+                f"sha256 of the file: {sha256(data).hexdigest()}",
+                "times of the device, from kernel to kernel"
+                if first.device
+                else "times of the CPU, from operator to operator",
+                "ops follow each other in the order of execution; a trace has no dataflow",
+                "parameters are called after the op that reads them first; outputs have no sizes",
+                *warnings,
+            ),
+        ),
+        batch_size=batch_size,
+        graph=graph,
+    ), tuple(warnings)
+
+
+def _model(
+    step: Step, forward_ns: Sequence[int], backward_ns: Sequence[int]
+) -> tuple[tuple[Layer, ...], Graph]:
+    names = unique_names(step.forward)
+    forward_names = [f"{name}/forward" for name in names]
+    backward_names = unique_names(
+        node.name if node.made_by is None else f"{names[node.made_by]}/{node.name}"
+        for node in step.backward
+    )
+    # A forward op might be called what a backward op is.
+    all_names = unique_names([*forward_names, *backward_names])
+    forward_names, backward_names = all_names[: len(names)], all_names[len(names) :]
+    durations = [*forward_ns, *backward_ns]
+    ops = tuple(
+        Op(
+            name,
+            durations[place],
+            "forward" if place < len(names) else "backward",
+            (all_names[place - 1],) if place else (),
+        )
+        for place, name in enumerate(all_names)
+    )
+    # Where the reading op is unknown, the parameter is needed at once: never too late.
+    rows = sorted(
+        (step.backward[one.node].made_by or 0, -one.node, order, one)
+        for order, one in enumerate(step.gradients)
+    )
+    parameter_names = unique_names(
+        f"{names[reader]} {'x'.join(map(str, one.shape)) or 'scalar'}" for reader, _, _, one in rows
+    )
+    owned: list[list[Parameter]] = [[] for _ in names]
+    for name, (reader, _, _, one) in zip(parameter_names, rows, strict=True):
+        owned[reader].append(
+            Parameter(name, one.size_bytes, (backward_names[one.node],), (forward_names[reader],))
+        )
+    layer_backward = [0] * len(names)
+    place = len(names) - 1
+    for node, duration in zip(step.backward, backward_ns, strict=True):
+        place = place if node.made_by is None else node.made_by
+        layer_backward[place] += duration
+    layers = tuple(
+        Layer(
+            name=name,
+            forward_ns=forward,
+            backward_ns=backward,
+            parameter_bytes=sum(one.size_bytes for one in own),
+            parameters=tuple(one.name for one in own),
+        )
+        for name, forward, backward, own in zip(
+            names, forward_ns, layer_backward, owned, strict=True
+        )
+    )
+    return layers, Graph(ops, tuple(one for own in owned for one in own))
+
+
+def _doubts(trace: Trace, steps: Sequence[Step], used: Sequence[Step]) -> list[str]:
+    """Say what may be wrong with the numbers."""
+    doubts = []
+    first = used[0]
+    if len(used) < len(steps):
+        doubts.append(
+            f"{len(used)} of {len(steps)} steps have the same ops and gradients and are used; the "
+            "others differ"
+        )
+    if len(used) == 1:
+        doubts.append("times are those of a single step; record several, after a warm-up")
+    if trace.stacks:
+        doubts.append("recorded with Python's stack, which slows down what it times")
+    if any(one.event.name.startswith(_COMMUNICATION) for one in trace.calls) or any(
+        event.name.startswith(_COMMUNICATION) for one in trace.calls for event in one.inside
+    ):
+        doubts.append(
+            "has communication, whose waiting may count as computation: record one worker"
+        )
+    lost = sum(first.backward[one.node].made_by is None for one in first.gradients)
+    if lost:
+        doubts.append(
+            f"{lost} of {len(first.gradients)} parameters: no forward op made the node behind the "
+            "gradient; taken to be read by the first op"
+        )
+    if first.skipped_ns:
+        doubts.append(
+            f"{first.skipped_ns / 1e6:g} ms of operators before the first one that autograd "
+            "numbers are left out (inputs, or parts without gradients)"
+        )
+    return doubts

@@ -1,0 +1,290 @@
+"""One training step in a profiler's trace: its operations, their times, its gradients.
+
+Problem. The trace lists what ran when. Wanted are the ops of the two passes, which gradient was
+complete after which op, and which forward op read the parameter.
+
+Method. The forward ops are the operators that Python called on the thread that recorded the graph,
+up to the first autograd node, and that made such a node; the backward ops are these nodes. A
+forward operator bears the number of the next node to be made; so a node was made by the operator
+that started last with its number. Autograd runs AccumulateGrad as soon as the last contribution to
+a gradient is there, which is right behind the node that made it, and it runs nodes in the reverse
+order of their making; so that node's forward op is also the first one that read the parameter.
+
+An op's time lasts until the next op starts: what lies between (Python, operators without a node,
+the accumulation of gradients) counts for the earlier op, and the sum is the time of the step. If
+the ops started kernels on a device, they start with their first kernel, and one without kernels
+takes no time.
+
+Complexity: O(events · log events).
+Source: torch's record_function, torch/csrc/autograd and Kineto as of PyTorch 2.13.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from planner.errors import InvalidInputError
+from planner.formats.kineto_calls import Call, Event
+from planner.formats.kineto_trace import Trace
+from planner.validation import MAX_VALUE, shown
+
+__all__ = ["Gradient", "Node", "Step", "steps_of"]
+
+_RUN = "autograd::engine::evaluate_function: "
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
+_STEP = "ProfilerStep#"
+_UPDATE = "Optimizer.step#"
+_APART = ("Optimizer.", "enumerate(DataLoader)")
+"""Ranges whose operators belong to no pass."""
+_REMEDY = "record steps of one forward and one backward pass, without gradient accumulation"
+_NO_FORWARD = (
+    "no forward op has the Sequence number of a backward op: record the forward and the backward "
+    "pass in the same step"
+)
+_NESTED = (
+    "a backward pass inside a backward op, whose inputs cannot be told from parameters: record "
+    "without it (checkpoint with use_reentrant=False)"
+)
+_BYTES = {
+    "float": 4,
+    "double": 8,
+    "c10::Half": 2,
+    "c10::BFloat16": 2,
+    "c10::complex<float>": 8,
+    "c10::complex<double>": 16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A backward op, and the position of the forward op that made it (None: not in the trace)."""
+
+    name: str
+    made_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A gradient: the position of the backward op behind which it is complete, shape and size."""
+
+    node: int
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step.
+
+    Attributes
+    ----------
+    name : str
+        Its range in the trace.
+    forward : tuple of str
+        Names of the forward ops.
+    backward : tuple of Node
+        The backward ops.
+    gradients : tuple of Gradient
+        In the order in which they were complete.
+    forward_ns, backward_ns : tuple of int
+        Times of the ops.
+    device : bool
+        Whether these are times of a device.
+    skipped_ns : int
+        Time of operators before the first one that autograd numbers.
+    """
+
+    name: str
+    forward: tuple[str, ...]
+    backward: tuple[Node, ...]
+    gradients: tuple[Gradient, ...]
+    forward_ns: tuple[int, ...]
+    backward_ns: tuple[int, ...]
+    device: bool
+    skipped_ns: int
+
+
+def steps_of(trace: Trace) -> tuple[Step, ...]:
+    """Return the steps of a trace that have a backward pass.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, or one cannot be read.
+    """
+    marks = [one for one in trace.ranges if one.name.startswith(_STEP)]
+    updates = [one for one in trace.ranges if one.name.startswith(_UPDATE)]
+    if marks:
+        spans = [(one.name, one.start_ns, one.end_ns) for one in marks]
+    else:  # a step ends with its update; without updates all is one step
+        ends = [one.end_ns for one in updates] or [MAX_VALUE]
+        starts = [-MAX_VALUE, *ends[:-1]]
+        spans = [(f"step {k}", *span) for k, span in enumerate(zip(starts, ends, strict=True), 1)]
+    found = []
+    for name, start, end in spans:
+        calls = [call for call in trace.calls if start <= call.event.start_ns < end]
+        if any(event.name == _ACCUMULATE for call in calls for event in call.inside):
+            found.append(_step(name, calls, trace))
+    if not found:
+        raise InvalidInputError(
+            "traceEvents",
+            f"expected events {_ACCUMULATE}: record whole training steps, with their backward pass",
+        )
+    return tuple(found)
+
+
+def _step(name: str, calls: Sequence[Call], trace: Trace) -> Step:
+    runs = [call for call in calls if call.event.name.startswith(_RUN)]
+    if not runs or runs[0].event.name == _RUN + _ACCUMULATE:
+        raise InvalidInputError(name, "a gradient is complete before any backward op has run")
+    groups: list[list[Call]] = []  # a node and the accumulations behind it
+    gradients: list[Gradient] = []
+    for call in runs:
+        if call.event.name != _RUN + _ACCUMULATE:
+            groups.append([])
+        groups[-1].append(call)
+        for event in call.inside:
+            if event.name == _ACCUMULATE:
+                if call.event.name != _RUN + _ACCUMULATE:
+                    raise InvalidInputError(event.path, _NESTED)
+                gradients += _gradient(event, len(groups) - 1)
+    nodes = [group[0].event for group in groups]
+    numbers = Counter((node.forward_thread, node.sequence) for node in nodes)
+    again = [node for node in nodes if numbers[node.forward_thread, node.sequence] > 1]
+    if any(node.sequence is not None for node in again):
+        raise InvalidInputError(name, f"runs {shown(again[0].name)} twice: {_REMEDY}")
+    calls, skipped = _forward(name, calls, nodes, trace.ranges)
+    maker: dict[int | None, int] = {
+        event.sequence: place  # the last one stays
+        for place, call in enumerate(calls)
+        for event in call.inside
+        if event.sequence is not None
+    }
+    makers = [maker.get(node.sequence) for node in nodes]
+    forward: list[list[Call]] = []  # an op that made nodes, and those behind it that made none
+    place_of = {}
+    for place, call in enumerate(calls):
+        if place in makers or not forward:
+            place_of[place] = len(forward)
+            forward.append([])
+        forward[-1].append(call)
+    times, device = _times(name, forward + groups, trace)
+    return Step(
+        name=name,
+        forward=tuple(
+            f"{call.module}/{call.event.name}" if call.module else call.event.name
+            for call, *_ in forward
+        ),
+        backward=tuple(
+            Node(node.name.removeprefix(_RUN), None if place is None else place_of[place])
+            for node, place in zip(nodes, makers, strict=True)
+        ),
+        gradients=tuple(gradients),
+        forward_ns=tuple(times[: len(forward)]),
+        backward_ns=tuple(times[len(forward) :]),
+        device=device,
+        skipped_ns=skipped,
+    )
+
+
+def _forward(
+    name: str, calls: Sequence[Call], nodes: Sequence[Event], ranges: Sequence[Event]
+) -> tuple[list[Call], int]:
+    """Return the calls of the forward pass, and the time of those before them."""
+    last_run = {node.sequence: node.start_ns for node in nodes if node.sequence is not None}
+    made = Counter(
+        call.event.thread
+        for call in calls
+        for event in call.inside
+        if event.sequence in last_run
+        and not call.event.name.startswith(_RUN)
+        and event.start_ns < last_run[event.sequence]
+    )
+    if not made:
+        raise InvalidInputError(name, _NO_FORWARD)
+    thread = made.most_common(1)[0][0]
+    apart = [one for one in ranges if one.thread == thread and one.name.startswith(_APART)]
+    own = [
+        call
+        for call in calls
+        if call.event.thread == thread
+        and not call.event.name.startswith(_RUN)
+        and not any(one.start_ns <= call.event.start_ns < one.end_ns for one in apart)
+    ]
+    backward_ns = nodes[0].start_ns
+    for call in own:  # Python waits for a backward pass to end
+        if backward_ns < call.event.start_ns < nodes[-1].start_ns:
+            raise InvalidInputError(
+                name, f"calls {shown(call.event.name)} between backward ops: {_REMEDY}"
+            )
+    own = [call for call in own if call.event.start_ns < backward_ns]
+    numbered = [any(one.sequence is not None for one in call.inside) for call in own]
+    if True not in numbered:
+        raise InvalidInputError(name, _NO_FORWARD)
+    first = numbered.index(True)
+    return own[first:], sum(one.event.end_ns - one.event.start_ns for one in own[:first])
+
+
+def _gradient(event: Event, node: int) -> list[Gradient]:
+    """Return the gradient an AccumulateGrad got; none if it was undefined or has no elements."""
+    path = f"{event.path}.args"
+    if event.dims is None or event.types is None:
+        missing = "Input Dims" if event.dims is None else "Input type"
+        raise InvalidInputError(f"{path}.{missing}", "missing: record with record_shapes=True")
+    shape = _first(event.dims, f"{path}.Input Dims")
+    kind = _first(event.types, f"{path}.Input type")
+    if kind == "":
+        return []
+    if not isinstance(kind, str) or kind not in _BYTES:
+        known = ", ".join(_BYTES)
+        raise InvalidInputError(f"{path}.Input type[0]", f"expected {known}, got {shown(kind)}")
+    if not isinstance(shape, list) or not all(
+        type(one) is int and 0 <= one <= MAX_VALUE for one in shape
+    ):
+        raise InvalidInputError(
+            f"{path}.Input Dims[0]", f"expected an array of integers >= 0, got {shown(shape)}"
+        )
+    size = prod(shape[:64]) * _BYTES[kind]
+    if len(shape) > 64 or size > MAX_VALUE:
+        raise InvalidInputError(f"{path}.Input Dims[0]", f"expected at most {MAX_VALUE} bytes")
+    return [Gradient(node, tuple(shape), size)] if size else []
+
+
+def _first(value: Any, path: str) -> Any:
+    if not isinstance(value, list) or not value:
+        raise InvalidInputError(path, f"expected an array of one input, got {shown(value)}")
+    return value[0]
+
+
+def _times(name: str, groups: Sequence[Sequence[Call]], trace: Trace) -> tuple[list[int], bool]:
+    """Return how long each group of calls takes, and whether that is on the device."""
+    kernels = [
+        [
+            kernel
+            for call in group
+            for kernel in call.kernels
+            if "nccl" not in kernel.name.lower()  # gradients on their way, not computation
+        ]
+        for group in groups
+    ]
+    device = any(kernels)
+    if trace.device and not device:
+        raise InvalidInputError(
+            name,
+            "kernels ran on a device, but no operator of the step started one: record the "
+            "calls of its runtime too (category cuda_runtime)",
+        )
+    events = kernels if device else [[call.event for call in group] for group in groups]
+    end = max(one.end_ns for group in events for one in group)
+    starts: list[int] = []
+    following = end
+    for group in reversed(events):
+        following = min((one.start_ns for one in group), default=following)
+        starts.append(following)
+    starts.reverse()
+    for place in range(1, len(starts)):  # on several streams a later op may start earlier
+        starts[place] = max(starts[place], starts[place - 1])
+    ends = [*starts[1:], max(end, starts[-1])]
+    return [stop - start for start, stop in zip(starts, ends, strict=True)], device

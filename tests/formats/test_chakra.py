@@ -1,0 +1,245 @@
+"""Chakra traces, read again with protobuf, from the fields as et_def.proto numbers them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner import InvalidInputError
+from planner.cli import main
+from planner.errors import NotApplicableError
+from planner.formats.chakra import write_chakra
+from planner.graphs import Graph, Op, Parameter
+
+US = 1000
+GRAPH = Graph(
+    (
+        Op("a/forward", 3 * US, "forward"),
+        Op("b/forward", 5 * US, "forward", ("a/forward",)),
+        Op("c/forward", 2 * US, "forward", ("a/forward",)),
+        Op("d/forward", 4 * US, "forward", ("b/forward", "c/forward")),
+        Op("d/backward", 4 * US, "backward", ("d/forward",)),
+        Op("c/backward", 6 * US, "backward", ("d/backward", "c/forward")),
+        Op("b/backward", 9 * US, "backward", ("d/backward", "b/forward")),
+        Op("a/backward", 7 * US, "backward", ("b/backward", "c/backward")),
+    ),
+    (
+        Parameter("a", 3000, ("a/backward",), ("a/forward",)),
+        Parameter("b", 200, ("b/backward",), ("b/forward",)),
+        Parameter("shared", 6000, ("b/backward", "c/backward"), ("b/forward", "c/forward")),
+        Parameter("d", 90, ("d/backward",), ("d/forward",)),
+    ),
+)
+
+
+def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
+    request = {
+        "problem": "caramel",
+        "ops": [
+            {"name": one.name, "ns": one.duration_ns, "pass": one.phase, "after": list(one.after)}
+            for one in graph.ops
+        ],
+        "parameters": [
+            {
+                "name": one.name,
+                "bytes": one.size_bytes,
+                "updated_by": list(one.updated_by),
+                "read_by": list(one.read_by),
+            }
+            for one in graph.parameters
+        ],
+        "network": {"startup_ns": 2000, "ns_per_byte": 1},
+        "method": "exact",
+    }
+    return planner.solve(request | given)
+
+
+FIELDS = {  # name: (number, type, label, message or enum), from et_def.proto
+    "GlobalMetadata": {"version": (1, "STRING", "", "")},
+    "AttributeProto": {
+        "name": (1, "STRING", "", ""),
+        "int64_val": (9, "INT64", "value", ""),
+        "bool_val": (27, "BOOL", "value", ""),
+    },
+    "Node": {
+        "id": (1, "UINT64", "", ""),
+        "name": (2, "STRING", "", ""),
+        "type": (3, "INT32", "", ""),  # an enumeration, the same on the wire
+        "ctrl_deps": (4, "UINT64", "repeated", ""),
+        "data_deps": (5, "UINT64", "repeated", ""),
+        "start_time_micros": (6, "UINT64", "", ""),
+        "duration_micros": (7, "UINT64", "", ""),
+        "attr": (10, "MESSAGE", "repeated", ".chakra.AttributeProto"),
+    },
+}
+
+
+def messages() -> dict[str, Any]:
+    """Return protobuf's classes of the messages."""
+    descriptor_pb2, descriptor_pool, message_factory = (
+        pytest.importorskip(f"google.protobuf.{one}")
+        for one in ("descriptor_pb2", "descriptor_pool", "message_factory")
+    )
+    file = descriptor_pb2.FileDescriptorProto(name="chakra", package="chakra", syntax="proto3")
+    for message, fields in FIELDS.items():
+        described = file.message_type.add(name=message)
+        if message == "AttributeProto":
+            described.oneof_decl.add(name="value")
+        for name, (number, kind, how, of) in fields.items():
+            field = described.field.add(name=name, number=number)
+            field.type = getattr(field, f"TYPE_{kind}")
+            field.label = field.LABEL_REPEATED if how == "repeated" else field.LABEL_OPTIONAL
+            if of:
+                field.type_name = of
+            if how == "value":
+                field.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"chakra.{name}"))
+        for name in FIELDS
+    }
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """Split a file into its messages, each behind its length."""
+    while data:
+        size, place = 0, 0
+        while True:
+            byte = data[place]
+            size += (byte & 127) << (7 * place)
+            place += 1
+            if byte < 128:
+                break
+        assert len(data) >= place + size
+        yield data[place : place + size]
+        data = data[place + size :]
+
+
+def decoded(data: bytes) -> list[Any]:
+    kinds = messages()
+    first, *rest = pieces(data)
+    assert kinds["GlobalMetadata"].FromString(first).version == "0.0.4"
+    return [kinds["Node"].FromString(one) for one in rest]
+
+
+def replayed(nodes: list[Any], transfers_ns: list[int]) -> dict[str, tuple[int, int]]:
+    """Start each node once all it waits for has ended."""
+    times: dict[int, tuple[int, int]] = {}
+    left = iter(transfers_ns)
+    for node in nodes:  # listed behind what they wait for
+        start = max((times[one][1] for one in node.data_deps), default=0)
+        lasts = next(left) if node.type == 7 else node.duration_micros * US
+        times[node.id] = (start, start + lasts)
+    return {node.name: times[node.id] for node in nodes}
+
+
+@pytest.mark.parametrize("method", ["exact", "caramel", "exact_split"])
+def test_replayed_with_the_planned_transfers_a_trace_takes_the_planned_times(method: str) -> None:
+    answer = plan(method=method)
+    nodes = decoded(write_chakra(answer, GRAPH))
+    groups = answer["groups"]
+    found = replayed(nodes, [one["end_ns"] - one["start_ns"] for one in groups])
+    wanted = {one["op"]: (one["start_ns"], one["end_ns"]) for one in answer["schedule"]}
+    wanted |= {f"transfer {k}": (one["start_ns"], one["end_ns"]) for k, one in enumerate(groups, 1)}
+    assert found == wanted
+    assert max(end for _, end in found.values()) == answer["iteration_ns"]
+
+
+def test_nodes_say_what_they_are() -> None:
+    answer = plan()
+    nodes = decoded(write_chakra(answer, GRAPH))
+    assert sorted(node.id for node in nodes) == list(range(1, len(nodes) + 1))
+    kinds = {node.name: node.type for node in nodes}
+    assert {name for name, kind in kinds.items() if kind == 4} == {one.name for one in GRAPH.ops}
+    sent = [node for node in nodes if node.type == 7]
+    attributes = [{one.name: one for one in node.attr} for node in sent]
+    assert [one["comm_size"].int64_val for one in attributes] == [
+        group["bytes"] for group in answer["groups"]
+    ]
+    for one in attributes:
+        assert one["comm_type"].WhichOneof("value") == "int64_val"
+        assert one["comm_type"].int64_val == 0
+        assert one["is_cpu_op"].WhichOneof("value") == "bool_val"
+
+
+def test_a_barrier_holds_back_the_forward_pass() -> None:
+    chain = Graph(
+        (
+            Op("a/forward", US, "forward"),
+            Op("b/forward", US, "forward", ("a/forward",)),
+            Op("b/backward", US, "backward", ("b/forward",)),
+            Op("a/backward", US, "backward", ("b/backward",)),
+        ),
+        (Parameter("b", 5000, ("b/backward",), ("b/forward",)),),
+    )
+    for barrier, start in ((False, 2 * US), (True, 8 * US)):
+        answer = plan(chain) | {"barrier": barrier}
+        found = replayed(decoded(write_chakra(answer, chain)), [7 * US])
+        assert found["a/forward"][0] == start
+
+
+def test_rounding_does_not_add_up() -> None:
+    ops = [Op(f"f{k}", 1400, "forward", (f"f{k - 1}",) if k else ()) for k in range(5)]
+    graph = Graph((*ops, Op("b", 300, "backward", ("f4",))), (Parameter("p", 1, ("b",), ("f0",)),))
+    nodes = decoded(write_chakra(plan(graph), graph))
+    micros = [node.duration_micros for node in nodes if node.type == 4]
+    assert micros == [0, 2, 1, 2, 1, 1]  # ends at 0.3, 1.7, 3.1, 4.5, 5.9 and 7.3 us
+
+
+def test_what_a_trace_cannot_say_is_refused() -> None:
+    answer = plan()
+    ops = (Op("x", 1, "forward"), Op("y", 1, "backward", ("x",)))
+    other = Graph(ops, (Parameter("a", 1, ("y",), ("x",)),))
+    renamed = Graph(GRAPH.ops, GRAPH.parameters[1:])
+    for given, graph, kind, path in (
+        (answer | {"traffic": 1.5}, GRAPH, NotApplicableError, "traffic"),
+        (answer | {"workers": 8}, GRAPH, NotApplicableError, "workers"),
+        (answer, other, InvalidInputError, "--profile"),
+        (answer, renamed, InvalidInputError, "--profile"),
+    ):
+        with pytest.raises(kind) as caught:
+            write_chakra(given, graph)
+        assert caught.value.path == path
+
+
+def test_the_command_writes_a_trace_for_each_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = {
+        "name": "net",
+        "provenance": {"kind": "synthetic", "source": "a test"},
+        "ops": [
+            {"name": one.name, "ns": one.duration_ns, "pass": one.phase, "after": list(one.after)}
+            for one in GRAPH.ops
+        ],
+        "parameters": [
+            {
+                "name": one.name,
+                "bytes": one.size_bytes,
+                "updated_by": list(one.updated_by),
+                "read_by": list(one.read_by),
+            }
+            for one in GRAPH.parameters
+        ],
+    }
+    profile, path = tmp_path / "net.json", tmp_path / "plan.json"
+    profile.write_text(json.dumps(document))
+    path.write_text(json.dumps(plan()))
+    command = ["export", "chakra", str(path), "-o", str(tmp_path / "net")]
+    assert main([*command, "--profile", str(profile), "--ranks", "3"]) == 0
+    files = sorted(one.name for one in tmp_path.glob("*.et"))
+    assert files == ["net.0.et", "net.1.et", "net.2.et"]
+    assert (tmp_path / "net.2.et").read_bytes() == write_chakra(path.read_bytes(), GRAPH)
+    for arguments, message in (
+        (command, "--profile: missing"),
+        ([*command, "--profile", str(profile)], "--ranks: missing"),
+        ([*command, "--profile", str(profile), "--ranks", "1"], "--ranks: expected an integer"),
+        (["export", "chakra", str(path), "--profile", str(profile)], "--output: missing"),
+        (["export", "chakra", str(profile), *command[3:], "--profile", str(profile)], "a profile"),
+    ):
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err

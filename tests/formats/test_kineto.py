@@ -1,0 +1,318 @@
+"""Traces of PyTorch's profiler: made up event by event, with times in microseconds."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import InvalidInputError
+from planner.cli.main import main
+from planner.formats import kineto_trace, read_kineto
+from planner.graphs import Op, Parameter
+from planner.jsonio import decode_profile
+from planner.profiles import Profile
+
+Event = dict[str, Any]
+RUN = "autograd::engine::evaluate_function: "
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+
+
+def event(name: str, start: float, lasts: float, cat: str = "cpu_op", **given: Any) -> Event:
+    thread = given.pop("thread", 1)
+    args = {key.replace("_", " "): value for key, value in given.items() if value is not None}
+    place = {"pid": 1, "tid": thread, "ts": start, "dur": lasts}
+    return {"ph": "X", "cat": cat, "name": name, **place, "args": args}
+
+
+def op(name: str, start: float, lasts: float, number: int | None = None, thread: int = 1) -> Event:
+    return event(name, start, lasts, Sequence_number=number, thread=thread)
+
+
+def node(name: str, start: float, lasts: float, number: int, thread: int = 1) -> list[Event]:
+    given: Any = {"Sequence_number": number, "Fwd_thread_id": 1, "thread": thread}
+    return [
+        event(RUN + name, start, lasts, **given),
+        event(name, start + 0.5, lasts - 1, **given),
+    ]
+
+
+def gradient(
+    shape: Any, start: float, lasts: float, kind: Any = "float", thread: int = 1
+) -> list[Event]:
+    given: Any = {"Input_Dims": [shape], "Input_type": [kind], "thread": thread}
+    return [
+        event(RUN + ACCUMULATE, start, lasts, thread=thread),
+        event(ACCUMULATE, start + 0.5, lasts - 1, **given),
+    ]
+
+
+def a_step(number: int = 1, at: float = 0, first: int = 0, slower: float = 0) -> list[Event]:
+    """Return a linear layer, a ReLU and a sum, forward and backward, and the update."""
+    return [
+        event(f"ProfilerStep#{number}", at, 100, "user_annotation"),
+        op("aten::randn", at + 1, 2),
+        op("aten::linear", at + 5, 10, first),
+        op("aten::t", at + 6, 1, first),
+        op("aten::addmm", at + 8, 5, first + 1),
+        op("aten::detach", at + 16, 1, first + 2),  # asks for a number and makes no node
+        op("aten::relu", at + 20, 4, first + 2),
+        op("aten::sum", at + 26 + slower, 4, first + 3),
+        op("aten::ones_like", at + 36, 1),
+        *node("SumBackward0", at + 40, 4, first + 3),
+        *node("ReluBackward0", at + 46, 4, first + 2),
+        *node("AddmmBackward0", at + 52, 10, first + 1),
+        *gradient([4], at + 63, 2),
+        *node("TBackward0", at + 66, 2, first),
+        *gradient([4, 8], at + 69, 3, "c10::Half"),
+        event("Optimizer.step#SGD.step", at + 80, 10, "user_annotation"),
+        op("aten::add_", at + 81, 2, first + 4),
+    ]
+
+
+def written(events: Any, **more: Any) -> bytes:
+    return json.dumps({"traceEvents": events, **more}).encode()
+
+
+def read(events: Any, **more: Any) -> tuple[Profile, tuple[str, ...]]:
+    return read_kineto(written(events, **more), name="m", source="trace.json")
+
+
+OPS = [
+    ("aten::linear/forward", 15_000, "forward"),
+    ("aten::relu/forward", 6_000, "forward"),
+    ("aten::sum/forward", 14_000, "forward"),
+    ("aten::sum/SumBackward0", 6_000, "backward"),
+    ("aten::relu/ReluBackward0", 6_000, "backward"),
+    ("aten::linear/AddmmBackward0", 14_000, "backward"),
+    ("aten::linear/TBackward0", 6_000, "backward"),
+]
+
+
+def test_a_step_becomes_ops_one_after_the_other_and_parameters() -> None:
+    profile, warnings = read(a_step())
+    assert profile.graph is not None
+    before = [(), *((name,) for name, _, _ in OPS)]
+    assert profile.graph.ops == tuple(
+        Op(name, duration, phase, after)  # type: ignore[arg-type]
+        for (name, duration, phase), after in zip(OPS, before, strict=False)
+    )
+    reader = ("aten::linear/forward",)
+    assert profile.graph.parameters == (
+        Parameter("aten::linear 4x8", 64, ("aten::linear/TBackward0",), reader),
+        Parameter("aten::linear 4", 16, ("aten::linear/AddmmBackward0",), reader),
+    )
+    assert [(one.name, one.forward_ns, one.backward_ns) for one in profile.layers] == [
+        ("aten::linear", 15_000, 20_000),
+        ("aten::relu", 6_000, 6_000),
+        ("aten::sum", 14_000, 6_000),
+    ]
+    assert [one.parameter_bytes for one in profile.layers] == [80, 0, 0]
+    assert profile.layer_parameters() == (("aten::linear 4x8", "aten::linear 4"), (), ())
+    assert profile.provenance.kind == "imported"
+    assert "trace.json" in profile.provenance.source
+    assert [one.split()[0] for one in warnings] == ["times", "0.002"]  # one step; randn left out
+
+
+def test_each_op_takes_its_median_over_the_steps() -> None:
+    steps = [(1, 0.0, 1.0), (2, 1000.0, 4.0), (3, 2000.0, 2.0)]
+    events = [one for k, at, slower in steps for one in a_step(k, at, 10 * k, slower)]
+    graph = read(events)[0].graph
+    assert graph is not None
+    assert [one.duration_ns for one in graph.ops] == [
+        *(15_000, 8_000, 12_000, 6_000, 6_000, 14_000, 6_000)
+    ]
+
+
+def test_a_step_unlike_the_others_is_left_out() -> None:
+    odd = [one for one in a_step(3, 2000) if "4, 8" not in str(one["args"])]
+    profile, warnings = read(a_step() + a_step(2, 1000) + odd)
+    assert profile.provenance.repetitions == 2
+    assert "2 of 3 steps" in warnings[0]
+
+
+def test_without_marks_a_step_ends_with_its_update() -> None:
+    events = [one for at in (0, 1000) for one in a_step(at=at) if "Step#" not in one["name"]]
+    assert read(events)[0].provenance.repetitions == 2
+
+
+def test_events_may_be_in_any_order_and_the_file_compressed() -> None:
+    data = gzip.compress(written(a_step()[::-1]))
+    profile, _ = read_kineto(data, name="m", source="s")
+    assert profile.graph == read(a_step())[0].graph
+
+
+def test_modules_give_names() -> None:
+    around = [event("nn.Module: Linear_0", 4, 12, "python_function")]
+    profile, warnings = read(a_step() + around)
+    assert [one.name for one in profile.layers] == [
+        "Linear_0/aten::linear",
+        "aten::relu",
+        "aten::sum",
+    ]
+    assert any("stack" in one for one in warnings)
+
+
+def test_a_shared_parameter_belongs_to_the_op_that_reads_it_first() -> None:
+    # Both linear ops read one weight; its gradient is complete behind the node of the first.
+    events = [
+        op("aten::linear", 0, 10, 0),
+        op("aten::linear", 10, 10, 1),
+        *node("MmBackward0", 30, 10, 1),
+        *node("MmBackward1", 40, 10, 0),
+        *gradient([2, 2], 50, 10),
+    ]
+    graph = read(events)[0].graph
+    assert graph is not None
+    assert graph.parameters == (
+        Parameter("aten::linear 2x2", 16, ("aten::linear/MmBackward1",), ("aten::linear/forward",)),
+    )
+
+
+def test_an_unknown_reader_is_the_first_op() -> None:
+    events = [one for one in a_step() if one["name"] != "aten::t"]
+    events[2]["args"].pop("Sequence number")
+    profile, warnings = read(events)
+    assert profile.graph is not None
+    assert [one.read_by for one in profile.graph.parameters] == [("aten::linear/forward",)] * 2
+    assert any("1 of 2 parameters" in one for one in warnings)
+
+
+def on_a_device() -> list[Event]:
+    """Return the step with nodes on their own thread, and kernels that run later."""
+    launched = [  # at, thread, kernel's start and duration
+        (9, 1, 200, 30),  # addmm
+        (21, 1, 231, 4),  # relu
+        (47, 2, 250, 10),  # its node
+        (53, 2, 262, 20),  # addmm's node
+        (64, 2, 283, 1),  # accumulation
+        (64.5, 2, 300, 90),  # all-reduce: no computation
+    ]
+    events = [
+        one | {"tid": 2} if RUN in one["name"] or "Backward" in one["name"] else one
+        for one in a_step()
+    ]
+    events = [one | {"tid": 2} if ACCUMULATE in one["name"] else one for one in events]
+    for number, (at, thread, start, lasts) in enumerate(launched):
+        kernel = "ncclDevKernel" if lasts == 90 else "k"
+        given = {"correlation": number}
+        events.append(event("launch", at, 0.1, "cuda_runtime", **given, thread=thread))
+        events.append(event(kernel, start, lasts, "kernel", **given, thread=7))
+    return events
+
+
+def test_kernels_are_timed_where_a_device_computes() -> None:
+    profile, _ = read(on_a_device(), deviceProperties=[{"name": "a device"}])
+    assert profile.graph is not None
+    assert [(one.name, one.duration_ns) for one in profile.graph.ops] == [
+        ("aten::linear/forward", 31_000),
+        ("aten::relu/forward", 19_000),
+        ("aten::sum/forward", 0),  # starts nothing
+        ("aten::sum/SumBackward0", 0),
+        ("aten::relu/ReluBackward0", 12_000),
+        ("aten::linear/AddmmBackward0", 22_000),
+        ("aten::linear/TBackward0", 0),
+    ]
+    assert profile.provenance.processor == "a device"
+
+
+def without(*names: str) -> list[Event]:
+    return [one for one in a_step() if not any(name in one["name"] for name in names)]
+
+
+def with_args(place: str, **args: Any) -> list[Event]:
+    given = {key.replace("_", " "): value for key, value in args.items()}
+    return [
+        one | {"args": one["args"] | given} if one["name"] == place else one for one in a_step()
+    ]
+
+
+def twice() -> list[Event]:
+    """Return a step with two forward and backward passes."""
+    mark, *first = a_step()
+    return [mark | {"dur": 300}, *first, *a_step(at=100, first=9)[1:]]
+
+
+NESTED = [*a_step(), *[one | {"ts": 53.5, "dur": 1} for one in gradient([2], 0, 2)[1:]]]
+ARGS = "traceEvents[16].args"
+
+
+@pytest.mark.parametrize(
+    ("events", "path", "expected"),
+    [
+        ([], "traceEvents", "ProfilerActivity.CPU"),
+        ([3], "traceEvents[0]", "expected object, got int"),
+        ([op("a", "x", 1)], "traceEvents[0].ts", "microseconds"),  # type: ignore[arg-type]
+        ([op("a", 10**30, 1)], "traceEvents[0].ts", "microseconds"),
+        ([op("a", 1, -1)], "traceEvents[0].dur", ">= 0"),
+        ([op("a", 1, 1) | {"args": [1]}], "traceEvents[0].args", "expected object"),
+        ([{"ph": "X", "cat": "cpu_op"}], "traceEvents[0].ts", "missing"),
+        ([op("a", 1, 1, "x")], "traceEvents[0].args.Sequence number", "an integer"),  # type: ignore[arg-type]
+        (without(ACCUMULATE), "traceEvents", "record whole training steps"),
+        (without("Backward"), "ProfilerStep#1", "before any backward op"),
+        (without("aten::"), "ProfilerStep#1", "no forward op"),
+        (with_args(ACCUMULATE, Input_Dims=None), f"{ARGS}.Input Dims", "record_shapes"),
+        (with_args(ACCUMULATE, Input_type=["int4"]), f"{ARGS}.Input type[0]", "int4"),
+        (with_args(ACCUMULATE, Input_Dims=[[-1]]), f"{ARGS}.Input Dims[0]", ">= 0"),
+        (with_args(ACCUMULATE, Input_Dims=[[10**9] * 9]), f"{ARGS}.Input Dims[0]", "bytes"),
+        (with_args(ACCUMULATE, Input_Dims=[]), f"{ARGS}.Input Dims", "one input"),
+        (with_args(ACCUMULATE, Input_type=[""]), "ProfilerStep#1", "at least one gradient"),
+        (twice(), "ProfilerStep#1", "between backward ops"),
+        ([*a_step(), *node("ReluBackward0", 74, 2, 2)], "ProfilerStep#1", "twice"),
+        ([*a_step(), op("aten::ones_like", 45, 0.5)], "ProfilerStep#1", "between backward ops"),
+        (NESTED, "traceEvents[23]", "use_reentrant=False"),
+        ([*a_step(), event("k", 1, 1, "kernel", correlation=1)], "ProfilerStep#1", "cuda_runtime"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(events: list[Any], path: str, expected: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read(events)
+    assert caught.value.path == path
+    assert expected in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "expected"),
+    [
+        (b"", "", "not JSON"),
+        (written(a_step())[:-9], "", "not JSON"),
+        (written(a_step()).replace(b'"dur": 10', b'"dur": NaN'), "", "not JSON"),
+        (b"[]", "", "expected object"),
+        (b"{}", "traceEvents", "missing"),
+        (b'{"x": ' + b"[" * 10**5, "", "nested too deeply"),
+        (b"\xff\xfe", "", "not JSON"),
+        (gzip.compress(written(a_step()))[:-9], "", "ends early"),
+        (b"\x1f\x8bno", "", "not gzip"),
+    ],
+    ids=str,
+)
+def test_what_is_no_trace_is_refused(data: bytes, path: str, expected: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read_kineto(data, name="m", source="s")
+    assert caught.value.path == path
+    assert expected in caught.value.message
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bytes])
+def test_what_is_too_long_is_refused(pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_trace, "MAX_TEXT", 1000)
+    with pytest.raises(InvalidInputError, match="at most 1000 bytes"):
+        read_kineto(pack(b" " * 1001), name="m", source="s")
+
+
+def test_the_command_writes_a_profile_that_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, profile = tmp_path / "net.json.gz", tmp_path / "net.profile.json"
+    trace.write_bytes(gzip.compress(written(a_step())))
+    assert main(["import", "kineto", str(trace), "--batch-size", "4", "-o", str(profile)]) == 0
+    assert "warning: net.json.gz" in capsys.readouterr().err
+    found = decode_profile(profile.read_bytes())
+    assert (found.name, found.batch_size, found.parameter_bytes) == ("net", 4, 80)
+    network = ["--startup", "50us", "--bandwidth", "10Gb/s"]
+    assert main(["compare", str(profile), "--problem", "caramel", *network]) == 0
+    assert "2 parameters" in capsys.readouterr().out
+    trace.write_bytes(b"{")
+    assert main(["import", "kineto", str(trace)]) == 2
+    assert "net.json.gz: not JSON" in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""Real traces of PyTorch's profiler, recorded here, against the models they are of."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from planner.formats import read_kineto
+from planner.graphs import Graph
+
+
+class Tied(nn.Module):
+    """A residual block, listed in another order than read, between twice the same weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output = nn.Linear(8, 20, bias=False)
+        self.norm = nn.LayerNorm(8)
+        self.second = nn.Linear(12, 8)
+        self.first = nn.Linear(8, 12)
+        self.frozen = nn.Linear(8, 8).requires_grad_(requires_grad=False)
+        self.embedding = nn.Embedding(20, 8)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Return scores."""
+        found = self.frozen(self.embedding(words))
+        found = found + self.second(self.first(self.norm(found)).relu())
+        scores: Tensor = self.output(found)
+        return scores
+
+
+def convolutional() -> tuple[nn.Module, Tensor]:
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 6, 3, bias=False),
+        nn.Flatten(),
+        nn.Linear(6 * 4 * 4, 5),
+    )
+    return model.double(), torch.randn(2, 3, 8, 8).double()
+
+
+def tied() -> tuple[nn.Module, Tensor]:
+    return Tied(), torch.randint(0, 20, (2, 5))
+
+
+@pytest.mark.parametrize("make", [convolutional, tied])
+def test_parameters_and_their_orders_are_those_of_the_model(
+    make: Callable[[], tuple[nn.Module, Tensor]], tmp_path: Path
+) -> None:
+    model, data = make()
+    trained = [one for one in model.parameters() if one.requires_grad]
+    completed: list[int] = []
+    for one in trained:
+        hook: Any = one.register_post_accumulate_grad_hook
+        hook(lambda one: completed.append(size_of(one)))
+    reads: list[Tensor] = []
+    for module in model.modules():
+        module.register_forward_pre_hook(lambda module, _: reads.extend(module.parameters(False)))
+    file = tmp_path / "trace.json"
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
+        on_trace_ready=lambda done: done.export_chrome_trace(str(file)),
+    ) as profiler:
+        for _ in range(3):
+            completed.clear()
+            model(data).square().mean().backward()
+            model.zero_grad()
+            profiler.step()
+    imported, warnings = read_kineto(file.read_bytes(), name="m", source="trace.json")
+    assert warnings == ()
+    assert imported.provenance.repetitions == 2
+    graph = imported.graph
+    assert graph is not None
+    sizes = [one.size_bytes for one in graph.parameters]
+    assert Counter(sizes) == Counter(map(size_of, trained))
+    # Gradients are complete in the order in which autograd called the hooks; those behind one op,
+    # in any order.
+    assert spread(graph, completed) == sorted(completed_at(graph))
+    # They are listed in the order of reading.
+    read = {id(one): size_of(one) for one in reads if one.requires_grad}
+    assert sizes == list(read.values())
+    assert sum(one.parameter_bytes for one in imported.layers) == sum(sizes)
+
+
+def size_of(one: Tensor) -> int:
+    return one.numel() * one.element_size()
+
+
+def completed_at(graph: Graph) -> list[tuple[int, int]]:
+    """Return when each gradient is complete, and its size."""
+    return [(graph.position[one.updated_by[0]], one.size_bytes) for one in graph.parameters]
+
+
+def spread(graph: Graph, sizes: list[int]) -> list[tuple[int, int]]:
+    """Give sizes, in their order, to the ops at which gradients are complete, in theirs."""
+    places = sorted(place for place, _ in completed_at(graph))
+    return sorted(zip(places, sizes, strict=True))
