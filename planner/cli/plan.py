@@ -2,7 +2,6 @@
 
 import argparse
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ from msgspec import UNSET
 
 from planner import iteration
 from planner.cli.common import Progress, check_writable, command, write_json, write_text
-from planner.cli.iteration_options import Subject, add_iteration_options, settle
+from planner.cli.iteration_options import add_iteration_options, exact_option, settle
 from planner.cli.plan_text import lines
 from planner.draw import GANTT
-from planner.iteration import Alternative, Plan, Problem
 from planner.jsonio import PROBLEMS
-from planner.jsonio.iteration_answer import IterationAnswer, answer
-from planner.methods import deadline_in
-from planner.results import Result
+from planner.jsonio.iteration import planned
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.units import parse_time
 
 __all__ = ["add_parser"]
 
@@ -43,6 +41,20 @@ def add_parser(commands: Any) -> None:
         help="auto (default): the joint plan; or what a family by itself, or another system "
         f"does: {', '.join(iteration.METHODS[1:])}",
     )
+    parser.add_argument(
+        "--epoch-samples",
+        type=int,
+        metavar="N",
+        help="choose how many of the cluster's machines make the shortest epoch of N samples",
+    )
+    parser.add_argument(
+        "--max-overhead",
+        metavar="F",
+        help="of a cluster whose engine schedules iterations: largest share of that; default: 0.05",
+    )
+    parser.add_argument(
+        "--max-group", metavar="TIME", help="longest time scheduled at once; default: 10s"
+    )
     parser.add_argument("--time-limit", type=float, metavar="S", help="seconds of planning")
     parser.add_argument("--picture", metavar="FILE", help="draw the plan (.svg, .png, .json.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
@@ -58,9 +70,17 @@ def run(options: argparse.Namespace) -> int:
         if path and path != "-":
             check_writable(path, option)
     progress = Progress()
-    problem, result, found = _solved(subject, options, progress)
+    problem, given = planned(
+        subject.profile,
+        subject.cluster,
+        subject.options,
+        method=options.method,
+        time_limit=options.time_limit,
+        epoch_samples=options.epoch_samples,
+        limits=_limits(options),
+        progress=lambda what: progress(f"planning {what}"),
+    )
     progress.done()
-    given = answer(problem, result, found, model=subject.profile.name)
     if options.output and options.output != "-":
         write_json(_encoded(given), options.output)
     if options.json or options.output == "-":
@@ -79,17 +99,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _solved(
-    subject: Subject, options: argparse.Namespace, progress: Progress
-) -> tuple[Problem, Result[Plan], tuple[Alternative, ...]]:
-    problem = subject.problem()
-    if options.method != "auto":
-        result = iteration.solve(problem, method=options.method, time_limit=options.time_limit)
-        return problem, result, ()
-    deadline = deadline_in(options.time_limit)
-    begin = time.perf_counter()
-    found = iteration.alternatives(problem, deadline, lambda name: progress(f"planning {name}"))
-    return problem, iteration.best_of(problem, found, time.perf_counter() - begin), found
+def _limits(options: argparse.Namespace) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if options.max_overhead is not None:
+        limits["max_overhead"] = exact_option(options.max_overhead, "--max-overhead", positive=True)
+    if options.max_group is not None:
+        limits["max_group_ns"] = parse_time(options.max_group, "--max-group")
+    return limits
 
 
 def _encoded(given: IterationAnswer) -> str:

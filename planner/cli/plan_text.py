@@ -11,7 +11,10 @@ from planner.draw import format_table
 from planner.iteration import Problem
 from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
+    CandidateAnswer,
     IterationAnswer,
+    SchedulingAnswer,
+    SizingAnswer,
     TransferAnswer,
     Why,
 )
@@ -35,7 +38,12 @@ def lines(subject: Subject, problem: Problem, given: IterationAnswer) -> Iterato
     yield provenance(subject.profile)
     yield f"cluster: {about_cluster(subject.cluster)}"
     yield ""
+    if given.sizing is not UNSET:
+        yield from _sizes(given, given.sizing)
+        yield ""
     yield from _plan(given)
+    if given.scheduling is not UNSET:
+        yield _scheduled(given.scheduling)
     if given.alternatives is not UNSET:
         yield ""
         yield format_table(*_table(given, given.alternatives))
@@ -114,6 +122,40 @@ def _plan(given: IterationAnswer) -> Iterator[str]:
         yield f"memory: {format_bytes(given.memory.needed_bytes)}{room} a worker"
     if given.why is not UNSET and given.why.runner_up is not None:
         yield _runner_up(given.why, given.objective_ns)
+
+
+def _sizes(given: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
+    yield (
+        f"{given.machines} of {sizing.at_most} machines make the shortest epoch of "
+        f"{sizing.epoch_samples:,} samples"
+    )
+    header = ("machines", "iterations", "epoch by Yan's model", "bound", "epoch as planned")
+    rows = [
+        (
+            str(one.machines),
+            f"{one.iterations:,}",
+            format_ns(one.yan_epoch_ns),
+            "–" if one.bound_epoch_ns is None else format_ns(one.bound_epoch_ns),
+            _epoch(one),
+        )
+        for one in sizing.candidates
+    ]
+    yield format_table(header, rows)
+
+
+def _epoch(one: CandidateAnswer) -> str:
+    if one.epoch_ns is not None:
+        return format_ns(one.epoch_ns)
+    return "no plan" if one.bound_epoch_ns is None else "not needed"
+
+
+def _scheduled(given: SchedulingAnswer) -> str:
+    if given.group_size is None or given.iteration_ns is None or given.overhead is None:
+        return f"scheduling: no group size, {'' if given.reason is UNSET else given.reason}"
+    return (
+        f"scheduling: groups of {given.group_size} iterations, {percent(given.overhead)} overhead, "
+        f"{format_ns(given.iteration_ns)} an iteration with it, {given.speedup:.2f}x groups of one"
+    )
 
 
 def _parts(why: Why) -> str:

@@ -1,23 +1,26 @@
 """The JSON face of whole iterations: what is asked."""
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import iteration
-from planner.deadline import Deadline
+from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.iteration import Problem
+from planner.iteration.scheduling import Groups
+from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.iteration_answer import IterationAnswer, answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import PositiveRate, PositiveSize, Rate, Seconds
+from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Seconds
 from planner.methods import deadline_in, known_method
 from planner.profiles import Profile
 from planner.validation import MAX_VALUE
 
-__all__ = ["REQUEST_RULES", "IterationRequest", "run"]
+__all__ = ["REQUEST_RULES", "IterationRequest", "planned", "run"]
 
 T = TypeVar("T")
 
@@ -49,21 +52,35 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     op_order: tuple[str, ...] | UnsetType = UNSET
     element_bytes: PositiveSize = 1
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
+    epoch_samples: (
+        Annotated[
+            int,
+            Meta(ge=1, le=MAX_VALUE, description="choose the machines for the shortest epoch"),
+        ]
+        | UnsetType
+    ) = UNSET
+    max_overhead: (
+        Annotated[float, Meta(gt=0, lt=1, description="largest share of scheduling")] | UnsetType
+    ) = UNSET
+    max_group_ns: PositiveTime | UnsetType = UNSET
 
     def to_problem(self) -> Problem:
-        """Return the typed problem."""
-        return Problem.from_profile(
-            self.to_profile(),
-            cluster_of(self.cluster, "cluster"),
-            computation=1 if self.computation_scale is UNSET else self.computation_scale,
-            optimiser=0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
-            max_transfer_bytes=_given(self.max_transfer_bytes),
-            algorithms=iteration.ALGORITHMS if self.algorithms is UNSET else self.algorithms,
-            modes=iteration.MODES if self.modes is UNSET else self.modes,
-            op_order=_given(self.op_order),
-            element_bytes=self.element_bytes,
-            seed=self.seed,
-        )
+        """Return the typed problem, with all machines."""
+        cluster = cluster_of(self.cluster, "cluster")
+        return Problem.from_profile(self.to_profile(), cluster, **self.options())
+
+    def options(self) -> dict[str, Any]:
+        """Return what `Problem.from_profile` is told beside the profile and the cluster."""
+        return {
+            "computation": 1 if self.computation_scale is UNSET else self.computation_scale,
+            "optimiser": 0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
+            "max_transfer_bytes": _given(self.max_transfer_bytes),
+            "algorithms": iteration.ALGORITHMS if self.algorithms is UNSET else self.algorithms,
+            "modes": iteration.MODES if self.modes is UNSET else self.modes,
+            "op_order": _given(self.op_order),
+            "element_bytes": self.element_bytes,
+            "seed": self.seed,
+        }
 
     def to_profile(self) -> Profile:
         """Return the typed profile.
@@ -91,14 +108,82 @@ def _given(value: T | UnsetType) -> T | None:
 
 def run(request: IterationRequest) -> IterationAnswer:
     """Answer one request."""
-    problem = request.to_problem()
-    limit = _given(request.time_limit_s)
-    known_method(request.method, iteration.METHODS)
-    if request.method != "auto":
-        result = iteration.solve(problem, method=request.method, time_limit=limit)
-        return answer(problem, result, model=request.profile.name)
-    deadline: Deadline = deadline_in(limit)
+    limits = {
+        name: getattr(request, name)
+        for name in ("max_overhead", "max_group_ns")
+        if getattr(request, name) is not UNSET
+    }
+    _, found = planned(
+        request.to_profile(),
+        cluster_of(request.cluster, "cluster"),
+        request.options(),
+        method=request.method,
+        time_limit=_given(request.time_limit_s),
+        epoch_samples=_given(request.epoch_samples),
+        limits=limits,
+    )
+    return found
+
+
+def planned(
+    profile: Profile,
+    cluster: Cluster,
+    options: Mapping[str, Any],
+    *,
+    method: str = "auto",
+    time_limit: float | None = None,
+    epoch_samples: int | None = None,
+    limits: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Problem, IterationAnswer]:
+    """Return what was planned, and the answer.
+
+    Parameters
+    ----------
+    profile, cluster : Profile, Cluster
+        The model, and where it shall run.
+    options : mapping
+        What `Problem.from_profile` is told beside these.
+    method : str
+        A key of `planner.iteration.METHODS`.
+    time_limit : float, optional
+        Seconds.
+    epoch_samples : int, optional
+        If given, how many machines there shall be is chosen, for epochs of so many samples.
+    limits : mapping, optional
+        `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`.
+    progress : callable, optional
+        Called with what is planned next.
+    """
+    known_method(method, iteration.METHODS)
+    if limits and cluster.scheduling is None:
+        raise InvalidInputError(next(iter(limits)), "missing beside it: cluster.scheduling")
+    deadline = deadline_in(time_limit)
     begin = time.perf_counter()
-    found = iteration.alternatives(problem, deadline)
-    result = iteration.best_of(problem, found, time.perf_counter() - begin)
-    return answer(problem, result, found, model=request.profile.name)
+    sizing: Sizing | None = None
+    if epoch_samples is not None:
+        if method != "auto":
+            raise InvalidInputError("epoch_samples", f"not with method {method}, only with auto")
+        sizing = choose_size(
+            profile, cluster, epoch_samples, time_limit=time_limit, progress=progress, **options
+        )
+        cluster = sizing.chosen.cluster if sizing.chosen else cluster
+    problem = Problem.from_profile(profile, cluster, **options)
+    if method == "auto":
+        found = iteration.alternatives(problem, deadline, progress)
+        result = iteration.best_of(problem, found, time.perf_counter() - begin)
+    else:
+        found = ()
+        result = iteration.solve(problem, method=method, time_limit=time_limit)
+    groups = None
+    if cluster.scheduling is not None and result.objective_ns:
+        groups = Groups.of(cluster, result.objective_ns, **(limits or {}))
+    return problem, answer(
+        problem,
+        result,
+        found,
+        model=profile.name,
+        samples=epoch_samples,
+        sizing=sizing,
+        groups=groups,
+    )

@@ -18,11 +18,22 @@ from planner.iteration import (
     network_bound,
 )
 from planner.iteration.evaluation import cost_of
+from planner.iteration.scheduling import Groups
+from planner.iteration.sizing import Sizing
 from planner.jsonio.caramel import OpTimes
 from planner.jsonio.types import Moment, PositiveSize, Size
 from planner.results import Result
 
-__all__ = ["IterationAnswer", "TransferAnswer", "answer"]
+__all__ = [
+    "AlternativeAnswer",
+    "CandidateAnswer",
+    "IterationAnswer",
+    "SchedulingAnswer",
+    "SizingAnswer",
+    "TransferAnswer",
+    "Why",
+    "answer",
+]
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Mode = Literal["replicated", "sharded"]
@@ -114,6 +125,36 @@ class MemoryAnswer(Struct, frozen=True, kw_only=True):
     available_bytes: Size | None
 
 
+class CandidateAnswer(Struct, frozen=True, kw_only=True):
+    """A number of machines that was considered."""
+
+    machines: Count
+    workers: Count
+    iterations: Count
+    yan_epoch_ns: Annotated[int, Meta(ge=0, description="ns of an epoch by Yan's model")]
+    bound_epoch_ns: Moment | None
+    epoch_ns: Annotated[int, Meta(ge=0, description="ns by the plan")] | None
+
+
+class SizingAnswer(Struct, frozen=True, kw_only=True):
+    """How many machines were chosen, and among which numbers."""
+
+    epoch_samples: Count
+    at_most: Count
+    candidates: tuple[CandidateAnswer, ...]
+
+
+class SchedulingAnswer(Struct, frozen=True, kw_only=True):
+    """How many iterations the engine's driver should schedule at once."""
+
+    group_size: Count | None
+    iteration_ns: Moment | None
+    overhead: Annotated[float, Meta(description="share of an iteration")] | None
+    speedup: Annotated[float, Meta(description="over groups of one")] | None
+    reason: str | UnsetType = UNSET
+    binding: tuple[str, ...] | UnsetType = UNSET
+
+
 class IterationAnswer(Struct, frozen=True, kw_only=True):
     """The chosen plan, what else there is, the bounds and the timeline."""
 
@@ -146,6 +187,8 @@ class IterationAnswer(Struct, frozen=True, kw_only=True):
     why: Why | UnsetType = UNSET
     alternatives: tuple[AlternativeAnswer, ...] | UnsetType = UNSET
     left_out: dict[str, str] | UnsetType = UNSET
+    sizing: SizingAnswer | UnsetType = UNSET
+    scheduling: SchedulingAnswer | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
 
@@ -156,6 +199,9 @@ def answer(
     alternatives: Sequence[Alternative] = (),
     *,
     model: str = "",
+    samples: int | None = None,
+    sizing: Sizing | None = None,
+    groups: Groups | None = None,
 ) -> IterationAnswer:
     """Return the JSON form of a result.
 
@@ -169,6 +215,10 @@ def answer(
         What it was chosen from, if it was.
     model : str
         Name of the model.
+    samples, sizing : int, Sizing, optional
+        Samples of an epoch, and how the number of machines was chosen.
+    groups : Groups, optional
+        How the engine's driver schedules iterations.
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
@@ -183,6 +233,8 @@ def answer(
         "workers": cluster.workers,
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
+        "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
+        "scheduling": _scheduling(groups) if groups else UNSET,
     }
     plan = result.plan
     if plan is None:
@@ -210,6 +262,37 @@ def answer(
         schedule=schedule,
         memory=_memory(problem, plan),
         why=_why(explain(problem, plan, alternatives)) if alternatives else UNSET,
+    )
+
+
+def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
+    return SizingAnswer(
+        epoch_samples=samples,
+        at_most=max(one.machines for one in sizing.candidates),
+        candidates=tuple(
+            CandidateAnswer(
+                machines=one.machines,
+                workers=one.cluster.workers,
+                iterations=one.iterations,
+                yan_epoch_ns=one.estimate_ns,
+                bound_epoch_ns=one.bound_ns,
+                epoch_ns=one.epoch_ns,
+            )
+            for one in sizing.candidates
+        ),
+    )
+
+
+def _scheduling(groups: Groups) -> SchedulingAnswer:
+    result, evaluation = groups.result, groups.evaluation
+    why_not = result.infeasibility
+    return SchedulingAnswer(
+        group_size=None if result.plan is None else result.plan.group_size,
+        iteration_ns=None if evaluation is None else evaluation.iteration_ns,
+        overhead=None if evaluation is None else float(evaluation.overhead),
+        speedup=None if evaluation is None else float(evaluation.speedup),
+        reason=UNSET if why_not is None else why_not.reason,
+        binding=UNSET if why_not is None else why_not.binding,
     )
 
 

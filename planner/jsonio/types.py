@@ -14,6 +14,7 @@ __all__ = [
     "Moment",
     "PositiveRate",
     "PositiveSize",
+    "PositiveTime",
     "Rate",
     "Rows",
     "Seconds",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
+PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
 Moment = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="nanoseconds")]
 Size = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="bytes")]
 PositiveSize = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="bytes")]

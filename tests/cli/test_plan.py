@@ -67,6 +67,18 @@ def test_other_methods_are_priced_alike(
     assert "of which computation waits" in capsys.readouterr().out
 
 
+def test_machines_and_groups_are_chosen(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheduling = {"task_ns": 100, "tasks_per_machine": 2}
+    Path(files[2]).write_text(json.dumps({**CLUSTER, "scheduling": scheduling}))
+    options = ["--epoch-samples", "60", "--max-overhead", "1/10", "--max-group", "1ms"]
+    assert main(["plan", *files, *options]) == 0
+    out = capsys.readouterr().out
+    assert "of 4 machines make the shortest epoch of 60 samples" in out
+    assert "scheduling: groups of " in out
+
+
 def test_infeasible_is_an_answer(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path(files[2]).write_text(json.dumps({**CLUSTER, "memory_bytes": 5}))
     assert main(["plan", *files]) == 0
@@ -84,6 +96,9 @@ def test_infeasible_is_an_answer(files: list[str], capsys: pytest.CaptureFixture
         (["--max-transfer", "0B"], "--max-transfer"),
         (["--algorithms", "ring,star"], "--algorithms"),
         (["--method", "ddpp"], "did you mean 'ddp'"),
+        (["--epoch-samples", "0"], "samples"),
+        (["--max-overhead", "2"], "max_overhead"),
+        (["--max-group", "1"], "--max-group"),
         (["--time-limit", "0"], "time_limit_s"),
         (["--picture", "plan.txt"], "plan.txt"),
         (["-o", "/no/such/folder/plan.json"], "--output"),

@@ -131,6 +131,39 @@ def test_a_cap_is_kept_to() -> None:
     assert asked(max_transfer_bytes=2, element_bytes=4)["binding"] == ["max_transfer_bytes"]
 
 
+def test_the_number_of_machines_is_chosen() -> None:
+    every = {
+        machines: asked({"machines": machines})["objective_ns"] * -(-60 // (2 * machines))
+        for machines in range(1, 5)
+    }
+    answer = asked(epoch_samples=60)
+    candidates = answer["sizing"]["candidates"]
+    assert answer["sizing"]["at_most"] == 4
+    planned = {one["machines"]: one["epoch_ns"] for one in candidates if one["epoch_ns"]}
+    assert planned.items() <= every.items()
+    assert every[answer["machines"]] == min(planned.values())
+    assert answer["objective_ns"] == asked({"machines": answer["machines"]})["objective_ns"]
+    assert error({**REQUEST, "epoch_samples": 60, "method": "ddp"})[0] == "epoch_samples"
+    bcube = {**CLUSTER, "topology": {"kind": "bcube", "n": 2, "k": 2}}
+    bcube["nic"] = {**CLUSTER["nic"], "per_machine": 2}
+    assert error({**REQUEST, "cluster": bcube, "epoch_samples": 1})[0] == "cluster.topology"
+
+
+def test_engines_that_schedule_get_a_group_size() -> None:
+    scheduling = {"task_ns": 100, "tasks_per_machine": 2}
+    answer = asked({"scheduling": scheduling}, max_overhead=0.1)
+    iteration_ns, found = answer["objective_ns"], answer["scheduling"]
+    # o = 100 · 8 / g, and o / (iteration + o) is at most a tenth
+    size = found["group_size"]
+    assert iteration_ns * size >= 9 * 800
+    assert iteration_ns * (size - 1) < 9 * 800
+    assert found["iteration_ns"] == iteration_ns + -(-800 // size)
+    refused = asked({"scheduling": scheduling}, max_overhead=0.001, max_group_ns=1)["scheduling"]
+    assert refused["group_size"] is None
+    assert refused["binding"]
+    assert error({**REQUEST, "max_overhead": 0.1})[0] == "max_overhead"
+
+
 def test_infeasible_answers_hold_no_plan() -> None:
     answer = asked({"memory_bytes": 1})
     assert answer["status"] == "infeasible"

@@ -1,0 +1,176 @@
+"""What an epoch takes by Yan's performance model, with every number of machines.
+
+Problem: rank the sizes of a cluster for a profiled model without planning anything.
+
+Method: the model of `planner.yan`. A profile is planned whole, so a worker is a replica, and layers
+are neither cut nor copied. Then the number of parameter servers does not matter (a replica of one
+worker reads as from one), and an epoch depends on sums alone. So one layer with all weights costs
+what the profile's layers do:
+
+    epoch = iterations * (T + units * startup + (1 + workers) / 2 * bytes / rate)
+
+where T is the computation of a batch. Weights are read once an iteration, each unit of the chain
+with a start-up, in iterations = ceil(samples / (batch size * workers)); this is the model's `mean`
+reading, half way between a server that serves nobody else and one that serves all. The rate is that
+of a worker's NICs, or of what all machines share if that is slower.
+
+Guarantee: exact in the model. What it leaves out (collectives, overlap, memory) is for the planner.
+
+Complexity: O(1) a number of machines, on one layer. Source: Yan et al., "Performance Modeling and
+Scalability Optimization of Distributed Deep Learning Systems", KDD'15; the restriction is our own.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from planner import yan
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.iteration.problem import Problem
+from planner.profiles import Profile
+from planner.topologies import Rails
+from planner.yan.problem import MAX_MACHINES
+
+__all__ = ["Estimate", "batch_size_of", "computation_ns", "yan_estimates"]
+
+MAX_WORKERS = MAX_MACHINES - 1
+"""Most workers Yan's model takes: a server stands beside them."""
+
+NO_STARTUP_NS = Fraction(1, 10**9)
+"""What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What Yan's model says of a number of machines.
+
+    Attributes
+    ----------
+    machines : int
+        Machines; hosts on rails.
+    iterations : int
+        Iterations of an epoch.
+    epoch_ns : int
+        Time of an epoch, rounded up.
+    """
+
+    machines: int
+    iterations: int
+    epoch_ns: int
+
+
+def yan_estimates(profile: Profile, problem: Problem, samples: int) -> tuple[Estimate, ...]:
+    """Return what an epoch takes by Yan's model with each number of machines, the best first.
+
+    Of equally good ones the fewest machines come first.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model.
+    problem : Problem
+        Its problem on all machines.
+    samples : int
+        Samples of an epoch.
+
+    Raises
+    ------
+    NotApplicableError
+        If there are more workers than Yan's model takes, nothing is computed, or numbers leave its
+        range.
+    InvalidInputError
+        If the profile has no batch size.
+    """
+    cluster, batch = problem.cluster, batch_size_of(profile)
+    if cluster.workers > MAX_WORKERS:
+        raise NotApplicableError(
+            "cluster.machines",
+            f"Yan's model takes at most {MAX_WORKERS} workers, got {cluster.workers}",
+        )
+    if not computation_ns(problem):
+        raise NotApplicableError("profile", "Yan's model expects layers that compute")
+    each = cluster.workers // cluster.machines
+    try:
+        layer, constants = _layer_and_constants(profile, problem, batch)
+        found = [
+            _estimate(layer, constants, machines, machines * each, batch, samples)
+            for machines in range(1, cluster.machines + 1)
+        ]
+    except InvalidInputError as error:
+        raise NotApplicableError("profile", f"Yan's model cannot price it: {error}") from None
+    return tuple(sorted(found, key=lambda one: (one.epoch_ns, one.machines)))
+
+
+def _layer_and_constants(
+    profile: Profile, problem: Problem, batch: int
+) -> tuple[yan.Layer, yan.Constants]:
+    """Return a layer that costs a replica of one worker what the whole profile does.
+
+    It is one neuron with a connection for each byte of parameters, fed forward and updated; with
+    its activation and error function, each as long as a connection, that is the computation of a
+    sample. As many start-ups as the chain has units, which the model reads one after the other.
+    """
+    size = sum(problem.pulled)
+    layer = yan.Layer(profile.name, "full", neurons=1, connections=size, weights=size)
+    operation = Fraction(computation_ns(problem), batch * (2 * size + 2))
+    cluster, nic = problem.cluster, problem.cluster.nic
+    rate = nic.bytes_per_s
+    if not isinstance(cluster.topology, Rails):  # there each accelerator has one NIC
+        rate *= nic.per_machine
+    if cluster.shared_bytes_per_s is not None:
+        rate = min(rate, cluster.shared_bytes_per_s)
+    units = len(profile.chain().layers) if profile.layers else len(problem.pulled)
+    return layer, yan.Constants(
+        muladd_ns=operation,
+        activation_ns=operation,
+        error_ns=operation,
+        latency_ns=(max(Fraction(units * nic.startup_ns), NO_STARTUP_NS),),
+        nic_bits_per_s=8 * rate,
+        interference=(Fraction(1),),  # the times of a profile are those of all cores together
+        bits_per_weight=Fraction(8),
+    )
+
+
+def _estimate(
+    layer: yan.Layer,
+    constants: yan.Constants,
+    machines: int,
+    workers: int,
+    batch: int,
+    samples: int,
+) -> Estimate:
+    """Return an epoch of whole iterations by Yan's model, one server beside the workers."""
+    together = batch * workers
+    iterations = -(-samples // together)
+    problem = yan.Problem(
+        machines=workers + 1,
+        cores=1,
+        layers=(layer,),
+        constants=constants,
+        samples=iterations * together,
+        read_every=together,
+    )
+    whole = yan.LayerChoice(partitions=1, threads=1, copies=1, mapping=((0,),))
+    configuration = yan.Configuration(
+        parameter_servers=1, replicas=workers, workers_per_replica=1, layers=(whole,)
+    )
+    return Estimate(machines, iterations, yan.estimate(problem, configuration).epoch_ns)
+
+
+def batch_size_of(profile: Profile) -> int:
+    """Return the samples of an iteration on one worker.
+
+    Raises
+    ------
+    InvalidInputError
+        If they are unknown.
+    """
+    if profile.batch_size is None:
+        raise InvalidInputError(
+            "profile.batch_size", "missing: the iterations of an epoch follow from it"
+        )
+    return profile.batch_size
+
+
+def computation_ns(problem: Problem) -> int:
+    """Return the computation of an iteration on one worker."""
+    return sum(op.duration_ns for op in problem.graph.ops)

@@ -1,0 +1,131 @@
+"""How many iterations an engine such as Spark should schedule at once.
+
+Problem: the driver of such an engine schedules every task of every iteration, which adds to the
+iterations as planned. How many of them should it schedule as a group?
+
+Method: Drizzle's group size (`planner.drizzle`), with the computation time that of a whole planned
+iteration, communication included, and the tasks of all machines.
+
+Guarantee: the smallest group that keeps both limits, or what stands in the way.
+
+Complexity: O(1).
+
+Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle on
+Apache Spark".
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from planner import drizzle
+from planner.clusters import Cluster
+from planner.errors import NotApplicableError
+from planner.results import Result
+
+__all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "Groups", "group_size", "scheduling_problem"]
+
+MAX_OVERHEAD = Fraction(1, 20)
+"""Largest share of scheduling in the time of an iteration; assumed: the paper names no limit."""
+
+MAX_GROUP_NS = 10 * 10**9
+"""Longest time without a decision of the driver, 10 s; assumed: the paper names no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Iterations scheduled in groups.
+
+    Attributes
+    ----------
+    result : Result
+        The smallest group, or why there is none.
+    evaluation : Evaluation or None
+        What scheduling then costs; None without a group.
+    """
+
+    result: Result[drizzle.Plan]
+    evaluation: drizzle.Evaluation | None
+
+    @classmethod
+    def of(cls, cluster: Cluster, iteration_ns: int, **limits: Any) -> "Groups":
+        """Return them for a cluster; `limits` as for `scheduling_problem`."""
+        problem = scheduling_problem(cluster, iteration_ns, **limits)
+        result = drizzle.solve(problem)
+        plan = result.plan
+        return cls(result, None if plan is None else drizzle.evaluate(problem, plan))
+
+
+def scheduling_problem(
+    cluster: Cluster,
+    iteration_ns: int,
+    *,
+    max_overhead: Fraction | float = MAX_OVERHEAD,
+    max_group_ns: int | None = MAX_GROUP_NS,
+) -> drizzle.Problem:
+    """Return the problem of the group size of planned iterations.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        A cluster whose engine schedules iterations.
+    iteration_ns : int
+        Time of one iteration without scheduling.
+    max_overhead : Fraction or float
+        Largest share of scheduling in the time of an iteration, above 0 and below 1.
+    max_group_ns : int, optional
+        Longest time of a group; None for no limit.
+
+    Raises
+    ------
+    NotApplicableError
+        If the cluster says nothing of scheduling.
+    InvalidInputError
+        If an input cannot mean anything.
+    """
+    scheduling = cluster.scheduling
+    if scheduling is None:
+        raise NotApplicableError(
+            "cluster.scheduling", "missing: what the engine's driver spends on tasks and groups"
+        )
+    return drizzle.Problem(
+        compute_ns=iteration_ns,
+        tasks=cluster.machines * scheduling.tasks_per_machine,
+        group_ns=scheduling.group_ns,
+        task_ns=scheduling.task_ns,
+        constant_task_ns=scheduling.constant_task_ns,
+        max_overhead=max_overhead,
+        max_group_ns=max_group_ns,
+    )
+
+
+def group_size(
+    cluster: Cluster,
+    iteration_ns: int,
+    *,
+    max_overhead: Fraction | float = MAX_OVERHEAD,
+    max_group_ns: int | None = MAX_GROUP_NS,
+) -> Result[drizzle.Plan]:
+    """Choose how many planned iterations the driver schedules at once.
+
+    Parameters
+    ----------
+    cluster, iteration_ns, max_overhead, max_group_ns
+        As for `scheduling_problem`.
+
+    Returns
+    -------
+    Result
+        The smallest group within both limits; its objective is the time of a group. Or why there is
+        none, with the limits that bind.
+
+    Raises
+    ------
+    InvalidInputError
+        As `scheduling_problem` does, or if the time of the group does not fit in 63 bits.
+    """
+    return drizzle.solve(
+        scheduling_problem(
+            cluster, iteration_ns, max_overhead=max_overhead, max_group_ns=max_group_ns
+        )
+    )

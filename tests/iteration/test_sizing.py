@@ -1,0 +1,245 @@
+"""Numbers of machines: against planning every one of them, and Yan's model against its formula."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import yan
+from planner.clusters import Cluster, Nic
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.graphs import Graph, Op, Parameter
+from planner.iteration import Problem, solve
+from planner.iteration import sizing as module
+from planner.iteration.epochs import yan_estimates
+from planner.iteration.sizing import Sizing, choose_size, resized
+from planner.profiles import Layer, Profile, Provenance
+from planner.topologies import BCube, FatTree, Rails, Switch
+from tests.iteration.iteration_strategies import clusters
+
+SOURCE = Provenance("synthetic", "a test")
+NIC = Nic(Fraction(10**9), 100)
+FAST = Fraction(10**12)
+
+
+def profile(*layers: tuple[int, int, int], batch: int | None = 4) -> Profile:
+    """Layers of forward time, backward time and bytes."""
+    return Profile(
+        "p", tuple(Layer(f"l{i}", *one) for i, one in enumerate(layers)), SOURCE, batch_size=batch
+    )
+
+
+def on_switch(machines: int, nic: Nic = NIC, **fields: Any) -> Cluster:
+    return Cluster("c", "a test", machines, Switch(machines), nic, **fields)
+
+
+def every_epoch(
+    model: Profile, cluster: Cluster, samples: int, options: Mapping[str, Any]
+) -> dict[int, int]:
+    """Plan with every number of machines."""
+    found = {}
+    for machines in range(1, cluster.machines + 1):
+        topology = cluster.topology
+        if isinstance(topology, Switch):
+            topology = Switch(machines)
+        if isinstance(topology, Rails):
+            topology = replace(topology, hosts=machines)
+        smaller = replace(cluster, machines=machines, topology=topology)
+        objective = solve(Problem.from_profile(model, smaller, **options)).objective_ns
+        if objective is not None:
+            assert model.batch_size is not None
+            found[machines] = ceil(Fraction(samples, model.batch_size * smaller.workers))
+            found[machines] *= objective
+    return found
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    layer = st.tuples(st.integers(0, 50), st.integers(1, 90), st.integers(0, 200))
+    layers = draw(st.lists(layer, min_size=1, max_size=3))
+    return profile(*layers, (7, 9, draw(st.integers(1, 90))), batch=draw(st.integers(1, 3)))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    profiles(),
+    clusters().filter(lambda one: not isinstance(one.topology, BCube)),
+    st.integers(1, 40),
+    st.sampled_from([{}, {"computation": Fraction(1, 7)}, {"max_transfer_bytes": 30}]),
+)
+def test_chosen_is_the_best_candidate(
+    model: Profile, cluster: Cluster, samples: int, options: dict[str, Any]
+) -> None:
+    found = choose_size(model, cluster, samples, **options)
+    epochs = every_epoch(model, cluster, samples, options)
+    sizes = [one.machines for one in found.candidates]
+    assert sizes == sorted(set(sizes))
+    assert {1, cluster.machines} <= set(sizes)
+    assert len(sizes) <= 5
+    assert found.chosen is not None
+    # Of all candidates, those included that were not planned.
+    assert found.chosen.machines == min(sizes, key=lambda size: (epochs[size], size))
+    for one in found.candidates:
+        assert one.bound_ns is not None
+        assert one.bound_ns <= epochs[one.machines]
+        assert one.epoch_ns in {None, epochs[one.machines]}
+
+
+def yan_by_hand(model: Profile, cluster: Cluster, samples: int) -> dict[int, Fraction]:
+    """The model's formula for one worker a replica: T + n·startup + (1 + R)/2 · V/B."""
+    computation = sum(one.forward_ns + one.backward_ns for one in model.layers)
+    size = sum(one.parameter_bytes for one in model.layers)
+    units = sum(one.parameter_bytes > 0 for one in model.layers)
+    rate = cluster.nic.bytes_per_s * cluster.nic.per_machine
+    rate = min(rate, cluster.shared_bytes_per_s or rate)
+    found = {}
+    for workers in range(1, cluster.machines + 1):
+        reading = Fraction(1 + workers, 2) * size * 10**9 / rate + units * cluster.nic.startup_ns
+        assert model.batch_size is not None
+        iterations = ceil(Fraction(samples, model.batch_size * workers))
+        found[workers] = iterations * (computation + reading)
+    return found
+
+
+@pytest.mark.parametrize("samples", [1, 17, 1000])
+@pytest.mark.parametrize("shared", [None, Fraction(10**9, 3)])
+@pytest.mark.parametrize("per_machine", [1, 2])
+def test_ranking_is_yans(samples: int, shared: Fraction | None, per_machine: int) -> None:
+    nic = replace(NIC, per_machine=per_machine)
+    model = profile((100, 250, 300), (50, 10, 0), (400, 700, 1001), batch=3)
+    cluster = on_switch(7, nic, shared_bytes_per_s=shared)
+    prices = yan_by_hand(model, cluster, samples)
+    ranking = yan_estimates(model, Problem.from_profile(model, cluster), samples)
+    wanted = sorted(prices, key=lambda size: (ceil(prices[size]), size))
+    assert [one.machines for one in ranking] == wanted
+    assert [one.epoch_ns for one in ranking] == [ceil(prices[size]) for size in wanted]
+
+
+@pytest.mark.parametrize("workers", [1, 3, 6])
+def test_one_layer_costs_what_all_do(workers: int) -> None:
+    """Two layers of a perceptron as Yan's model has them, and as a profile of the same times."""
+    constants = yan.Constants(
+        muladd_ns=Fraction(3),
+        activation_ns=Fraction(5),
+        error_ns=Fraction(7),
+        latency_ns=[Fraction(100)],
+        nic_bits_per_s=Fraction(8 * 10**9),
+        interference=[Fraction(1)],
+    )
+    layers = (yan.Layer("a", "full", 4, 20, 20), yan.Layer("b", "full", 2, 8, 8))
+    problem = yan.Problem(20, 1, layers, constants, samples=60 * workers, read_every=2 * workers)
+    # Forward and update 3·20 each, and 3·8; the first layer's backward pass 3·8; functions 12 · 6.
+    times = ((2 * 60 + 5 * 4, 24 + 7 * 4, 4 * 20), (2 * 24 + 5 * 2, 7 * 2, 4 * 8))
+    model = profile(*((2 * ahead, 2 * back, size) for ahead, back, size in times), batch=2)
+    cluster = on_switch(6)
+    estimates = yan_estimates(model, Problem.from_profile(model, cluster), 60 * workers)
+    for servers in (1, 2, 20 - workers):  # with one worker a replica more servers change nothing
+        fixed = yan.Fixed(servers, workers, 1, (yan.LayerChoice(1, 1, 1, ()),) * 2)
+        whole = yan.estimate(problem, fixed.configuration())
+        assert [one.epoch_ns for one in estimates if one.machines == workers] == [whole.epoch_ns]
+
+
+def test_candidates_by_hand() -> None:
+    """10 batches on up to 9 machines: 10, 5, 4, 3, 2, 2, 2, 2, 2 iterations."""
+    found = choose_size(profile((500, 500, 1), batch=2), on_switch(9, Nic(FAST, 1)), 20)
+    # Fewest of 2, of 3 and of 4 iterations, which the computation ranks in this order; one; all.
+    assert [one.machines for one in found.candidates] == [1, 3, 4, 5, 9]
+    assert [one.iterations for one in found.candidates] == [10, 4, 3, 2, 2]
+    assert found.chosen is found.candidates[3]
+
+
+def test_slow_network_means_one_machine() -> None:
+    found = choose_size(profile((1, 1, 10**6)), on_switch(4), 1000)
+    assert found.chosen is not None
+    assert (found.chosen.machines, found.chosen.epoch_ns) == (1, 250 * 2)
+    assert [one.result is None for one in found.candidates] == [False, True, True, True]
+
+
+def test_graph_without_layers() -> None:
+    ops = (Op("f", 10, "forward"), Op("b", 30, "backward", ("f",)))
+    graph = Graph(ops, (Parameter("w", 8, ("b",), ("f",)),))
+    found = choose_size(Profile("g", (), SOURCE, 1, graph), on_switch(2), 10)
+    # 40 of computation, a start-up, 8 bytes that one or two workers read.
+    assert [one.estimate_ns for one in found.candidates] == [10 * (40 + 100 + 8), 5 * (140 + 12)]
+
+
+def test_memory() -> None:
+    model = replace(profile((10, 10, 100)), layers=(Layer("l", 10, 10, 100, None, 50),))
+    needed = 100 + 100 + 50  # and sharded, a 2-fold state and a copy, spread over the machines
+
+    def choose(memory: int) -> Sizing:
+        return choose_size(model, on_switch(4, Nic(FAST, 0), memory_bytes=memory), 40, optimiser=2)
+
+    tight = choose(needed + 300 // 4 + 1)
+    assert tight.chosen is not None
+    assert tight.chosen.machines == 4
+    assert all(one.epoch_ns is None for one in tight.candidates[:-1])
+    nothing = choose(needed)
+    assert nothing.chosen is None
+    assert nothing.infeasibility is not None
+    assert nothing.infeasibility.binding == ("memory_bytes",)
+
+
+def test_sizes_an_algorithm_cannot_have() -> None:
+    rails = Cluster("r", "a test", 4, Rails(4, 2, FAST), Nic(FAST, 0, 2))
+    found = choose_size(profile((500, 500, 8)), rails, 960, algorithms=("halving_doubling",))
+    assert found.chosen is not None
+    assert found.chosen.machines == 4
+    refused = {one.machines: one for one in found.candidates}[3]
+    assert refused.bound_ns is None
+    assert refused.result is not None
+    assert refused.result.infeasibility is not None
+    assert refused.result.infeasibility.binding == ("algorithms",)
+
+
+def test_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Over:
+        passed, remaining_s = True, 0.0
+
+    monkeypatch.setattr(module, "deadline_in", lambda _: Over())
+    monkeypatch.setattr(module, "_bound", lambda _: 0)  # nothing is cut
+    found = choose_size(profile((50, 50, 80)), on_switch(5), 100, time_limit=1)
+    planned = [one for one in found.candidates if one.result is not None]
+    assert found.timed_out
+    assert [found.chosen] == planned
+
+
+def test_resized() -> None:
+    assert resized(on_switch(4), 3) == on_switch(3)
+    tree = Cluster("t", "a test", 12, FatTree(4), NIC)
+    assert resized(tree, 5) == replace(tree, machines=5)
+    rails = Cluster("r", "a test", 3, Rails(3, 2, Fraction(10)), replace(NIC, per_machine=2))
+    assert resized(rails, 1).workers == 2
+    for machines in (0, 5):
+        with pytest.raises(InvalidInputError, match="machines"):
+            resized(on_switch(4), machines)
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "samples", "path"),
+    [
+        (profile((1, 1, 1)), on_switch(2), 0, "samples"),
+        (profile((1, 1, 1), batch=None), on_switch(2), 5, "profile.batch_size"),
+        (profile((0, 0, 1)), on_switch(2), 5, "profile"),
+        (profile((1, 1, 2**54)), on_switch(2), 5, "profile"),
+        (profile((1, 1, 1)), on_switch(4096), 5, "cluster.machines"),
+        (profile((2**60, 1, 1)), on_switch(2), 2**10, "samples"),
+        (
+            profile((1, 1, 1)),
+            Cluster("b", "a test", 4, BCube(2, 2), replace(NIC, per_machine=2)),
+            5,
+            "cluster.topology",
+        ),
+    ],
+)
+def test_refusals(model: Profile, cluster: Cluster, samples: int, path: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        choose_size(model, cluster, samples)
+    assert refused.value.path == path
+    if path.startswith("cluster"):
+        assert isinstance(refused.value, NotApplicableError)
