@@ -16,15 +16,24 @@ Source: own.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from planner import caramel
 from planner.costs import AffineCost
 from planner.deadline import Deadline
+from planner.errors import NotApplicableError
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import evaluate
+from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.problem import Mode, Part, Plan, Problem, Transfer
-from planner.iteration.rules import enforced, from_gradients, layers_apart, servers
+from planner.iteration.rules import (
+    GRADIENTS,
+    enforced,
+    from_gradients,
+    layers_apart,
+    servers,
+)
 from planner.iteration.sharded import both_ways
 from planner.iteration.synchronisation import Synchronisation
 from planner.results import Infeasibility
@@ -112,13 +121,23 @@ def _both_modes(
     assert result.plan is not None
     together = from_gradients(name, result.plan)
     apart = [
-        enforced(problem, name, both_ways(problem, synchronisation.half)),
+        enforced(problem, name, both_ways(problem, synchronisation.half, problem.room("sharded"))),
         servers(problem, synchronisation),
         layers_apart(problem, synchronisation),
     ]
+    if (
+        problem.room("sharded") is not None
+    ):  # units that fit can be better than batches that are cut
+        with suppress(NotApplicableError):
+            apart.append(fsdp_milp(problem, synchronisation))
     if problem.pulled == problem.pushed:
         apart.append(in_halves(together))
-    plans: dict[Mode, list[Plan]] = {"replicated": [together], "sharded": apart}
+    gradients, room = [together], problem.room("replicated")
+    if room is not None and any(one.size_bytes > room for one in together.transfers):
+        for rule in GRADIENTS.values():  # transfers that fit can be better than those that are cut
+            with suppress(NotApplicableError):
+                gradients.append(rule(problem, synchronisation))
+    plans: dict[Mode, list[Plan]] = {"replicated": gradients, "sharded": apart}
     return tuple(
         _best(problem, synchronisation, mode, plans[mode], result.timed_out)
         for mode in problem.modes
@@ -153,17 +172,19 @@ def _best(
 def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
     """Return why no transfer at all can be made in a mode, if so."""
     room = problem.room(mode)
-    if room is None or room >= problem.element_bytes:
+    largest = max(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
+    element = min(problem.element_bytes, largest)
+    if room is None or room >= element:
         return None
     if room == problem.max_transfer_bytes:
         return Infeasibility(
-            f"max_transfer_bytes = {room} is less than an element ({problem.element_bytes} bytes)",
+            f"max_transfer_bytes = {room} is less than an element ({element} bytes)",
             ("max_transfer_bytes",),
         )
     memory, footprint = problem.cluster.worker_memory_bytes, problem.footprint
     assert memory is not None
     assert footprint is not None
-    needed = footprint.resident_bytes(mode, problem.cluster.workers) + problem.element_bytes
+    needed = footprint.resident_bytes(mode, problem.cluster.workers) + element
     return Infeasibility(
         f"{mode}: parameters, gradients, optimiser state and activations take {needed} bytes on "
         f"each worker, and memory_bytes leaves it {memory}",

@@ -12,6 +12,7 @@ Caramel. Those that push and pull are given the activation order.
   channel is free and no push is ready: MXNet's key-value store, with a server on every machine.
 - `fsdp`: reduce-scatter as a layer becomes ready, all-gathers one after the other in the order of
   the forward pass, the parameters kept until the backward pass (``reshard_after_forward=False``).
+- `fsdp_milp`: the same with units of several layers, see `planner.iteration.fsdp_units`.
 - `ibatch`: iBatch's exact batches both ways, with parameter servers on all machines.
 - `bigdl`: all gradients in one shuffle behind the backward pass, all parameters in another.
 - `bml`: one all-reduce by BML behind the backward pass.
@@ -29,6 +30,7 @@ from types import MappingProxyType
 from planner import caramel
 from planner.caramel.problem import Plan as GradientPlan
 from planner.errors import NotApplicableError
+from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.problem import Part, Plan, Problem, Transfer
 from planner.iteration.sharded import both_ways
 from planner.iteration.synchronisation import Synchronisation
@@ -104,7 +106,8 @@ def _whole(kind: str, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
 
 def _ibatch(problem: Problem, synchronisation: Synchronisation) -> Plan:
     _only(synchronisation, "ps", "ibatch")
-    return enforced(problem, synchronisation.algorithm, both_ways(problem, synchronisation.half))
+    batches = both_ways(problem, synchronisation.half, problem.room("sharded"))
+    return enforced(problem, synchronisation.algorithm, batches)
 
 
 def _bigdl(problem: Problem, synchronisation: Synchronisation) -> Plan:
@@ -128,6 +131,14 @@ def _only(synchronisation: Synchronisation, algorithm: str, method: str) -> None
         raise NotApplicableError("method", f"{method} synchronises by {algorithm} only")
 
 
+GRADIENTS: Mapping[str, Rule] = MappingProxyType(
+    {
+        name: _gradients(name)
+        for name in ("caramel", "ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
+    }
+)
+"""The rules among them that send gradients only."""
+
 FAMILIES: Mapping[str, Rule] = MappingProxyType(
     {"caramel": _gradients("caramel"), "ibatch": _ibatch, "bml": _bml, "bigdl": _bigdl}
 )
@@ -141,6 +152,7 @@ PEERS: Mapping[str, Rule] = MappingProxyType(
         },
         "ps": servers,
         "fsdp": layers_apart,
+        "fsdp_milp": fsdp_milp,
     }
 )
 """What one would use instead."""

@@ -8,8 +8,9 @@ push problem ends, the pulls take what its pull problem takes, and each is solve
 (`planner.ibatch`). Parameters stand where layers do: in order of readiness, and in order of the
 first read.
 
-Guarantee: the least iteration of all plans of whole parameters whose pushes, in order of readiness,
-come before all pulls, in order of use.
+Guarantee: the least iteration of all plans of whole parameters, within the room there is for a
+transfer, whose pushes, in order of readiness, come before all pulls, in order of use. Of equally
+early ones the order is given; another can save the rounding of a transfer to whole nanoseconds.
 
 Complexity: that of iBatch's exact method, near-linear or quadratic in the parameters.
 Source: Wang et al., iBatch, for batches; the composition is our own.
@@ -24,8 +25,8 @@ from planner.iteration.problem import Kind, Part, Problem, Transfer
 __all__ = ["both_ways"]
 
 
-def both_ways(problem: Problem, half: AffineCost, method: str = "exact") -> tuple[Transfer, ...]:
-    """Return pushes and pulls, each side batched by a method of `planner.ibatch`.
+def both_ways(problem: Problem, half: AffineCost, room: int | None = None) -> tuple[Transfer, ...]:
+    """Return pushes and pulls, each side batched exactly.
 
     Parameters
     ----------
@@ -33,16 +34,16 @@ def both_ways(problem: Problem, half: AffineCost, method: str = "exact") -> tupl
         The problem.
     half : AffineCost
         What a push, or a pull, costs.
-    method : str
-        A method that knows both directions.
+    room : int, optional
+        Bytes of a batch at most; disregarded by a side with a larger parameter.
     """
     known = problem.base.windows
     by_readiness = sorted(range(len(known.sizes)), key=lambda j: (-known.heads[j], j))
     by_use = sorted(range(len(known.sizes)), key=lambda j: (-known.tails[j], j))
     pushes = _batches(
-        "push", by_readiness, [known.heads[j] for j in by_readiness], problem.pushed, half, method
+        "push", by_readiness, [known.heads[j] for j in by_readiness], problem.pushed, half, room
     )
-    pulls = _batches("pull", by_use, [known.tails[j] for j in by_use], problem.pulled, half, method)
+    pulls = _batches("pull", by_use, [known.tails[j] for j in by_use], problem.pulled, half, room)
     return (*pushes, *pulls)
 
 
@@ -52,7 +53,7 @@ def _batches(
     moments: Sequence[int],
     sizes: Sequence[int],
     half: AffineCost,
-    method: str,
+    room: int | None,
 ) -> list[Transfer]:
     """Return the transfers of one side; `moments` fall, and their differences are computed."""
     compute = [one - next_one for one, next_one in zip(moments, (*moments[1:], 0), strict=True)]
@@ -61,9 +62,10 @@ def _batches(
         layer_bytes=tuple(sizes[j] for j in order),
         cost=half,
         direction="push" if kind == "push" else "pull",
+        max_batch_bytes=None if room is None or room < max(sizes) else room,
     )
-    plan = ibatch.solve(side, method=method).plan
-    assert plan is not None  # nothing caps the batches
+    plan = ibatch.solve(side).plan
+    assert plan is not None  # every parameter fits by itself
     return [
         Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in order[start:stop]))
         for start, stop in plan.batches
