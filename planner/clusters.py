@@ -156,6 +156,11 @@ class Cluster:
                 raise InvalidInputError(
                     "machines", f"the topology has {topology.hosts} hosts, got {machines}"
                 )
+            if topology.servers > MAX_MACHINES:
+                raise InvalidInputError(
+                    "machines",
+                    f"expected at most {MAX_MACHINES} accelerators in all, got {topology.servers}",
+                )
         if wanted and self.nic.per_machine != wanted:
             raise InvalidInputError(
                 "nic.per_machine",

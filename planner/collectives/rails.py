@@ -10,7 +10,8 @@ Method: every algorithm is a sequence of hops, each some steps over links or NIC
 - `ring`: g rings through all accelerators, each with 1/g of the gradient, each leaving a host by a
   NIC of its own. In every one of the N-1 steps some hop crosses hosts, so NICs pace it; links carry
   the (g-1)/g that stay within hosts, at the same time.
-- `ps`, `shuffle`: all exchange directly; N-g of the N-1 partners are on other hosts.
+- `ps`, `shuffle`: all exchange directly, also from rail to rail; N-g of the N-1 partners are on
+  other hosts.
 
 Guarantee: `hierarchical` and `halving_doubling` send (h-1)/(g·h) of the gradient over each NIC, the
 lower bound for a host of g NICs; `ring` sends (N-1)/(g·N), little more; `ps` g times the bound
@@ -43,7 +44,8 @@ class Hop(NamedTuple):
     steps : int
         Steps; each waits for a NIC if `nic` is above 0, else for a link.
     further : int
-        Messages that one accelerator sends in them beside the first of each step.
+        Messages that one accelerator sends in them beside the first of each step; of steps that
+        wait for a NIC, those it sends by its NIC.
     link, nic : Fraction
         Bytes over the busiest link and NIC, summed over the steps, as shares of the gradient.
     """
@@ -87,7 +89,7 @@ def _ring(rails: Rails) -> tuple[Hop, ...]:
 def _direct(rails: Rails) -> tuple[Hop, ...]:
     far = Fraction(rails.servers - rails.accelerators, rails.servers)
     near = Fraction(rails.accelerators - 1, rails.servers)
-    return (Hop(1, max(rails.servers - 2, 0), near, far),)
+    return (Hop(1, max(rails.servers - rails.accelerators - 1, 0), near, far),)
 
 
 RAILS: Mapping[str, Callable[[Rails], tuple[Hop, ...]]] = MappingProxyType(

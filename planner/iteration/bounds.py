@@ -21,6 +21,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.caramel.bounds import lower_bound
+from planner.caramel.windows import windows
 from planner.costs import AffineCost
 from planner.iteration.evaluation import heads_of
 from planner.iteration.problem import Mode, Plan, Problem
@@ -47,6 +48,7 @@ def bound(
     """
     known = problem.base.windows
     if plan is not None:
+        known = windows(problem.graph, plan.backward_orders[0], plan.forward_order)
         known = replace(known, heads=heads_of(problem, plan))
     pushed, pulled = problem.pushed, problem.pulled
     cost, alone = synchronisation.all_reduce, 0
@@ -60,7 +62,7 @@ def bound(
         known = replace(known, sizes=sizes)
     least_ns = max(alone, lower_bound(known, cost))
     room = problem.room(mode)
-    if room is None or room >= sum(known.sizes):
+    if room is None or not 0 < room < sum(known.sizes):
         return least_ns
     rate = cost.ns_per_byte + Fraction(cost.startup_ns, room)
     return max(least_ns, lower_bound(known, AffineCost(0, rate)))

@@ -8,6 +8,7 @@ Source: the iteration as in Caramel §3.1; pulls as in iBatch §3: a layer compu
 parameters are there.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -173,8 +174,9 @@ def check(problem: Problem, plan: Plan) -> None:
 
     Every byte of every gradient is summed up exactly once, by an all-reduce or a push. Every byte
     of a parameter whose gradient is pushed is pulled exactly once, after it was pushed; after all
-    of it was, where gradients have other sizes. Parameters are cut only between whole elements;
-    every order runs each op of its pass once, after what it depends on.
+    of it was, where gradients have other sizes. All parameters are pushed or all are all-reduced.
+    They are cut only between whole elements; every order runs each op of its pass once, after what
+    it depends on.
 
     Raises
     ------
@@ -185,9 +187,21 @@ def check(problem: Problem, plan: Plan) -> None:
     for number, transfer in enumerate(plan.transfers):
         if transfer.kind not in ("all_reduce", "push", "pull"):
             raise InvalidPlanError(f"transfers[{number}].kind", "is none")
-    summed = [one for one in plan.transfers if one.kind != "pull"]
-    check_gradients(problem.base, _as_gradients(plan, summed))
+    summed = [number for number, one in enumerate(plan.transfers) if one.kind != "pull"]
+    gradients = _as_gradients(plan, [plan.transfers[number] for number in summed])
+    try:
+        check_gradients(problem.base, gradients)
+    except InvalidPlanError as error:
+        raise InvalidPlanError(_in_transfers(error.path, summed), error.message) from None
     _check_pulls(problem, plan)
+
+
+def _in_transfers(path: str, summed: Sequence[int]) -> str:
+    """Return a path into a plan of gradient transfers as one into the whole plan."""
+    inner = re.fullmatch(r"groups\[(\d+)\](.*)", path)
+    if inner:
+        return f"transfers[{summed[int(inner[1])]}]{inner[2]}"
+    return "transfers" if path == "groups" else path
 
 
 def check_room(problem: Problem, plan: Plan) -> None:
@@ -220,12 +234,9 @@ def _as_gradients(plan: Plan, transfers: Sequence[Transfer]) -> GradientPlan:
 
 def _check_pulls(problem: Problem, plan: Plan) -> None:
     pushed = {part.parameter for one in plan.transfers if one.kind == "push" for part in one.parts}
-    reduced = {
-        part.parameter for one in plan.transfers if one.kind == "all_reduce" for part in one.parts
-    }
-    for index in pushed & reduced:
-        name = problem.graph.parameters[index].name
-        raise InvalidPlanError("transfers", f"{name} is both pushed and all-reduced")
+    reduced = any(one.kind == "all_reduce" for one in plan.transfers)
+    if pushed and reduced:
+        raise InvalidPlanError("transfers", "some gradients are pushed, some all-reduced")
     pushes: dict[int, list[tuple[int, Part]]] = {index: [] for index in pushed}
     pulled: dict[int, list[Part]] = {index: [] for index in pushed}
     for number, one in enumerate(plan.transfers):
@@ -236,6 +247,8 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
             continue
         if not one.parts:
             raise InvalidPlanError(f"transfers[{number}]", "carries nothing")
+        if one.not_before_ns < 0:
+            raise InvalidPlanError(f"transfers[{number}].not_before_ns", "expected a time >= 0")
         for part in one.parts:
             if part.parameter not in pushed:
                 raise InvalidPlanError(f"transfers[{number}]", "pulls what nobody pushed")
@@ -302,6 +315,10 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
         for index, (start, end) in zip(order, spans, strict=True):
             if end - start != graph.ops[index].duration_ns:
                 raise InvalidPlanError(graph.ops[index].name, "does not take its duration")
+    if iteration.backward[-1][1] != sum(end - start for start, end in iteration.backward):
+        raise InvalidPlanError("ops", "the backward pass waits")
+    if iteration.end_ns != iteration.forward[-1][1]:
+        raise InvalidPlanError("end_ns", "is not when the last op ends")
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     begin = iteration.forward[0][0]
     for number, (transfer, (start, end)) in enumerate(

@@ -3,7 +3,7 @@
 Where the time goes: the computation; what is waited for beyond it if start-ups were free; what the
 start-ups add. All three are differences of prices of the same plan.
 
-What would have to change: both plans are kept as they are and priced with the NICs' start-up cost,
+What would have to change: both plans are kept as they are and priced with all start-up costs,
 or with the speed of everything, multiplied by a factor up to 1024 either way; the factor nearest to
 1 at which the other is shorter is found by bisection. Planned anew, either could do better there.
 
@@ -20,6 +20,7 @@ from planner.iteration.alternatives import Alternative
 from planner.iteration.evaluation import evaluate
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.synchronisation import Synchronisation
+from planner.validation import MAX_VALUE
 
 __all__ = ["Change", "Explanation", "explain", "runner_up"]
 
@@ -140,16 +141,22 @@ def _changes(problem: Problem, plan: Plan, other: Plan) -> Iterable[Change]:
 
 
 def _nearest(better: Callable[[Fraction], bool]) -> Fraction | None:
-    """Return the factor nearest to 1, on a logarithmic scale, at which something is better."""
+    """Return the factor nearest to 1, on a logarithmic scale, at which something is better.
+
+    Where what is better changes more than once, it is one of the first power of two that is.
+    """
     for power in range(1, FACTOR_BITS + 1):
-        for way in (2, Fraction(1, 2)):
-            near, far = Fraction(way) ** (power - 1), Fraction(way) ** power
+        found = []
+        for way in (Fraction(2), Fraction(1, 2)):
+            near, far = way ** (power - 1), way**power
             if not better(far):
                 continue
             for _ in range(ROUNDS):
                 middle = (near + far) / 2
                 near, far = (near, middle) if better(middle) else (middle, far)
-            return far
+            found.append(far)
+        if found:
+            return min(found, key=lambda factor: max(factor, 1 / factor))
     return None
 
 
@@ -158,5 +165,8 @@ def _changed(
 ) -> Synchronisation:
     """Return what transfers cost with other start-ups and speeds."""
     half = synchronisation.half
-    changed = AffineCost(round(half.startup_ns * startup), half.ns_per_byte / bandwidth)
+    changed = AffineCost(
+        min(round(half.startup_ns * startup), MAX_VALUE // 2),  # an all-reduce takes two of them
+        min(half.ns_per_byte / bandwidth, Fraction(MAX_VALUE, 2)),
+    )
     return replace(synchronisation, half=changed)

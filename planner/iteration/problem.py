@@ -141,6 +141,8 @@ class Problem:
         if self.max_transfer_bytes is not None:
             integer(self.max_transfer_bytes, "max_transfer_bytes", minimum=1)
         self._check_algorithms()
+        if isinstance(self.graph, Graph):  # if it is none, that is said next
+            self._check_times(self.pushed, "cluster")
         _ = self.gradients  # checks graph, op order, element size and sums
         if self.pull_bytes is not None:
             sizes = integers(self.pull_bytes, "pull_bytes", minimum=1)
@@ -151,9 +153,15 @@ class Problem:
                 )
             total(sum(sizes), "pull_bytes", "the sum of the sizes")
             object.__setattr__(self, "pull_bytes", sizes)
-            for one in self.options:
-                dearest = 4 * sum(map(one.half.cost_ns, sizes))
-                total(dearest, "pull_bytes", "four times the time of all pulls")
+            self._check_times(sizes, "pull_bytes")
+
+    def _check_times(self, sizes: Sequence[int], path: str) -> None:
+        """Check that no method's sum of times is too large, whatever it sends at once."""
+        computation = sum(op.duration_ns for op in self.graph.ops)
+        for one in self.options:
+            dearest = one.all_reduce.cost_ns(sum(sizes))
+            what = "the computation and the time of four times as many transfers as parameters"
+            total(4 * (len(sizes) + 1) * dearest + computation, path, what)
 
     def _check_algorithms(self) -> None:
         for field, known in (("algorithms", ALGORITHMS), ("modes", MODES)):
@@ -215,7 +223,12 @@ class Problem:
 
     @cached_property
     def _usable(self) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
-        return synchronisations(self.cluster, self.algorithms)
+        try:
+            found = synchronisations(self.cluster, self.algorithms)
+            _ = [one.all_reduce for one in found[0]]
+        except InvalidInputError as error:  # all start-ups of a transfer, or a byte, take too long
+            raise InvalidInputError("cluster.nic", f"{error.path}: {error.message}") from None
+        return found
 
     @property
     def options(self) -> tuple[Synchronisation, ...]:
@@ -274,7 +287,7 @@ class Problem:
     def room(self, mode: Mode) -> int | None:
         """Return how large a transfer can be: the cap, and what memory leaves; None if any size.
 
-        Below `element_bytes` there is no plan.
+        Below `element_bytes` there is no plan, unless all parameters are smaller.
         """
         memory = self.cluster.worker_memory_bytes
         left = None

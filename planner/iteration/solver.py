@@ -10,6 +10,7 @@ cut, grouped and ordered, for the op order of the plan.
 import time
 from collections.abc import Callable, Iterable
 
+from planner.costs import AffineCost
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives, too_small
 from planner.iteration.bounds import bound
@@ -90,43 +91,58 @@ def best_of(problem: Problem, found: Iterable[Alternative], runtime_s: float) ->
     best = min(priced, key=lambda one: one.objective_ns or 0)
     assert best.plan is not None
     objective = _priced(problem, best.plan, "auto")
-    lowest = min(one.lower_bound_ns or 0 for one in priced)
+    lowest = min(_bound_for(problem, one, best.plan) for one in priced)
     return Result("auto", best.plan, objective, lowest, runtime_s, timed_out)
+
+
+def _bound_for(problem: Problem, alternative: Alternative, plan: Plan) -> int:
+    """Return an alternative's bound for the op orders of a plan, if its own plan has others."""
+    own = alternative.plan
+    if own is None or own.backward_orders != plan.backward_orders:
+        return bound(problem, alternative.synchronisation, alternative.mode, plan)
+    return alternative.lower_bound_ns or 0
 
 
 def _by_rule(problem: Problem, method: str) -> Result[Plan]:
     """Return the best plan a rule makes with the algorithms that libraries have."""
     begin = time.perf_counter()
     plans, refused = [], None
+    planned: set[AffineCost] = set()  # algorithms that cost the same make the same plan
     for synchronisation in problem.options:
         if not synchronisation.in_libraries and method != "bml":
+            continue
+        if synchronisation.half in planned:
             continue
         try:
             plan = RULES[method](problem, synchronisation)
         except NotApplicableError as error:
             refused = error
             continue
+        planned.add(synchronisation.half)
         objective = evaluate(problem, plan).iteration_ns
         plans.append((objective, synchronisation, plan))
     if not plans:
         raise refused or NotApplicableError(
             "algorithms", "no algorithm that today's libraries have can be used"
         )
-    _, synchronisation, plan = min(plans, key=lambda one: one[0])
     runtime = time.perf_counter() - begin
-    small = too_small(problem, plan.mode)
-    if small is not None:
-        return Result(method, None, None, None, runtime, infeasibility=small)
-    try:
-        objective = _priced(problem, plan, method)
-    except BrokenConstraintError as error:
-        broken = Infeasibility(
-            f"the plan of {method} breaks a constraint ({error}); auto keeps to it",
-            (error.binding,),
-        )
-        return Result(method, None, None, None, runtime, infeasibility=broken)
-    proven = bound(problem, synchronisation, plan.mode, plan)
-    return Result(method, plan, objective, proven, runtime)
+    broken: Infeasibility | None = None
+    for _, synchronisation, plan in sorted(plans, key=lambda one: one[0]):
+        small = too_small(problem, plan.mode)
+        if small is not None:
+            broken = broken or small
+            continue
+        try:
+            objective = _priced(problem, plan, method)
+        except BrokenConstraintError as error:
+            broken = broken or Infeasibility(
+                f"the plan of {method} breaks a constraint ({error}); auto keeps to it",
+                (error.binding,),
+            )
+            continue
+        proven = bound(problem, synchronisation, plan.mode, plan)
+        return Result(method, plan, objective, proven, runtime)
+    return Result(method, None, None, None, runtime, infeasibility=broken)
 
 
 def _priced(problem: Problem, plan: Plan, method: str) -> int:

@@ -110,7 +110,8 @@ def least(cluster: Cluster) -> Synchronisation:
         rate = max(rate, _per_byte(within, topology.link_bytes_per_s))
     else:
         volume = lower_bound(cluster.machines, cluster.nic.per_machine).volume / 2
-        rate = max(_per_byte(volume, cluster.nic.bytes_per_s), _shared(cluster))
+        shared = _shared(cluster, cluster.machines - 1)
+        rate = max(_per_byte(volume, cluster.nic.bytes_per_s), shared)
     return Synchronisation("any", 0, AffineCost(0, rate))
 
 
@@ -123,8 +124,10 @@ def _on(cluster: Cluster, name: str) -> Synchronisation:
         rate = _per_byte(cost.volume / 2, nic.bytes_per_s)
     else:
         cost = _on_fabric(cluster, name)
-        each = _per_byte(cost.volume / 2, nic.bytes_per_s * nic.per_machine)
-        rate = max(each, _shared(cluster))
+        rate = Fraction(0)
+        for sent, crossing in _phases(cost, name, cluster.machines):
+            each = _per_byte(sent, nic.bytes_per_s * nic.per_machine)
+            rate += max(each, _shared(cluster, crossing))
     startup = cost.steps // 2 * nic.startup_ns + _further(cluster, name) * nic.message_ns
     return Synchronisation(name, cost.steps, AffineCost(startup, rate))
 
@@ -179,8 +182,19 @@ def _per_byte(volume: Fraction, bytes_per_s: Fraction) -> Fraction:
     return volume * _SECOND / bytes_per_s
 
 
-def _shared(cluster: Cluster) -> Fraction:
-    """Return the time a byte takes over what all machines share: N-1 of them cross it."""
+def _phases(cost: Cost, name: str, machines: int) -> tuple[tuple[Fraction, int], ...]:
+    """Return what the busiest machine sends in each phase of a half, and what all of them do.
+
+    All machines send alike, but for those too many for halving and doubling, which send first.
+    """
+    core = 1 << machines.bit_length() - 1
+    if name != "halving_doubling" or core == machines:
+        return ((cost.volume / 2, machines - 1),)
+    return (Fraction(1), machines - core), (Fraction(core - 1, core), core - 1)
+
+
+def _shared(cluster: Cluster, crossing: int) -> Fraction:
+    """Return the time it takes that so many times a byte cross what all machines share."""
     if cluster.shared_bytes_per_s is None:
         return Fraction(0)
-    return _per_byte(Fraction(cluster.machines - 1), cluster.shared_bytes_per_s)
+    return _per_byte(Fraction(crossing), cluster.shared_bytes_per_s)

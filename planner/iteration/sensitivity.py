@@ -1,0 +1,207 @@
+"""How the best plan and its time change with the network.
+
+Problem: the speed of a network and the cost of a start-up are rarely known well. How long does an
+iteration last if they are other than was thought, and does another plan win then?
+
+Method: what the network carries, or what start-ups cost, is multiplied by each factor: of NICs, of
+the links within hosts and of what machines share; of steps, of steps within hosts and of further
+messages. On each such cluster everything is planned anew, beside the plan as it is, DDP and the
+lower bound. An algorithm is not planned for again where its bound says that it cannot win against
+the plans there are already: every plan of `found`, priced on that cluster.
+
+Guarantee: none beyond those of `planner.iteration.alternatives`; `best` never lasts longer than
+`kept`.
+
+Complexity: two bounds an algorithm for each factor, and for each algorithm that may still win what
+its alternatives take; at worst 2·(factors - 1) times the planning of `found`, mostly a fifth of it.
+
+Source: own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+from planner.clusters import Cluster
+from planner.errors import InvalidInputError
+from planner.iteration.alternatives import Alternative, alternatives, too_small
+from planner.iteration.bounds import bound
+from planner.iteration.evaluation import evaluate
+from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.solver import best_of, solve
+from planner.methods import deadline_in
+from planner.topologies import Rails
+
+__all__ = ["FACTORS", "Knob", "SweepPoint", "Sweeps", "changed", "sweep"]
+
+Knob = Literal["bandwidth", "startup"]
+"""What is changed."""
+
+FACTORS = tuple(Fraction(2) ** power for power in range(-3, 4))
+"""What it is multiplied by, if nothing else is asked for: 1/8 to 8."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """How long an iteration lasts on one changed network.
+
+    Attributes
+    ----------
+    factor : Fraction
+        What bandwidth or start-up was multiplied by.
+    best_ns : int
+        With the best plan found there.
+    algorithm : str
+        How that plan synchronises.
+    mode : {"replicated", "sharded"}
+        Who updates the parameters in it.
+    kept_ns : int
+        With the plan that is best at factor 1.
+    ddp_ns : int or None
+        With DDP's default; None if it has no plan.
+    bound_ns : int
+        What no plan undercuts under the op order of the plan.
+    """
+
+    factor: Fraction
+    best_ns: int
+    algorithm: str
+    mode: Mode
+    kept_ns: int
+    ddp_ns: int | None
+    bound_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeps:
+    """Both sweeps, by rising factor.
+
+    Attributes
+    ----------
+    bandwidth, startup : tuple of SweepPoint
+        With other speeds, and with other start-up costs. Factors whose numbers would leave the
+        range of all times and sizes are left out.
+    """
+
+    bandwidth: tuple[SweepPoint, ...]
+    startup: tuple[SweepPoint, ...]
+
+
+def sweep(
+    problem: Problem,
+    found: Sequence[Alternative],
+    factors: Iterable[Fraction] = FACTORS,
+    *,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Sweeps | None:
+    """Plan again with other bandwidths and other start-up costs.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was planned.
+    found : sequence of Alternative
+        All its alternatives.
+    factors : iterable of Fraction
+        What bandwidth and start-up are multiplied by, each above 0.
+    time_limit : float, optional
+        Seconds of planning for each factor.
+    progress : callable, optional
+        Called with what is planned for next.
+
+    Returns
+    -------
+    Sweeps or None
+        None if the problem has no plan.
+    """
+    kept = best_of(problem, found, 0.0).plan
+    if kept is None:
+        return None
+    known = sorted(set(factors))
+
+    def points(knob: Knob) -> Iterable[SweepPoint]:
+        for factor in known:
+            if progress:
+                progress(f"planning with {knob} × {factor}")
+            try:
+                other = replace(problem, cluster=changed(problem.cluster, knob, factor))
+                point = _point(other, kept, found, factor, time_limit)
+            except InvalidInputError:  # times out of range: the problem itself was checked before
+                if factor == 1:
+                    raise
+                continue
+            yield point
+
+    return Sweeps(tuple(points("bandwidth")), tuple(points("startup")))
+
+
+def changed(cluster: Cluster, knob: Knob, factor: Fraction) -> Cluster:
+    """Return the cluster with a network that carries, or with start-ups that cost, so much more."""
+    nic, topology = cluster.nic, cluster.topology
+    if knob == "startup":
+        nic = replace(
+            nic,
+            startup_ns=round(nic.startup_ns * factor),
+            message_ns=round(nic.message_ns * factor),
+        )
+        if isinstance(topology, Rails):
+            within = round(topology.link_startup_ns * factor)
+            topology = replace(topology, link_startup_ns=within)
+        return replace(cluster, nic=nic, topology=topology)
+    nic = replace(nic, bytes_per_s=nic.bytes_per_s * factor)
+    if isinstance(topology, Rails):
+        topology = replace(topology, link_bytes_per_s=topology.link_bytes_per_s * factor)
+    shared = cluster.shared_bytes_per_s
+    if shared is not None:
+        shared = shared * factor
+    return replace(cluster, nic=nic, topology=topology, shared_bytes_per_s=shared)
+
+
+def _point(
+    problem: Problem,
+    kept: Plan,
+    found: Sequence[Alternative],
+    factor: Fraction,
+    time_limit: float | None,
+) -> SweepPoint:
+    """Plan for one cluster; `kept` and `found` were planned for another one."""
+    priced = [(evaluate(problem, kept).iteration_ns, kept)]
+    priced += [
+        (evaluate(problem, one.plan).iteration_ns, one.plan)
+        for one in found
+        if one.plan is not None
+    ]
+    bounds = {
+        (one.algorithm, mode): bound(problem, one, mode, kept)
+        for one in problem.options
+        for mode in problem.modes
+        if too_small(problem, mode) is None
+    }
+    shortest = min(time for time, _ in priced)
+    open_ones = {name for (name, _), least in bounds.items() if least < shortest}
+    names = [one.algorithm for one in problem.options if one.algorithm in open_ones]
+    if names and factor != 1:
+        anew = problem
+        if len(names) < len(problem.options):
+            anew = replace(problem, algorithms=tuple(names))
+        again = alternatives(anew, deadline_in(time_limit))
+        priced += [(one.objective_ns or 0, one.plan) for one in again if one.plan is not None]
+    best_ns, best = min(priced, key=lambda one: one[0])
+    return SweepPoint(
+        factor=factor,
+        best_ns=best_ns,
+        algorithm=best.algorithm,
+        mode=best.mode,
+        kept_ns=priced[0][0],
+        ddp_ns=_ddp(problem, time_limit),
+        bound_ns=min(bounds.values()),
+    )
+
+
+def _ddp(problem: Problem, time_limit: float | None) -> int | None:
+    try:
+        return solve(problem, method="ddp", time_limit=time_limit).objective_ns
+    except InvalidInputError:  # it does not apply here
+        return None

@@ -1,0 +1,15 @@
+"""Settings of these tests."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from planner.caramel import solver
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _hardly_any_cutting() -> Iterator[None]:
+    """The search for cuts is tested with its family; here it would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver, "SPLIT_WORK", 0.002)
+        yield

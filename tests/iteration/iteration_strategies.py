@@ -1,0 +1,109 @@
+"""Hypothesis strategies of clusters, and of whole iterations on them."""
+
+from fractions import Fraction
+
+from hypothesis import strategies as st
+
+from planner.clusters import Cluster, Nic
+from planner.graphs import Graph
+from planner.iteration import Problem
+from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+from tests.caramel.graph_strategies import graphs, training_graphs
+
+speeds = st.sampled_from([Fraction(10**9 * a, b) for a, b in ((1, 1), (2, 1), (1, 3), (4, 7))])
+"""Bytes a second: about a nanosecond a byte, as whole numbers and not."""
+
+startups = st.sampled_from([0, 0, 1, 3, 10, 40])
+
+
+@st.composite
+def topologies(draw: st.DrawFn, *, single: bool = True) -> tuple[int, Topology]:
+    """Machines, and what they are plugged into: up to 16 workers."""
+    least = 1 if single else 2
+    kind = draw(st.sampled_from(["switch", "fattree", "bcube", "rails"]))
+    if kind == "switch":
+        machines = draw(st.integers(least, 9))
+        return machines, Switch(machines)
+    if kind == "fattree":
+        tree = FatTree(draw(st.sampled_from([2, 4])))
+        return draw(st.integers(least, tree.servers)), tree
+    if kind == "bcube":
+        n, k = draw(st.sampled_from([(2, 1), (5, 1), (2, 2), (3, 2), (2, 3), (4, 2)]))
+        return n**k, BCube(n, k)
+    pairs = [(h, g) for h in range(1, 5) for g in range(1, 5) if h * g >= least]
+    hosts, accelerators = draw(st.sampled_from(pairs))
+    return hosts, Rails(hosts, accelerators, draw(speeds) * 3, draw(startups))
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, single: bool = True) -> Cluster:
+    machines, topology = draw(topologies(single=single))
+    shared, per_machine = None, draw(st.integers(1, 3))
+    if isinstance(topology, BCube):
+        per_machine = topology.k
+    elif isinstance(topology, Rails):
+        per_machine = topology.accelerators
+    elif draw(st.booleans()):
+        shared = draw(speeds) * draw(st.integers(1, 6))
+    nic = Nic(draw(speeds), draw(startups), per_machine, draw(st.sampled_from([0, 0, 2, 5])))
+    return Cluster("drawn", "a test", machines, topology, nic, shared_bytes_per_s=shared)
+
+
+@st.composite
+def whole_rates(draw: st.DrawFn) -> Cluster:
+    """Clusters on which a byte takes whole nanoseconds by every algorithm: nothing is rounded."""
+    known: list[tuple[int, Topology, int]] = [
+        (2, Switch(2), 500),
+        (4, Switch(4), 750),
+        (4, FatTree(4), 750),
+        (4, BCube(2, 2), 125),
+        (2, Rails(2, 2, Fraction(5 * 10**8), 4), 125),
+    ]
+    machines, topology, speed = draw(st.sampled_from(known))
+    per_machine = 2 if isinstance(topology, BCube | Rails) else 1
+    nic = Nic(Fraction(speed * 10**6), draw(startups), per_machine, draw(st.sampled_from([0, 3])))
+    return Cluster("whole", "a test", machines, topology, nic)
+
+
+@st.composite
+def problems(
+    draw: st.DrawFn,
+    *,
+    cluster: st.SearchStrategy[Cluster] | None = None,
+    max_parameters: int = 4,
+    capped: bool | None = None,
+    one_order: bool = False,
+) -> Problem:
+    """Any small graph on any cluster, with every option."""
+    small = graphs(max_ops=8, max_parameters=max_parameters)
+    branching = training_graphs(max_blocks=2, max_branches=2, max_depth=1)
+    graph = draw(small | branching.filter(lambda one: len(one.parameters) <= max_parameters))
+    count = len(graph.parameters)
+    pulled = None
+    if draw(st.booleans()):
+        pulled = draw(st.lists(st.integers(1, 60), min_size=count, max_size=count))
+    cap = None
+    if draw(st.booleans()) if capped is None else capped:
+        cap = draw(st.integers(1, 80))
+    order = _topological(draw, graph) if one_order or draw(st.booleans()) else None
+    return Problem(
+        graph,
+        draw(clusters() if cluster is None else cluster),
+        pull_bytes=pulled,
+        max_transfer_bytes=cap,
+        op_order=order,
+        element_bytes=draw(st.sampled_from([1, 1, 4])),
+        seed=draw(st.integers(0, 3)),
+    )
+
+
+def _topological(draw: st.DrawFn, graph: Graph) -> tuple[str, ...]:
+    """Draw an order of all ops in which each comes after what it needs."""
+    done: list[str] = []
+    left = list(graph.ops)
+    while left:
+        able = [op for op in left if all(name in done for name in op.after)]
+        op = draw(st.sampled_from(able))
+        done.append(op.name)
+        left.remove(op)
+    return tuple(done)

@@ -1,0 +1,78 @@
+"""What an iteration lasts, found out event by event: an oracle for prices.
+
+Independent of the library's simulator, which computes starts in closed form: here workers compute,
+one channel carries, and at every event each of them does what it may.
+"""
+
+from fractions import Fraction
+from itertools import count
+from math import ceil
+
+from planner.graphs import Graph
+from planner.iteration import Plan, Problem, Synchronisation, Transfer
+
+
+def takes(synchronisation: Synchronisation, transfer: Transfer) -> int:
+    """One or two halves of what a transfer costs, rounded up once."""
+    sent = sum(stop - start for _, start, stop in transfer.parts)
+    halves = 2 if transfer.kind == "all_reduce" else 1
+    half = synchronisation.half
+    return ceil(halves * (half.startup_ns + Fraction(half.ns_per_byte) * sent))
+
+
+def ready_times(graph: Graph, plan: Plan) -> list[int]:
+    """When each gradient is there on every worker."""
+    ready = [0] * len(graph.parameters)
+    for order in plan.backward_orders:
+        now = 0
+        for index in order:
+            now += graph.ops[index].duration_ns
+            for number, parameter in enumerate(graph.parameters):
+                if graph.ops[index].name in parameter.updated_by:
+                    ready[number] = max(ready[number], now)
+    return ready
+
+
+def lasts(problem: Problem, plan: Plan, synchronisation: Synchronisation | None = None) -> int:
+    """Run a plan, and return when its last forward op has ended."""
+    graph = problem.graph
+    if synchronisation is None:
+        synchronisation = problem.synchronisation(plan.algorithm)
+    ready = ready_times(graph, plan)
+    to_send = list(plan.transfers)
+    to_compute = [graph.ops[index] for index in plan.forward_order]
+    under_way: Transfer | None = None
+    computes_until = sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
+    sends_until = now = 0
+    for _ in count():
+        if under_way is not None and sends_until <= now:
+            under_way = None
+        if under_way is None and to_send and _may_leave(to_send[0], ready, now):
+            under_way = to_send.pop(0)
+            sends_until = now + takes(synchronisation, under_way)
+            continue
+        if to_compute and computes_until <= now:
+            coming = to_send if under_way is None else [under_way, *to_send]
+            if not any(_waits(graph, to_compute[0].name, one, plan.barrier) for one in coming):
+                computes_until = now + to_compute.pop(0).duration_ns
+                continue
+        if not to_compute:
+            return computes_until
+        later = [computes_until, sends_until, *ready]
+        later += [one.not_before_ns for one in to_send]
+        now = min(moment for moment in later if moment > now)
+    raise AssertionError
+
+
+def _may_leave(transfer: Transfer, ready: list[int], now: int) -> bool:
+    if now < transfer.not_before_ns:
+        return False
+    return transfer.kind == "pull" or all(ready[part.parameter] <= now for part in transfer.parts)
+
+
+def _waits(graph: Graph, op: str, transfer: Transfer, barrier: bool) -> bool:
+    if barrier:
+        return True
+    return transfer.kind != "push" and any(
+        op in graph.parameters[part.parameter].read_by for part in transfer.parts
+    )

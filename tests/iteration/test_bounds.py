@@ -1,0 +1,63 @@
+"""Bounds hold for the op orders of the plan they are asked about."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.clusters import Cluster, Nic
+from planner.graphs import Graph, Op, Parameter
+from planner.iteration import Problem, bound, check, evaluate, network_bound
+from planner.topologies import Switch
+from tests.iteration import brute_force
+
+FORWARD = Graph(
+    (
+        Op("f1", 100, "forward"),
+        Op("f2", 100, "forward"),
+        Op("b", 10, "backward", ("f1", "f2")),
+    ),
+    (Parameter("w1", 50, ("b",), ("f1",)), Parameter("w2", 1, ("b",), ("f2",))),
+)
+CLUSTER = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(5 * 10**8), 0))
+
+
+def test_another_forward_order_has_another_bound() -> None:
+    """The large parameter may be needed last; its time on the network is hidden then."""
+    problem = Problem(FORWARD, CLUSTER)
+    ring = problem.synchronisation("ring")
+    for forward in permutations(problem.base.order.forward):
+        plans = [
+            replace(plan, forward_order=forward) for plan in brute_force.replicated(problem, "ring")
+        ]
+        best = min(evaluate(problem, plan).iteration_ns for plan in plans)
+        for plan in plans:
+            check(problem, plan)
+            assert bound(problem, ring, "replicated", plan) <= best
+            assert network_bound(problem, plan) <= best
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 20), st.integers(1, 60), st.integers(1, 120), st.integers(1, 40))
+def test_bounds_hold_where_transfers_are_capped(
+    startup: int, first: int, second: int, cap: int
+) -> None:
+    """Against a single parameter's best cut, where all is known: as few pieces as there can be."""
+    graph = Graph(
+        (Op("f", 7, "forward"), Op("b", 11, "backward", ("f",))),
+        (Parameter("w", first, ("b",), ("f",)),),
+    )
+    nic = Nic(Fraction(5 * 10**8), startup)
+    problem = Problem(
+        graph,
+        Cluster("c", "a test", 2, Switch(2), nic),
+        pull_bytes=(second,),
+        max_transfer_bytes=cap,
+    )
+    ring = problem.synchronisation("ring")
+    pieces, pulls = -(-first // cap), -(-second // cap)
+    alone = 18 + 2 * (pieces * startup + first)
+    assert bound(problem, ring, "replicated") <= alone
+    assert bound(problem, ring, "sharded") <= 18 + (pieces + pulls) * startup + first + second

@@ -1,0 +1,219 @@
+"""What must be remembered, what that leaves room for, and what binds where nothing fits."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from planner import Layer, Profile, Provenance
+from planner.clusters import Cluster, Nic
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.graphs import Graph, Op, Parameter
+from planner.iteration import METHODS, Footprint, Problem, check, network_bound, solve
+from planner.iteration.evaluation import check_room
+from planner.topologies import Rails, Switch
+from tests.iteration.iteration_strategies import problems
+
+
+def chain(*sizes: int) -> Graph:
+    """A chain of layers, each 10 ns forward and 20 ns backward."""
+    count = len(sizes)
+    ops = [Op(f"f{i}", 10, "forward", (f"f{i - 1}",) if i else ()) for i in range(count)]
+    ops += [
+        Op(f"b{i}", 20, "backward", (f"f{i}", *((f"b{i + 1}",) if i + 1 < count else ())))
+        for i in reversed(range(count))
+    ]
+    return Graph(
+        tuple(ops),
+        tuple(Parameter(f"w{i}", size, (f"b{i}",), (f"f{i}",)) for i, size in enumerate(sizes)),
+    )
+
+
+def machines(count: int, memory: int | None) -> Cluster:
+    nic = Nic(Fraction(10**9), 5)
+    return Cluster("c", "a test", count, Switch(count), nic, memory_bytes=memory)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "workers", "replicated", "sharded"),
+    [
+        # 100 of parameters, 100 of gradients, 30 of activations; the copy updated is sharded too.
+        (Fraction(0), 4, 230, 255),
+        (Fraction(2), 4, 430, 305),
+        (Fraction(1), 8, 330, 255),
+        (Fraction(1, 3), 3, 264, 275),  # 33⅓ rounded up; 133⅓ / 3 rounded up
+        (Fraction(2), 1, 430, 530),
+    ],
+)
+def test_footprints_by_hand(
+    optimiser: Fraction, workers: int, replicated: int, sharded: int
+) -> None:
+    footprint = Footprint(100, 100, 30, optimiser)
+    assert footprint.resident_bytes("replicated", workers) == replicated
+    assert footprint.resident_bytes("sharded", workers) == sharded
+
+
+def test_the_footprint_of_a_profile() -> None:
+    layers = (
+        Layer("a", 1, 2, 40, activation_bytes=7),
+        Layer("b", 1, 2, 60, gradient_bytes=30, activation_bytes=5),
+        Layer("c", 1, 2, 0, activation_bytes=1),
+    )
+    profile = Profile("p", layers, Provenance("synthetic", "a test"))
+    assert Footprint.of(profile, Fraction(2)) == Footprint(100, 100, 13, Fraction(2))
+    problem = Problem.from_profile(profile, machines(4, 1000), optimiser=2, computation=3)
+    assert problem.pushed == (40, 30)
+    assert problem.pulled == (40, 60)
+    assert sum(op.duration_ns for op in problem.graph.ops) == 3 * 9
+    # 100 + 100 + 13 of 1000 bytes, and the state of 200, or a fourth of it and of the copy.
+    assert (problem.room("replicated"), problem.room("sharded")) == (587, 712)
+
+
+def test_memory_of_a_host_is_shared_by_its_accelerators() -> None:
+    rails = Rails(2, 4, Fraction(10**9))
+    cluster = Cluster("c", "a test", 2, rails, Nic(Fraction(10**9), 5, 4), memory_bytes=4003)
+    assert cluster.worker_memory_bytes == 1000
+    problem = Problem(chain(50, 50), cluster, footprint=Footprint(100, 100, 0, Fraction(8)))
+    assert problem.room("replicated") is not None
+    assert problem.room("replicated") == 0
+    assert problem.room("sharded") == 1000 - 200 - -(-900 // 8)
+
+
+def test_the_smaller_of_cap_and_memory_counts() -> None:
+    footprint = Footprint(100, 100)
+    for cap, room in ((None, 50), (30, 30), (70, 50)):
+        problem = Problem(
+            chain(50, 50), machines(2, 250), footprint=footprint, max_transfer_bytes=cap
+        )
+        assert problem.room("replicated") == room
+    assert Problem(chain(50), machines(2, None), footprint=footprint).room("sharded") is None
+    assert Problem(chain(50), machines(2, 10)).room("sharded") is None
+
+
+def test_state_that_fits_only_in_shares() -> None:
+    footprint = Footprint(100, 100, 0, Fraction(2))
+    problem = Problem(chain(50, 50), machines(4, 300), footprint=footprint)
+    result = solve(problem)
+    assert result.plan is not None
+    assert result.plan.mode == "sharded"
+    assert result.objective_ns is not None
+    assert network_bound(problem, result.plan) <= result.objective_ns
+    check_room(problem, result.plan)
+    assert max(one.size_bytes for one in result.plan.transfers) <= 300 - 200 - 75
+    refused = solve(problem, method="ddp")
+    assert refused.infeasibility is not None
+    assert refused.infeasibility.binding == ("memory_bytes",)
+
+
+@pytest.mark.parametrize("memory", [400, 401, 402])
+def test_a_room_of_nothing_or_next_to_nothing(memory: int) -> None:
+    footprint = Footprint(100, 100, 0, Fraction(2))
+    problem = Problem(chain(50, 50), machines(4, memory), footprint=footprint)
+    result = solve(problem)
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    assert network_bound(problem, result.plan) <= result.objective_ns
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_fits_in_no_way_names_the_memory(method: str) -> None:
+    footprint = Footprint(100, 100, 0, Fraction(2))
+    problem = Problem(chain(50, 50), machines(4, 200), footprint=footprint)
+    try:
+        result = solve(problem, method=method)
+    except NotApplicableError:
+        assert method in {"bml", "fsdp_milp"}  # not on a switch; not without names of modules
+        return
+    assert result.plan is None
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("memory_bytes",)
+    assert "200" in result.infeasibility.reason
+
+
+def test_a_cap_below_an_element_names_the_cap() -> None:
+    problem = Problem(chain(8, 8), machines(2, None), max_transfer_bytes=3, element_bytes=4)
+    result = solve(problem)
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("max_transfer_bytes",)
+
+
+def test_parameters_smaller_than_an_element_fit_into_less_than_one() -> None:
+    problem = Problem(chain(3, 2), machines(2, None), max_transfer_bytes=3, element_bytes=4)
+    result = solve(problem)
+    assert result.plan is not None
+    check(problem, result.plan)
+    check_room(problem, result.plan)
+
+
+def test_a_rule_that_breaks_the_cap_says_so() -> None:
+    problem = Problem(chain(40, 40), machines(2, None), max_transfer_bytes=20)
+    result = solve(problem, method="layer_by_layer")
+    assert result.infeasibility is not None
+    assert result.infeasibility.binding == ("max_transfer_bytes",)
+    assert "auto" in result.infeasibility.reason
+
+
+@settings(max_examples=25)
+@given(problems(capped=True), st.integers(0, 200))
+def test_caps_are_kept(problem: Problem, memory: int) -> None:
+    footprint = Footprint(40, 40, 5, Fraction(1))
+    cluster = problem.cluster
+    if not isinstance(cluster.topology, Rails):
+        cluster = replace(cluster, memory_bytes=memory + 100)
+    tight = replace(problem, cluster=cluster, footprint=footprint)
+    result = solve(tight)
+    if result.plan is None:
+        rooms = [tight.room(mode) for mode in ("replicated", "sharded")]
+        assert all(room is not None and room < problem.element_bytes for room in rooms)
+        return
+    check(tight, result.plan)
+    room = tight.room(result.plan.mode)
+    assert room is not None
+    assert all(one.size_bytes <= room for one in result.plan.transfers)
+    assert result.objective_ns is not None
+    assert network_bound(tight, result.plan) <= result.objective_ns
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"cluster": None}, "cluster"),
+        ({"footprint": 7}, "footprint"),
+        ({"max_transfer_bytes": 0}, "max_transfer_bytes"),
+        ({"algorithms": ()}, "algorithms"),
+        ({"algorithms": "ring"}, "algorithms"),
+        ({"algorithms": ("ring", "rings")}, "algorithms[1]"),
+        ({"algorithms": ("bml", "hierarchical")}, "algorithms"),
+        ({"pull_bytes": (1,)}, "pull_bytes"),
+        ({"pull_bytes": (1, 0)}, "pull_bytes[1]"),
+        ({"pull_bytes": (2**62, 2**62)}, "pull_bytes"),
+        ({"op_order": ("f0",)}, "op_order"),
+        ({"element_bytes": 0}, "element_bytes"),
+    ],
+)
+def test_problems_that_are_none(options: dict[str, object], path: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        replace(Problem(chain(5, 5), machines(2, None)), **options)  # type: ignore[arg-type]
+    assert raised.value.path == path
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 62), st.integers(0, 62), st.integers(2, 12))
+@example(57, 0, 10)
+@example(5, 58, 10)
+def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: int) -> None:
+    """However large the numbers: what is refused is refused at once, with a field to look at."""
+    nic = Nic(Fraction(10**9), 2**startup)
+    cluster = Cluster("c", "a test", 4, Switch(4), nic)
+    path = ""
+    try:
+        problem = Problem(chain(*[2**size] * count), cluster)
+    except InvalidInputError as error:
+        path = error.path
+    if path:
+        assert path in {"parameters", "cluster", "cluster.nic"}
+        return
+    for method in ("ps", "fsdp", "ibatch", "ddp"):
+        assert solve(problem, method=method).plan is not None
