@@ -1,6 +1,14 @@
 """Builds the documentation: ``sphinx-build -W docs docs/_build``."""
 
+import sys
 from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import json_reference
+import mathml
 
 project = "planner"
 author = "The planner developers"
@@ -15,6 +23,9 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_title = "planner"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -22,3 +33,16 @@ default_role = "code"
 suppress_warnings = ["ref.python"]  # each problem has its own `Problem`: which one, the page says
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+html_theme_options = {"navigation_with_keys": True}
+
+
+def setup(app: Any) -> None:
+    """Have the pages that are made from the schema written before Sphinx reads any."""
+    app.connect("builder-inited", _write_json_reference)
+    mathml.setup(app)
+
+
+def _write_json_reference(app: Any) -> None:
+    source = Path(app.srcdir)
+    handwritten = (source / "json.md").read_text(encoding="utf-8")
+    json_reference.write(source / "_generated" / "json", handwritten)

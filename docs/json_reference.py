@@ -1,0 +1,246 @@
+"""Writes the JSON reference: a page for each problem, with every field of its requests and answers.
+
+Types, limits, defaults and units are those of `planner schema`; what a field means stands in the
+tables of `json.md`, written by hand, and is shown beside them. `conf.py` calls `write` before
+Sphinx reads the pages.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.jsonio import schema
+
+__all__ = ["field_rows", "meanings", "page", "write"]
+
+UNITS = {"nanoseconds": "ns", "bytes": "bytes", "seconds": "s"}
+SUFFIXES = (
+    ("_bytes_per_s", "bytes/s"),
+    ("_bits_per_s", "bits/s"),
+    ("_ns_per_byte", "ns/byte"),
+    ("_ns", "ns"),
+    ("_bytes", "bytes"),
+    ("_s", "s"),
+)
+COMMON = {
+    "problem": "which problem this is",
+    "method": "what made the plan",
+    "status": "`optimal`, `feasible`, `time_limit` or `infeasible`",
+    "objective_ns": "what the plan costs; `null` if there is none",
+    "lower_bound_ns": "what no plan can undercut",
+    "runtime_s": "how long planning took",
+    "reason": "of an infeasible answer: why",
+    "binding": "of an infeasible answer: what binds",
+}
+COLUMNS = ("field", "type", "unit", "default", "meaning")
+
+_CLASS = "```{rst-class} fields\n```\n\n"
+
+Schema = Mapping[str, Any]
+
+
+def write(folder: Path, handwritten: str) -> None:
+    """Write the pages; one that would not change is left alone, so that it is not built again.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they go; it is made if it is missing.
+    handwritten : str
+        The text of `json.md`.
+    """
+    schemas = schema()
+    pages = {name: page(name, found, handwritten) for name, found in schemas.items()}
+    pages["index"] = _index(list(schemas))
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.md"):
+        if old.stem not in pages:
+            old.unlink()
+    for name, text in pages.items():
+        path = folder / f"{name}.md"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def page(name: str, found: Schema, handwritten: str) -> str:
+    """Return the page of one problem, or of another file, such as a profile."""
+    if "request" not in found:
+        return f"# `{name}`\n\n" + "\n".join(_tables(found, "", {}, set()))
+    asked, answered = meanings(handwritten, name)
+    seen: set[str] = set()
+    origin = f"`planner schema {name}` prints this as JSON Schema; [more about it](../../json.md)."
+    return "\n".join(
+        (
+            f"# `{name}`\n",
+            f"{origin}\n",
+            "## Request\n",
+            *_tables(found["request"], "request", asked, seen),
+            "## Answer\n",
+            *_tables(found["answer"], "answer", answered, seen),
+        )
+    )
+
+
+def meanings(handwritten: str, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what `json.md` says about fields: of requests (its first table), and of answers."""
+    section = re.search(rf"^## `{name}`.*?(?=^## |\Z)", handwritten, flags=re.DOTALL | re.MULTILINE)
+    tables = re.findall(r"(?:^\|.*\n)+", section[0] if section else "", flags=re.MULTILINE)
+    rows = [dict(_said(table)) for table in tables]
+    answered = {field: text for table in rows[1:] for field, text in table.items()}
+    asked = rows[0] if rows else {}
+    if any(text.startswith("as above") for text in asked.values()):
+        first = meanings(handwritten, "ibatch")[0]  # the page's first section
+        asked = {
+            field: text.replace("as above", first[field]) if text.startswith("as above") else text
+            for field, text in asked.items()
+        }
+    return asked, answered
+
+
+def _said(table: str) -> Iterator[tuple[str, str]]:
+    for line in table.splitlines()[2:]:
+        left, _, right = line.strip("| ").partition(" | ")
+        text = re.sub(r"\]\((?!http)", "](../../", right)
+        fields = re.findall(r"`(\w+)`", left)
+        for field in fields[:1]:
+            yield field, text if len(fields) == 1 else f"{left}: {text}"
+        for field in fields[1:]:
+            yield field, f"see `{fields[0]}`"
+
+
+def _tables(found: Schema, kind: str, said: Mapping[str, str], seen: set[str]) -> Iterator[str]:
+    """Yield the main object, then the ones inside it that no table has shown yet."""
+    main = _name(found)
+    for title, body in sorted(found["$defs"].items(), key=lambda item: item[0] != main):
+        if title in seen:
+            continue
+        seen.add(title)
+        if kind == "" or title != main:
+            yield f"{'###' if kind else '##'} {title}\n"
+        yield _paragraphs(body.get("description", "")) + "\n"
+        yield _table(
+            field_rows(body, {**(COMMON if kind else {}), **said} if title == main else {})
+        )
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a table without the columns in which nothing stands."""
+    columns = [
+        (head, cells)
+        for head, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True)
+        if any(cells)
+    ]
+    lines = [
+        [head for head, _ in columns],
+        ["---"] * len(columns),
+        *zip(*(cells for _, cells in columns), strict=True),
+    ]
+    return _CLASS + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def field_rows(body: Schema, said: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield field, type, unit, default and meaning of each property, ready for a table."""
+    for field, shape in body["properties"].items():
+        own = shape.get("description", "")
+        text = said.get(field) or ("" if own in UNITS else own)
+        yield (
+            f"`{field}`",
+            _type(shape),
+            _unit(field, shape),
+            _default(field, shape, body),
+            text.replace("|", r"\|"),
+        )
+
+
+def _default(field: str, shape: Schema, body: Schema) -> str:
+    if field in body.get("required", ()):
+        return "required"
+    if shape.get("default", "") == "" or isinstance(shape["default"], dict | list | tuple):
+        return ""  # defaults of an object stand in its own table
+    value = shape["default"]
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _type(shape: Schema) -> str:
+    if "$ref" in shape:
+        name = _name(shape)
+        return f"[{name}](#{name.lower()})"
+    if "enum" in shape:
+        return ", ".join(f"`{value}`" for value in shape["enum"])
+    if "anyOf" in shape:
+        return " or ".join(_type(choice) for choice in shape["anyOf"])
+    if "prefixItems" in shape:
+        return "[" + ", ".join(_type(item) for item in shape["prefixItems"]) + "]"
+    if shape.get("type") == "array":
+        return f"list of {_type(shape['items'])}" if shape.get("items") else "list"
+    if isinstance(shape.get("additionalProperties"), dict):
+        return f"object of {_type(shape['additionalProperties'])}"
+    return f"{shape.get('type', 'any')}{_limits(shape)}"
+
+
+def _limits(shape: Schema) -> str:
+    limits = [
+        f"{sign} {_number(shape[key])}"
+        for key, sign in (
+            ("minimum", "≥"),
+            ("exclusiveMinimum", ">"),
+            ("maximum", "≤"),
+            ("exclusiveMaximum", "<"),
+        )
+        # 2^62 and what lies beyond it are said once, on the page about the interface.
+        if key in shape
+        and abs(shape[key]) < 2**62
+        and not (key == "minimum" and "exclusiveMinimum" in shape)
+    ]
+    return f" {', '.join(limits)}" if limits else ""
+
+
+def _number(value: float) -> str:
+    whole = int(value)
+    if whole == value and whole > 1024 and whole & (whole - 1) == 0:
+        return f"2^{whole.bit_length() - 1}"
+    return "10^9" if value == 1e9 else str(value)
+
+
+def _unit(field: str, shape: Schema) -> str:
+    for suffix, unit in SUFFIXES:
+        if field == suffix[1:] or field.endswith(suffix):
+            return unit
+    inner = [shape, *_inside(shape)]
+    units = {UNITS[one["description"]] for one in inner if one.get("description") in UNITS}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _inside(shape: Schema) -> Iterator[Schema]:
+    items = shape.get("items")
+    for part in (items if isinstance(items, dict) else None, *shape.get("anyOf", ())):
+        if part:
+            yield part
+            yield from _inside(part)
+
+
+def _name(shape: Schema) -> str:
+    return str(shape["$ref"]).rpartition("/")[2]
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _index(names: list[str]) -> str:
+    listed = "\n".join(names)
+    return f"""# Fields of requests and answers
+
+A page for each problem, made from `planner schema`: every field with its type, limits, unit and
+default. Whole numbers go up to 2^62 where no limit is shown. Where
+[the JSON interface](../../json.md) says what a field means, that stands beside it. An invalid
+request is answered with `error`: `code`, `path`, `message`.
+
+```{{toctree}}
+:maxdepth: 1
+
+{listed}
+```
+"""

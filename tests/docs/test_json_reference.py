@@ -1,0 +1,96 @@
+"""The generated JSON reference has every field, and every field of a request an explanation."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from planner.jsonio import PROBLEMS, schema
+
+DOCS = Path(__file__).parents[2] / "docs"
+HANDWRITTEN = (DOCS / "json.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("json_reference", DOCS / "json_reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def properties(value: Any) -> set[str]:
+    """Return the names of all properties anywhere in a schema."""
+    if isinstance(value, dict):
+        own = set(value.get("properties", ())) if value.get("type") == "object" else set()
+        return own.union(*map(properties, value.values()))
+    return set().union(*map(properties, value)) if isinstance(value, list) else set()
+
+
+@pytest.mark.parametrize("name", schema())
+def test_every_property_has_a_row(reference: ModuleType, name: str) -> None:
+    found = schema(name)
+    text = reference.page(name, found, HANDWRITTEN)
+    rows: list[list[str]] = []
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()]
+        assert len({len(row) for row in cells}) == 1
+        rows += cells
+    parts = {key: found[key] for key in ("request", "answer") if key in found} or found
+    # JSON Schema names a property in quotes; so whatever the page's tables say, none is missing.
+    assert {row[0].strip(" `") for row in rows} >= properties(json.loads(json.dumps(parts)))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_field_of_a_request_is_explained(reference: ModuleType, name: str) -> None:
+    """On the page written by hand, or in the schema by more than a unit."""
+    asked, _ = reference.meanings(HANDWRITTEN, name)
+    found = schema(name)["request"]
+    main = found["$defs"][found["$ref"].rpartition("/")[2]]
+    explained = {
+        field
+        for field, shape in main["properties"].items()
+        if shape.get("description", "nanoseconds") not in reference.UNITS
+    }
+    assert set(main["properties"]) - {"problem"} - set(asked) - explained == set()
+
+
+def test_types_units_limits_and_defaults(reference: ModuleType) -> None:
+    body = {
+        "properties": {
+            "size_bytes": {"type": "integer", "minimum": 1, "maximum": 2**62},
+            "times": {"type": "array", "items": {"type": "integer", "description": "nanoseconds"}},
+            "share": {"type": "number", "minimum": 0, "exclusiveMinimum": 0, "default": 0.5},
+            "kind": {"enum": ["a", "b"], "default": "a", "description": "a|b"},
+            "pair": {"prefixItems": [{"type": "string"}, {"$ref": "#/$defs/Other"}]},
+            "maybe": {"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": None},
+            "number": {"type": "integer", "default": 1},
+            "choice": {"type": "boolean", "default": True},
+        },
+        "required": ["size_bytes"],
+    }
+    assert list(reference.field_rows(body, {"share": "how much"})) == [
+        ("`size_bytes`", "integer ≥ 1", "bytes", "required", ""),
+        ("`times`", "list of integer", "ns", "", ""),
+        ("`share`", "number > 0", "", "`0.5`", "how much"),
+        ("`kind`", "`a`, `b`", "", "`a`", r"a\|b"),
+        ("`pair`", "[string, [Other](#other)]", "", "", ""),
+        ("`maybe`", "boolean or null", "", "`null`", ""),
+        ("`number`", "integer", "", "`1`", ""),
+        ("`choice`", "boolean", "", "`true`", ""),
+    ]
+
+
+def test_pages_are_written_once_and_old_ones_go(reference: ModuleType, tmp_path: Path) -> None:
+    reference.write(tmp_path, HANDWRITTEN)
+    assert {path.stem for path in tmp_path.iterdir()} == {"index", *schema()}
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    (tmp_path / "gone.md").touch()
+    reference.write(tmp_path, HANDWRITTEN)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before

@@ -1,0 +1,58 @@
+"""The tutorial's commands run as they stand, one after the other, and print the tables it shows."""
+
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(
+    r"^<!-- tutorial: (\S+) -->\n```(\w+)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE
+)
+SHOWN = re.findall(r"^```text\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+
+
+def headings(text: str) -> set[tuple[str, ...]]:
+    """Return the column heads of all tables in what a command prints."""
+    lines = text.splitlines()
+    return {
+        tuple(re.split(r"\s{2,}", above.strip()))
+        for above, below in pairwise(lines)
+        if re.fullmatch(r"-+(  -+)+", below.strip())
+    }
+
+
+@pytest.mark.slow
+def test_the_commands_run_and_print_what_is_shown(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    printed = ""
+    for name, language, text in BLOCKS:
+        if language in ("python", "json"):
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        elif name != "install":
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", text],
+                cwd=tmp_path,
+                env={
+                    **os.environ,
+                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                    "OMP_NUM_THREADS": "1",
+                    "COLUMNS": "110",
+                },
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+            printed += done.stdout
+    assert re.search(r"the plan is [\d.]+x as fast", printed)
+    assert (tmp_path / "step.svg").stat().st_size
+    shown = headings("\n".join(SHOWN))
+    assert shown
+    assert shown <= headings(printed)
