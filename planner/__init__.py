@@ -2,11 +2,12 @@
 
 ``planner.solve(request)`` answers a request of the JSON interface given as plain values. The typed
 interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``,
-``planner.bml``, ``planner.bigdl``, ``planner.drizzle``), each with a ``Problem``, a ``Plan`` and
+``planner.bml``, ``planner.bigdl``, ``planner.drizzle``, and
+``planner.iteration`` for all of them together), each with a ``Problem``, a ``Plan`` and
 ``solve(problem, method=…, time_limit=…) -> Result``.
 """
 
-from planner import bigdl, bml, caramel, drizzle, ibatch, yan
+from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
 from planner.costs import AffineCost, TableCost
 from planner.errors import InvalidInputError, PlannerError
 from planner.graphs import Graph, Op, Parameter
@@ -32,6 +33,7 @@ __all__ = [
     "caramel",
     "drizzle",
     "ibatch",
+    "iteration",
     "solve",
     "yan",
 ]
