@@ -13,22 +13,8 @@ from pathlib import Path
 
 from grids import grid, percent
 from ibatch_model import DEFAULT, NETWORKS, Constants, Iteration, fit, iteration
+from ibatch_printed import METHODS, PRINTED
 from table import Claim, Row, claims, numbers
-
-METHODS = {
-    "one_batch": "default",
-    "layer_by_layer": "layer by layer",
-    "greedy": "iBatch",
-    "exact": "best batches",
-}
-PRINTED = {
-    ("googlenet", 30): {"layer_by_layer": 25.0, "greedy": 29.0},
-    ("inception_v3", 30): {"layer_by_layer": 24.0, "greedy": 28.0},
-    ("vgg19", 30): {"layer_by_layer": 22.0, "greedy": 26.0},
-    ("vgg19_22k", 30): {"layer_by_layer": 21.0, "greedy": 25.0},
-    ("vgg19_22k", 72): {"layer_by_layer": 32.0, "greedy": 45.0},
-}
-"""Speed-ups of the text that are compared with; no constant comes from them."""
 
 SPARSE = 0.02
 """Bytes pushed per byte with sparsified gradients: 1 % of the values (Aji and Heafield drop 99 %),

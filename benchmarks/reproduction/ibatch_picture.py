@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ibatch import METHODS, PRINTED
 from ibatch_model import DEFAULT, NETWORKS, Constants, iteration
+from ibatch_printed import METHODS, PRINTED
 
 from planner.draw.figure import figure_in
 

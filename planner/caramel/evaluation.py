@@ -23,6 +23,7 @@ __all__ = [
     "Evaluation",
     "TransferTimes",
     "check",
+    "check_lanes",
     "check_times",
     "duration_ns",
     "evaluate",
@@ -106,8 +107,13 @@ def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1))
 
 def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
     """Return when each gradient is ready on the last worker."""
-    each = [ready_times(graph, order) for order in plan.backward_orders]
-    return each[0] if len(each) == 1 else tuple(map(max, zip(*each, strict=True)))
+    orders = tuple(map(tuple, plan.backward_orders))
+    key = ("heads", orders)
+    if key not in graph.found:
+        each = [ready_times(graph, order) for order in dict.fromkeys(orders)]
+        graph.found[key] = each[0] if len(each) == 1 else tuple(map(max, zip(*each, strict=True)))
+    heads: tuple[int, ...] = graph.found[key]
+    return heads
 
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
@@ -218,6 +224,9 @@ def _check_groups(problem: Problem, plan: Plan) -> None:
 
 
 def _check_order(graph: Graph, order: Sequence[int], phase: Phase, path: str) -> None:
+    checked = graph.found.setdefault("orders", set())
+    if (phase, tuple(order)) in checked:
+        return
     done: set[int] = set()
     for index in order:
         if not 0 <= index < len(graph.ops) or graph.ops[index].phase != phase:
@@ -234,6 +243,7 @@ def _check_order(graph: Graph, order: Sequence[int], phase: Phase, path: str) ->
         done.add(index)
     if len(done) != sum(op.phase == phase for op in graph.ops):
         raise InvalidPlanError(path, f"some {phase} ops do not run")
+    checked.add((phase, tuple(order)))
 
 
 def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
@@ -249,25 +259,7 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
     """
     graph = problem.graph
     heads = plan_heads(graph, plan)
-    lanes = (
-        ("transfers", iteration.transfers),
-        ("ops", (*iteration.backward, *iteration.forward)),
-    )
-    for name, spans in lanes:
-        for number, (one, other) in enumerate(pairwise(spans)):
-            if other[0] < one[1]:
-                raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
-    for order, spans in (
-        (plan.backward_orders[0], iteration.backward),
-        (plan.forward_order, iteration.forward),
-    ):
-        for index, (start, end) in zip(order, spans, strict=True):
-            if end - start != graph.ops[index].duration_ns:
-                raise InvalidPlanError(graph.ops[index].name, "does not take its duration")
-    if iteration.backward and iteration.backward[-1][1] != sum(
-        graph.ops[index].duration_ns for index in plan.backward_orders[0]
-    ):
-        raise InvalidPlanError("ops", "the backward pass waits")
+    check_lanes(graph, plan.backward_orders[0], plan.forward_order, iteration)
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     begin = iteration.forward[0][0]
     pairs = zip(plan.groups, iteration.transfers, strict=True)
@@ -286,3 +278,35 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
                 raise InvalidPlanError(path, f"{name} is read before it has arrived")
         if plan.barrier and begin < end:
             raise InvalidPlanError(path, "ends after the forward pass has begun")
+
+
+def check_lanes(
+    graph: Graph, backward: Sequence[int], forward: Sequence[int], iteration: Iteration
+) -> None:
+    """Check what a schedule says of ops and of the channel, whatever is sent.
+
+    Neither two transfers nor two ops overlap, every op takes its duration, the backward pass does
+    not wait, and the iteration ends with the forward pass.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first transfer or op that breaks a rule.
+    """
+    lanes = (
+        ("transfers", iteration.transfers),
+        ("ops", (*iteration.backward, *iteration.forward)),
+    )
+    for name, spans in lanes:
+        for number, (one, other) in enumerate(pairwise(spans)):
+            if other[0] < one[1]:
+                raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
+    for order, spans in ((backward, iteration.backward), (forward, iteration.forward)):
+        for index, (start, end) in zip(order, spans, strict=True):
+            if end - start != graph.ops[index].duration_ns:
+                raise InvalidPlanError(graph.ops[index].name, "does not take its duration")
+    total = sum(graph.ops[index].duration_ns for index in backward)
+    if iteration.backward and iteration.backward[-1][1] != total:
+        raise InvalidPlanError("ops", "the backward pass waits")
+    if iteration.end_ns != iteration.forward[-1][1]:
+        raise InvalidPlanError("end_ns", "is not when the last op ends")

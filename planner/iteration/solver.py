@@ -14,7 +14,8 @@ from planner.costs import AffineCost
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives, too_small
 from planner.iteration.bounds import bound
-from planner.iteration.evaluation import check, check_room, check_times, evaluate
+from planner.iteration.checker import check, check_room, check_times
+from planner.iteration.evaluation import evaluate
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.rules import RULES
 from planner.methods import deadline_in, known_method, plan_of_method

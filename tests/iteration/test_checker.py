@@ -11,7 +11,7 @@ from planner.clusters import Cluster, Nic
 from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Plan, Problem, Transfer, check, evaluate
-from planner.iteration.evaluation import check_room, check_times
+from planner.iteration.checker import check_room, check_times
 from planner.iteration.problem import Kind, Part
 from planner.topologies import Switch
 

@@ -15,7 +15,7 @@ from planner.costs import AffineCost
 from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Footprint, Problem, check, fsdp_units, solve
-from planner.iteration.evaluation import check_room
+from planner.iteration.checker import check_room
 from planner.iteration.fsdp_units import choose_units, fsdp_milp
 from planner.iteration.module_tree import module_tree
 from planner.topologies import Switch

@@ -12,7 +12,7 @@ from planner.clusters import Cluster, Nic
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import METHODS, Footprint, Problem, check, network_bound, solve
-from planner.iteration.evaluation import check_room
+from planner.iteration.checker import check_room
 from planner.topologies import Rails, Switch
 from tests.iteration.iteration_strategies import problems
 

@@ -18,7 +18,7 @@ from planner.iteration import (
     network_bound,
     solve,
 )
-from planner.iteration.evaluation import check_room, check_times
+from planner.iteration.checker import check_room, check_times
 from planner.iteration.problem import Mode, scaled
 from planner.results import Result
 from planner.topologies import Rails
