@@ -136,6 +136,11 @@ class Graph:
         )
 
     @cached_property
+    def found(self) -> dict[Any, Any]:
+        """What has been computed of the graph alone, for all problems that share it."""
+        return {}
+
+    @cached_property
     def topological(self) -> tuple[int, ...]:
         """A topological order; of the ops that can come next, the first one given comes next."""
         return tuple(self._kahn())

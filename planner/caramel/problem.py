@@ -128,7 +128,11 @@ class Problem:
     @cached_property
     def activation(self) -> tuple[int, ...]:
         """Parameters in Caramel's activation order."""
-        return activation_order(self.graph)
+        found = self.graph.found
+        if "activation" not in found:
+            found["activation"] = activation_order(self.graph)
+        order: tuple[int, ...] = found["activation"]
+        return order
 
     @cached_property
     def order(self) -> OpOrder:
@@ -161,7 +165,11 @@ class Problem:
                 f"{MAX_DRAWN_OPS} in all, got {self.workers} workers (an op_order keeps them to "
                 "one order)",
             )
-        return drawn_orders(self.graph, self.workers, self.seed)
+        key, found = ("drawn_orders", self.workers, self.seed), self.graph.found
+        if key not in found:
+            found[key] = drawn_orders(self.graph, self.workers, self.seed)
+        orders: tuple[tuple[int, ...], ...] = found[key]
+        return orders
 
     @cached_property
     def windows(self) -> Windows:
