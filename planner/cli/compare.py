@@ -6,7 +6,7 @@ The problem is that of a request, or made of a profile and a network.
 import argparse
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from planner.cli import (
     compare_caramel,
     compare_drizzle,
     compare_ibatch,
+    compare_iteration,
+    compare_peers,
     compare_yan,
 )
 from planner.cli.common import (
@@ -47,6 +49,7 @@ FAMILIES: Mapping[str, Family] = {
     "bml": compare_bml.FAMILY,
     "bigdl": compare_bigdl.FAMILY,
     "drizzle": compare_drizzle.FAMILY,
+    "iteration": compare_iteration.FAMILY,
 }
 """What can be compared."""
 
@@ -72,12 +75,15 @@ def add_parser(commands: Any) -> None:
         "  planner compare data/profiles/vgg19.json --problem bml --startup 5us --bandwidth 40Gb/s "
         "--bcube 3,2\n"
         "  planner compare data/profiles/resnet50.json --problem caramel --network network.json\n"
-        "  planner compare request.json",
+        "  planner compare request.json\n"
+        "  planner compare --peers data/profiles/vgg19.json data/profiles/resnet50.json "
+        "--cluster data/clusters/caramel-16.json --computation 1,0.02",
     )
     parser.add_argument(
         "file",
+        nargs="+",
         metavar="FILE",
-        help="a profile, or a request of planner solve; '-': standard input",
+        help="a profile, or a request of planner solve; '-': standard input; with --peers profiles",
     )
     parser.add_argument(
         "--problem",
@@ -104,6 +110,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
     parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
+    compare_peers.add_options(parser)
     for name, profiled in PROFILED.items():
         group = parser.add_argument_group(f"with a profile and --problem {name}")
         for option in profiled.options:
@@ -112,6 +119,13 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare."""
+    if options.peers:
+        _refuse(options, _apart(), "--peers")
+        return compare_peers.run(options)
+    _refuse(options, compare_peers.OPTIONS, "a comparison without --peers")
+    if len(options.file) > 1:
+        raise InvalidInputError("FILE", "expected one file; only --peers takes several profiles")
+    (options.file,) = options.file
     data = read(options.file)
     try:
         value = decode(data)
@@ -166,16 +180,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _apart() -> list[str]:
+    """Return the options that make a problem of a single profile."""
+    only = ["--problem", "--startup", "--bandwidth", "--network", "--network-model"]
+    return only + [option.name for one in PROFILED.values() for option in one.options]
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
+    """Refuse options that mean nothing there."""
+    for name in names:
+        if vars(options).get(name.removeprefix("--").replace("-", "_")) is not None:
+            raise InvalidInputError(name, f"does not apply to {where}")
+
+
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
     """Return what a request asks, and the case it makes."""
-    given = vars(options)
-    only = ["--startup", "--bandwidth", "--network", "--network-model"]
-    only += [option.name for one in PROFILED.values() for option in one.options]
-    for name in only:
-        if given.get(name.removeprefix("--").replace("-", "_")) is not None:
-            raise InvalidInputError(
-                name, f"does not apply to a request, and {options.file} holds one, not a profile"
-            )
+    _refuse(options, _apart()[1:], f"a request, and {options.file} holds one, not a profile")
     try:
         request = decode_request(data)
         problem: str = request.problem

@@ -8,8 +8,10 @@ sharded ones, take all pushes and pulls of a plan: each is a transfer that leave
 its gradients are ready, and ends no later than the forward pass needs them (a push does, as its
 pull comes later), at the cost of one half. Together they are a plan of gradient transfers that may
 be cut, of pushed and pulled bytes with half the start-up, and the same bounds hold. Besides, every
-parameter becomes ready, is pushed, pulled and read one after the other. Where transfers have at
-most c bytes, α + β·x is at least (β + α/c)·x: a bound for that rate without start-ups holds too.
+parameter becomes ready, is pushed, pulled and read one after the other. And the start-up-aware
+bound (`planner.caramel.nested`), which begins with one transfer for the innermost window, may begin
+with two here, a push and a pull, both within that window: one start-up more. Where transfers have
+at most c bytes, α + β·x is at least (β + α/c)·x: a bound for that rate without start-ups holds too.
 
 Guarantee: no plan of the mode and the op order lasts less. With the cost of
 `planner.iteration.synchronisation.least` no plan by any algorithm does.
@@ -21,7 +23,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.caramel.bounds import lower_bound
-from planner.caramel.windows import windows
+from planner.caramel.nested import Targets, widened
+from planner.caramel.windows import Windows, windows
 from planner.costs import AffineCost
 from planner.iteration.evaluation import heads_of
 from planner.iteration.problem import Mode, Plan, Problem
@@ -61,11 +64,22 @@ def bound(
         )
         known = replace(known, sizes=sizes)
     least_ns = max(alone, lower_bound(known, cost))
+    if mode == "sharded":
+        least_ns = _with_both_halves(known, cost, least_ns)
     room = problem.room(mode)
     if room is None or not 0 < room < sum(known.sizes):
         return least_ns
     rate = cost.ns_per_byte + Fraction(cost.startup_ns, room)
     return max(least_ns, lower_bound(known, AffineCost(0, rate)))
+
+
+def _with_both_halves(known: Windows, half: AffineCost, least_ns: int) -> int:
+    """Return the bound that counts a push and a pull for the innermost window."""
+    line, startup = (Fraction(half.startup_ns), half.ns_per_byte), half.startup_ns
+    for nested in widened(known):
+        target, _ = Targets(nested, (line,)).least(max(least_ns - startup, 0))
+        least_ns = max(least_ns, target + startup)
+    return least_ns
 
 
 def network_bound(problem: Problem, plan: Plan) -> int:

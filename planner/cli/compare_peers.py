@@ -1,0 +1,184 @@
+"""``planner compare --peers``: the joint plan beside what one would use instead, over many cases.
+
+Every profile is planned on every cluster, for every scale of computation, by every method.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from planner.cli.common import (
+    Progress,
+    check_writable,
+    in_file,
+    read,
+    write_json,
+    write_text,
+)
+from planner.cli.iteration_options import ELEMENT_BYTES, exact_option
+from planner.cli.peers_report import document
+from planner.cli.peers_text import report
+from planner.clusters import Cluster
+from planner.draw.drawing import BARS
+from planner.draw.peers import MAX_SCALES, PeersChart, save_peers
+from planner.errors import InvalidInputError, PlannerError
+from planner.iteration import METHODS, Problem
+from planner.iteration.peers import JOINT, PeerCase, compare_peers, standings
+from planner.jsonio import decode_profile
+from planner.jsonio.clusters import decode_cluster
+from planner.methods import deadline_in, known_method
+from planner.profiles import Profile
+
+__all__ = ["OPTIONS", "add_options", "chart_of", "planned", "run"]
+
+OPTIONS = ("--cluster", "--computation")
+"""What only a comparison with ``--peers`` is told."""
+
+MAX_CASES = 10_000
+"""More would take hours: a mistake in a pattern of file names."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    group = parser.add_argument_group("with --peers and profiles")
+    group.add_argument(
+        "--peers",
+        action="store_true",
+        help="plan whole iterations of every profile on every --cluster, and compare the joint "
+        "plan (auto) with those of single families and of other systems",
+    )
+    group.add_argument(
+        "--cluster", nargs="+", metavar="FILE", help="clusters, such as data/clusters/*.json"
+    )
+    group.add_argument(
+        "--computation",
+        metavar="F,G,…",
+        help="multiply all times of computation, once by each: 0.02 or 1/50 for workers 50 times "
+        "as fast as those the profiles were measured on; default: 1",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare."""
+    methods = _methods(options.methods)
+    scales = _scales(options.computation or "1")
+    deadline_in(options.time_limit)
+    if not options.cluster:
+        raise InvalidInputError("--cluster", "missing: --peers needs at least one cluster")
+    picture = None if options.picture is None else Path(options.picture)
+    if picture is not None:
+        BARS.writer(picture)  # the same kinds of files
+    for option, path in (("--picture", options.picture), ("--output", options.output)):
+        if path and path != "-":
+            check_writable(path, option)
+    profiles = [(path, _read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
+    clusters = [(path, _read_as(path, decode_cluster)) for path in dict.fromkeys(options.cluster)]
+    count = prod(map(len, (profiles, clusters, scales)))
+    if count > MAX_CASES:
+        raise InvalidInputError("--peers", f"expected at most {MAX_CASES:,} cases, got {count:,}")
+    progress = Progress()
+    cases: list[PeerCase] = []
+    for scale in scales:
+        for path, profile in profiles:
+            for cluster_path, cluster in clusters:
+                progress(f"{len(cases) + 1} of {count}: {profile.name} on {cluster.name}")
+                try:
+                    case = planned(profile, cluster, scale, methods, options.time_limit)
+                except InvalidInputError as error:
+                    raise PlannerError(f"{path} on {cluster_path}: {error}") from None
+                cases.append(case)
+    progress.done()
+    data = msgspec.json.encode(document(cases, scales, methods)).decode() + "\n"
+    if options.output not in (None, "-"):
+        write_json(data, options.output)
+    try:
+        if options.json or options.output == "-":
+            write_json(data, None)
+        else:
+            write_text(report(cases, scales, methods) + "\n")
+    finally:
+        if picture is not None:
+            save_peers(chart_of(cases, scales, methods), picture)
+    return 0
+
+
+def planned(
+    profile: Profile,
+    cluster: Cluster,
+    scale: Fraction,
+    methods: Sequence[str],
+    time_limit: float | None = None,
+) -> PeerCase:
+    """Plan one case by every method.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model.
+    cluster : Cluster
+        Where it shall run.
+    scale : Fraction
+        What its computation times are multiplied by.
+    methods : sequence of str
+        Some of `planner.iteration.METHODS`.
+    time_limit : float, optional
+        Seconds for each method.
+    """
+    whole = all(one.size_bytes % ELEMENT_BYTES == 0 for one in profile.dataflow().parameters)
+    problem = Problem.from_profile(
+        profile, cluster, computation=scale, element_bytes=ELEMENT_BYTES if whole else 1
+    )
+    comparison = compare_peers(problem, methods, time_limit=time_limit)
+    return PeerCase(profile.name, cluster.name, scale, comparison)
+
+
+def chart_of(
+    cases: Sequence[PeerCase], scales: Iterable[Fraction], methods: Sequence[str]
+) -> PeersChart:
+    """Return what is drawn: every method's standing at every scale of computation."""
+    profiles, clusters = (
+        {getattr(case, name) for case in cases} for name in ("profile", "cluster")
+    )
+    return PeersChart(
+        f"whole iterations: {_counted(profiles, 'profile')} × {_counted(clusters, 'cluster')}",
+        tuple(
+            (float(scale), standings([one for one in cases if one.computation == scale], methods))
+            for scale in scales
+        ),
+    )
+
+
+def _counted(names: Iterable[str], what: str) -> str:
+    known = list(names)
+    return known[0] if len(known) == 1 else f"{len(known)} {what}s"
+
+
+def _methods(text: str | None) -> tuple[str, ...]:
+    """Return the methods to show: the joint plan first."""
+    given = METHODS if text is None else text.split(",")
+    try:
+        return tuple(dict.fromkeys((JOINT, *(known_method(one, METHODS) for one in given))))
+    except InvalidInputError as error:
+        raise InvalidInputError("--methods", error.message) from None
+
+
+def _scales(text: str) -> tuple[Fraction, ...]:
+    scales = (exact_option(one.strip(), "--computation", positive=True) for one in text.split(","))
+    found = tuple(dict.fromkeys(scales))
+    if len(found) > MAX_SCALES:
+        raise InvalidInputError(
+            "--computation", f"expected at most {MAX_SCALES} scales, got {len(found)}"
+        )
+    return found
+
+
+def _read_as(path: str, decoded: Any) -> Any:
+    try:
+        return decoded(read(path))
+    except InvalidInputError as error:
+        raise in_file(path, error) from None

@@ -1,0 +1,170 @@
+"""The tables of ``planner compare --peers``: one row a case, and one a method over all of them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+
+from planner.cli.family import percent
+from planner.iteration.peers import BASELINE, JOINT, PeerCase, Spread, standings
+from planner.units import format_ns
+
+__all__ = ["by", "case_table", "markdown", "report", "scale_text", "summary_table"]
+
+_NONE = "–"
+
+_LEGEND = (
+    "Numbers under the methods: how many times as fast as with DDP an iteration is. Above bound: "
+    "how much longer it is than any plan must be under the joint plan's op order. Computation ×: "
+    "what the profiles' computation times were multiplied by."
+)
+
+
+def report(cases: Sequence[PeerCase], scales: Sequence[Fraction], methods: Sequence[str]) -> str:
+    """Return all tables.
+
+    Parameters
+    ----------
+    cases : sequence of PeerCase
+        All cases, of all scales.
+    scales : sequence of Fraction
+        Scales of computation, each with its tables.
+    methods : sequence of str
+        Methods to show.
+    """
+    blocks = []
+    for scale in scales:
+        own = [case for case in cases if case.computation == scale]
+        blocks += [
+            f"## computation × {scale_text(scale)}",
+            case_table(own, methods),
+            summary_table(own, methods),
+        ]
+    return "\n\n".join([*blocks, _LEGEND, *_footnotes(cases, methods)])
+
+
+def case_table(cases: Iterable[PeerCase], methods: Sequence[str]) -> str:
+    """Return a row a case: the joint plan, DDP's time, and what each method gains over it."""
+    others = [method for method in methods if method != BASELINE]
+    header = ["profile", "cluster", "iteration", "synchronised by", "above bound", BASELINE]
+    rows = []
+    for case in cases:
+        result = case.result(JOINT)
+        plan = None if result is None else result.plan
+        rows.append(
+            [
+                case.profile,
+                case.cluster,
+                _time(case.time_ns(JOINT)),
+                _NONE if plan is None else f"{plan.algorithm}, {plan.mode}",
+                _above(case.over_bound(JOINT)),
+                _time(case.time_ns(BASELINE)),
+                *(_times(case.speedup(method)) for method in others),
+            ]
+        )
+    return markdown([*header, *others], rows, 2)
+
+
+def summary_table(cases: Sequence[PeerCase], methods: Sequence[str]) -> str:
+    """Return a row a method: its gain and its distance to the bound, over all cases."""
+    header = ["method", "cases", "speed-up over ddp", "from", "to", "above bound", "worst"]
+    rows = []
+    for one in standings(cases, methods):
+        gain, over = one.speedup, one.over_bound
+        rows.append(
+            [
+                one.method,
+                str(one.cases),
+                *(_picked(gain, _times, pick) for pick in ("mean", "least", "most")),
+                *(_picked(over, _above, pick) for pick in ("mean", "most")),
+            ]
+        )
+    return markdown(header, rows)
+
+
+def by(
+    cases: Sequence[PeerCase], name: Callable[[PeerCase], str], what: str, methods: Sequence[str]
+) -> str:
+    """Return a row a profile or a cluster: every method's mean gain, and the joint plan's gap.
+
+    Parameters
+    ----------
+    cases : sequence of PeerCase
+        The cases.
+    name : callable
+        Returns the row a case belongs to.
+    what : str
+        What the rows are.
+    methods : sequence of str
+        Methods to show.
+    """
+    others = [method for method in methods if method != BASELINE]
+    rows = []
+    for group in dict.fromkeys(map(name, cases)):
+        own = standings([case for case in cases if name(case) == group], [*others, JOINT])
+        *gains, joint = own
+        over = joint.over_bound
+        rows.append(
+            [
+                group,
+                *(_picked(one.speedup, _times, "mean") for one in gains),
+                *(_picked(over, _above, pick) for pick in ("mean", "most")),
+            ]
+        )
+    return markdown([what, *others, f"{JOINT} above bound", "worst"], rows)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], named: int = 1) -> str:
+    """Return a table in Markdown, its columns aligned: the first `named` ones to the left."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    rules = [
+        "-" * width if place < named else "-" * (width - 1) + ":"
+        for place, width in enumerate(widths)
+    ]
+    lines = []
+    for cells in (header, rules, *rows):
+        aligned = [
+            cell.ljust(width) if place < named else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        lines.append(f"| {' | '.join(aligned)} |")
+    return "\n".join(lines)
+
+
+def scale_text(scale: Fraction) -> str:
+    """Return a scale of computation as a person reads it."""
+    return f"{float(scale):.4g}"
+
+
+def _footnotes(cases: Sequence[PeerCase], methods: Sequence[str]) -> list[str]:
+    """Return why methods have no plan, and in how many cases."""
+    counts: dict[tuple[str, str], list[PeerCase]] = {}
+    for case in cases:
+        for method in methods:
+            reason = case.reason(method)
+            if reason:
+                counts.setdefault((method, reason), []).append(case)
+    notes = [
+        f"{_NONE} {method}: {reason} ({_places(own, len(cases))})"
+        for (method, reason), own in counts.items()
+    ]
+    return ["\n".join(notes)] if notes else []
+
+
+def _places(cases: Sequence[PeerCase], of: int) -> str:
+    clusters = dict.fromkeys(case.cluster for case in cases)
+    return f"{len(cases)} of {of} cases: {', '.join(clusters)}"
+
+
+def _picked(spread: Spread | None, shown: Callable[[float | None], str], pick: str) -> str:
+    return shown(None if spread is None else getattr(spread, pick))
+
+
+def _time(value: int | None) -> str:
+    return _NONE if value is None else format_ns(value)
+
+
+def _times(ratio: float | None) -> str:
+    return _NONE if ratio is None else f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
+
+
+def _above(ratio: float | None) -> str:
+    return _NONE if ratio is None else percent(ratio - 1)

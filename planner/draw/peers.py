@@ -1,0 +1,266 @@
+"""How methods do over many cases, as a figure: speed-ups, and distances to the bound, row by row.
+
+Every case is a small mark, their range a line, their geometric mean a large mark; mean and range
+stand at the end of the row as numbers. Scales of computation differ in shape and colour, and have a
+line each. A few cases far out shall not hide how the others differ: a range that goes on beyond the
+axis ends in an arrow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, log, log10
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.draw.axes import set_range
+from planner.draw.chart import printable, shortened, shorter_title
+from planner.draw.figure import figure_in
+from planner.draw.style import COLOURS, OUTLINE
+from planner.iteration.peers import BASELINE, JOINT, Spread, Standing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["MAX_SCALES", "PeersChart", "save_peers"]
+
+_WIDTH_INCHES = 11.0
+_LINE_INCHES = 0.19
+_STYLES = (("o", COLOURS[5]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[4]))
+MAX_SCALES = len(_STYLES)
+"""More lines in a row could not be told apart."""
+_MAX_COLUMNS = 3
+"""Entries of the legend side by side."""
+_FILLED = 0.62
+"""Share of a row's room that its lines take."""
+_EDGE = 1.06
+"""Room beyond the outermost marks, as a factor."""
+_FARTHEST = 3.0
+"""Farther cases, as a factor from 1 or from the farthest mean if that is farther, are left out."""
+_NICE = (1, 1.5, 2, 3, 5, 7)
+_MAX_TICKS = 8
+_NEAR = 0.06
+"""Share of the axis within which a tick is too close to the one at 1."""
+_STEPS = 150
+"""Cases nearer to each other than the axis over so many are one mark."""
+_MAX_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class PeersChart:
+    """Standings of methods at some scales of computation.
+
+    Attributes
+    ----------
+    title : str
+        What was planned.
+    scales : tuple of (float, tuple of Standing)
+        At each of at most `MAX_SCALES` scales the same methods; at least one of each.
+    """
+
+    title: str
+    scales: tuple[tuple[float, tuple[Standing, ...]], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", shorter_title(self.title))
+
+    @property
+    def methods(self) -> list[str]:
+        """The joint plan, then by mean speed-up over all cases; those without any last."""
+        values: dict[str, list[float]] = {}
+        for _, rows in self.scales:
+            for one in rows:
+                values.setdefault(one.method, []).extend(one.speedup.values if one.speedup else ())
+        gains = {name: Spread(tuple(some)).mean if some else 0 for name, some in values.items()}
+        return sorted(gains, key=lambda name: (name != JOINT, -gains[name]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """What one panel shows of each standing."""
+
+    title: str
+    axis: str
+    field: str
+
+    def spread(self, standing: Standing) -> Spread | None:
+        found: Spread | None = getattr(standing, self.field)
+        return found
+
+    @property
+    def column(self) -> str:
+        return "mean (range)" if self.field == "speedup" else "mean above (worst)"
+
+    def text(self, spread: Spread) -> str:
+        if self.field == "speedup":
+            return f"{spread.mean:.2f}× ({_factor(spread.least)}–{_factor(spread.most)})"
+        return f"{_share(spread.mean - 1)} ({_share(spread.most - 1)})"
+
+    def limits(self, chart: PeersChart) -> tuple[float, float]:
+        """Return from where to where the axis goes."""
+        spreads = [self.spread(one) for _, standings in chart.scales for one in standings]
+        known = [one for one in spreads if one is not None]
+        means = [1.0, *(one.mean for one in known)]
+        low = max(min([1.0, *(one.least for one in known)]), min(means) / _FARTHEST)
+        high = min(max([1.0, *(one.most for one in known)]), max(means) * _FARTHEST)
+        return low / _EDGE, high * _EDGE
+
+
+_PANELS = (
+    _Panel(
+        f"speed-up over {BASELINE}: to the right is faster",
+        f"time with {BASELINE} / time with the method (×, logarithmic)",
+        "speedup",
+    ),
+    _Panel(
+        "distance to the bound: to the left is better",
+        "time with the method / lower bound of the joint plan (×, logarithmic)",
+        "over_bound",
+    ),
+)
+
+
+def save_peers(chart: PeersChart, path: Path) -> None:
+    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    with figure_in(path) as figure:
+        _fill(figure, chart)
+
+
+def _fill(figure: "Figure", chart: PeersChart) -> None:
+    methods = chart.methods
+    lines = len(methods) * (len(chart.scales) + 0.6)
+    figure.set_size_inches(_WIDTH_INCHES, 1.9 + _LINE_INCHES * lines)
+    figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
+    grid = figure.add_gridspec(1, len(_PANELS))
+    for place, panel in enumerate(_PANELS):
+        axes = figure.add_subplot(grid[place])
+        _draw_rows(axes, chart, panel, methods)
+        names = [shortened(printable(_name(one)), _MAX_NAME) for one in methods]
+        axes.set_yticks(range(len(names)), [""] * len(names) if place else names, parse_math=False)
+        axes.tick_params(axis="y", length=0, labelsize=9)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_title(panel.title, fontsize=10, loc="left", parse_math=False)
+        axes.set_xlabel(panel.axis, fontsize=9)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+    _draw_legend(figure, chart)
+
+
+def _name(method: str) -> str:
+    return f"{method} (joint plan)" if method == JOINT else method
+
+
+def _draw_rows(axes: "Axes", chart: PeersChart, panel: _Panel, methods: Sequence[str]) -> None:
+    from matplotlib.ticker import FixedLocator
+
+    low, high = panel.limits(chart)
+    for row in range(0, len(methods), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color="#F3F3F3", linewidth=0, zorder=0)
+    for line, (_, standings) in enumerate(chart.scales):
+        known = {one.method: panel.spread(one) for one in standings}
+        for row, method in enumerate(methods):
+            at = row + _FILLED * ((line + 0.5) / len(chart.scales) - 0.5)
+            spread = known.get(method)
+            if spread is None:
+                _write(axes, at, "–")
+                continue
+            _draw_spread(axes, at, spread, line, (low, high))
+            _write(axes, at, panel.text(spread))
+    _write(axes, -0.5, panel.column, above=True)
+    axes.axvline(1, color=OUTLINE, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
+    set_range(axes, "x", (low, high), logarithmic=True)
+    powers = range(floor(log10(low)), floor(log10(high)) + 1)
+    nice = [digit * 10.0**power for power in powers for digit in _NICE]
+    shown = [tick for tick in nice if low <= tick <= high]
+    if not 3 <= len(shown) <= _MAX_TICKS:
+        shown = list(axes.get_xticks())
+    ticks = [tick for tick in shown if abs(log(tick)) >= _NEAR * log(high / low)]
+    axes.xaxis.set_major_locator(FixedLocator(sorted([1.0, *ticks])))
+    axes.tick_params(axis="x", labelsize=8.5)
+
+
+def _draw_spread(
+    axes: "Axes", at: float, spread: Spread, line: int, limits: tuple[float, float]
+) -> None:
+    """Draw a range, its cases and their mean."""
+    marker, colour = _STYLES[line]
+    mark: dict[str, Any] = {"marker": marker, "linestyle": "none", "clip_on": False}
+    low, high = limits
+    step = log(high / low) / _STEPS
+    apart = {round(log(one) / step): one for one in spread.values if low <= one <= high}
+    ends = [max(spread.least, low), min(spread.most, high)]
+    axes.plot(ends, [at, at], color=OUTLINE, linewidth=0.8, zorder=2)
+    for end, arrow, beyond in ((low, "<", spread.least < low), (high, ">", spread.most > high)):
+        if beyond:
+            axes.plot([end], [at], marker=arrow, color=OUTLINE, markersize=4.5, clip_on=False)
+    axes.plot(
+        list(apart.values()),
+        [at] * len(apart),
+        color=colour,
+        markersize=3.2,
+        markeredgewidth=0,
+        alpha=0.55,
+        zorder=3,
+        **mark,
+    )
+    axes.plot(
+        [spread.mean],
+        [at],
+        color=colour,
+        markersize=6.5,
+        markeredgecolor=OUTLINE,
+        markeredgewidth=0.9,
+        zorder=4,
+        **mark,
+    )
+
+
+def _write(axes: "Axes", at: float, text: str, *, above: bool = False) -> None:
+    """Write at the end of a line, outside the axes, where no mark can be."""
+    axes.annotate(
+        text,
+        (1, at),
+        (6, 3 if above else 0),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        ha="left",
+        va="bottom" if above else "center",
+        fontsize=8,
+        color=OUTLINE,
+    )
+
+
+def _draw_legend(figure: "Figure", chart: PeersChart) -> None:
+    from matplotlib.lines import Line2D
+
+    entries = [
+        Line2D([], [], marker=marker, color=colour, linestyle="none", markeredgecolor=OUTLINE)
+        for marker, colour in _STYLES[: len(chart.scales)]
+    ]
+    names = [f"computation × {scale:.4g}" for scale, _ in chart.scales]
+    note = "large mark: geometric mean; small marks: cases; line: range; arrow: it goes on"
+    entries.append(Line2D([], [], color=OUTLINE, linewidth=0.8))
+    figure.legend(
+        entries,
+        [*names, note],
+        loc="outside lower left",
+        ncols=min(len(entries), _MAX_COLUMNS),
+        frameon=False,
+        fontsize=8.5,
+    )
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.095 else f"{ratio:.2g}"
+
+
+def _share(share: float) -> str:
+    """Return a distance as a person reads it."""
+    if share < 5e-5:
+        return "<0.01%" if share > 1e-12 else "0%"
+    return f"{share:.2%}" if share < 0.1 else f"{share:,.0%}"
