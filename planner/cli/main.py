@@ -17,6 +17,7 @@ from planner.cli import (
     importing,
     measure,
     plan,
+    report,
     run,
     schema,
     solve,
@@ -46,7 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"planner {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (plan, compare, solve, draw, measure, calibrate, run, importing, export, schema):
+    for command in (
+        plan,
+        report,
+        compare,
+        solve,
+        draw,
+        measure,
+        calibrate,
+        run,
+        importing,
+        export,
+        schema,
+    ):
         command.add_parser(commands)
     options = parser.parse_args(arguments)
     try:

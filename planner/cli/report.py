@@ -1,0 +1,137 @@
+"""``planner report``: a plan as a page for people."""
+
+import argparse
+import time
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from msgspec import UNSET
+
+from planner import iteration
+from planner.cli.common import Progress, check_writable, command, write_json, write_text
+from planner.cli.iteration_options import Subject, add_iteration_options, settle
+from planner.cli.plan_text import about_cluster, sentence
+from planner.comparison import Comparison, Row, compare
+from planner.iteration import Evaluation, Plan, Problem
+from planner.iteration.scheduling import Groups
+from planner.iteration.sensitivity import sweep
+from planner.jsonio.iteration_answer import IterationAnswer, answer
+from planner.methods import deadline_in
+from planner.report import Report, page, peers_of
+from planner.results import Result
+from planner.units import format_bytes, format_ns
+
+__all__ = ["add_parser"]
+
+DEFAULT = "report.html"
+"""Where the page is written if nothing else is said."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = command(
+        commands,
+        "report",
+        run,
+        "plan a whole training iteration and write a page about it",
+        "planner report data/profiles/vgg19.json --cluster data/clusters/caramel-16.json "
+        "--computation 0.05 -o vgg19.html",
+    )
+    add_iteration_options(parser)
+    parser.add_argument(
+        "--time-limit", type=float, metavar="S", help="seconds of each planning; default: no limit"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default=DEFAULT,
+        metavar="FILE",
+        help=f"write the page, one HTML file, there; '-': standard output; default: {DEFAULT}",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan, compare, and write the page."""
+    subject = settle(options)
+    deadline = deadline_in(options.time_limit)
+    if options.output != "-":
+        check_writable(options.output, "--output")
+    progress = Progress()
+    problem = subject.problem()
+    begin = time.perf_counter()
+    found = iteration.alternatives(problem, deadline, lambda name: progress(f"planning {name}"))
+    result = iteration.best_of(problem, found, time.perf_counter() - begin)
+    others = compare(
+        problem,
+        iteration.METHODS[1:],
+        solve=iteration.solve,
+        evaluate=iteration.evaluate,
+        time_limit=options.time_limit,
+        progress=lambda name: progress(f"comparing with {name}"),
+    )
+    sweeps = sweep(problem, found, time_limit=options.time_limit, progress=progress)
+    progress.done()
+    groups = None
+    if subject.cluster.scheduling is not None and result.objective_ns:
+        groups = Groups.of(subject.cluster, result.objective_ns)
+    given = answer(problem, result, found, model=subject.profile.name, groups=groups)
+    report = Report(
+        answer=given,
+        profile=subject.profile,
+        cluster=subject.cluster,
+        about=about_cluster(subject.cluster),
+        job=_job(subject, problem),
+        peers=peers_of(_beside(others, result)),
+        sweeps=sweeps,
+        command=_command(options),
+        version=_version(),
+    )
+    write_json(page(report), options.output)
+    if options.output != "-":
+        write_text(f"{options.output}: {_summary(given)}\n")
+    return 0
+
+
+def _beside(
+    others: Comparison[Plan, Evaluation], result: Result[Plan]
+) -> Comparison[Plan, Evaluation]:
+    """Return the other methods with the joint plan; it comes first where they are equally good."""
+    rows: list[Row[Plan, Evaluation]] = [Row(result, None), *others.rows]
+    rows.sort(key=lambda row: (row.result.objective_ns is None, row.result.objective_ns or 0))
+    return Comparison(tuple(rows), others.left_out)
+
+
+def _job(subject: Subject, problem: Problem) -> str:
+    scale = subject.options["computation"]
+    return (
+        f"{len(problem.graph.parameters):,} parameters, {format_bytes(sum(problem.pushed))} of "
+        f"gradients, {format_ns(problem.base.windows.compute_ns)} to compute"
+        + ("" if scale == 1 else f" (× {scale} of the profile)")
+    )
+
+
+def _summary(given: IterationAnswer) -> str:
+    if given.iteration_ns is UNSET:
+        return f"{given.status}: {'' if given.reason is UNSET else given.reason}"
+    return f"iteration {format_ns(given.iteration_ns)} by {sentence(given)}"
+
+
+def _command(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return what makes the same page again: options that were not left as they are."""
+    parser = argparse.ArgumentParser()
+    add_iteration_options(parser)
+    parser.add_argument("--time-limit", type=float)
+    usual = vars(parser.parse_args(["-", "--cluster", "-"]))
+    words = ["planner", "report", options.profile, "--cluster", options.cluster]
+    for name, default in usual.items():
+        value = getattr(options, name)
+        if name not in ("profile", "cluster") and value != default:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return tuple(words)
+
+
+def _version() -> str:
+    try:
+        return version("planner")
+    except PackageNotFoundError:
+        return "(not installed)"

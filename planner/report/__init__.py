@@ -1,0 +1,9 @@
+"""A plan as a page for people: what was chosen, why, and how far it can be trusted.
+
+`page` turns a `Report` into one HTML file that needs nothing else: no script, no network.
+"""
+
+from planner.report.page import Report, page
+from planner.report.peers import Peer, peers_of
+
+__all__ = ["Peer", "Report", "page", "peers_of"]

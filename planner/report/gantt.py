@@ -1,0 +1,276 @@
+"""The Gantt chart of a plan, as SVG of few elements.
+
+Two lanes, what computes and what is sent, then a row a transfer: a line from when it is ready to
+when it is due, the transfer itself as a bar on it. Ops that follow each other without a gap are one
+block; transfers too narrow to tell apart are one bar. Every bar says in a title what it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from msgspec import UNSET
+
+from planner.draw.chart import shortened
+from planner.draw.passes import pass_blocks
+from planner.jsonio.iteration_answer import IterationAnswer, TransferAnswer
+from planner.jsonio.iteration_timeline import timeline
+from planner.report.html import Html, element, joined, listed, scrolled
+from planner.report.words import VERBS, counted, tick_text, ticks
+from planner.timeline import Interval
+from planner.units import format_bytes, format_ns, unit_of
+
+__all__ = ["gantt"]
+
+_LEFT, _RIGHT, _WIDTH = 178, 1088, 1100
+_TOP, _LANE, _BAR = 30, 46, 32
+_ROW, _ROW_BAR = 20, 11
+_CHARACTER = 6.6
+"""Width of a character, about."""
+_APART = 6
+"""Narrower ops are not set apart."""
+_NARROW = 3
+"""Narrower transfers of one kind in close order are one bar."""
+_MAX_ROWS = 60
+"""With more transfers none has a row of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Time as a place."""
+
+    end_ns: int
+
+    def x(self, time_ns: int) -> float:
+        return _LEFT + (_RIGHT - _LEFT) * time_ns / max(self.end_ns, 1)
+
+    def width(self, start_ns: int, end_ns: int) -> float:
+        return self.x(end_ns) - self.x(start_ns)
+
+
+def gantt(given: IterationAnswer) -> Html:
+    """Return the chart of an answer that holds a plan, with its legend."""
+    shown, transfers = timeline(given), () if given.transfers is UNSET else given.transfers
+    scale = _Scale(shown.end_ns)
+    rows = len(transfers) if len(transfers) <= _MAX_ROWS else 0
+    lanes_end = _TOP + 2 * _LANE
+    bottom = lanes_end + (8 + _ROW * rows if rows else 0)
+    drawn = [
+        _hatch(),
+        _axis(scale, bottom),
+        _name("computation", _TOP + _LANE / 2),
+        _name("network", _TOP + 1.5 * _LANE),
+        *_ops(shown.on("computation"), scale),
+        *_network(transfers, scale),
+        *(_moment(scale.x(mark.time_ns), mark.time_ns, mark.label) for mark in shown.marks),
+    ]
+    for number, one in enumerate(transfers[:rows]):
+        drawn += _row(number, one, scale, lanes_end + 8 + _ROW * number)
+    if given.lower_bound_ns is not None:
+        at = scale.x(given.lower_bound_ns)
+        drawn.append(element("path", class_="bound", d=f"M{at:.2f} {_TOP}V{bottom}"))
+    label = (
+        f"Gantt chart: {counted(len(shown.on('computation')), 'op')} and "
+        f"{counted(len(transfers), 'transfer')} in {format_ns(shown.end_ns)}"
+    )
+    chart = element(
+        "svg",
+        *drawn,
+        viewBox=f"0 0 {_WIDTH} {bottom + 48}",
+        class_="wide chart",
+        role="img",
+        aria_label=label,
+    )
+    return joined(scrolled(chart, label), _legend(given, transfers, rows))
+
+
+def _hatch() -> Html:
+    lines = element("path", d="M0 6L6 0", class_="hatch")
+    pattern = element(
+        "pattern", lines, id="gantt-hatch", width=6, height=6, patternUnits="userSpaceOnUse"
+    )
+    return element("defs", pattern)
+
+
+def _axis(scale: _Scale, bottom: float) -> Html:
+    unit, length = unit_of(scale.end_ns // 2)
+    parts: list[str] = []
+    for value in ticks(0, scale.end_ns / length, 8):
+        at = _LEFT + (_RIGHT - _LEFT) * value * length / max(scale.end_ns, 1)
+        parts += [
+            element("path", class_="grid", d=f"M{at:.2f} {_TOP}V{bottom}"),
+            element("text", tick_text(value), x=at, y=bottom + 18, class_="middle"),
+        ]
+    middle = (_LEFT + _RIGHT) / 2
+    parts.append(element("text", f"time ({unit})", x=middle, y=bottom + 38, class_="middle"))
+    return element("g", *parts, class_="axis")
+
+
+def _name(text: str, y: float) -> Html:
+    return element("text", text, x=_LEFT - 10, y=y + 4, class_="end")
+
+
+def _bar(
+    span: tuple[float, float], y: float, height: float, kind: str, title: str, text: str = ""
+) -> list[Html]:
+    """Return a bar from span[0] to span[1] with a title, and a label where there is room."""
+    start, width = span[0], span[1] - span[0]
+    rect = element(
+        "rect",
+        element("title", title),
+        x=start,
+        y=y,
+        width=max(width, 0.75),
+        height=height,
+        class_=kind,
+    )
+    faint = "middle faint" if kind == "waiting" else "middle onbar"
+    return [rect, *_label(span, y + (height - _BAR) / 2, text, faint)]
+
+
+def _label(span: tuple[float, float], y: float, text: str, kind: str) -> Iterator[Html]:
+    """Write in the middle of a bar of a lane if there is room."""
+    width = span[1] - span[0]
+    if text and width >= _CHARACTER * (len(text) + 1):
+        yield element("text", text, class_=kind, x=span[0] + width / 2, y=y + _BAR / 2 + 4)
+
+
+def _ops(intervals: list[Interval], scale: _Scale) -> Iterator[Html]:
+    y = _TOP + (_LANE - _BAR) / 2
+    blocks = pass_blocks(intervals)
+    for block in blocks:
+        start, end, kind = block[0].start_ns, block[-1].end_ns, block[0].kind
+        span = (scale.x(start), scale.x(end))
+        title = f"{counted(len(block), kind + ' op')}, {_span(start, end)}"
+        inner = list(_inner(block, scale, y))
+        yield from _bar(span, y, _BAR, kind, title)
+        yield from inner
+        if not any("<text" in one for one in inner):
+            yield from _label(span, y, kind, f"middle onbar over {kind}")
+    for block, following in pairwise(blocks):
+        start, end = block[-1].end_ns, following[0].start_ns
+        if end > start:
+            title = f"computation waits, {_span(start, end)}"
+            yield from _bar((scale.x(start), scale.x(end)), y, _BAR, "waiting", title, "waits")
+
+
+def _inner(block: Sequence[Interval], scale: _Scale, y: float) -> Iterator[Html]:
+    """Set the ops of a block apart that are wide enough for it."""
+    wide = [scale.width(one.start_ns, one.end_ns) >= _APART for one in block]
+    for place, one in enumerate(block):
+        if not wide[place] or len(block) == 1:
+            continue
+        span = (scale.x(one.start_ns), scale.x(one.end_ns))
+        title = f"{one.label}, {_span(one.start_ns, one.end_ns)}"
+        yield from _bar(span, y, _BAR, f"{one.kind} apart", title, one.label)
+
+
+def _network(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[Html]:
+    y = _TOP + _LANE + (_LANE - _BAR) / 2
+    for first, last in _runs(transfers, scale):
+        one, other = transfers[first], transfers[last]
+        if first == last:
+            yield from _transfer(first, one, scale, y)
+            continue
+        run = transfers[first : last + 1]
+        startups = sum(each.startup_end_ns - each.start_ns for each in run)
+        title = (
+            f"{counted(len(run), 'transfer')}, {VERBS[one.kind]} {first + 1} to {last + 1}: "
+            f"{format_bytes(sum(each.bytes for each in run))}, "
+            f"{_span(one.start_ns, other.end_ns)}, {format_ns(startups)} of start-ups"
+        )
+        span = (scale.x(one.start_ns), scale.x(other.end_ns))
+        height = _BAR * startups / max(other.end_ns - one.start_ns, 1)
+        yield from _bar(span, y, _BAR, one.kind, title)
+        yield from _bar(span, y, height, "startup", title)
+        label = f"middle onbar over {one.kind}"
+        yield from _label(span, y, f"{first + 1}–{last + 1}", label)
+
+
+def _runs(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[tuple[int, int]]:
+    """Yield first and last of the transfers drawn as one: narrow ones of a kind in close order."""
+    first = 0
+    for number in range(1, len(transfers) + 1):
+        if number < len(transfers):
+            before, one = transfers[number - 1], transfers[number]
+            narrow = max(scale.width(each.start_ns, each.end_ns) for each in (before, one))
+            close = scale.width(before.end_ns, one.start_ns) < 1
+            if before.kind == one.kind and narrow < _NARROW and close:
+                continue
+        yield first, number - 1
+        first = number
+
+
+def _transfer(number: int, one: TransferAnswer, scale: _Scale, y: float) -> Iterator[Html]:
+    title = _title(number, one)
+    middle, end = scale.x(one.startup_end_ns), scale.x(one.end_ns)
+    if one.startup_end_ns > one.start_ns:
+        startup = (scale.x(one.start_ns), middle)
+        yield from _bar(startup, y, _BAR, "startup", f"start-up of {title}")
+    yield from _bar((middle, end), y, _BAR, f"{one.kind} apart", title, str(number + 1))
+
+
+def _row(number: int, one: TransferAnswer, scale: _Scale, y: float) -> Iterator[Html]:
+    middle = y + _ROW / 2
+    name = f"{VERBS[one.kind]} {number + 1} · {format_bytes(one.bytes)}"
+    yield element("text", name, x=_LEFT - 10, y=middle + 4, class_="end small")
+    ready, due = scale.x(one.ready_ns), scale.x(one.due_ns)
+    line = f"M{ready:.2f} {middle - 5}v10M{due:.2f} {middle - 5}v10"
+    if due > ready:
+        line += f"M{ready:.2f} {middle}H{due:.2f}"
+    title = f"{_title(number, one)}; ready {format_ns(one.ready_ns)}, due {format_ns(one.due_ns)}"
+    yield element("path", element("title", title), class_="window", d=line)
+    span = (scale.x(one.start_ns), scale.x(one.end_ns))
+    top = middle - _ROW_BAR / 2
+    yield from _bar(span, top, _ROW_BAR, one.kind, title)
+    if one.end_ns > one.due_ns:
+        late = (scale.x(max(one.due_ns, one.start_ns)), span[1])
+        yield from _bar(late, middle - 1.5, 3, "late", f"past due: {title}")
+
+
+def _moment(at: float, time_ns: int, label: str) -> Html:
+    left = at > (_LEFT + _RIGHT) / 2
+    text = element(
+        "text",
+        f"{label}: {format_ns(time_ns)}",
+        x=at + (-6 if left else 6),
+        y=_TOP - 12,
+        class_="end" if left else "start",
+    )
+    line = element("path", class_="moment", d=f"M{at:.2f} {_TOP - 22}V{_TOP + 2 * _LANE}")
+    return element("g", line, text, class_="mark")
+
+
+def _title(number: int, one: TransferAnswer) -> str:
+    what = one.parameters[0] if len(one.parameters) == 1 else f"{len(one.parameters)} parameters"
+    return (
+        f"{VERBS[one.kind]} {number + 1}: {shortened(what, 60)}, {format_bytes(one.bytes)}, "
+        f"{_span(one.start_ns, one.end_ns)}"
+    )
+
+
+def _span(start_ns: int, end_ns: int) -> str:
+    return f"{format_ns(start_ns)} to {format_ns(end_ns)}"
+
+
+def _legend(given: IterationAnswer, transfers: Sequence[TransferAnswer], rows: int) -> Html:
+    kinds = [kind for kind in VERBS if any(one.kind == kind for one in transfers)]
+    entries = [("backward", "backward ops"), ("forward", "forward ops")]
+    entries += [(kind, VERBS[kind]) for kind in kinds]
+    if any(one.startup_end_ns > one.start_ns for one in transfers):
+        many = rows < len(transfers)
+        text = "start-ups: of transfers drawn as one, their share of the height"
+        entries.append(("startup", text if many else "start-up of a transfer"))
+    if rows:
+        entries += [("window", "ready to due"), ("late", "past due")]
+    if given.lower_bound_ns is not None:
+        entries.append(("bound", f"lower bound, {format_ns(given.lower_bound_ns)}"))
+    return listed(*(joined(_swatch(kind), f" {text}") for kind, text in entries), class_="legend")
+
+
+def _swatch(kind: str) -> Html:
+    if kind in ("window", "bound", "late"):
+        mark = element("path", class_=kind if kind != "late" else "late line", d="M0 6H20")
+    else:
+        mark = element("rect", class_=kind, x=0.5, y=0.5, width=19, height=11)
+    return element("svg", mark, viewBox="0 0 20 12", class_="swatch", aria_hidden="true")

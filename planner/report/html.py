@@ -1,0 +1,121 @@
+"""HTML as values: elements of escaped text.
+
+Whatever is not `Html` is text and gets escaped, so no name in a profile can become markup.
+"""
+
+from html import escape
+
+__all__ = ["Html", "element", "joined", "listed", "paragraph", "scrolled", "table"]
+
+
+class Html(str):
+    """Markup; all other strings are text."""
+
+    __slots__ = ()
+
+
+def element(name: str, *content: str, **attributes: str | float | None) -> Html:
+    """Return an element.
+
+    Parameters
+    ----------
+    name : str
+        Of the element.
+    *content : str
+        Text, which is escaped, or `Html`, which is not.
+    **attributes
+        Values, which are escaped; None leaves one out. ``class_`` and ``aria_label`` stand for
+        ``class`` and ``aria-label``.
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_clean(_text(value), quote=True)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Html(f"<{name}{given}>{joined(*content)}</{name}>")
+
+
+def joined(*content: str) -> Html:
+    """Return pieces as one."""
+    return Html("".join(one if isinstance(one, Html) else _clean(one) for one in content))
+
+
+def paragraph(*content: str, class_: str | None = None) -> Html:
+    """Return a paragraph."""
+    return element("p", *content, class_=class_)
+
+
+def listed(*items: str, class_: str | None = None) -> Html:
+    """Return an unordered list."""
+    return element("ul", *(element("li", one) for one in items), class_=class_)
+
+
+def table(
+    caption: str,
+    header: tuple[str, ...],
+    rows: list[tuple[str, ...]],
+    *,
+    words: int = 1,
+    marked: int | None = None,
+    class_: str | None = None,
+) -> Html:
+    """Return a table that scrolls by itself where the page is narrow.
+
+    Parameters
+    ----------
+    caption : str
+        What it shows.
+    header : tuple of str
+        Names of the columns.
+    rows : list of tuple of str
+        Cells; the first of a row names it.
+    words : int
+        How many leading columns hold words; numbers stand to the right.
+    marked : int, optional
+        The row to point out.
+    class_ : str, optional
+        Of the table.
+    """
+
+    def kind(column: int) -> str | None:
+        return None if column < words else "number"
+
+    head = element(
+        "tr",
+        *(element("th", one, scope="col", class_=kind(i)) for i, one in enumerate(header)),
+    )
+    body = [
+        element(
+            "tr",
+            element("th", row[0], scope="row"),
+            *(element("td", one, class_=kind(i)) for i, one in enumerate(row[1:], start=1)),
+            class_="marked" if place == marked else None,
+        )
+        for place, row in enumerate(rows)
+    ]
+    whole = element(
+        "table",
+        element("caption", caption),
+        element("thead", head),
+        element("tbody", *body),
+        class_=class_,
+    )
+    return scrolled(whole, caption)
+
+
+def scrolled(content: str, label: str) -> Html:
+    """Return something wide in a box that scrolls by itself, with the keyboard too."""
+    return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def _text(value: str | float) -> str:
+    """Return an attribute's value; of numbers, two digits behind the point are a pixel's 100th."""
+    if isinstance(value, str):
+        return value
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _clean(text: str, *, quote: bool = False) -> str:
+    """Return escaped text, with a mark in place of what no page may contain."""
+    shown = "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
+    return escape(shown, quote=quote)

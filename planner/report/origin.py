@@ -1,0 +1,99 @@
+"""Where the numbers of the page come from, and what a worker has to remember."""
+
+import shlex
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from planner.clusters import Cluster
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.profiles import Profile
+from planner.report.html import Html, element, joined, listed, paragraph
+from planner.report.words import counted, size_text
+
+__all__ = ["memory", "origin"]
+
+_KINDS = {
+    "measured": "measured",
+    "imported": "read from another tool's file",
+    "synthetic": "made up, not measured",
+}
+
+
+def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str]) -> Html:
+    """Return the sources and notes of the profile and the cluster, and the command.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model.
+    cluster : Cluster
+        Where it shall run.
+    about : str
+        A line about the cluster.
+    command : sequence of str
+        What makes this page again.
+    """
+    one = profile.provenance
+    facts = [
+        ("numbers", _KINDS[one.kind]),
+        ("source", one.source),
+        ("date", one.date),
+        ("processor", one.processor),
+        ("threads", "" if one.threads is None else str(one.threads)),
+        ("batch size", "" if profile.batch_size is None else str(profile.batch_size)),
+        ("runs", _runs(one.warmup, one.repetitions, one.statistic)),
+        ("versions", ", ".join(f"{name} {text}" for name, text in one.versions.items())),
+    ]
+    return joined(
+        element("h3", f"Profile: {profile.name}"),
+        _facts(facts),
+        _notes(one.notes),
+        element("h3", f"Cluster: {cluster.name}"),
+        _facts([("what", about), ("source", cluster.source)]),
+        _notes(cluster.notes),
+        element("h3", "How this page was made"),
+        element("pre", element("code", shlex.join(command))),
+        paragraph(
+            "All times of plans are computed, from the profile's and the cluster's numbers; none "
+            "on this page is a measurement of a training job.",
+            class_="note",
+        ),
+    )
+
+
+def memory(given: IterationAnswer) -> Html:
+    """Return what a worker has to remember under the plan, and what it can."""
+    if given.memory is UNSET:
+        return paragraph("The profile has no sizes to say it by.")
+    needed, have = given.memory.needed_bytes, given.memory.available_bytes
+    if have is None:
+        room = "The cluster file does not say how much there is."
+    else:
+        room = f"It has {size_text(have)}: {needed / have:.1%} are taken."
+    return joined(
+        paragraph(f"A worker needs {size_text(needed)}. {room}"),
+        paragraph(
+            "Counted are parameters, gradients, the optimiser's state, the activations of one "
+            "iteration and the largest transfer; an allocator takes more.",
+            class_="note",
+        ),
+    )
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> Html:
+    pairs = [joined(element("dt", name), element("dd", text)) for name, text in facts if text]
+    return element("dl", *pairs)
+
+
+def _notes(notes: Sequence[str]) -> Html:
+    return listed(*notes, class_="notes") if notes else Html("")
+
+
+def _runs(warmup: int | None, repetitions: int | None, statistic: str) -> str:
+    if repetitions is None:
+        return statistic
+    text = counted(repetitions, "measured run")
+    if warmup:
+        text += f" after {warmup:,} to warm up"
+    return f"{text}, {statistic}" if statistic else text

@@ -1,0 +1,159 @@
+"""The whole page: its parts in order, in one file that needs nothing else.
+
+Pure: the same report gives the same text. There is no script, nothing is fetched, and whatever a
+profile or a cluster is called stays text.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from planner.clusters import Cluster
+from planner.iteration.sensitivity import SweepPoint, Sweeps
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.profiles import Profile
+from planner.report.gantt import gantt
+from planner.report.html import Html, element, paragraph
+from planner.report.lines import line_chart, line_legend, sweep_table, winners
+from planner.report.origin import memory, origin
+from planner.report.peers import BASELINE, Peer, peer_table, time_of
+from planner.report.sections import alternative_table, reasons, time_parts, transfer_table, verdict
+from planner.report.style import STYLE
+from planner.report.words import counted, rate_text
+from planner.units import format_ns
+
+__all__ = ["Report", "page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the page is made of.
+
+    Attributes
+    ----------
+    answer : IterationAnswer
+        The plan, its alternatives and why it won.
+    profile : Profile
+        The model.
+    cluster : Cluster
+        Where it shall run.
+    about : str
+        A line about the cluster.
+    job : str
+        A line about the job: sizes and time of computation.
+    peers : tuple of Peer
+        This plan, as ``auto``, and the other methods, by time.
+    sweeps : Sweeps or None
+        What becomes of it with other networks; None without a plan.
+    command : tuple of str
+        What makes the page again.
+    version : str
+        Of this package.
+    """
+
+    answer: IterationAnswer
+    profile: Profile
+    cluster: Cluster
+    about: str
+    job: str
+    peers: tuple[Peer, ...]
+    sweeps: Sweeps | None
+    command: tuple[str, ...]
+    version: str
+
+
+def page(report: Report) -> str:
+    """Return the page."""
+    title = f"{report.answer.model} on {report.answer.cluster}"
+    head = element(
+        "head",
+        Html('<meta charset="utf-8">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html('<meta name="color-scheme" content="light dark">'),
+        element("title", f"{title}: training plan"),
+        element("style", Html(STYLE)),
+    )
+    header = element(
+        "header",
+        element("h1", title),
+        paragraph(
+            f"Training plan by planner {report.version}. {report.job}. Cluster {report.about}.",
+            class_="about",
+        ),
+    )
+    body = element("body", header, element("main", *_sections(report)))
+    return "<!DOCTYPE html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _sections(report: Report) -> Iterator[Html]:
+    given = report.answer
+    planned = given.objective_ns is not None
+    yield _section("verdict", "Verdict", verdict(given, report.peers))
+    if planned:
+        yield _section("time", "Where the time goes", time_parts(given))
+        yield _section("gantt", "What happens when", gantt(given), transfer_table(given))
+    yield _section(
+        "comparison",
+        "Compared with alternatives",
+        element("h3", "Other ways of synchronising"),
+        alternative_table(given),
+        element("h3", "Other methods"),
+        *_peers(report.peers, given.lower_bound_ns),
+    )
+    if report.sweeps is not None:
+        content = _sensitivity(report.sweeps, report.cluster)
+        yield _section("sensitivity", "If the network were another", *content)
+    where = origin(report.profile, report.cluster, report.about, report.command)
+    yield _section("origin", "Where the numbers come from", where)
+    if planned:
+        yield _section("memory", "Memory", memory(given))
+
+
+def _section(name: str, title: str, *content: str) -> Html:
+    heading = element("h2", title, id=f"{name}-title")
+    return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
+
+
+def _peers(peers: Sequence[Peer], bound_ns: int | None) -> Iterator[Html]:
+    if any(one.iteration_ns for one in peers):
+        yield peer_table(peers, bound_ns)
+        above = "the bound is that of the verdict: it holds for the op order of this plan"
+        if time_of(peers, BASELINE):
+            line = f"The line across the speed-ups is {BASELINE}; "
+            yield paragraph(line, above, ".", class_="note")
+        else:
+            yield paragraph(above.capitalize(), ".", class_="note")
+    without = [(one.method, one.reason) for one in peers if one.reason and one.method != "auto"]
+    yield reasons("Methods without a plan here:", without)
+
+
+def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
+    letters = winners(sweeps)
+    speed, startup = cluster.nic.bytes_per_s, cluster.nic.startup_ns
+    charts: list[tuple[str, Sequence[SweepPoint], str, list[str]]] = [
+        (
+            "With another bandwidth",
+            sweeps.bandwidth,
+            "bandwidth of a NIC",
+            [rate_text(speed * one.factor) for one in sweeps.bandwidth],
+        ),
+        (
+            "With another start-up cost",
+            sweeps.startup,
+            "start-up cost of a step",
+            [format_ns(round(startup * one.factor)) for one in sweeps.startup],
+        ),
+    ]
+    yield paragraph(
+        "Both charts ask what an iteration takes if only one number of the cluster is other than "
+        "its file says. Speeds of links within hosts and of what machines share change with the "
+        "bandwidth, the cost of further messages with that of start-ups. A letter says which way "
+        f"of synchronising the best plan there takes, of {counted(len(letters), 'way')} in all."
+    )
+    shown = [
+        line_chart(points, letters, title=title, axis=axis, values=row)
+        for title, points, axis, row in charts
+    ]
+    yield element("div", *shown, class_="charts")
+    yield line_legend(letters)
+    tables = [sweep_table(points, row, axis) for _, points, axis, row in charts]
+    yield element("details", element("summary", "The numbers of both charts"), *tables)

@@ -1,0 +1,134 @@
+"""Numbers and names as a reader of the page meets them."""
+
+from fractions import Fraction
+from math import ceil, floor, log10
+
+from planner.units import format_bytes
+
+__all__ = [
+    "ALGORITHMS",
+    "METHODS",
+    "MODES",
+    "VERBS",
+    "abbreviated",
+    "counted",
+    "factor_text",
+    "logarithmic_ticks",
+    "percent",
+    "rate_text",
+    "size_text",
+    "tick_text",
+    "ticks",
+    "times",
+]
+
+ALGORITHMS = {
+    "none": "nothing is sent",
+    "ring": "around a ring of all workers",
+    "halving_doubling": "recursive halving and doubling",
+    "hierarchical": "level by level through the network",
+    "ps": "parameter servers on all machines",
+    "shuffle": "a shuffle, every worker with every other",
+    "bml": "BML, over all NICs of a BCube at once",
+}
+
+MODES = {
+    "replicated": "every worker updates all parameters",
+    "sharded": "every worker updates its share of the parameters",
+}
+
+METHODS = {
+    "auto": "this plan",
+    "ddp": "PyTorch DDP with its default buckets",
+    "horovod": "Horovod's tensor fusion",
+    "mg_wfbp": "MG-WFBP's merged gradients",
+    "bytescheduler": "ByteScheduler's partitions by priority",
+    "layer_by_layer": "every layer by itself, as soon as it is ready",
+    "ps": "MXNet's key-value store, each parameter by itself",
+    "fsdp": "FSDP, layer by layer",
+    "fsdp_milp": "FSDP, with units of several layers",
+    "caramel": "Caramel by itself",
+    "ibatch": "iBatch by itself",
+    "bml": "BML by itself, behind the backward pass",
+    "bigdl": "BigDL by itself, two shuffles behind the backward pass",
+}
+"""What a method does, for those that need a word."""
+
+VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
+"""What kinds of transfers are called."""
+
+_EXACT = 1e-12
+_MAX_NAMES = 2
+
+
+def percent(share: float) -> str:
+    """Return a distance above something."""
+    if share < 5e-5:
+        return "<0.01%" if share > _EXACT else "0%"
+    return f"{share:.2%}" if share < 1 else f"{share:,.0%}"
+
+
+def times(ratio: float) -> str:
+    """Return a ratio, such as a speed-up; of large ones four digits."""
+    return f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
+
+
+def counted(count: int, what: str, many: str | None = None) -> str:
+    """Return a number of things."""
+    return f"{count:,} {what if count == 1 else many or what + 's'}"
+
+
+def factor_text(factor: Fraction) -> str:
+    """Return what something is multiplied by."""
+    return f"× {factor}"
+
+
+def rate_text(bytes_per_s: Fraction) -> str:
+    """Return a speed in bits a second, as networks are sold."""
+    bits = float(8 * bytes_per_s)
+    for scale, unit in ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
+        if bits >= scale:
+            return f"{bits / scale:.4g} {unit}"
+    return f"{bits:.4g} b/s"
+
+
+def size_text(size: int) -> str:
+    """Return a size in a fitting unit, exact to the byte in brackets if that says more."""
+    short = format_bytes(size)
+    return short if short.endswith(" B") else f"{short} ({size:,} B)"
+
+
+def abbreviated(names: tuple[str, ...]) -> str:
+    """Return the first and the last of many names, with how many there are."""
+    if len(names) <= _MAX_NAMES:
+        return ", ".join(names)
+    return f"{names[0]} … {names[-1]} ({len(names)} parameters)"
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """Return some `count` round numbers from `low` to `high`, in steps of 1, 2 or 5."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / max(count, 1)
+    power = 10.0 ** floor(log10(rough))
+    step = next(power * one for one in (1, 2, 5, 10) if power * one >= rough * (1 - 1e-9))
+    return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
+    """Return round numbers for a logarithmic scale: 1, 2, 5 of each decade, or decades only.
+
+    Where a scale spans too little for that, they are evenly spaced.
+    """
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    for digits in ((1, 2, 5), (1,)):
+        found = [digit * 10.0**decade for decade in decades for digit in digits]
+        found = [one for one in found if low <= one <= high]
+        if 3 <= len(found) <= count + 2:
+            return found
+    return found if len(found) >= 3 else ticks(low, high, count)
+
+
+def tick_text(value: float) -> str:
+    """Return the number of a tick, without the traces of binary fractions."""
+    return f"{value:,.10g}"

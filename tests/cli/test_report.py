@@ -1,0 +1,91 @@
+"""``planner report``: the page is written, again and again the same."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from planner.units import format_ns
+from tests.jsonio.test_iteration import CLUSTER, PROFILE
+from tests.report.reading import read
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    Path("my model.json").write_text(json.dumps(PROFILE))
+    Path("four.json").write_text(json.dumps(CLUSTER))
+    return ["my model.json", "--cluster", "four.json"]
+
+
+def test_the_page_says_what_plan_says(
+    files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # pictures need no extra
+    assert main(["plan", *files, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert main(["report", *files]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"report.html: iteration {format_ns(plan['iteration_ns'])} by ")
+    assert err == ""
+    text = read(Path("report.html").read_text(encoding="utf-8")).one("section", id="verdict").text
+    assert format_ns(plan["iteration_ns"]) in text
+    assert plan["synchronisation"]["algorithm"] in text
+
+
+def test_the_command_on_the_page_makes_it_again(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--computation", "1/2", "--optimiser-ratio", "2", "--mode", "sharded"]
+    options += ["--algorithms", "ring,ps", "--max-transfer", "9kB", "-o", "page.html"]
+    assert main(["report", *files, *options]) == 0
+    first = Path("page.html").read_bytes()
+    command = shlex.split(read(first.decode()).one("code").text)
+    assert command[0] == "planner"
+    assert main(command[1:]) == 0
+    assert Path("report.html").read_bytes() == first
+    capsys.readouterr()
+    assert main([*command[1:], "-o", "-"]) == 0
+    assert capsys.readouterr().out.encode() == first
+
+
+def test_infeasible_is_a_page(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("four.json").write_text(json.dumps({**CLUSTER, "memory_bytes": 5}))
+    assert main(["report", *files]) == 0
+    assert "report.html: infeasible: replicated: parameters" in capsys.readouterr().out
+    assert "There is no plan" in Path("report.html").read_text()
+
+
+def test_a_driver_that_schedules_is_mentioned(files: list[str]) -> None:
+    scheduling = {"task_ns": 100, "tasks_per_machine": 2}
+    Path("four.json").write_text(json.dumps({**CLUSTER, "scheduling": scheduling}))
+    assert main(["report", *files]) == 0
+    assert "in groups of " in Path("report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-o", "no/such/folder/page.html"], "--output: no such folder"),
+        (["-o", "."], "--output: is a folder"),
+        (["--time-limit", "0"], "time_limit_s"),
+        (["--computation", "0"], "--computation"),
+        (["--algorithms", "star"], "--algorithms"),
+    ],
+)
+def test_bad_options_are_refused(
+    files: list[str], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *files, *options]) == 2
+    assert said in capsys.readouterr().err
+    assert not Path("report.html").exists()
+
+
+def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "four.json", "--cluster", "four.json"]) == 2
+    assert "four.json: " in capsys.readouterr().err
+    assert main(["report", files[0], "--cluster", "none.json"]) == 2
+    assert "none.json" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""Sweeps over networks: against plans made for each network by themselves."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import iteration
+from planner.clusters import Cluster, Nic
+from planner.deadline import Deadline
+from planner.graphs import Graph, Op, Parameter
+from planner.iteration import Problem
+from planner.iteration.sensitivity import FACTORS, Knob, SweepPoint, changed, sweep
+from planner.methods import deadline_in
+from planner.topologies import Rails, Switch
+from tests.iteration.iteration_strategies import clusters, problems
+from tests.iteration.pricing import lasts
+
+FEW = (Fraction(1, 4), Fraction(1), Fraction(3))
+KNOBS: tuple[Knob, ...] = ("bandwidth", "startup")
+
+
+def unlimited() -> Deadline:
+    return deadline_in(None)
+
+
+def test_everything_of_the_network_changes_with_its_knob() -> None:
+    nic = Nic(Fraction(1000), 40, 2, 8)
+    rails = Cluster("r", "", 3, Rails(3, 2, Fraction(5000), 12), nic)
+    faster = changed(rails, "bandwidth", Fraction(1, 8))
+    assert faster.nic == Nic(Fraction(125), 40, 2, 8)
+    assert faster.topology == Rails(3, 2, Fraction(625), 12)
+    dearer = changed(rails, "startup", Fraction(4))
+    assert dearer.nic == Nic(Fraction(1000), 160, 2, 32)
+    assert dearer.topology == Rails(3, 2, Fraction(5000), 48)
+    shared = Cluster("s", "", 3, Switch(3), nic, shared_bytes_per_s=Fraction(700))
+    assert changed(shared, "bandwidth", Fraction(2)).shared_bytes_per_s == 1400
+    assert changed(shared, "startup", Fraction(2)).shared_bytes_per_s == 700
+
+
+@given(clusters(), st.sampled_from(KNOBS))
+def test_factor_1_changes_nothing(cluster: Cluster, knob: Knob) -> None:
+    assert changed(cluster, knob, Fraction(1)) == cluster
+
+
+@settings(max_examples=8)
+@given(problems())
+def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> None:
+    found = iteration.alternatives(problem, unlimited())
+    kept = iteration.best_of(problem, found, 0.0).plan
+    sweeps = sweep(problem, found, FEW)
+    if kept is None:
+        assert sweeps is None
+        return
+    assert sweeps is not None
+    for knob in KNOBS:
+        points: tuple[SweepPoint, ...] = getattr(sweeps, knob)
+        assert [one.factor for one in points] == list(FEW)
+        for point in points:
+            other = replace(problem, cluster=changed(problem.cluster, knob, point.factor))
+            assert point.kept_ns == lasts(other, kept)
+            anew = iteration.solve(other)
+            assert anew.objective_ns is not None
+            assert point.best_ns <= anew.objective_ns
+            known = [lasts(other, one.plan) for one in found if one.plan is not None]
+            assert point.best_ns == min(anew.objective_ns, *known)
+            assert point.bound_ns == anew.lower_bound_ns
+            ddp = iteration.solve(other, method="ddp")
+            assert point.ddp_ns == ddp.objective_ns
+
+
+@settings(max_examples=10)
+@given(problems())
+def test_a_better_network_never_lengthens_the_plan_that_is_kept(problem: Problem) -> None:
+    sweeps = sweep(problem, iteration.alternatives(problem, unlimited()))
+    if sweeps is None:
+        return
+    for slower, faster in pairwise(sweeps.bandwidth):
+        assert slower.kept_ns >= faster.kept_ns
+        assert slower.bound_ns >= faster.bound_ns
+    for cheaper, dearer in pairwise(sweeps.startup):
+        assert cheaper.kept_ns <= dearer.kept_ns
+        assert cheaper.bound_ns <= dearer.bound_ns
+    for point in (*sweeps.bandwidth, *sweeps.startup):
+        assert point.bound_ns <= point.best_ns <= point.kept_ns
+
+
+def chain(cluster: Cluster, **options: Any) -> Problem:
+    """Two layers of 1000 bytes, each of 100 ns in both passes."""
+    ops = (
+        Op("a/forward", 100, "forward"),
+        Op("b/forward", 100, "forward", ("a/forward",)),
+        Op("b/backward", 100, "backward", ("b/forward",)),
+        Op("a/backward", 100, "backward", ("b/backward", "a/forward")),
+    )
+    parameters = tuple(
+        Parameter(name, 1000, (f"{name}/backward",), (f"{name}/forward",)) for name in "ab"
+    )
+    return Problem(Graph(ops, parameters), cluster, **options)
+
+
+def test_a_point_by_hand() -> None:
+    # Two workers, a ring: an all-reduce of x bytes costs 2 start-ups and x bytes. One of 2000 bytes
+    # behind the backward pass lasts 200 + 2·10 + 2000/rate, and the forward pass 200 more.
+    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 10**6))
+    problem = chain(cluster, algorithms=("ring",), modes=("replicated",))
+    sweeps = sweep(problem, iteration.alternatives(problem, unlimited()), FEW)
+    assert sweeps is not None
+    together = [200 + 2 * 10**6 * factor + 2000 + 200 for factor in FEW]
+    assert [one.kept_ns for one in sweeps.startup] == together
+    assert [one.best_ns for one in sweeps.startup] == together
+    assert {(one.algorithm, one.mode) for one in sweeps.startup} == {("ring", "replicated")}
+
+
+def test_nothing_is_swept_without_a_plan() -> None:
+    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 10))
+    problem = chain(cluster, max_transfer_bytes=1, element_bytes=4)
+    assert sweep(problem, iteration.alternatives(problem, unlimited())) is None
+
+
+def test_factors_out_of_range_are_left_out() -> None:
+    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 2**58))
+    problem = chain(cluster)
+    told: list[str] = []
+    found = iteration.alternatives(problem, unlimited())
+    sweeps = sweep(problem, found, progress=told.append)
+    assert sweeps is not None
+    assert [one.factor for one in sweeps.bandwidth] == list(FACTORS)
+    left = [one.factor for one in sweeps.startup]
+    assert left == list(FACTORS[: len(left)])
+    assert 1 <= left[-1] < FACTORS[-1]
+    assert told[0] == "planning with bandwidth × 1/8"
+    assert len(told) == 2 * len(FACTORS)
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_factors_come_once_and_rising(knob: Knob) -> None:
+    cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 10))
+    problem = chain(cluster)
+    found = iteration.alternatives(problem, unlimited())
+    sweeps = sweep(problem, found, (Fraction(2), Fraction(1), Fraction(2)))
+    assert sweeps is not None
+    assert [one.factor for one in getattr(sweeps, knob)] == [1, 2]

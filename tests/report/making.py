@@ -1,0 +1,61 @@
+"""Reports of a small model, made without the command line."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from planner import iteration
+from planner.cli.plan_text import about_cluster
+from planner.clusters import Cluster, Nic
+from planner.comparison import Comparison, Row, compare
+from planner.iteration import Evaluation, Plan, Problem
+from planner.iteration.sensitivity import sweep
+from planner.jsonio.iteration_answer import answer
+from planner.methods import deadline_in
+from planner.profiles import Layer, Profile, Provenance
+from planner.report import Report, peers_of
+from planner.topologies import Switch
+
+FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
+
+
+def model(name: str = "tiny", layer: str = "l", note: str = "a note") -> Profile:
+    layers = tuple(
+        Layer(f"{layer}{i}", 1000 * i, 2000, 4000 * i, activation_bytes=1000) for i in range(1, 5)
+    )
+    return Profile(name, layers, Provenance("synthetic", "a test", notes=(note,)), 2)
+
+
+def cluster(name: str = "four", source: str = "a test", **options: Any) -> Cluster:
+    nic = Nic(Fraction(10**9), options.pop("startup_ns", 900))
+    return Cluster(name, source, 4, Switch(4), nic, notes=("assumed",), **options)
+
+
+def report(
+    profile: Profile | None = None,
+    where: Cluster | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Report:
+    """What `planner report` makes of these."""
+    profile, where = profile or model(), where or cluster()
+    problem = Problem.from_profile(profile, where, **(options or {}))
+    found = iteration.alternatives(problem, deadline_in(None))
+    result = iteration.best_of(problem, found, 0.0)
+    others: Comparison[Plan, Evaluation] = compare(
+        problem,
+        ("ddp", "horovod", "fsdp", "bml"),
+        solve=iteration.solve,
+        evaluate=iteration.evaluate,
+    )
+    rows: tuple[Row[Plan, Evaluation], ...] = (Row(result, None), *others.rows)
+    return Report(
+        answer=answer(problem, result, found, model=profile.name),
+        profile=profile,
+        cluster=where,
+        about=about_cluster(where),
+        job="a job",
+        peers=peers_of(Comparison(rows, others.left_out)),
+        sweeps=sweep(problem, found, FACTORS),
+        command=("planner", "report", "a model.json"),
+        version="1.2.3",
+    )

@@ -1,0 +1,79 @@
+"""A page read again, by the standard library's parser."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+@dataclass
+class Node:
+    """An element."""
+
+    name: str
+    attributes: dict[str, str | None]
+    children: list["Node | str"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(one if isinstance(one, str) else one.text for one in self.children)
+
+    def all(self, *names: str, **attributes: str) -> list["Node"]:
+        """Elements below, by name and by attributes; in document order."""
+        found: list[Node] = []
+        for one in self.children:
+            if isinstance(one, str):
+                continue
+            wanted = {key.rstrip("_"): value for key, value in attributes.items()}
+            fits = all(one.attributes.get(key) == value for key, value in wanted.items())
+            if (not names or one.name in names) and fits:
+                found.append(one)
+            found += one.all(*names, **attributes)
+        return found
+
+    def one(self, *names: str, **attributes: str) -> "Node":
+        (only,) = self.all(*names, **attributes)
+        return only
+
+    def number(self, attribute: str) -> float:
+        value = self.attributes[attribute]
+        assert value is not None
+        return float(value)
+
+    def rows(self) -> list[list[str]]:
+        """Texts of the cells of a table's body."""
+        return [[cell.text for cell in row.all("th", "td")] for row in self.one("tbody").all("tr")]
+
+
+class Reader(HTMLParser):
+    """Builds the tree, and refuses what is not balanced."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.root = Node("", {})
+        self.open = [self.root]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(set(names)) == len(names), f"an attribute twice in <{tag}>"
+        node = Node(tag, dict(attrs))
+        self.open[-1].children.append(node)
+        if tag not in VOID:
+            self.open.append(node)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1].name == tag, f"</{tag}> closes <{self.open[-1].name}>"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
+
+def read(page: str) -> Node:
+    """The page as a tree; fails if its elements are not balanced."""
+    assert page.startswith("<!DOCTYPE html>\n")
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert len(reader.open) == 1, f"never closed: {[one.name for one in reader.open[1:]]}"
+    return reader.root

@@ -1,0 +1,65 @@
+"""Numbers as the page shows them, by hand."""
+
+from fractions import Fraction
+
+import pytest
+
+from planner.report.html import Html, element, joined
+from planner.report.words import (
+    abbreviated,
+    factor_text,
+    logarithmic_ticks,
+    percent,
+    rate_text,
+    size_text,
+    ticks,
+    times,
+)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0%"),
+        (1e-13, "0%"),
+        (1e-6, "<0.01%"),
+        (0.0013, "0.13%"),
+        (0.5, "50.00%"),
+        (39.7, "3,970%"),
+    ],
+)
+def test_distances(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_ratios_rates_and_sizes() -> None:
+    assert times(1.714) == "1.71×"
+    assert times(1234.5) == "1,234×"
+    assert factor_text(Fraction(1, 8)) == "× 1/8"
+    assert rate_text(Fraction(1250000000)) == "10 Gb/s"
+    assert rate_text(Fraction(1, 8)) == "1 b/s"
+    assert size_text(12) == "12 B"
+    assert size_text(2**20) == "1 MiB (1,048,576 B)"
+
+
+def test_names_are_abbreviated() -> None:
+    assert abbreviated(("a", "b")) == "a, b"
+    assert abbreviated(("a", "b", "c")) == "a … c (3 parameters)"
+
+
+def test_ticks_are_round_and_within() -> None:
+    assert ticks(0, 863.5, 8) == [0, 200, 400, 600, 800]
+    assert ticks(0, 1, 5) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
+    assert ticks(3, 3, 5) == [3]
+    assert logarithmic_ticks(0.15, 7, 6) == pytest.approx([0.2, 0.5, 1, 2, 5])
+    assert logarithmic_ticks(0.5, 2e6, 6) == pytest.approx([10.0**n for n in range(7)])
+    assert logarithmic_ticks(19, 21, 4) == pytest.approx([19, 19.5, 20, 20.5, 21])
+
+
+def test_text_is_escaped_and_markup_is_not() -> None:
+    assert element("p", "a < b & c", title='"x"', class_=None) == (
+        '<p title="&quot;x&quot;">a &lt; b &amp; c</p>'
+    )
+    assert element("p", element("b", "x"), Html("<i></i>")) == "<p><b>x</b><i></i></p>"
+    assert joined("<", Html("<br>")) == "&lt;<br>"
+    assert element("rect", x=1.0, width=2.126) == '<rect x="1" width="2.13"></rect>'
