@@ -123,6 +123,9 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
         objective = evaluate(problem, plan).iteration_ns
         plans.append((objective, synchronisation, plan))
     if not plans:
+        needed = dict(problem.left_out).get(method)  # an algorithm that the cluster does not allow
+        if needed is not None:
+            raise NotApplicableError("method", needed)
         raise refused or NotApplicableError(
             "algorithms", "no algorithm that today's libraries have can be used"
         )
