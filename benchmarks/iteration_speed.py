@@ -26,7 +26,7 @@ from planner.cli.peers_text import markdown
 from planner.deadline import Deadline
 from planner.iteration.bounds import bound
 from planner.jsonio import decode_request
-from planner.jsonio.iteration_answer import answer
+from planner.jsonio.iteration_making import answer
 
 T = TypeVar("T")
 

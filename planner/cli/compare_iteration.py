@@ -7,7 +7,7 @@ from planner.cli.family import Case, Family, percent
 from planner.comparison import Comparison, Row
 from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
-from planner.jsonio.iteration_answer import answer
+from planner.jsonio.iteration_making import answer
 from planner.results import Result
 from planner.units import format_bytes, format_ns
 

@@ -15,7 +15,8 @@ from planner.comparison import Comparison, Row, compare
 from planner.iteration import Evaluation, Plan, Problem
 from planner.iteration.scheduling import Groups
 from planner.iteration.sensitivity import sweep
-from planner.jsonio.iteration_answer import IterationAnswer, answer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.iteration_making import answer
 from planner.methods import deadline_in
 from planner.report import Report, page, peers_of
 from planner.results import Result

@@ -10,9 +10,8 @@ parameters are there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from planner.caramel.evaluation import plan_heads
+from planner.caramel.evaluation import TransferTimes, plan_heads
 from planner.caramel.problem import Plan as GradientPlan
 from planner.costs import AffineCost
 from planner.iteration.problem import Kind, Plan, Problem
@@ -22,25 +21,10 @@ from planner.simulator import Transfer as Step
 
 __all__ = [
     "Evaluation",
-    "TransferTimes",
     "cost_of",
     "evaluate",
     "heads_of",
 ]
-
-
-class TransferTimes(NamedTuple):
-    """When one transfer is ready, leaves and has arrived; 0 is the start of the backward pass.
-
-    A pull is ready when the pushes of its parameters have ended. `due_ns` is when the forward pass
-    would need the transfer if it never waited; a push is due with the earliest of the pulls that
-    follow it.
-    """
-
-    ready_ns: int
-    start_ns: int
-    end_ns: int
-    due_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +36,8 @@ class Evaluation:
     iteration : Iteration
         When each op and each transfer happens.
     times : tuple of TransferTimes
-        Of each transfer, in transfer order.
+        Of each transfer, in transfer order. A pull is ready when the pushes of its parameters have
+        ended; a push is due with the earliest of the pulls that follow it.
     iteration_ns : int
         Backward pass and next forward pass, stalls included: the objective.
     communication_ns, computation_ns : int

@@ -15,6 +15,7 @@ from planner.costs import DepthCost
 from planner.graphs import Graph, Phase
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.network import Network, network_of
+from planner.jsonio.transfers import Names, TransferDocument
 from planner.jsonio.types import Moment, PositiveSize, Seconds, Size
 from planner.results import Result
 from planner.validation import MAX_VALUE, total
@@ -33,7 +34,6 @@ T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(caramel.METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=2**16)]
-Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 class StagesDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,28 +84,14 @@ def _given(value: T | UnsetType) -> T | None:
     return None if value is UNSET else value
 
 
-class GroupAnswer(Struct, frozen=True, kw_only=True):
+class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
     """One transfer; times count from the start of the backward pass.
 
     It is ready with its last gradient, and due when the forward pass would need it if that never
     waited.
     """
 
-    parameters: Names
-    bytes: PositiveSize
     depth: Annotated[int, Meta(ge=1)]
-    ready_ns: Moment
-    start_ns: Moment
-    startup_end_ns: Moment
-    end_ns: Moment
-    due_ns: Moment
-    part: (
-        Annotated[
-            dict[str, tuple[Size, Size]],
-            Meta(description="[first byte, byte after the last] of parameters sent in parts"),
-        ]
-        | UnsetType
-    ) = UNSET
 
 
 class OpTimes(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ from planner.iteration import Problem
 from planner.iteration.scheduling import Groups
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
-from planner.jsonio.iteration_answer import IterationAnswer, answer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Seconds
 from planner.methods import deadline_in, known_method

@@ -1,28 +1,12 @@
 """The JSON face of whole iterations: what is answered."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.costs import AffineCost
-from planner.iteration import (
-    Alternative,
-    Evaluation,
-    Explanation,
-    Plan,
-    Problem,
-    Transfer,
-    evaluate,
-    explain,
-    network_bound,
-)
-from planner.iteration.evaluation import cost_of
-from planner.iteration.scheduling import Groups
-from planner.iteration.sizing import Sizing
 from planner.jsonio.caramel import OpTimes
-from planner.jsonio.types import Moment, PositiveSize, Size
-from planner.results import Result
+from planner.jsonio.transfers import Names, TransferDocument
+from planner.jsonio.types import Moment, Size
 
 __all__ = [
     "AlternativeAnswer",
@@ -32,15 +16,13 @@ __all__ = [
     "SizingAnswer",
     "TransferAnswer",
     "Why",
-    "answer",
 ]
 
-Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 Mode = Literal["replicated", "sharded"]
 Count = Annotated[int, Meta(ge=1)]
 
 
-class TransferAnswer(Struct, frozen=True, kw_only=True):
+class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
     """One transfer; times count from the start of the backward pass.
 
     An all-reduce sums up on all workers; a push sums up, each worker its share; a pull hands the
@@ -48,20 +30,6 @@ class TransferAnswer(Struct, frozen=True, kw_only=True):
     """
 
     kind: Literal["all_reduce", "push", "pull"]
-    parameters: Names
-    bytes: PositiveSize
-    ready_ns: Moment
-    start_ns: Moment
-    startup_end_ns: Moment
-    end_ns: Moment
-    due_ns: Moment
-    part: (
-        Annotated[
-            dict[str, tuple[Size, Size]],
-            Meta(description="[first byte, byte after the last] of parameters sent in parts"),
-        ]
-        | UnsetType
-    ) = UNSET
 
 
 class CostAnswer(Struct, frozen=True, kw_only=True):
@@ -191,198 +159,3 @@ class IterationAnswer(Struct, frozen=True, kw_only=True):
     scheduling: SchedulingAnswer | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
-
-
-def answer(
-    problem: Problem,
-    result: Result[Plan],
-    alternatives: Sequence[Alternative] = (),
-    *,
-    model: str = "",
-    samples: int | None = None,
-    sizing: Sizing | None = None,
-    groups: Groups | None = None,
-) -> IterationAnswer:
-    """Return the JSON form of a result.
-
-    Parameters
-    ----------
-    problem : Problem
-        What was asked.
-    result : Result
-        The plan.
-    alternatives : sequence of Alternative
-        What it was chosen from, if it was.
-    model : str
-        Name of the model.
-    samples, sizing : int, Sizing, optional
-        Samples of an epoch, and how the number of machines was chosen.
-    groups : Groups, optional
-        How the engine's driver schedules iterations.
-    """
-    cluster = problem.cluster
-    known: dict[str, Any] = {
-        "method": result.method,
-        "status": result.status.value,
-        "objective_ns": result.objective_ns,
-        "lower_bound_ns": result.lower_bound_ns,
-        "runtime_s": result.runtime_s,
-        "model": model,
-        "cluster": cluster.name,
-        "machines": cluster.machines,
-        "workers": cluster.workers,
-        "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
-        "left_out": dict(problem.left_out) if problem.left_out else UNSET,
-        "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
-        "scheduling": _scheduling(groups) if groups else UNSET,
-    }
-    plan = result.plan
-    if plan is None:
-        assert result.infeasibility is not None
-        why_not = result.infeasibility
-        return IterationAnswer(**known, reason=why_not.reason, binding=why_not.binding)
-    evaluation = evaluate(problem, plan)
-    schedule = _schedule(problem, plan, evaluation)
-    return IterationAnswer(
-        **known,
-        network_bound_ns=network_bound(problem, plan),
-        synchronisation=_synchronisation(problem, plan),
-        op_order=tuple(row.op for row in schedule),
-        transfers=tuple(
-            _transfer(problem, plan, one, *times)
-            for one, times in zip(plan.transfers, evaluation.times, strict=True)
-        ),
-        barrier=plan.barrier,
-        iteration_ns=evaluation.iteration_ns,
-        backward_ns=evaluation.iteration.backward[-1][1],
-        computation_ns=evaluation.computation_ns,
-        communication_ns=evaluation.communication_ns,
-        startup_ns=evaluation.startup_ns,
-        stall_ns=evaluation.stall_ns,
-        schedule=schedule,
-        memory=_memory(problem, plan),
-        why=_why(explain(problem, plan, alternatives)) if alternatives else UNSET,
-    )
-
-
-def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
-    return SizingAnswer(
-        epoch_samples=samples,
-        at_most=max(one.machines for one in sizing.candidates),
-        candidates=tuple(
-            CandidateAnswer(
-                machines=one.machines,
-                workers=one.cluster.workers,
-                iterations=one.iterations,
-                yan_epoch_ns=one.estimate_ns,
-                bound_epoch_ns=one.bound_ns,
-                epoch_ns=one.epoch_ns,
-            )
-            for one in sizing.candidates
-        ),
-    )
-
-
-def _scheduling(groups: Groups) -> SchedulingAnswer:
-    result, evaluation = groups.result, groups.evaluation
-    why_not = result.infeasibility
-    return SchedulingAnswer(
-        group_size=None if result.plan is None else result.plan.group_size,
-        iteration_ns=None if evaluation is None else evaluation.iteration_ns,
-        overhead=None if evaluation is None else float(evaluation.overhead),
-        speedup=None if evaluation is None else float(evaluation.speedup),
-        reason=UNSET if why_not is None else why_not.reason,
-        binding=UNSET if why_not is None else why_not.binding,
-    )
-
-
-def _alternative(one: Alternative) -> AlternativeAnswer:
-    return AlternativeAnswer(
-        algorithm=one.synchronisation.algorithm,
-        mode=one.mode,
-        objective_ns=one.objective_ns,
-        lower_bound_ns=one.lower_bound_ns,
-        transfers=None if one.plan is None else len(one.plan.transfers),
-        reason=UNSET if one.infeasibility is None else one.infeasibility.reason,
-    )
-
-
-def _why(explanation: Explanation) -> Why:
-    other = explanation.runner_up
-    return Why(
-        computation_ns=explanation.computation_ns,
-        exposed_bytes_ns=explanation.exposed_bytes_ns,
-        exposed_startup_ns=explanation.exposed_startup_ns,
-        runner_up=None
-        if other is None or other.objective_ns is None
-        else RunnerUp(
-            algorithm=other.synchronisation.algorithm,
-            mode=other.mode,
-            objective_ns=other.objective_ns,
-            wins_if=tuple(
-                ChangeAnswer(what=one.what, factor=one.factor) for one in explanation.changes
-            ),
-        ),
-    )
-
-
-def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
-    one = problem.synchronisation(plan.algorithm)
-    half = _cost(one.half)
-    return SynchronisationAnswer(
-        algorithm=one.algorithm,
-        mode=plan.mode,
-        steps=one.steps,
-        all_reduce=_cost(one.all_reduce),
-        push=half,
-        pull=half,
-    )
-
-
-def _cost(cost: AffineCost) -> CostAnswer:
-    return CostAnswer(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
-
-
-def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:
-    if problem.footprint is None:
-        return UNSET
-    resident = problem.footprint.resident_bytes(plan.mode, problem.cluster.workers)
-    largest = max(one.size_bytes for one in plan.transfers)
-    return MemoryAnswer(
-        needed_bytes=resident + largest, available_bytes=problem.cluster.worker_memory_bytes
-    )
-
-
-def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:
-    ops, iteration = problem.graph.ops, evaluation.iteration
-    indices = (*plan.backward_orders[0], *plan.forward_order)
-    spans = (*iteration.backward, *iteration.forward)
-    return tuple(
-        OpTimes(op=ops[index].name, phase=ops[index].phase, start_ns=start, end_ns=end)
-        for index, (start, end) in zip(indices, spans, strict=True)
-    )
-
-
-def _transfer(
-    problem: Problem, plan: Plan, one: Transfer, ready: int, start: int, end: int, due: int
-) -> TransferAnswer:
-    parameters = problem.graph.parameters
-    sizes = problem.pulled if one.kind == "pull" else problem.pushed
-    cut: dict[str, tuple[int, int]] = {}
-    for index, first, stop in one.parts:
-        if stop - first < sizes[index]:
-            name = parameters[index].name
-            low, high = cut.get(name, (first, stop))
-            cut[name] = (min(low, first), max(high, stop))
-    startup = cost_of(problem, plan.algorithm, one.kind).startup_ns
-    return TransferAnswer(
-        kind=one.kind,
-        parameters=tuple(dict.fromkeys(parameters[part.parameter].name for part in one.parts)),
-        bytes=one.size_bytes,
-        ready_ns=ready,
-        start_ns=start,
-        startup_end_ns=min(start + startup, end),
-        end_ns=end,
-        due_ns=due,
-        part=cut or UNSET,
-    )

@@ -1,23 +1,42 @@
-"""Transfers in answers, of gradients or of whole iterations, as they are drawn and checked."""
+"""Transfers in answers, of gradients or of whole iterations: what is said, drawn and checked."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.errors import InvalidInputError
-from planner.jsonio.caramel import GroupAnswer
-from planner.jsonio.iteration_answer import TransferAnswer
+from planner.jsonio.types import Moment, PositiveSize, Size
 from planner.timeline import Interval, Kind, Window
 
-__all__ = ["check_spans", "content", "drawn"]
+__all__ = ["Names", "TransferDocument", "check_spans", "content", "drawn"]
 
 MAX_SHOWN_PARAMETERS = 3
 """More parameters of a transfer are left out of its label."""
 
-Transfer = GroupAnswer | TransferAnswer
+Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-def content(transfer: Transfer) -> str:
+class TransferDocument(Struct, frozen=True, kw_only=True):
+    """What a transfer carries, and when; times count from the start of the backward pass."""
+
+    parameters: Names
+    bytes: PositiveSize
+    ready_ns: Moment
+    start_ns: Moment
+    startup_end_ns: Moment
+    end_ns: Moment
+    due_ns: Moment
+    part: (
+        Annotated[
+            dict[str, tuple[Size, Size]],
+            Meta(description="[first byte, byte after the last] of parameters sent in parts"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+def content(transfer: TransferDocument) -> str:
     """Return what a transfer carries, in a few words."""
     part = {} if transfer.part is UNSET else transfer.part
     names = [
@@ -29,7 +48,7 @@ def content(transfer: Transfer) -> str:
     return ", ".join(names)
 
 
-def drawn(number: int, transfer: Transfer, label: str) -> tuple[list[Interval], Window]:
+def drawn(number: int, transfer: TransferDocument, label: str) -> tuple[list[Interval], Window]:
     """Return the intervals of a transfer on the network, and its window."""
     spans: tuple[tuple[Kind, int, int], ...] = (
         ("startup", transfer.start_ns, transfer.startup_end_ns),
@@ -40,7 +59,7 @@ def drawn(number: int, transfer: Transfer, label: str) -> tuple[list[Interval], 
     return intervals, Window(number, *times, label)
 
 
-def check_spans(name: str, transfers: Sequence[Transfer], end_ns: int) -> None:
+def check_spans(name: str, transfers: Sequence[TransferDocument], end_ns: int) -> None:
     """Refuse transfers that overlap, leave before they are ready, or end after `end_ns`.
 
     Raises

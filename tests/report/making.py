@@ -10,7 +10,7 @@ from planner.clusters import Cluster, Nic
 from planner.comparison import Comparison, Row, compare
 from planner.iteration import Evaluation, Plan, Problem
 from planner.iteration.sensitivity import sweep
-from planner.jsonio.iteration_answer import answer
+from planner.jsonio.iteration_making import answer
 from planner.methods import deadline_in
 from planner.profiles import Layer, Profile, Provenance
 from planner.report import Report, peers_of

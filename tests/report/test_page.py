@@ -172,7 +172,7 @@ def test_alternatives_and_methods_come_by_time(given: Report, tree: Node) -> Non
     bars = [one.number("width") for one in methods.all("rect", class_="gain")]
     assert bars == pytest.approx([100 * one / max(gains) for one in gains], abs=0.01)
     assert [row[4] for row in methods.rows()] == [f"{one:.2f}×" for one in gains]
-    assert "bml synchronises by bml only" in section.text
+    assert "bml is for servers with a NIC at each level: a bcube" in section.text
     assert "hierarchical: a single switch has no levels" in section.text
 
 

@@ -3,6 +3,7 @@
 import ibatch
 import pytest
 from ibatch_model import DEFAULT, NETWORKS, Constants, fit, iteration, profile
+from ibatch_printed import PRINTED
 
 from tests.reproduction.pages import missing
 
@@ -33,7 +34,7 @@ def test_other_printed_curves_change_nothing_of_ours(
     constants: Constants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = ibatch.figure_5(constants)
-    nonsense = {point: dict.fromkeys(printed, 7.0) for point, printed in ibatch.PRINTED.items()}
+    nonsense = {point: dict.fromkeys(printed, 7.0) for point, printed in PRINTED.items()}
     monkeypatch.setattr(ibatch, "PRINTED", nonsense)
     after = ibatch.figure_5(fit(DEFAULT))
     assert after != before
