@@ -20,6 +20,7 @@ SEVERAL_PROCESSES = ("runtime/", "cli/test_run", "cli/test_calibrate_network", "
 """Tests that start jobs of several processes: where tests run in parallel, one after the other."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give those tests to one worker, and first, so that the others go on beside them."""
     here = Path(__file__).parent
