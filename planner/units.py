@@ -10,7 +10,15 @@ from fractions import Fraction
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, shown
 
-__all__ = ["format_bytes", "format_ns", "parse_bytes", "parse_rate", "parse_time", "unit_of"]
+__all__ = [
+    "format_bytes",
+    "format_factor",
+    "format_ns",
+    "parse_bytes",
+    "parse_rate",
+    "parse_time",
+    "unit_of",
+]
 
 _TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -97,3 +105,13 @@ def format_bytes(size: int) -> str:
         if size >= scale:
             return f"{size / scale:.4g} {unit}"
     return f"{size} B"
+
+
+def format_factor(factor: float) -> str:
+    """Return by how much something changes, such as ``2.5 times as much``.
+
+    What three digits cannot tell from 1 is ``a little more``, or ``a little less``.
+    """
+    if 0.995 < factor < 1.005:
+        return "a little more" if factor > 1 else "a little less"
+    return f"{factor:.3g} times as much"

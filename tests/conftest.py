@@ -1,6 +1,6 @@
 """Settings of all tests."""
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,20 +16,25 @@ settings.register_profile(
 settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
 settings.load_profile("planner")
 
-SEVERAL_PROCESSES = ("runtime/", "cli/test_run", "cli/test_calibrate_network", "docs/test_tutorial")
-"""Tests that start jobs of several processes: where tests run in parallel, one after the other."""
+JOBS = (
+    "tests/runtime/",
+    "tests/cli/test_run",
+    "tests/cli/test_calibrate_network",
+    "tests/docs/test_tutorial",
+)
+"""Tests that start jobs of several processes."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give those tests to one worker, and first, so that the others go on beside them."""
-    here = Path(__file__).parent
-    jobs = [
-        item
-        for item in items
-        if item.path.relative_to(here).as_posix().startswith(SEVERAL_PROCESSES)
-    ]
-    for item in jobs:
-        item.add_marker(pytest.mark.xdist_group("jobs"))
-    first = set(jobs)
-    items[:] = [*jobs, *(item for item in items if item not in first)]
+    """Run those tests first: where tests run in parallel, the others then go on beside them."""
+    items.sort(key=lambda item: not item.nodeid.startswith(JOBS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give those tests to one worker, one after the other, and all others to whoever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = lambda nodeid: "jobs" if nodeid.startswith(JOBS) else nodeid
+    return scheduler

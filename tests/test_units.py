@@ -5,7 +5,14 @@ from fractions import Fraction
 import pytest
 
 from planner import InvalidInputError
-from planner.units import format_bytes, format_ns, parse_bytes, parse_rate, parse_time
+from planner.units import (
+    format_bytes,
+    format_factor,
+    format_ns,
+    parse_bytes,
+    parse_rate,
+    parse_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -73,3 +80,10 @@ def test_formatting() -> None:
         "3 MiB",
         "1 GiB",
     ]
+
+
+def test_factors_near_1_are_put_in_words() -> None:
+    assert format_factor(2.5) == "2.5 times as much"
+    assert format_factor(0.9) == "0.9 times as much"
+    assert format_factor(1.001) == "a little more"
+    assert format_factor(0.999) == "a little less"

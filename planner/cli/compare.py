@@ -90,7 +90,7 @@ def add_parser(commands: Any) -> None:
         choices=list(FAMILIES),
         help="what to do with a profile: ibatch: batches of layers (default); caramel: gradient "
         "transfers between workers; bml: algorithms that sum up gradients; a request says itself "
-        "what it asks",
+        "what it asks; whole iterations of profiles: planner plan, or --peers",
     )
     add_network_options(parser)
     parser.add_argument(
@@ -210,6 +210,10 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
     """Return what is asked about a profile, and the case it makes with a network."""
     problem: str = options.problem or next(iter(PROFILED))
+    if problem == "iteration":
+        raise InvalidInputError(
+            "--problem", "planner plan PROFILE --cluster FILE plans it, and --peers compares"
+        )
     if problem not in PROFILED:
         raise InvalidInputError(
             "--problem",

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from planner.comparison import Comparison
+from planner.draw.chart import printable
 from planner.profiles import Profile
 from planner.results import Result
 
@@ -137,7 +138,7 @@ def provenance(profile: Profile) -> str:
     origin = profile.provenance
     about = ["profile", origin.kind, origin.date, origin.processor]
     samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
-    return " ".join(filter(None, about)) + samples
+    return printable(" ".join(filter(None, about)) + samples)
 
 
 def percent(share: float | None) -> str:

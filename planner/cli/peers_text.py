@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from planner.cli.family import percent
+from planner.draw.chart import printable
 from planner.iteration.peers import BASELINE, JOINT, PeerCase, Spread, standings
 from planner.units import format_ns
 
@@ -114,6 +115,7 @@ def by(
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], named: int = 1) -> str:
     """Return a table in Markdown, its columns aligned: the first `named` ones to the left."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     rules = [
         "-" * width if place < named else "-" * (width - 1) + ":"
@@ -151,7 +153,7 @@ def _footnotes(cases: Sequence[PeerCase], methods: Sequence[str]) -> list[str]:
 
 def _places(cases: Sequence[PeerCase], of: int) -> str:
     clusters = dict.fromkeys(case.cluster for case in cases)
-    return f"{len(cases)} of {of} cases: {', '.join(clusters)}"
+    return f"{len(cases)} of {of} cases: {printable(', '.join(clusters))}"
 
 
 def _picked(spread: Spread | None, shown: Callable[[float | None], str], pick: str) -> str:

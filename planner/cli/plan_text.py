@@ -8,6 +8,7 @@ from planner.cli.family import percent, provenance
 from planner.cli.iteration_options import Subject
 from planner.clusters import Cluster
 from planner.draw import format_table
+from planner.draw.chart import printable
 from planner.iteration import Problem
 from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
@@ -19,7 +20,7 @@ from planner.jsonio.iteration_answer import (
     Why,
 )
 from planner.topologies import BCube, FatTree, Rails
-from planner.units import format_bytes, format_ns
+from planner.units import format_bytes, format_factor, format_ns
 
 __all__ = ["about_cluster", "lines", "sentence"]
 
@@ -31,7 +32,7 @@ def lines(subject: Subject, problem: Problem, given: IterationAnswer) -> Iterato
     graph, scale = problem.graph, subject.options["computation"]
     computes = problem.base.windows.compute_ns
     yield (
-        f"{subject.profile.name}: {len(graph.parameters)} parameters, "
+        f"{printable(subject.profile.name)}: {len(graph.parameters)} parameters, "
         f"{format_bytes(sum(problem.pushed))} of gradients, {format_ns(computes)} to compute"
         + ("" if scale == 1 else f" (× {scale} of the profile)")
     )
@@ -64,7 +65,7 @@ def about_cluster(cluster: Cluster) -> str:
         kind = f"{topology.accelerators} accelerators and rails a host"
     shared = cluster.shared_bytes_per_s
     return (
-        f"{cluster.name}: {cluster.workers} workers, {kind}, "
+        f"{printable(cluster.name)}: {cluster.workers} workers, {kind}, "
         f"{nic.per_machine} × {_rate(float(nic.bytes_per_s))} a machine, start-up "
         f"{format_ns(nic.startup_ns)}" + (f", {_rate(float(shared))} shared" if shared else "")
     )
@@ -170,12 +171,14 @@ def _runner_up(why: Why, objective_ns: int) -> str:
     other = why.runner_up
     assert other is not None
     longer = other.objective_ns / objective_ns - 1 if objective_ns else 0.0
+    if not longer:
+        return f"next: {other.algorithm}, {other.mode}, equally long"
     text = f"next: {other.algorithm}, {other.mode}, {percent(longer)} longer; "
     if not other.wins_if:
         return text + "no start-up cost and no bandwidth 1/1024 … 1024 times today's makes it win"
     names = {"startup": "start-ups cost", "bandwidth": "the network carried"}
-    ways = " or ".join(f"{names[one.what]} {one.factor:.3g} times" for one in other.wins_if)
-    return text + f"it would win if {ways} as much"
+    ways = " or ".join(f"{names[one.what]} {format_factor(one.factor)}" for one in other.wins_if)
+    return f"{text}it would win if {ways}"
 
 
 def _table(

@@ -96,7 +96,9 @@ def pull_batches(program: Program) -> tuple[Batch, ...]:
     """
     if isinstance(program, ShardProgram):
         return program.pulls
-    raise NotApplicableError("problem", "expected a plan of ibatch: no other pulls parameters")
+    raise NotApplicableError(
+        "problem", "expected a plan of ibatch, or a sharded one of iteration: no other pulls"
+    )
 
 
 def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[str, ...], ...]:

@@ -54,7 +54,10 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
     """
     answer = read_plan(plan)
     if not isinstance(answer, CaramelAnswer):
-        raise InvalidInputError("problem", f"expected a plan of caramel, got {answer.problem}")
+        raise InvalidInputError(
+            "problem",
+            f"expected a plan of caramel, or a replicated one of iteration, got {answer.problem}",
+        )
     if answer.traffic != 1:
         raise NotApplicableError("traffic", "the plan's transfers are no all-reduces")
     if answer.workers:

@@ -38,10 +38,13 @@ from planner.iteration.sharded import both_ways
 from planner.iteration.synchronisation import Synchronisation
 from planner.results import Infeasibility
 
-__all__ = ["Alternative", "alternatives", "capped", "too_small"]
+__all__ = ["Alternative", "alternatives", "capped", "too_many", "too_small"]
 
 LEAST_SECONDS = 0.001
 """What each alternative gets even when the time is up: a plan by rule, and its bound."""
+
+MAX_TRANSFERS = 10_000
+"""Transfers of a plan if all are as large as there is room for; more of them take too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Alternative:
     objective_ns : int or None
         What the plan costs.
     lower_bound_ns : int or None
-        What no plan of this algorithm and mode undercuts.
+        What no plan of this algorithm and mode undercuts; None if there can be no plan.
     infeasibility : Infeasibility or None
         Why there is no plan.
     timed_out : bool
@@ -161,6 +164,11 @@ def _best(
     small = too_small(problem, mode)
     if small:
         return Alternative(synchronisation, mode, None, None, None, small)
+    many = too_many(problem, mode)
+    if many:  # there are plans, though none is made: their bound counts
+        return Alternative(
+            synchronisation, mode, None, None, bound(problem, synchronisation, mode), many
+        )
     fitting = [capped(problem, plan) for plan in plans]
     priced = [(evaluate(problem, plan).iteration_ns, len(plan.transfers)) for plan in fitting]
     best = min(range(len(fitting)), key=priced.__getitem__)
@@ -189,6 +197,20 @@ def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
         f"{mode}: parameters, gradients, optimiser state and activations take {needed} bytes on "
         f"each worker, and memory_bytes leaves it {memory}",
         ("memory_bytes",),
+    )
+
+
+def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
+    """Return why the transfers of a mode are too many to be planned, if so."""
+    room = problem.room(mode)
+    size = sum(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
+    if room is None or size <= room * MAX_TRANSFERS:
+        return None
+    binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
+    return Infeasibility(
+        f"{mode}: {binding} leaves transfers room for {room} of {size} bytes, and at most "
+        f"{MAX_TRANSFERS} transfers are planned",
+        (binding,),
     )
 
 

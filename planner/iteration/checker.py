@@ -8,7 +8,8 @@ Source: own.
 """
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 
 from planner.caramel.evaluation import check as check_gradients
 from planner.caramel.evaluation import check_lanes
@@ -95,6 +96,7 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
     for number, one in enumerate(plan.transfers):
         for part in one.parts if one.kind == "push" else ():
             pushes[part.parameter].append((number, part))
+    last = {index: _last_pushes(problem, index, found) for index, found in pushes.items()}
     for number, one in enumerate(plan.transfers):
         if one.kind != "pull":
             continue
@@ -105,7 +107,7 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
         for part in one.parts:
             if part.parameter not in pushed:
                 raise InvalidPlanError(f"transfers[{number}]", "pulls what nobody pushed")
-            if any(number < push for push in _needed(problem, part, pushes[part.parameter])):
+            if number < last[part.parameter](part):
                 name = problem.graph.parameters[part.parameter].name
                 raise InvalidPlanError(
                     f"transfers[{number}]", f"pulls {name} before all of it was pushed"
@@ -115,15 +117,25 @@ def _check_pulls(problem: Problem, plan: Plan) -> None:
         _check_whole(problem, index, parts)
 
 
-def _needed(problem: Problem, pull: Part, pushes: Sequence[tuple[int, Part]]) -> list[int]:
-    """Return the pushes that a pull needs: of the same bytes, or all if sizes differ."""
-    index = pull.parameter
-    alike = problem.pulled[index] == problem.pushed[index]
-    return [
-        number
-        for number, push in pushes
-        if not alike or (push.start < pull.stop and pull.start < push.stop)
-    ]
+def _last_pushes(
+    problem: Problem, index: int, pushes: Sequence[tuple[int, Part]]
+) -> Callable[[Part], int]:
+    """Return what says of a pull which is the last push that it needs; -1 for none.
+
+    It needs those of the same bytes, or all if sizes differ. Pushes do not overlap.
+    """
+    if problem.pulled[index] != problem.pushed[index]:
+        latest = max(number for number, _ in pushes)
+        return lambda _: latest
+    ordered = sorted(pushes, key=lambda push: push[1].start)
+    starts = [push.start for _, push in ordered]
+    stops = [push.stop for _, push in ordered]
+
+    def last(pull: Part) -> int:
+        same = ordered[bisect_right(stops, pull.start) : bisect_left(starts, pull.stop)]
+        return max((number for number, _ in same), default=-1)
+
+    return last
 
 
 def _check_whole(problem: Problem, index: int, parts: Sequence[Part]) -> None:

@@ -213,8 +213,12 @@ class Problem:
             graph = graph_of_layers(profile.layers, pairwise(range(len(profile.layers))))
             pulled = tuple(max(layer.parameter_bytes, 1) for layer in sent)
         footprint = Footprint.of(profile, exact(optimiser, "optimiser_ratio"))
+        try:
+            graph = scaled(graph, factor)
+        except InvalidInputError as error:
+            raise InvalidInputError("computation_scale", str(error)) from None
         return cls(
-            scaled(graph, factor),
+            graph,
             cluster,
             pull_bytes=pulled,
             footprint=footprint,

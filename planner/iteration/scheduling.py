@@ -20,7 +20,7 @@ from typing import Any
 
 from planner import drizzle
 from planner.clusters import Cluster
-from planner.errors import NotApplicableError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Result
 
 __all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "Groups", "group_size", "scheduling_problem"]
@@ -50,8 +50,12 @@ class Groups:
     @classmethod
     def of(cls, cluster: Cluster, iteration_ns: int, **limits: Any) -> "Groups":
         """Return them for a cluster; `limits` as for `scheduling_problem`."""
-        problem = scheduling_problem(cluster, iteration_ns, **limits)
-        result = drizzle.solve(problem)
+        try:
+            problem = scheduling_problem(cluster, iteration_ns, **limits)
+            result = drizzle.solve(problem)
+        except InvalidInputError as error:
+            place = "" if error.path in limits else "cluster.scheduling."
+            raise InvalidInputError(f"{place}{error.path}", error.message) from None
         plan = result.plan
         return cls(result, None if plan is None else drizzle.evaluate(problem, plan))
 

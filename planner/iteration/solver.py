@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from planner.costs import AffineCost
 from planner.errors import BrokenConstraintError, NotApplicableError
-from planner.iteration.alternatives import Alternative, alternatives, too_small
+from planner.iteration.alternatives import Alternative, alternatives, too_many, too_small
 from planner.iteration.bounds import bound
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.evaluation import evaluate
@@ -92,7 +92,9 @@ def best_of(problem: Problem, found: Iterable[Alternative], runtime_s: float) ->
     best = min(priced, key=lambda one: one.objective_ns or 0)
     assert best.plan is not None
     objective = _priced(problem, best.plan, "auto")
-    lowest = min(_bound_for(problem, one, best.plan) for one in priced)
+    lowest = min(
+        _bound_for(problem, one, best.plan) for one in listed if one.lower_bound_ns is not None
+    )
     return Result("auto", best.plan, objective, lowest, runtime_s, timed_out)
 
 
@@ -120,6 +122,9 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
             refused = error
             continue
         planned.add(synchronisation.half)
+        if plan.mode not in problem.modes:
+            refused = NotApplicableError("modes", f"the plans of {method} are {plan.mode}")
+            continue
         objective = evaluate(problem, plan).iteration_ns
         plans.append((objective, synchronisation, plan))
     if not plans:
@@ -132,7 +137,7 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
     runtime = time.perf_counter() - begin
     broken: Infeasibility | None = None
     for _, synchronisation, plan in sorted(plans, key=lambda one: one[0]):
-        small = too_small(problem, plan.mode)
+        small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
         if small is not None:
             broken = broken or small
             continue

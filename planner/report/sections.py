@@ -17,7 +17,7 @@ from planner.report.words import (
     percent,
     times,
 )
-from planner.units import format_bytes, format_ns, unit_of
+from planner.units import format_bytes, format_factor, format_ns, unit_of
 
 __all__ = ["alternative_table", "reasons", "time_parts", "transfer_table", "verdict"]
 
@@ -136,6 +136,8 @@ def _change(why: Why, given: IterationAnswer) -> Html:
     if other is None or not time:
         return paragraph("There is no other way of synchronising here that costs something else.")
     about = f"The runner-up is {other.algorithm}, {other.mode}: {format_ns(other.objective_ns)}, "
+    if other.objective_ns == time:
+        return paragraph(f"{about}equally long.")
     about += f"{percent(other.objective_ns / time - 1)} longer. "
     if not other.wins_if:
         return paragraph(
@@ -143,12 +145,9 @@ def _change(why: Why, given: IterationAnswer) -> Html:
             "No other start-up cost and no other bandwidth, from 1/1024 to 1024 times today's, "
             "makes it the shorter one while both plans stay as they are.",
         )
-    ways = {
-        "startup": "start-ups cost {} what they do",
-        "bandwidth": "the network carried {} what it does",
-    }
+    ways = {"startup": "start-ups cost", "bandwidth": "the network carried"}
     if_text = ", or if ".join(
-        ways[one.what].format(f"{one.factor:.3g} times") for one in other.wins_if
+        f"{ways[one.what]} {format_factor(one.factor)}" for one in other.wins_if
     )
     return paragraph(about, f"It would win if {if_text}, both plans staying as they are.")
 

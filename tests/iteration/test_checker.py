@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.clusters import Cluster, Nic
 from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
@@ -228,3 +231,35 @@ def test_a_barrier_and_a_time_to_wait_for() -> None:
     waits = replace(WHOLE, barrier=True)
     with pytest.raises(InvalidPlanError, match="forward pass has begun"):
         check_times(PROBLEM, waits, evaluate(PROBLEM, WHOLE).iteration)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_a_pull_needs_the_pushes_of_its_bytes(data: st.DataObject) -> None:
+    """Cut and ordered at random; the oracle goes through the bytes one by one."""
+    size = data.draw(st.integers(1, 8))
+    alike = data.draw(st.booleans())
+    problem = replace(
+        PROBLEM,
+        graph=Graph(GRAPH.ops, (Parameter("w1", size, ("b1",), ("f1",)),)),
+        pull_bytes=None if alike else (size + 1,),
+        element_bytes=1,
+    )
+    moves: list[tuple[Kind, int, int]] = []
+    for kind, length in (("push", size), ("pull", size if alike else size + 1)):
+        cuts = data.draw(st.sets(st.integers(1, length - 1))) if length > 1 else set()
+        ends = [0, *sorted(cuts), length]
+        moves += [(kind, start, stop) for start, stop in pairwise(ends)]  # type: ignore[misc]
+    moves = data.draw(st.permutations(moves))
+    early = False
+    pushed: set[int] = set()
+    for kind, start, stop in moves:
+        wanted = set(range(start, stop)) if alike else set(range(size))
+        early |= kind == "pull" and not wanted <= pushed
+        pushed |= set(range(start, stop)) if kind == "push" else set()
+    given_plan = plan(*(one(kind, (0, start, stop)) for kind, start, stop in moves))
+    if early:
+        with pytest.raises(InvalidPlanError, match="before all of it was pushed"):
+            check(problem, given_plan)
+    else:
+        check(problem, given_plan)

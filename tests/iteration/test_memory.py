@@ -1,5 +1,6 @@
 """What must be remembered, what that leaves room for, and what binds where nothing fits."""
 
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ from planner.clusters import Cluster, Nic
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import METHODS, Footprint, Problem, check, network_bound, solve
+from planner.iteration.bounds import bound
 from planner.iteration.checker import check_room
 from planner.topologies import Rails, Switch
 from tests.iteration.iteration_strategies import problems
@@ -217,3 +219,33 @@ def test_a_problem_that_is_accepted_is_planned(size: int, startup: int, count: i
         return
     for method in ("ps", "fsdp", "ibatch", "ddp"):
         assert solve(problem, method=method).plan is not None
+
+
+def test_too_many_transfers_are_not_planned_but_count_in_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["planner.iteration.alternatives"], "MAX_TRANSFERS", 100)
+    options = {"pull_bytes": (31, 9), "max_transfer_bytes": 1}
+    problem = Problem(chain(60, 10), machines(4, None), **options)  # type: ignore[arg-type]
+    result = solve(problem)
+    assert result.plan is not None
+    assert len(result.plan.transfers) == 70
+    assert result.plan.mode == "replicated"  # 110 pushes and pulls are too many
+    half = replace(problem, modes=("sharded",))
+    least = min(bound(half, one, "sharded", result.plan) for one in half.options)
+    assert result.lower_bound_ns is not None
+    assert result.lower_bound_ns <= least
+    whole = replace(problem, modes=("replicated",))
+    assert least < min(bound(whole, one, "replicated", result.plan) for one in whole.options)
+
+    for method in ("auto", "ddp", "fsdp"):  # at once, whatever the size
+        huge = Problem(chain(10**12), machines(4, None), max_transfer_bytes=1)
+        refused = solve(huge, method=method)
+        assert refused.plan is None
+        assert refused.infeasibility is not None
+        assert refused.infeasibility.binding == ("max_transfer_bytes",)
+    footprint = Footprint(10**9, 10**9)
+    full = Problem(chain(10**9), machines(4, 2 * 10**9 + 1), footprint=footprint)
+    refused = solve(full)
+    assert refused.infeasibility is not None
+    assert refused.infeasibility.binding == ("memory_bytes",)

@@ -101,6 +101,11 @@ def test_no_method_is_better_than_the_joint_plan(method: str) -> None:
     assert timeline.end_ns == typed.iteration_ns
 
 
+def test_modes_bind_every_method() -> None:
+    assert error({**REQUEST, "method": "ddp", "modes": ["sharded"]})[0] == "modes"
+    assert error({**REQUEST, "method": "fsdp", "modes": ["replicated"]})[0] == "modes"
+
+
 def test_computation_is_scaled_exactly() -> None:
     assert asked(computation_scale=0.1)["computation_ns"] == 360
     assert asked(computation_scale=3)["computation_ns"] == 10800
@@ -196,6 +201,11 @@ def test_infeasible_answers_hold_no_plan() -> None:
         ({"modes": ["both"]}, "modes[0]"),
         ({"modes": []}, "modes"),
         ({"computation_scale": 0}, "computation_scale"),
+        ({"computation_scale": 2**62}, "computation_scale"),
+        (
+            {"cluster": {**CLUSTER, "scheduling": {"task_ns": 2**62}}},
+            "cluster.scheduling.task_ns",
+        ),
         ({"computation_scale": "1"}, "computation_scale"),
         ({"optimiser_ratio": -1}, "optimiser_ratio"),
         ({"max_transfer_bytes": 0}, "max_transfer_bytes"),
