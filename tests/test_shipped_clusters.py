@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from planner.jsonio import schema
 from planner.jsonio.clusters import decode_cluster
 
 ROOT = Path(__file__).parents[1]
@@ -162,3 +163,11 @@ def test_the_page_lists_every_cluster() -> None:
     page = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
     table = page.partition("## The shipped clusters")[2].partition("\n\n**")[0]
     assert set(re.findall(r"`([a-z0-9]+-(?:[0-9]+|bcube|switch))`", table)) == set(PRINTED)
+
+
+def test_the_schema_holds_for_every_file() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    for path in FOLDER.glob("*.json"):
+        jsonschema.validate(json.loads(path.read_text()), schema("cluster"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**load("office-4"), "machines": 0}, schema("cluster"))

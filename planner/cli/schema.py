@@ -1,4 +1,4 @@
-"""``planner schema``: what requests, answers and profiles look like."""
+"""``planner schema``: what requests, answers and files look like."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.cli.common import command, write_json
 from planner.jsonio import PROBLEMS, schema
+from planner.jsonio.schema import FILES
 
 __all__ = ["add_parser"]
 
@@ -16,14 +17,14 @@ def add_parser(commands: Any) -> None:
         commands,
         "schema",
         run,
-        "print the JSON Schema of requests, answers and profiles",
+        "print the JSON Schema of requests, answers and files",
         "planner schema ibatch",
     )
     parser.add_argument(
         "problem",
         nargs="?",
         metavar="PROBLEM",
-        help=f"one of {', '.join((*PROBLEMS, 'profile'))}; default: all of them",
+        help=f"one of {', '.join((*PROBLEMS, *FILES))}; default: all of them",
     )
 
 

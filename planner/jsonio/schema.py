@@ -1,16 +1,26 @@
 """JSON Schema of every request and answer, generated from the types that decode and encode them."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from planner.errors import InvalidInputError
+from planner.jsonio.clusters import ClusterDocument
+from planner.jsonio.network_measurements import NetworkFileDocument
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
-from planner.validation import MAX_VALUE
+from planner.validation import MAX_VALUE, shown
 
-__all__ = ["schema"]
+__all__ = ["FILES", "schema"]
+
+FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
+    "profile": (ProfileDocument, PROFILE_RULES),
+    "cluster": (ClusterDocument, {}),
+    "network": (NetworkFileDocument, {}),
+}
+"""Files that are no requests: what they hold, and what the schema says beside the fields' types."""
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -21,26 +31,29 @@ def schema(problem: str | None = None) -> dict[str, Any]:
     Parameters
     ----------
     problem : str, optional
-        A problem's name, or "profile" for profile files.
+        A problem's name, or "profile", "cluster" or "network" for these files.
 
     Returns
     -------
     dict
-        For a problem its ``request``, ``answer`` and ``error`` schemas; for "profile" the schema of
-        the file; without an argument all of these by name.
+        For a problem its ``request``, ``answer`` and ``error`` schemas; for a file its schema;
+        without an argument all of these by name.
 
     Raises
     ------
     InvalidInputError
         If the name is unknown.
     """
+    names = (*PROBLEMS, *FILES)
     if problem is None:
-        return {name: schema(name) for name in (*PROBLEMS, "profile")}
-    if problem == "profile":
-        return {**_of(ProfileDocument), **PROFILE_RULES}
+        return {name: schema(name) for name in names}
+    if problem in FILES:
+        kind, rules = FILES[problem]
+        return {**_of(kind), **rules}
     if problem not in PROBLEMS:
-        known = ", ".join((*PROBLEMS, "profile"))
-        raise InvalidInputError("problem", f"expected one of {known}, got {problem!r}")
+        raise InvalidInputError(
+            "problem", f"expected one of {', '.join(names)}, got {shown(problem)}"
+        )
     face = PROBLEMS[problem]
     request = {**_of(face.request), **face.request_rules}
     return {"request": request, "answer": _of(face.answer), "error": _of(ErrorAnswer)}
