@@ -1,7 +1,10 @@
 """Whether something is a plan of a whole iteration, and a schedule one of a plan.
 
-Plans are checked by what they say, not by who made them; schedules apart from how they were
-computed. It knows no method.
+Problem: does a plan send all that has to be sent, once and in an order that can be, and does a
+schedule keep to it? Plans are checked by what they say, not by who made them; schedules apart from
+how they were computed. It knows no method.
+
+Guarantee: what passes can be executed as it stands, but for memory, which `check_room` looks at.
 
 Complexity: O(ops + dependencies + parts), times the number of op orders.
 Source: own.

@@ -1,11 +1,16 @@
 """Why a plan won: where its time goes, and what would have to change for the next one to win.
 
-Where the time goes: the computation; what is waited for beyond it if start-ups were free; what the
-start-ups add. All three are differences of prices of the same plan.
+Problem: a plan is the best of several. What does its time consist of, and how far is the choice
+from another one?
+
+Method. Where the time goes: the computation; what is waited for beyond it if start-ups were free;
+what the start-ups add. All three are differences of prices of the same plan.
 
 What would have to change: both plans are kept as they are and priced with all start-up costs,
 or with the speed of everything, multiplied by a factor up to 1024 either way; the factor nearest to
 1 at which the other is shorter is found by bisection. Planned anew, either could do better there.
+
+Guarantee: the parts add up to the iteration; at the factor that is named the other plan is shorter.
 
 Complexity: some 60 prices a change. Source: own.
 """

@@ -1,6 +1,8 @@
 """What a worker has to remember while it trains.
 
-A model of the large terms, to refuse what cannot fit and to cap transfers; not an allocator.
+Problem: does a plan fit into a worker's memory, and how large may its transfers be?
+
+Method: the large terms are added up.
 
 - replicated: parameters, gradients, the optimiser's state and the activations of one iteration;
 - sharded: the same, but for the state only the worker's share, with the copy of the parameters that
@@ -8,6 +10,11 @@ A model of the large terms, to refuse what cannot fit and to cap transfers; not 
   pass, and all gradients are counted, as if none had left before the last was there.
 
 Beside them the largest transfer, whose gradients are copied into one buffer.
+
+Guarantee: none for a real allocator; small terms, fragmentation and the framework are left out.
+
+Complexity: O(layers).
+Source: the terms as in Rajbhandari et al., "ZeRO", SC 2020, section 3.
 """
 
 from dataclasses import dataclass
