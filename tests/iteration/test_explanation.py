@@ -147,3 +147,22 @@ def test_factors_that_leave_the_range_of_times_are_tried_all_the_same() -> None:
     problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
     _, explanation, _ = explained(problem)
     assert explanation.exposed_startup_ns >= 2 * 2**53
+
+
+def test_hidden_start_ups_are_not_counted() -> None:
+    """w2 travels while b1 computes; only w1's bytes (1.5 µs by ring) and start-ups are seen."""
+    graph = Graph(
+        (
+            Op("f1", 1000, "forward"),
+            Op("f2", 1000, "forward", ("f1",)),
+            Op("b2", 1000, "backward", ("f2",)),
+            Op("b1", 100_000, "backward", ("b2",)),
+        ),
+        (Parameter("w1", 1000, ("b1",), ("f1",)), Parameter("w2", 20_000, ("b2",), ("f2",))),
+    )
+    cluster = Cluster("c", "a test", 4, Switch(4), Nic(Fraction(10**9), 50))
+    problem = Problem(graph, cluster, algorithms=("ring",), modes=("replicated",))
+    plan, explanation, _ = explained(problem)
+    assert len(plan.transfers) == 2
+    assert explanation.exposed_bytes_ns == 1500
+    assert explanation.exposed_startup_ns == 6 * 50
