@@ -57,7 +57,7 @@ class Result(Generic[PlanT]):
     runtime_s : float
         Wall-clock time of the solver.
     timed_out : bool
-        Whether the time limit cut in.
+        Whether the time limit cut the search, or the proof, short.
     infeasibility : Infeasibility or None
         Why there is no plan.
     """

@@ -148,17 +148,21 @@ def solve(
     except InvalidPlanError as error:
         raise RuntimeError(f"method {method} made no plan: {error}") from error
     cost = objective_ns(problem, evaluate(problem, plan))
-    bound = outcome.lower_bound_ns
+    bound, timed_out = outcome.lower_bound_ns, outcome.timed_out
     if bound is None:
-        bound = _proven_bound(problem, deadline)
-    return Result(method, plan, cost, bound, runtime, outcome.timed_out)
+        bound, cut = _proven_bound(problem, deadline)
+        timed_out |= cut
+    return Result(method, plan, cost, bound, runtime, timed_out)
 
 
-def _proven_bound(problem: Problem, deadline: Deadline) -> int:
-    """Return the best bound that costs little: the optimum itself wherever it is near."""
+def _proven_bound(problem: Problem, deadline: Deadline) -> tuple[int, bool]:
+    """Return the best bound that costs little, and whether the time limit left a worse one.
+
+    That is the optimum itself wherever it is near.
+    """
     additive = problem.objective == "makespan" and problem.transfer_prefix is not None
-    if additive or problem.layers <= BOUND_MAX_LAYERS:
-        bound = _exact(problem)(problem, deadline).lower_bound_ns
-        if bound is not None:
-            return bound
-    return relaxation(problem)
+    if not additive and problem.layers > BOUND_MAX_LAYERS:
+        return relaxation(problem), False
+    proof = _exact(problem)(problem, deadline)
+    bound = proof.lower_bound_ns
+    return relaxation(problem) if bound is None else bound, proof.timed_out

@@ -281,14 +281,16 @@ def test_an_unknown_method_is_answered_with_the_list() -> None:
     assert "did you mean 'greedy_forward'" in caught.value.message
 
 
-def test_a_time_limit_leaves_a_plan_and_its_gap() -> None:
+@pytest.mark.parametrize("method", ["exact", "one_batch", "layer_by_layer", "greedy_forward"])
+def test_a_time_limit_leaves_a_plan_and_its_gap(method: str) -> None:
+    """Of a method that needs no search the limit cuts the proof, which `time_limit` says too."""
     count = 30_000
     problem = Problem(
         startup_ns=3,
         transfer_ns=[(i * 7919) % 1000 for i in range(count)],
         compute_ns=[(i * 104729) % 1000 for i in range(count)],
     )
-    result = solve(problem, time_limit=1e-9)
+    result = solve(problem, method=method, time_limit=1e-9)
     assert result.status == Status.TIME_LIMIT
     assert result.plan is not None
     check(problem, result.plan)
