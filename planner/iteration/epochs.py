@@ -28,6 +28,7 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.problem import Problem
 from planner.profiles import Profile
 from planner.topologies import Rails
+from planner.validation import MAX_VALUE, shown
 from planner.yan.problem import MAX_MACHINES
 
 __all__ = ["Estimate", "batch_size_of", "computation_ns", "yan_estimates"]
@@ -58,7 +59,7 @@ class Estimate:
     epoch_ns: int
 
 
-def yan_estimates(profile: Profile, problem: Problem, samples: int) -> tuple[Estimate, ...]:
+def yan_estimates(profile: Profile, problem: Problem, epoch_samples: int) -> tuple[Estimate, ...]:
     """Return what an epoch takes by Yan's model with each number of machines, the best first.
 
     Of equally good ones the fewest machines come first.
@@ -69,7 +70,7 @@ def yan_estimates(profile: Profile, problem: Problem, samples: int) -> tuple[Est
         The model.
     problem : Problem
         Its problem on all machines.
-    samples : int
+    epoch_samples : int
         Samples of an epoch.
 
     Raises
@@ -78,7 +79,7 @@ def yan_estimates(profile: Profile, problem: Problem, samples: int) -> tuple[Est
         If there are more workers than Yan's model takes, nothing is computed, or numbers leave its
         range.
     InvalidInputError
-        If the profile has no batch size.
+        If the profile has no batch size, or whole iterations have too many samples.
     """
     cluster, batch = problem.cluster, batch_size_of(profile)
     if cluster.workers > MAX_WORKERS:
@@ -89,11 +90,15 @@ def yan_estimates(profile: Profile, problem: Problem, samples: int) -> tuple[Est
     if not computation_ns(problem):
         raise NotApplicableError("profile", "Yan's model expects layers that compute")
     each = cluster.workers // cluster.machines
+    iterations = [
+        _iterations(epoch_samples, batch * machines * each)
+        for machines in range(1, cluster.machines + 1)
+    ]
     try:
         layer, constants = _layer_and_constants(profile, problem, batch)
         found = [
-            _estimate(layer, constants, machines, machines * each, batch, samples)
-            for machines in range(1, cluster.machines + 1)
+            _estimate(layer, constants, machines, machines * each, batch, count)
+            for machines, count in enumerate(iterations, 1)
         ]
     except InvalidInputError as error:
         raise NotApplicableError("profile", f"Yan's model cannot price it: {error}") from None
@@ -136,11 +141,10 @@ def _estimate(
     machines: int,
     workers: int,
     batch: int,
-    samples: int,
+    iterations: int,
 ) -> Estimate:
     """Return an epoch of whole iterations by Yan's model, one server beside the workers."""
     together = batch * workers
-    iterations = -(-samples // together)
     problem = yan.Problem(
         machines=workers + 1,
         cores=1,
@@ -154,6 +158,18 @@ def _estimate(
         parameter_servers=1, replicas=workers, workers_per_replica=1, layers=(whole,)
     )
     return Estimate(machines, iterations, yan.estimate(problem, configuration).epoch_ns)
+
+
+def _iterations(epoch_samples: int, together: int) -> int:
+    """Return the iterations of an epoch, the last one filled up."""
+    most = MAX_VALUE // together
+    if epoch_samples > most * together:
+        raise InvalidInputError(
+            "epoch_samples",
+            f"expected an integer <= {most * together}, in iterations of {together} samples, "
+            f"got {shown(epoch_samples)}",
+        )
+    return -(-epoch_samples // together)
 
 
 def batch_size_of(profile: Profile) -> int:

@@ -125,7 +125,7 @@ class Sizing:
 def choose_size(
     profile: Profile,
     cluster: Cluster,
-    samples: int,
+    epoch_samples: int,
     *,
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
@@ -139,7 +139,7 @@ def choose_size(
         The model; `batch_size` is what each worker computes in an iteration.
     cluster : Cluster
         The most machines there are, on a switch, a Fat-Tree or rails.
-    samples : int
+    epoch_samples : int
         Samples of an epoch.
     time_limit : float, optional
         Seconds, of which each candidate gets an equal share of what is left. At least one is
@@ -157,12 +157,12 @@ def choose_size(
     InvalidInputError
         If the profile has no batch size, or an input cannot mean anything.
     """
-    integer(samples, "samples", minimum=1)
+    integer(epoch_samples, "epoch_samples", minimum=1)
     batch_size_of(profile)  # refuses epochs that cannot be counted
     deadline = deadline_in(time_limit)
     resized(cluster, cluster.machines)  # refuses what has no other size
     problems = {cluster.machines: Problem.from_profile(profile, cluster, **options)}
-    ranking = yan_estimates(profile, problems[cluster.machines], samples)
+    ranking = yan_estimates(profile, problems[cluster.machines], epoch_samples)
     ranked = {one.machines: one for one in ranking}
     found = {}
     for machines in {1, cluster.machines, *_shortlist(ranking)}:
@@ -216,7 +216,7 @@ def _planned(
         found[machines] = replace(found[machines], result=result)
         epoch = found[machines].epoch_ns
         if epoch is not None:
-            total(epoch, "samples", "the time of an epoch")
+            total(epoch, "epoch_samples", "the time of an epoch")
             best = (epoch, machines) if best is None else min(best, (epoch, machines))
     return Sizing(
         tuple(found[machines] for machines in sorted(found)),

@@ -112,7 +112,7 @@ def test_infeasible_is_an_answer(files: list[str], capsys: pytest.CaptureFixture
         (["--max-transfer", "0B"], "--max-transfer"),
         (["--algorithms", "ring,star"], "--algorithms"),
         (["--method", "ddpp"], "did you mean 'ddp'"),
-        (["--epoch-samples", "0"], "samples"),
+        (["--epoch-samples", "0"], "epoch_samples"),
         (["--max-overhead", "2"], "max_overhead"),
         (["--max-group", "1"], "--max-group"),
         (["--time-limit", "0"], "time_limit_s"),
