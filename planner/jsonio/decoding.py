@@ -25,6 +25,8 @@ T = TypeVar("T")
 _MAX_DIGITS = 4000
 """Python refuses to parse integers of more digits; they are far out of range anyway."""
 
+NO_TEXT = "not text: half of a surrogate pair"
+
 MAX_DECIMALS = 1000
 """Smaller numbers mean nothing, and their fractions take for ever."""
 
@@ -78,7 +80,7 @@ def decode(data: bytes) -> Any:
     except RecursionError:
         raise InvalidInputError("", "not acceptable JSON: nested too deeply") from None
     except UnicodeEncodeError:
-        raise InvalidInputError("", "not text: half of a surrogate pair") from None
+        raise InvalidInputError("", NO_TEXT) from None
     return value
 
 
@@ -112,7 +114,7 @@ def _check_keys(value: Any, path: str) -> None:
         raise InvalidInputError(_join(path, value.key), "key given twice")
     if isinstance(value, dict):
         for key, item in value.items():
-            if "`" in key:
+            if "`" in _text(key, path):
                 raise InvalidInputError(_join(path, key), "unknown field")
             if isinstance(item, dict | list | _Duplicate):
                 _check_keys(item, _join(path, key))
@@ -133,27 +135,38 @@ def plain(value: Any, path: str = "") -> Any:
     Raises
     ------
     InvalidInputError
-        At the first value of another kind, such as a set, which has no order.
+        At the first value of another kind, such as a set, which has no order, or string that is no
+        text.
     """
     if isinstance(value, float):
         return float(value)  # NumPy's are floats with a repr of their own
-    if value is None or isinstance(value, bool | int | Decimal | str):
+    if isinstance(value, str):
+        return _text(value, path)
+    if value is None or isinstance(value, bool | int | Decimal):
         return value
     if isinstance(value, Mapping):
         items = {}
         for key, item in value.items():
             if not isinstance(key, str):
                 raise InvalidInputError(path, f"expected strings as keys, got {shown(key)}")
-            if "`" in key:
+            if "`" in _text(key, path):
                 raise InvalidInputError(_join(path, key), "unknown field")
             items[key] = plain(item, _join(path, key))
         return items
     if isinstance(value, list | tuple):
         return [
-            item if type(item) in (int, str) else plain(item, f"{path}[{position}]")
+            item if type(item) is int else plain(item, f"{path}[{position}]")
             for position, item in enumerate(value)
         ]
     raise InvalidInputError(path, f"expected a JSON value, got {shown(value)}")
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(path, NO_TEXT) from None
+    return value
 
 
 def _exactly(kind: type[Any], value: Any) -> Fraction:
@@ -182,7 +195,7 @@ def typed(value: Any, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise _translated(str(error), value, kind) from None
     except UnicodeEncodeError:
-        raise InvalidInputError("", "not text: half of a surrogate pair") from None
+        raise InvalidInputError("", NO_TEXT) from None
 
 
 def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:

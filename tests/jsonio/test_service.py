@@ -227,6 +227,19 @@ def test_bad_documents(data: bytes, path: str, expected: str) -> None:
     assert len(found["message"]) < 400
 
 
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"layer_names": ["conv", "\ud800", "fc"]}, "layer_names[1]"),
+        ({"method": "\udfff"}, "method"),
+        ({"layer_parameters": [{"\ud800": 1}]}, "layer_parameters[0]"),
+    ],
+)
+def test_what_no_document_can_say_no_call_can(change: dict[str, Any], path: str) -> None:
+    found = planner.solve({**EXAMPLE, **change})["error"]
+    assert (found["path"], found["message"]) == (path, "not text: half of a surrogate pair")
+
+
 def test_a_byte_order_mark_is_no_error() -> None:
     assert reply(b"\xef\xbb\xbf" + json.dumps(EXAMPLE).encode()).exit_status == 0
 
