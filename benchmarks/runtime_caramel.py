@@ -30,7 +30,7 @@ from runtime_jobs import (
     table_of,
     take_turns,
 )
-from runtime_report import Measured, measured, ratio, side_by_side, summary, table
+from runtime_report import Measured, against, measured, side_by_side, summary, table
 from runtime_waiting import LABEL, WaitingModel, load, scaled_units
 
 import planner
@@ -159,18 +159,11 @@ def show(result: dict[str, Any]) -> None:
     for title, about, found in settings:
         print(f"\n### {title}\n\n{about}\n")
         print(table(found, DDP))
+    rows = [(title, found) for title, _, found in settings]
     print("\n### `auto` against the others\n")
-    others = (DDP, SCALED, "`mg_wfbp`", "`ddp`", "`layer_by_layer`")
-    print(f"| setting | {' | '.join(others)} |\n| --- {'| --- ' * len(others)}|")
-    for title, _, found in settings:
-        by_name = {one.name: one for one in found}
-        cells = []
-        for other in others:
-            middle, low, high = ratio(by_name[other], by_name["`auto`"])
-            cells.append(f"{middle:.2f}× ({low:.2f} – {high:.2f})")
-        print(f"| {title} | {' | '.join(cells)} |")
+    print(against(rows, "`auto`", (DDP, SCALED, "`mg_wfbp`", "`ddp`", "`layer_by_layer`")))
     print("\n### predicted against measured\n")
-    print(summary([(title, found) for title, _, found in settings]))
+    print(summary(rows))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

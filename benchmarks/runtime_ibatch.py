@@ -21,7 +21,7 @@ from typing import Any
 
 from emulated_cluster import Layout, reason_unavailable
 from runtime_jobs import SAMPLE_NS, Variant, on_hosts, profiled, table_of, take_turns
-from runtime_report import Measured, measured, ratio, side_by_side, summary, table
+from runtime_report import Measured, against, measured, side_by_side, summary, table
 from runtime_waiting import LABEL, Unit, WaitingModel, load, scaled_units
 
 import planner
@@ -158,27 +158,11 @@ def show(result: dict[str, Any]) -> None:
     for title, about, found in settings:
         print(f"### {title}, forward phase\n\n{about}\n")
         print(table(found["forward phase"], ONE), end="\n\n")
+    rows = [(f"{title}, {phase}", found[phase]) for title, _, found in settings for phase in found]
     print("### `exact` against the others\n")
-    print("| setting | phase | `one_batch` | `layer_by_layer` | `greedy` |")
-    print("| --- | --- | --- | --- | --- |")
-    for title, _, found in settings:
-        for phase in (*PHASES, "step"):
-            by_name = {one.name: one for one in found[phase]}
-            cells = []
-            for other in (ONE, EACH, "`greedy`"):
-                middle, low, high = ratio(by_name[other], by_name[EXACT])
-                cells.append(f"{middle:.2f}× ({low:.2f} – {high:.2f})")
-            print(f"| {title} | {phase} | {' | '.join(cells)} |")
+    print(against(rows, EXACT, (ONE, EACH, "`greedy`")))
     print("\n### predicted against measured\n")
-    print(
-        summary(
-            [
-                (f"{title}, {phase}", found[phase])
-                for title, _, found in settings
-                for phase in (*PHASES, "step")
-            ]
-        )
-    )
+    print(summary(rows))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

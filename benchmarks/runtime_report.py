@@ -16,6 +16,7 @@ from planner.units import format_ns
 __all__ = [
     "Measured",
     "Ranking",
+    "against",
     "measured",
     "ranking",
     "ratio",
@@ -153,6 +154,21 @@ def table(variants: Sequence[Measured], reference: str, first: str = "plan") -> 
             f"{format_ns(round(low))} – {format_ns(round(high))} | {error} | "
             f"{middle:.2f} | {least:.2f} – {most:.2f} |"
         )
+    return "\n".join(lines)
+
+
+def against(
+    settings: Sequence[tuple[str, Sequence[Measured]]], name: str, others: Sequence[str]
+) -> str:
+    """Return the table of how many times as long as variant `name` the others take."""
+    lines = [f"| setting | {' | '.join(others)} |", "| --- " * (len(others) + 1) + "|"]
+    for setting, variants in settings:
+        found = {one.name: one for one in variants}
+        cells = []
+        for other in others:
+            middle, low, high = ratio(found[other], found[name])
+            cells.append(f"{middle:.2f}× ({low:.2f} – {high:.2f})")
+        lines.append(f"| {setting} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -158,8 +158,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep":
+    from planner.runtime.joining import join
     from planner.runtime.sweep import measure_network
-    from planner.runtime.world import join
 
     def shown(done: int, of: int) -> None:
         if progress is not None:

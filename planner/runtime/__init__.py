@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from planner.runtime.bcube import BcubeAllReduce
     from planner.runtime.collectives import AllReduce, Ring
     from planner.runtime.executor import Executor
+    from planner.runtime.joining import join
     from planner.runtime.sweep import measure_network
     from planner.runtime.trial import Trial, run_ddp, run_plan
-    from planner.runtime.world import World, join
+from planner.runtime.world import World
 
 _HOMES = {
     "AllReduce": "collectives",
@@ -26,7 +27,7 @@ _HOMES = {
     "Trial": "trial",
     "World": "world",
     "attach": "attaching",
-    "join": "world",
+    "join": "joining",
     "measure_network": "sweep",
     "run_ddp": "trial",
     "run_plan": "trial",

@@ -1,12 +1,5 @@
-"""The ranks of a job: how they find each other, agree, and learn that one of them has failed.
+"""The ranks of a job: how they agree, and learn that one of them has failed."""
 
-Rendezvous is torch's own: its store, at the address every launcher gives by ``MASTER_ADDR`` and
-``MASTER_PORT``, and gloo's process groups on top of it.
-"""
-
-import json
-import os
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,14 +9,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from torch import distributed
-from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.distributed_c10d import Store
 
-from planner.errors import CommunicationError, DisagreementError, InvalidInputError
-from planner.runtime.launcher import job, listed
-from planner.runtime.store import first_line, hand_out, missing, reach, within
+from planner.errors import CommunicationError, DisagreementError
+from planner.runtime.interfaces import only, using
+from planner.runtime.store import first_line, hand_out, missing, within
 from planner.runtime.watch import Watch, grace_s
 
-__all__ = ["PeerError", "World", "blaming", "join"]
+__all__ = ["PeerError", "World", "blaming", "ranks_named"]
 
 
 class PeerError(RuntimeError):
@@ -156,7 +149,7 @@ class World:
             raise self.watch.failed(
                 f"cannot compare {what} with the other ranks: {first_line(error)}"
             ) from error
-        reason = f"no word from {_ranks(absent)} within {self.timeout_s:g} s about {what}"
+        reason = f"no word from {ranks_named(absent)} within {self.timeout_s:g} s about {what}"
         raise self.watch.failed(reason, peers=absent)
 
     def _wait_until_read(self, what: str) -> None:
@@ -182,7 +175,7 @@ class World:
         Every rank has to call it, in the same order.
         """
         try:
-            with _on(interface or _only(self.interfaces)):
+            with using(interface or only(self.interfaces)):
                 made = within(
                     self.timeout_s + 1,
                     lambda: distributed.new_group(
@@ -191,7 +184,9 @@ class World:
                     self.watch.check,
                 )
         except RuntimeError as error:
-            raise self.watch.failed(f"no group of {_ranks(ranks)}: {first_line(error)}") from error
+            raise self.watch.failed(
+                f"no group of {ranks_named(ranks)}: {first_line(error)}"
+            ) from error
         return made if self.rank in ranks else None
 
     @contextmanager
@@ -225,135 +220,6 @@ class World:
         self.watch.wait_for_others()
 
 
-def join(timeout_s: float = 30.0, interfaces: Sequence[str] | None = None) -> World:
-    """Join the job a launcher has started this process for.
-
-    Parameters
-    ----------
-    timeout_s : float
-        How long to wait for a rank, here and in every transfer.
-    interfaces : sequence of str, optional
-        Network interfaces to use: the one for everything, or, of a BCube, that of each level. By
-        default those in ``PLANNER_INTERFACES``, separated by commas, if that is set. Several do not
-        move what all ranks do together, as no level need reach them all: that goes over gloo's
-        choice, or ``GLOO_SOCKET_IFNAME``.
-
-    Raises
-    ------
-    InvalidInputError
-        If the environment does not say which rank of which job this is.
-    CommunicationError
-        If a rank does not arrive in time; the message names all that are missing.
-    """
-    rank, size, host, port = job()
-    if distributed.is_initialized():
-        raise InvalidInputError(
-            "", "torch.distributed is initialised already: let join do it, and use World.group"
-        )
-    if not 0 < timeout_s <= 10**6:
-        raise InvalidInputError("timeout_s", f"expected seconds > 0, got {timeout_s}")
-    chosen = tuple(interfaces if interfaces is not None else listed("PLANNER_INTERFACES"))
-    known = [name for _, name in socket.if_nameindex()]
-    for name in chosen:
-        if name not in known:
-            raise InvalidInputError(
-                "interfaces", f"no network interface {name}; there are {', '.join(sorted(known))}"
-            )
-    holds_store = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    try:
-        plain: Any = reach(host, port, size, hold=holds_store, timeout_s=timeout_s)
-    except (RuntimeError, ValueError) as error:
-        if holds_store:
-            raise CommunicationError(
-                f"rank 0 cannot listen at {host}:{port}: {first_line(error)}", peers=(0,)
-            ) from error
-        raise CommunicationError(
-            f"rank {rank} found nobody at {host}:{port} within {timeout_s:g} s "
-            f"(rank 0, or the launcher, has not started there, or hangs): {first_line(error)}",
-            peers=(0,) if rank else (),
-        ) from error
-    store, apart = _own(plain, rank, timeout_s)
-    _meet(store, rank, size, timeout_s)
-    limit = timedelta(seconds=timeout_s)
-    names = chosen or listed("GLOO_SOCKET_IFNAME")
-    watch = Watch(apart, rank, size, names, timeout_s=timeout_s, holds_store=holds_store)
-    try:
-        with _on(_only(chosen)):
-            within(
-                timeout_s + 1,
-                lambda: distributed.init_process_group(
-                    "gloo",
-                    store=PrefixStore("gloo", store),
-                    rank=rank,
-                    world_size=size,
-                    timeout=limit,
-                ),
-                watch.check,
-            )
-    except RuntimeError as error:
-        raise watch.failed(f"no connection to the other ranks: {first_line(error)}") from error
-    return World(rank, size, timeout_s, chosen, store, distributed.group.WORLD, watch)
-
-
-def _only(interfaces: Sequence[str]) -> str | None:
-    return interfaces[0] if len(interfaces) == 1 else None
-
-
-@contextmanager
-def _on(interface: str | None) -> Iterator[None]:
-    """Let gloo use one network interface, in the way it is told: by a variable."""
-    before = os.environ.get("GLOO_SOCKET_IFNAME")
-    if interface is not None:
-        os.environ["GLOO_SOCKET_IFNAME"] = interface
-    try:
-        yield
-    finally:
-        if interface is not None:
-            os.environ.pop("GLOO_SOCKET_IFNAME")
-            if before is not None:
-                os.environ["GLOO_SOCKET_IFNAME"] = before
-
-
-def _own(plain: Any, rank: int, timeout_s: float) -> tuple[Store, Store]:
-    """Return the part of a store that belongs to this job, and another one for the watch.
-
-    A launcher's store outlives jobs: a process may join again, or be started again.
-    """
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    try:
-        turn = within(timeout_s, lambda: plain.add(f"planner/{attempt}/joins/{rank}", 1))
-        prefix = f"planner/{attempt}/{turn}"
-        apart = PrefixStore(f"{prefix}/watch", within(timeout_s, plain.clone))
-    except RuntimeError as error:
-        raise _lost(rank, error) from error
-    return PrefixStore(prefix, plain), apart
-
-
-def _lost(rank: int, error: Exception) -> CommunicationError:
-    return CommunicationError(
-        f"rank 0, or the launcher, has ended or hangs: {first_line(error)}",
-        peers=(0,) if rank else (),
-    )
-
-
-def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
-    """Wait until all ranks are there; whoever misses one first tells the others."""
-    try:
-        within(timeout_s, lambda: store.set(f"arrived/{rank}", "1"))
-        keys = [f"arrived/{one}" for one in range(size)]
-        absent = missing(store, keys, timeout_s, over="absent")
-        if absent:
-            said = within(2, lambda: store.compare_set("absent", "", json.dumps(absent)))
-            absent = tuple(json.loads(said))
-    except RuntimeError as error:
-        raise _lost(rank, error) from error
-    if absent:
-        there = [one for one in range(size) if one not in absent]
-        hand_out(store, "absent", rank, there, grace_s(timeout_s))
-        raise CommunicationError(
-            f"{_ranks(absent)} did not arrive within {timeout_s:g} s", peers=absent
-        )
-
-
-def _ranks(ranks: Sequence[int]) -> str:
+def ranks_named(ranks: Sequence[int]) -> str:
+    """Return ranks as a sentence names them."""
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -18,7 +18,8 @@ from torch.optim import SGD, Adam, Optimizer
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.collectives import Ring
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.world import World, join
+from planner.runtime.joining import join
+from planner.runtime.world import World
 from tests.runtime.launching import Outcome, free_port
 
 TIMEOUT_S = 3.0

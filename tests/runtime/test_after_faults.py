@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.world import join
+from planner.runtime.joining import join
 from tests.runtime.faulty import (
     BAD_BATCH,
     LIMIT_S,

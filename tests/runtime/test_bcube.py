@@ -20,7 +20,7 @@ from planner.network import Network
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.bcube import BcubeAllReduce
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.world import join
+from planner.runtime.joining import join
 from planner.topologies import BCube
 from tests.runtime.launching import Outcome, launch
 

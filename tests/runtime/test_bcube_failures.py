@@ -17,7 +17,7 @@ from planner.errors import CommunicationError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.bcube import BcubeAllReduce
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.world import join
+from planner.runtime.joining import join
 from tests.runtime.launching import launch
 from tests.runtime.test_bcube import TIMEOUT_S, Net, data, optimizer_of, planned, values
 

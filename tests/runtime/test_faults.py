@@ -15,7 +15,7 @@ from torch import Tensor
 
 from planner.errors import PlannerError
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.world import join
+from planner.runtime.joining import join
 from tests.runtime.faulty import (
     BAD_BATCH,
     BAD_STEP,

@@ -17,8 +17,8 @@ from torch.optim import SGD, Optimizer
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.gradients import GradientExecutor
+from planner.runtime.joining import join
 from planner.runtime.table import trainable
-from planner.runtime.world import join
 from tests.runtime.launching import launch
 from tests.runtime.reference import (
     CLASSES,

@@ -20,9 +20,10 @@ from planner.profiling import measure
 from planner.programs import Batch, GradientProgram, Piece, program_of
 from planner.runtime.collectives import AllReduce, Ring
 from planner.runtime.gradients import GradientExecutor
+from planner.runtime.joining import join
 from planner.runtime.table import trainable
 from planner.runtime.trace import Event
-from planner.runtime.world import World, join
+from planner.runtime.world import World
 from tests.runtime.launching import launch
 from tests.runtime.recipes import RECIPES, SLOW, Plain, Recipe, follow, made
 from tests.runtime.reference import (

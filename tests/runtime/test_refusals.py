@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 from planner.programs import Batch, GradientProgram, Piece
 from planner.runtime.gradients import GradientExecutor
-from planner.runtime.world import join
+from planner.runtime.joining import join
 from tests.runtime.faulty import LIMIT_S, PROGRAM, TIMEOUT_S, adam, backward, failed, net, sgd
 from tests.runtime.launching import launch
 

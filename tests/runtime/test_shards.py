@@ -15,9 +15,10 @@ from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
 from planner.programs import Batch, Piece, ShardProgram
+from planner.runtime.joining import join
 from planner.runtime.shards import ShardExecutor
 from planner.runtime.sliced import ELEMENTWISE, check_elementwise
-from planner.runtime.world import World, join
+from planner.runtime.world import World
 from tests.runtime.launching import launch
 from tests.runtime.reference import backward, make_model, make_optimizer
 from tests.runtime.sharing import (

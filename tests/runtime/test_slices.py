@@ -17,8 +17,9 @@ from torch.optim import Optimizer
 from planner.bigdl.plan import Exchange
 from planner.errors import InvalidPlanError
 from planner.programs import SliceProgram
+from planner.runtime.joining import join
 from planner.runtime.slices import SliceExecutor, check_slices
-from planner.runtime.world import World, join
+from planner.runtime.world import World
 from tests.runtime.launching import launch
 from tests.runtime.recipes import RECIPES, made
 from tests.runtime.reference import backward, ddp_weights, make_model, make_optimizer, weights_of

@@ -15,8 +15,9 @@ import planner
 from planner.costs import TableCost
 from planner.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.jsonio.network_measurements import encode_network
+from planner.runtime.joining import join
 from planner.runtime.sweep import SAMPLE_NS, measure_network, transfer
-from planner.runtime.world import World, join
+from planner.runtime.world import World
 from planner.sweeps import COLLECTIVES, Sweep, fit_network
 from tests.runtime.launching import Outcome, launch
 

@@ -19,10 +19,11 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime.executor import Executor
 from planner.runtime.gradients import GradientExecutor
+from planner.runtime.joining import join
 from planner.runtime.shards import ShardExecutor
 from planner.runtime.slices import SliceExecutor
 from planner.runtime.table import trainable
-from planner.runtime.world import World, join
+from planner.runtime.world import World
 from tests.runtime.launching import Outcome, launch
 from tests.runtime.reference import (
     STEPS,

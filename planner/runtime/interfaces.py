@@ -1,0 +1,27 @@
+"""Which network interface gloo uses."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+__all__ = ["only", "using"]
+
+
+def only(interfaces: Sequence[str]) -> str | None:
+    """Return the interface for everything, if one is."""
+    return interfaces[0] if len(interfaces) == 1 else None
+
+
+@contextmanager
+def using(interface: str | None) -> Iterator[None]:
+    """Let gloo use one network interface, in the way it is told: by a variable."""
+    before = os.environ.get("GLOO_SOCKET_IFNAME")
+    if interface is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+    try:
+        yield
+    finally:
+        if interface is not None:
+            os.environ.pop("GLOO_SOCKET_IFNAME")
+            if before is not None:
+                os.environ["GLOO_SOCKET_IFNAME"] = before
