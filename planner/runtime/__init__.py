@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from planner.runtime.joining import join
     from planner.runtime.sweep import measure_network
     from planner.runtime.trial import Trial, run_ddp, run_plan
-from planner.runtime.world import World
+    from planner.runtime.world import World
 
 _HOMES = {
     "AllReduce": "collectives",
