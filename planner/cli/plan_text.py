@@ -19,12 +19,11 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     Why,
 )
+from planner.report.words import CHANGES, VERBS
 from planner.topologies import BCube, FatTree, Rails
 from planner.units import format_bytes, format_factor, format_ns
 
 __all__ = ["about_cluster", "lines", "sentence"]
-
-_NAMES = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 
 
 def lines(subject: Subject, problem: Problem, given: IterationAnswer) -> Iterator[str]:
@@ -92,7 +91,7 @@ def _counted(transfers: tuple[TransferAnswer, ...]) -> str:
         kind: sum(one.kind == kind for one in transfers) for kind in ("all_reduce", "push", "pull")
     }
     return ", ".join(
-        f"{count} {_NAMES[kind]}{'' if count == 1 else 'es' if kind == 'push' else 's'}"
+        f"{count} {VERBS[kind]}{'' if count == 1 else 'es' if kind == 'push' else 's'}"
         for kind, count in counts.items()
         if count
     )
@@ -174,10 +173,13 @@ def _runner_up(why: Why, objective_ns: int) -> str:
     if not longer:
         return f"next: {other.algorithm}, {other.mode}, equally long"
     text = f"next: {other.algorithm}, {other.mode}, {percent(longer)} longer; "
+    if other.dominated_by is not None:
+        return f"{text}{other.dominated_by} costs no more for any size, so it can never win"
     if not other.wins_if:
-        return text + "no start-up cost and no bandwidth 1/1024 … 1024 times today's makes it win"
-    names = {"startup": "start-ups cost", "bandwidth": "the network carried"}
-    ways = " or ".join(f"{names[one.what]} {format_factor(one.factor)}" for one in other.wins_if)
+        return (
+            text + "no cost of start-ups or messages, no bandwidth makes it win (× 1/1024 … 1024)"
+        )
+    ways = " or ".join(f"{CHANGES[one.what]} {format_factor(one.factor)}" for one in other.wins_if)
     return f"{text}it would win if {ways}"
 
 

@@ -11,8 +11,9 @@ Source: the composition is our own; each part names its paper.
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound, network_bound
 from planner.iteration.checker import check
+from planner.iteration.crossover import Change
 from planner.iteration.evaluation import Evaluation, evaluate
-from planner.iteration.explanation import Change, Explanation, explain
+from planner.iteration.explanation import Explanation, explain
 from planner.iteration.memory import Footprint
 from planner.iteration.problem import MODES, Plan, Problem, Transfer
 from planner.iteration.solver import METHODS, best_of, solve

@@ -3,53 +3,24 @@
 Problem: a plan is the best of several. What does its time consist of, and how far is the choice
 from another one?
 
-Method. Where the time goes: the computation; what is waited for beyond it if start-ups were free;
-what the start-ups add. All three are differences of prices of the same plan.
+Method. Where the time goes: the computation; what is waited for beyond it if start-ups and further
+messages were free; what these add. All three are differences of prices of the same plan. What would
+have to change: `planner.iteration.crossover`.
 
-What would have to change: both plans are kept as they are and priced with all start-up costs,
-or with the speed of everything, multiplied by a factor up to 1024 either way; the factor nearest to
-1 at which the other is shorter is found by bisection. Planned anew, either could do better there.
-
-Guarantee: the parts add up to the iteration; at the factor that is named the other plan is shorter.
-
-Complexity: some 60 prices a change. Source: own.
+Guarantee: the parts add up to the iteration. Complexity: two prices, and those of the crossover.
+Source: own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Literal
 
 from planner.costs import AffineCost
 from planner.iteration.alternatives import Alternative
+from planner.iteration.crossover import Change, changes, dominating
 from planner.iteration.evaluation import evaluate
 from planner.iteration.problem import Plan, Problem
-from planner.iteration.synchronisation import Synchronisation
-from planner.validation import MAX_VALUE
 
-__all__ = ["Change", "Explanation", "explain", "runner_up"]
-
-FACTOR_BITS = 10
-"""Factors up to 2^10 either way are tried."""
-
-ROUNDS = 10
-"""Halvings of the interval of factors: three digits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What would make another plan the shorter one.
-
-    Attributes
-    ----------
-    what : {"startup", "bandwidth"}
-        What changes.
-    factor : float
-        By what it is multiplied.
-    """
-
-    what: Literal["startup", "bandwidth"]
-    factor: float
+__all__ = ["Explanation", "explain", "runner_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +37,8 @@ class Explanation:
         What start-ups add.
     runner_up : Alternative or None
         The next best way that costs something else.
+    dominated_by : str or None
+        An algorithm that costs no more for any size, in the same mode: the runner-up never wins.
     changes : tuple of Change
         What would make it the shorter one.
     """
@@ -74,6 +47,7 @@ class Explanation:
     exposed_bytes_ns: int
     exposed_startup_ns: int
     runner_up: Alternative | None
+    dominated_by: str | None
     changes: tuple[Change, ...]
 
 
@@ -106,72 +80,18 @@ def explain(problem: Problem, plan: Plan, found: Iterable[Alternative]) -> Expla
     found : iterable of Alternative
         All of them.
     """
+    found = tuple(found)
     own = problem.synchronisation(plan.algorithm)
     evaluation = evaluate(problem, plan)
-    free = evaluate(problem, plan, _changed(own, Fraction(0), Fraction(1))).iteration_ns
+    prompt = replace(own, half=AffineCost(0, own.half.ns_per_byte))
+    free = evaluate(problem, plan, prompt).iteration_ns
     other = runner_up(plan, found)
-    changes: tuple[Change, ...] = ()
-    if other is not None and other.plan is not None:
-        changes = tuple(_changes(problem, plan, other.plan))
+    better = None if other is None else dominating(problem, other, found)
     return Explanation(
         computation_ns=evaluation.computation_ns,
         exposed_bytes_ns=free - evaluation.computation_ns,
         exposed_startup_ns=evaluation.iteration_ns - free,
         runner_up=other,
-        changes=changes,
+        dominated_by=better,
+        changes=() if other is None or better is not None else changes(problem, plan, other, found),
     )
-
-
-def _changes(problem: Problem, plan: Plan, other: Plan) -> Iterable[Change]:
-    def wins(startup: Fraction, bandwidth: Fraction) -> bool:
-        first, second = (
-            evaluate(
-                problem,
-                one,
-                _changed(problem.synchronisation(one.algorithm), startup, bandwidth),
-            ).iteration_ns
-            for one in (plan, other)
-        )
-        return second < first
-
-    one = Fraction(1)
-    knobs: tuple[tuple[Literal["startup", "bandwidth"], Callable[[Fraction], bool]], ...] = (
-        ("startup", lambda factor: wins(factor, one)),
-        ("bandwidth", lambda factor: wins(one, factor)),
-    )
-    for what, better in knobs:
-        factor = _nearest(better)
-        if factor is not None:
-            yield Change(what, float(factor))
-
-
-def _nearest(better: Callable[[Fraction], bool]) -> Fraction | None:
-    """Return the factor nearest to 1, on a logarithmic scale, at which something is better.
-
-    Where what is better changes more than once, it is one of the first power of two that is.
-    """
-    for power in range(1, FACTOR_BITS + 1):
-        found = []
-        for way in (Fraction(2), Fraction(1, 2)):
-            near, far = way ** (power - 1), way**power
-            if not better(far):
-                continue
-            for _ in range(ROUNDS):
-                middle = (near + far) / 2
-                near, far = (near, middle) if better(middle) else (middle, far)
-            found.append(far)
-        if found:
-            return min(found, key=lambda factor: max(factor, 1 / factor))
-    return None
-
-
-def _changed(
-    synchronisation: Synchronisation, startup: Fraction, bandwidth: Fraction
-) -> Synchronisation:
-    """Return what transfers cost with other start-ups and speeds."""
-    half = synchronisation.half
-    changed = AffineCost(
-        min(round(half.startup_ns * startup), MAX_VALUE // 2),  # an all-reduce takes two of them
-        min(half.ns_per_byte / bandwidth, Fraction(MAX_VALUE, 2)),
-    )
-    return replace(synchronisation, half=changed)

@@ -62,9 +62,9 @@ class AlternativeAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ChangeAnswer(Struct, frozen=True, kw_only=True):
-    """What would make the runner-up the shorter one, with both plans as they are."""
+    """What would make the runner-up the better one, with both plans as they are."""
 
-    what: Literal["startup", "bandwidth"]
+    what: Literal["startup", "message", "bandwidth"]
     factor: Annotated[float, Meta(gt=0)]
 
 
@@ -74,6 +74,10 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
     algorithm: str
     mode: Mode
     objective_ns: Moment
+    dominated_by: Annotated[
+        str | None,
+        Meta(description="algorithm that costs no more for any size: this one never wins"),
+    ]
     wins_if: tuple[ChangeAnswer, ...]
 
 

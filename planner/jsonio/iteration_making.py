@@ -166,6 +166,7 @@ def _why(explanation: Explanation) -> Why:
             algorithm=other.synchronisation.algorithm,
             mode=other.mode,
             objective_ns=other.objective_ns,
+            dominated_by=explanation.dominated_by,
             wins_if=tuple(
                 ChangeAnswer(what=one.what, factor=one.factor) for one in explanation.changes
             ),

@@ -9,6 +9,7 @@ from planner.report.html import Html, element, joined, listed, paragraph, table
 from planner.report.peers import BASELINE, Peer, time_of
 from planner.report.words import (
     ALGORITHMS,
+    CHANGES,
     METHODS,
     MODES,
     VERBS,
@@ -139,15 +140,19 @@ def _change(why: Why, given: IterationAnswer) -> Html:
     if other.objective_ns == time:
         return paragraph(f"{about}equally long.")
     about += f"{percent(other.objective_ns / time - 1)} longer. "
+    if other.dominated_by is not None:
+        return paragraph(
+            about,
+            f"Transfers by {other.dominated_by} cost no more for any size, so it can never win.",
+        )
     if not other.wins_if:
         return paragraph(
             about,
-            "No other start-up cost and no other bandwidth, from 1/1024 to 1024 times today's, "
-            "makes it the shorter one while both plans stay as they are.",
+            "No other start-up cost, cost of further messages or bandwidth, from 1/1024 to 1024 "
+            "times today's, makes it win while both plans stay as they are.",
         )
-    ways = {"startup": "start-ups cost", "bandwidth": "the network carried"}
     if_text = ", or if ".join(
-        f"{ways[one.what]} {format_factor(one.factor)}" for one in other.wins_if
+        f"{CHANGES[one.what]} {format_factor(one.factor)}" for one in other.wins_if
     )
     return paragraph(about, f"It would win if {if_text}, both plans staying as they are.")
 

@@ -7,6 +7,7 @@ from planner.units import format_bytes
 
 __all__ = [
     "ALGORITHMS",
+    "CHANGES",
     "METHODS",
     "MODES",
     "VERBS",
@@ -56,6 +57,13 @@ METHODS = {
 
 VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 """What kinds of transfers are called."""
+
+CHANGES = {
+    "startup": "start-ups cost",
+    "message": "further messages cost",
+    "bandwidth": "the network carried",
+}
+"""What would have to change for another plan to win, before ``3 times as much``."""
 
 _EXACT = 1e-12
 _MAX_NAMES = 2

@@ -4,6 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.clusters import Cluster, Nic
 from planner.costs import AffineCost
@@ -19,6 +20,7 @@ from planner.iteration import (
     best_of,
     explain,
 )
+from planner.iteration.crossover import changes
 from planner.topologies import Switch
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts
@@ -31,15 +33,50 @@ def explained(problem: Problem) -> tuple[Plan, Explanation, tuple[Alternative, .
     return result.plan, explain(problem, result.plan, found), found
 
 
-def priced(
-    problem: Problem, plan: Plan, startup: Fraction = Fraction(1), bandwidth: Fraction = Fraction(1)
-) -> int:
+def elsewhere(
+    problem: Problem,
+    algorithm: str,
+    startup: Fraction = Fraction(1),
+    message: Fraction = Fraction(1),
+    bandwidth: Fraction = Fraction(1),
+) -> AffineCost:
+    """A half of an all-reduce where start-ups, further messages and all speeds are multiplied."""
+    cluster = problem.cluster
+    known = problem.synchronisation(algorithm).half
+    plain = replace(problem, cluster=replace(cluster, nic=replace(cluster.nic, message_ns=0)))
+    starting = plain.synchronisation(algorithm).half.startup_ns
+    further = known.startup_ns - starting
+    return AffineCost(
+        round(starting * startup + further * message), Fraction(known.ns_per_byte) / bandwidth
+    )
+
+
+def priced(problem: Problem, plan: Plan, **factors: Fraction) -> int:
     """Price a plan on another network, by the oracle."""
     known = problem.synchronisation(plan.algorithm)
-    half = AffineCost(
-        round(known.half.startup_ns * startup), Fraction(known.half.ns_per_byte) / bandwidth
-    )
+    half = elsewhere(problem, plan.algorithm, **factors)
     return lasts(problem, plan, Synchronisation(known.algorithm, known.steps, half))
+
+
+def no_dearer(one: AffineCost, other: AffineCost) -> bool:
+    return one.startup_ns <= other.startup_ns and one.ns_per_byte <= other.ns_per_byte
+
+
+def wins(
+    problem: Problem,
+    plan: Plan,
+    other: Alternative,
+    found: tuple[Alternative, ...],
+    **factors: Fraction,
+) -> bool:
+    """Whether a plan is shorter than the one chosen, and none of its mode can always do as well."""
+    assert other.plan is not None
+    own = elsewhere(problem, other.plan.algorithm, **factors)
+    for one in found:
+        cost = elsewhere(problem, one.synchronisation.algorithm, **factors)
+        if one.mode == other.mode and one.plan and cost != own and no_dearer(cost, own):
+            return False
+    return priced(problem, other.plan, **factors) < priced(problem, plan, **factors)
 
 
 @settings(max_examples=30)
@@ -52,33 +89,49 @@ def test_where_the_time_goes(problem: Problem) -> None:
     assert explanation.exposed_startup_ns >= 0
     parts = computation + explanation.exposed_bytes_ns + explanation.exposed_startup_ns
     assert parts == priced(problem, plan)
-    free = priced(problem, plan, startup=Fraction(0))
+    free = priced(problem, plan, startup=Fraction(0), message=Fraction(0))
     assert explanation.exposed_bytes_ns == free - computation
 
 
 @settings(max_examples=30)
 @given(problems(capped=False))
 def test_at_the_factor_the_other_plan_wins_and_before_it_does_not(problem: Problem) -> None:
-    plan, explanation, _ = explained(problem)
+    plan, explanation, found = explained(problem)
     other = explanation.runner_up
     if other is None:
         assert not explanation.changes
         return
-    assert other.plan is not None
-    assert priced(problem, plan) <= priced(problem, other.plan)
+    assert not wins(problem, plan, other, found)
     assert len({one.what for one in explanation.changes}) == len(explanation.changes)
+    assert not explanation.changes or explanation.dominated_by is None
     for change in explanation.changes:
         at = Fraction(change.factor)
         assert Fraction(1, 1024) <= at <= 1024
-        assert priced(problem, other.plan, **{change.what: at}) < priced(
-            problem, plan, **{change.what: at}
-        )
-        # A thousandth of the last power of two nearer to 1 it is no shorter.
+        assert wins(problem, plan, other, found, **{change.what: at})
+        # A thousandth of the last power of two nearer to 1 it does not win.
         power = Fraction(2) ** (_power(at) - (at > 1))
         near = at - power / 1024 if at > 1 else at + power / 1024
-        assert priced(problem, other.plan, **{change.what: near}) >= priced(
-            problem, plan, **{change.what: near}
-        )
+        assert not wins(problem, plan, other, found, **{change.what: near})
+
+
+factors = st.fractions(Fraction(1, 2000), 2000)
+
+
+@settings(max_examples=30)
+@given(problems(capped=False), factors, factors, factors)
+def test_a_dominated_plan_is_nowhere_the_shortest(
+    problem: Problem, startup: Fraction, message: Fraction, bandwidth: Fraction
+) -> None:
+    _, explanation, _ = explained(problem)
+    other, better = explanation.runner_up, explanation.dominated_by
+    if other is None or better is None:
+        return
+    assert other.plan is not None
+    assert better != other.plan.algorithm
+    where = {"startup": startup, "message": message, "bandwidth": bandwidth}
+    cheap = elsewhere(problem, better, **where)
+    with_it = lasts(problem, other.plan, Synchronisation(better, 0, cheap))
+    assert with_it <= priced(problem, other.plan, **where)
 
 
 def _power(factor: Fraction) -> int:
@@ -110,28 +163,72 @@ def test_no_change_where_one_wins_by_both() -> None:
     assert direct.plan is not None
     explanation = explain(problem, direct.plan, (direct, ring))
     assert explanation.runner_up == ring
+    assert explanation.dominated_by == "ps"
     assert explanation.changes == ()
 
 
-def test_the_factor_by_hand() -> None:
-    """Half of ring: 50 ns of start-ups and 5/6 ns a byte; of direct exchanges 10 + 4·20 and 5/6.
+def test_the_factors_by_hand() -> None:
+    """A half of the direct exchange: 10 ns + 4 messages of 20 ns and 5/6 ns a byte.
 
-    Ring wins, and neither knob changes that. Halving and doubling takes 30 ns and 7/4 ns a byte.
+    By ring 5·10 ns and the same volume: better while 40 times the start-ups' factor is less than 80
+    times the messages'. Halving and doubling takes 30 ns and 7/4 ns a byte.
     """
     nic = Nic(Fraction(10**9), 10, message_ns=20)
     problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
     ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
-    assert ring.plan is not None
-    assert explain(problem, ring.plan, (ring, direct)).changes == ()
     few = alternative(problem, "halving_doubling")
+    assert direct.synchronisation.half == AffineCost(90, Fraction(5, 6))
     assert few.synchronisation.half == AffineCost(30, Fraction(7, 4))
     assert ring.synchronisation.half == AffineCost(50, Fraction(5, 6))
+    assert ring.plan is not None
+    found = {one.what: one.factor for one in explain(problem, ring.plan, (ring, direct)).changes}
+    assert set(found) == {"startup", "message"}
+    # Times are rounded up to whole nanoseconds, of which one is 1/40 or 1/80 of a factor.
+    assert 2 < found["startup"] < 2.1
+    assert 0.45 < found["message"] < 0.5
     found = {one.what: one.factor for one in explain(problem, ring.plan, (ring, few)).changes}
     # 2·(50·s + 833⅓/b) against 2·(30·s + 1750/b): equal at s/b = 45⅚.
     assert set(found) == {"startup", "bandwidth"}
-    # Times are rounded up to whole nanoseconds, of which one is 1/40 of a factor of start-ups.
     assert 45 < found["startup"] < 47
     assert 45 < found["bandwidth"] < 47
+
+
+def test_a_dearer_message_can_make_the_ring_win() -> None:
+    """A half takes 50 ns of start-ups by ring, 10 ns and 4 messages of 5 ns by direct exchange."""
+    nic = Nic(Fraction(10**9), 10, message_ns=5)
+    problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
+    direct, ring = alternative(problem, "ps"), alternative(problem, "ring")
+    assert direct.plan is not None
+    explanation = explain(problem, direct.plan, (direct, ring))
+    assert explanation.dominated_by is None
+    found = {one.what: one.factor for one in explanation.changes}
+    assert set(found) == {"startup", "message"}
+    assert 0.45 < found["startup"] < 0.5
+    assert 2 < found["message"] < 2.1
+
+
+def test_no_plan_wins_where_another_algorithm_does_as_well() -> None:
+    """A half takes 140 ns by ring, 20 + 240 ns by direct exchange, 60 ns by halving."""
+    nic = Nic(Fraction(10**9), 20, message_ns=40)
+    problem = Problem(GRAPH, Cluster("c", "a test", 8, Switch(8), nic))
+    ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
+    halving = alternative(problem, "halving_doubling")
+    assert ring.plan is not None
+    found = {one.what: one.factor for one in changes(problem, ring.plan, direct, (ring, direct))}
+    assert 2 < found["startup"] < 2.1
+    assert 0.45 < found["message"] < 0.5
+    all_three = changes(problem, ring.plan, direct, (ring, direct, halving))
+    found = {one.what: one.factor for one in all_three}
+    assert 5.9 < found["startup"] < 6.1
+    assert 0.15 < found["message"] < 0.17
+
+
+def test_an_algorithm_without_a_plan_in_the_mode_dominates_nothing() -> None:
+    nic = Nic(Fraction(10**9), 100)
+    problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
+    direct, ring = alternative(problem, "ps", "sharded"), alternative(problem, "ring")
+    assert direct.plan is not None
+    assert explain(problem, direct.plan, (direct, ring)).dominated_by is None
 
 
 def test_a_single_worker_has_no_other_way_that_costs_something_else() -> None:

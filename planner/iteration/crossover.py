@@ -1,0 +1,195 @@
+"""What would have to change for another plan to win.
+
+Problem: a plan is the best of several. On which other network would the runner-up be?
+
+Method. A half of an all-reduce costs, for x bytes, start-ups + further messages + x / speed. One of
+the three is multiplied, for all algorithms, by a factor up to 1024 either way. The runner-up *wins*
+where, both plans kept as they are, it is shorter than the plan chosen, and no algorithm that can be
+used in its mode costs less for some size and no more for any (then the runner-up's own plan is as
+short with that algorithm). The factor nearest to 1 at which it wins is found by bisection.
+
+Guarantee: at the factor that is named the runner-up wins in this sense; planned anew, either plan
+could do better there. An algorithm that is said to dominate the runner-up's does so whatever the
+three are multiplied by, so that the runner-up is never the best way.
+
+Complexity: O(algorithms) and two prices of a plan, each of some 60 times a change. Source: own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Literal
+
+from planner.clusters import Cluster
+from planner.costs import AffineCost
+from planner.iteration.alternatives import Alternative
+from planner.iteration.evaluation import evaluate
+from planner.iteration.problem import Plan, Problem
+from planner.iteration.synchronisation import synchronisations
+from planner.topologies import Rails
+from planner.validation import MAX_VALUE
+
+__all__ = ["Change", "changes", "dominating"]
+
+FACTOR_BITS = 10
+"""Factors up to 2^10 either way are tried."""
+
+ROUNDS = 10
+"""Halvings of the interval of factors: three digits."""
+
+Part = Literal["startup", "message", "bandwidth"]
+
+PARTS: tuple[Part, ...] = ("startup", "message", "bandwidth")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What would make another plan the better one.
+
+    Attributes
+    ----------
+    what : {"startup", "message", "bandwidth"}
+        What changes: the start-up of a step, what each further message costs, or all speeds.
+    factor : float
+        By what it is multiplied.
+    """
+
+    what: Part
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a half of an all-reduce costs: ns of start-ups and of further messages, ns a byte."""
+
+    startup: int
+    message: int
+    per_byte: Fraction
+
+    def scaled(self, what: Part, factor: Fraction) -> AffineCost:
+        """Return the cost if one part were multiplied."""
+        startup = self.startup * (factor if what == "startup" else 1)
+        message = self.message * (factor if what == "message" else 1)
+        per_byte = self.per_byte / (factor if what == "bandwidth" else 1)
+        return AffineCost(
+            min(round(startup + message), MAX_VALUE // 2),  # an all-reduce takes two of them
+            min(per_byte, Fraction(MAX_VALUE, 2)),
+        )
+
+
+def dominating(problem: Problem, other: Alternative, found: Sequence[Alternative]) -> str | None:
+    """Return an algorithm that costs no more than the alternative's in any part, less in one.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    other : Alternative
+        The alternative.
+    found : sequence of Alternative
+        All of them.
+    """
+    parts = _parts(problem, found)
+    mine = parts[other.synchronisation.algorithm]
+    for one in _usable(other, found):
+        cost = parts[one]
+        no_more = (
+            cost.startup <= mine.startup
+            and cost.message <= mine.message
+            and cost.per_byte <= mine.per_byte
+        )
+        if no_more and cost != mine:
+            return one
+    return None
+
+
+def changes(
+    problem: Problem, plan: Plan, other: Alternative, found: Sequence[Alternative]
+) -> tuple[Change, ...]:
+    """Return what would make an alternative the better one, each change by itself.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    plan : Plan
+        The plan chosen.
+    other : Alternative
+        The alternative, with a plan.
+    found : sequence of Alternative
+        All of them.
+    """
+    rivals, parts = _usable(other, found), _parts(problem, found)
+
+    def wins(what: Part, factor: Fraction) -> bool:
+        assert other.plan is not None
+        own = parts[other.plan.algorithm].scaled(what, factor)
+        if any(_undercuts(parts[one].scaled(what, factor), own) for one in rivals):
+            return False
+        return _lasts(problem, other.plan, own) < _lasts(
+            problem, plan, parts[plan.algorithm].scaled(what, factor)
+        )
+
+    nearest = [(what, _nearest(partial(wins, what))) for what in PARTS]
+    return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
+
+
+def _usable(other: Alternative, found: Sequence[Alternative]) -> tuple[str, ...]:
+    """Return the algorithms that have a plan in the alternative's mode."""
+    return tuple(
+        one.synchronisation.algorithm
+        for one in found
+        if one.mode == other.mode and one.plan is not None
+    )
+
+
+def _undercuts(cost: AffineCost, other: AffineCost) -> bool:
+    no_more = cost.startup_ns <= other.startup_ns and cost.ns_per_byte <= other.ns_per_byte
+    return no_more and cost != other
+
+
+def _lasts(problem: Problem, plan: Plan, half: AffineCost) -> int:
+    synchronisation = replace(problem.synchronisation(plan.algorithm), half=half)
+    return evaluate(problem, plan, synchronisation).iteration_ns
+
+
+def _parts(problem: Problem, found: Sequence[Alternative]) -> Mapping[str, _Parts]:
+    """Return the parts of what each algorithm costs, found by leaving start-ups away."""
+    silent, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
+    messages = {one.algorithm: one.half.startup_ns for one in silent}
+    return {
+        one.algorithm: _Parts(
+            one.half.startup_ns - messages[one.algorithm],
+            messages[one.algorithm],
+            Fraction(one.half.ns_per_byte),
+        )
+        for one in (alternative.synchronisation for alternative in found)
+    }
+
+
+def _without_startups(cluster: Cluster) -> Cluster:
+    topology = cluster.topology
+    if isinstance(topology, Rails):
+        topology = replace(topology, link_startup_ns=0)
+    return replace(cluster, topology=topology, nic=replace(cluster.nic, startup_ns=0))
+
+
+def _nearest(better: Callable[[Fraction], bool]) -> Fraction | None:
+    """Return the factor nearest to 1, on a logarithmic scale, at which something is better.
+
+    Where what is better changes more than once, it is one of the first power of two that is.
+    """
+    for power in range(1, FACTOR_BITS + 1):
+        found = []
+        for way in (Fraction(2), Fraction(1, 2)):
+            near, far = way ** (power - 1), way**power
+            if not better(far):
+                continue
+            for _ in range(ROUNDS):
+                middle = (near + far) / 2
+                near, far = (near, middle) if better(middle) else (middle, far)
+            found.append(far)
+        if found:
+            return min(found, key=lambda factor: max(factor, 1 / factor))
+    return None
