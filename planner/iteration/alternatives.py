@@ -5,8 +5,9 @@ Problem: algorithm × mode, replicated or sharded: which plans are there to choo
 Method: for each algorithm the cluster allows, the best plan of gradient transfers
 (`planner.caramel`, method `auto`) and the best sharded plan: iBatch's exact batches both ways, or a
 rule's plan where that is better (`planner.iteration.sharded`, `planner.iteration.rules`). Transfers
-larger than the cap, or than memory leaves room for, are cut. Algorithms that cost the same are
-planned once.
+larger than the cap, or than memory leaves room for, are cut; where that is needed plans of
+transfers that fit compete with them: filled ones (`planner.iteration.filling`) and the rules'.
+Algorithms that cost the same are planned once.
 
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order, with
 any transfers; the least of them for all that are listed.
@@ -25,6 +26,7 @@ from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import evaluate
+from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.problem import Mode, Part, Plan, Problem, Transfer
 from planner.iteration.rules import (
@@ -138,11 +140,13 @@ def _both_modes(
     gradients, room = [together], problem.room("replicated")
     if room is not None and any(one.size_bytes > room for one in together.transfers):
         for rule in GRADIENTS.values():  # transfers that fit can be better than those that are cut
+            if deadline.passed:
+                break
             with suppress(NotApplicableError):
                 gradients.append(rule(problem, synchronisation))
     plans: dict[Mode, list[Plan]] = {"replicated": gradients, "sharded": apart}
     return tuple(
-        _best(problem, synchronisation, mode, plans[mode], result.timed_out)
+        _best(problem, synchronisation, mode, plans[mode], result.timed_out, deadline)
         for mode in problem.modes
     )
 
@@ -159,6 +163,7 @@ def _best(
     mode: Mode,
     plans: Sequence[Plan],
     timed_out: bool,
+    deadline: Deadline,
 ) -> Alternative:
     """Return the best of the plans of one mode, with its bound."""
     small = too_small(problem, mode)
@@ -169,10 +174,25 @@ def _best(
         return Alternative(
             synchronisation, mode, None, None, bound(problem, synchronisation, mode), many
         )
-    fitting = [capped(problem, plan) for plan in plans]
-    priced = [(evaluate(problem, plan).iteration_ns, len(plan.transfers)) for plan in fitting]
-    best = min(range(len(fitting)), key=priced.__getitem__)
-    plan, (objective, _) = fitting[best], priced[best]
+    room, best = problem.room(mode), None
+    tight = room is not None and any(
+        one.size_bytes > room for plan in plans for one in plan.transfers
+    )
+    if tight:
+        plans = [
+            *(filled(problem, synchronisation, mode, waiting=waiting) for waiting in (True, False)),
+            *plans,
+        ]
+    for plan in plans:
+        if best is not None and tight and deadline.passed:
+            timed_out = True
+            break
+        fitting = capped(problem, plan)
+        price = evaluate(problem, fitting).iteration_ns, len(fitting.transfers)
+        if best is None or price < best[0]:
+            best = price, fitting
+    assert best is not None
+    (objective, _), plan = best
     least = bound(problem, synchronisation, mode, plan)
     return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)
 

@@ -3,7 +3,8 @@
 Problem: how would a system that knows one part of the problem send these gradients on this cluster?
 
 Each rule is run with every synchronisation algorithm today's libraries have, and its best plan
-counts: nobody is held back by a poor choice of algorithm. Those that send gradients only are the
+counts, so that none is held back by a poor choice; but iBatch sends by parameter servers, BigDL by
+shuffles and BML by itself, as their papers do. Those that send gradients only are the
 methods of `planner.caramel` under the algorithm's all-reduce; they enforce no op order, but for
 Caramel. Those that push and pull are given the activation order.
 
@@ -23,7 +24,7 @@ Source: as named in each family; Li et al., "Scaling Distributed Machine Learnin
 Server", OSDI 2014; Zhao et al., "PyTorch FSDP", VLDB 2023.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from types import MappingProxyType
 
@@ -58,7 +59,7 @@ def _gradients(method: str) -> Rule:
     return planned
 
 
-def enforced(problem: Problem, algorithm: str, transfers: Sequence[Transfer]) -> Plan:
+def enforced(problem: Problem, algorithm: str, transfers: Iterable[Transfer]) -> Plan:
     """Return these transfers as a plan in which all workers keep to the problem's op order."""
     order = problem.base.order
     return Plan(algorithm, tuple(transfers), (order.backward,), order.forward)

@@ -74,11 +74,11 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
     algorithm: str
     mode: Mode
     objective_ns: Moment
+    wins_if: tuple[ChangeAnswer, ...]
     dominated_by: Annotated[
         str | None,
         Meta(description="algorithm that costs no more for any size: this one never wins"),
-    ]
-    wins_if: tuple[ChangeAnswer, ...]
+    ] = None
 
 
 class Why(Struct, frozen=True, kw_only=True):

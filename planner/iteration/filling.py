@@ -1,0 +1,116 @@
+"""Transfers up to a cap, filled whenever the channel is free.
+
+Problem: transfers can be no larger than a cap. Which bytes go together, and in which order?
+
+Method: as Jackson's preemptive rule, which is optimal without start-ups, but that a transfer that
+has left is not interrupted. When the channel is free the bytes that are ready and read first fill
+one transfer up to the cap; a parameter that does not fit is cut. Of two variants one sends what is
+ready at once, the other waits for a full transfer as long as gradients are still to come. Sharded,
+gradients are pushed in this way, and then parameters are pulled in the order in which they are
+read.
+
+Guarantee: every transfer but the last that could be full is, if waiting; no transfer is larger
+than the cap. None for the time.
+
+Complexity: O((parameters + transfers) log parameters).
+Source: Jackson 1955; Horn 1974; the filling is our own.
+"""
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+
+from planner.costs import AffineCost
+from planner.iteration.problem import Kind, Mode, Part, Plan, Problem, Transfer
+from planner.iteration.rules import enforced
+from planner.iteration.synchronisation import Synchronisation
+
+__all__ = ["filled"]
+
+
+def filled(
+    problem: Problem, synchronisation: Synchronisation, mode: Mode, *, waiting: bool
+) -> Plan:
+    """Return a plan whose transfers are filled up to the room there is for them.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem; in `mode` there is room for at least an element, and not for any size.
+    synchronisation : Synchronisation
+        The algorithm and its cost.
+    mode : {"replicated", "sharded"}
+        Who updates the parameters.
+    waiting : bool
+        Whether a transfer waits until it is full, as long as gradients are to come.
+    """
+    room, known = problem.room(mode), problem.base.windows
+    assert room is not None
+    kind: Kind = "all_reduce" if mode == "replicated" else "push"
+    cost = synchronisation.all_reduce if mode == "replicated" else synchronisation.half
+    side = _Side(kind, problem.pushed, known.tails, cost, room, problem.element_bytes)
+    transfers = list(_sent(side, known.heads, waiting))
+    if mode == "sharded":
+        pulls = _Side("pull", problem.pulled, known.tails, cost, room, problem.element_bytes)
+        transfers += _sent(pulls, [0] * len(known.heads), waiting)
+    return enforced(problem, synchronisation.algorithm, transfers)
+
+
+class _Side:
+    """Bytes of one kind that are ready, by the order in which they are read."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        sizes: Sequence[int],
+        tails: Sequence[int],
+        cost: AffineCost,
+        room: int,
+        element: int,
+    ) -> None:
+        self.cost = cost
+        self.room = room
+        self.bytes = 0
+        self._kind: Kind = kind
+        self._sizes = sizes
+        self._tails = tails
+        self._element = element
+        self._sent = [0] * len(sizes)
+        self._ready: list[tuple[int, int]] = []  # (-tail, parameter)
+
+    def arrive(self, parameter: int) -> None:
+        """Add a parameter that is ready."""
+        heappush(self._ready, (-self._tails[parameter], parameter))
+        self.bytes += self._sizes[parameter]
+
+    def leave(self) -> Transfer:
+        """Return the next transfer, of what is ready."""
+        parts: list[Part] = []
+        left = self.room
+        while self._ready and left:
+            _, index = self._ready[0]
+            start, size = self._sent[index], self._sizes[index]
+            taken = size - start if size - start <= left else left - left % self._element
+            if not taken:
+                break
+            parts.append(Part(index, start, start + taken))
+            self._sent[index] += taken
+            left -= taken
+            if self._sent[index] == size:
+                heappop(self._ready)
+        self.bytes -= self.room - left
+        return Transfer(self._kind, tuple(parts))
+
+
+def _sent(side: _Side, heads: Sequence[int], waiting: bool) -> Iterator[Transfer]:
+    """Yield transfers of one kind in the order in which they leave."""
+    coming = sorted(range(len(heads)), key=lambda j: (heads[j], j), reverse=True)
+    now = 0
+    while coming or side.bytes:
+        while coming and heads[coming[-1]] <= now:
+            side.arrive(coming.pop())
+        if coming and (not side.bytes or (waiting and side.bytes < side.room)):
+            now = heads[coming[-1]]
+            continue
+        transfer = side.leave()
+        now += side.cost.cost_ns(transfer.size_bytes)
+        yield transfer

@@ -1,0 +1,114 @@
+"""Filled transfers are plans within the cap, and without start-ups as good as can be."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from planner.clusters import Cluster, Nic
+from planner.graphs import Graph, Op, Parameter
+from planner.iteration import Problem, bound, check, evaluate, solve
+from planner.iteration.checker import check_room
+from planner.iteration.filling import filled
+from planner.iteration.problem import Mode
+from planner.jsonio import decode_profile
+from planner.jsonio.clusters import decode_cluster
+from planner.topologies import Switch
+from tests.iteration.iteration_strategies import problems
+from tests.iteration.pricing import lasts
+
+DATA = Path(__file__).parents[2] / "data"
+
+modes = st.sampled_from(["replicated", "sharded"])
+
+
+@settings(max_examples=60)
+@given(problems(capped=True), modes, st.booleans())
+def test_filled_transfers_make_a_plan(problem: Problem, mode: Mode, waiting: bool) -> None:
+    room = problem.room(mode)
+    assert room is not None
+    assume(room >= problem.element_bytes)
+    plan = filled(problem, problem.options[0], mode, waiting=waiting)
+    assert plan.mode == mode
+    check(problem, plan)
+    check_room(problem, plan)
+    assert evaluate(problem, plan).iteration_ns == lasts(problem, plan)
+    if not waiting:
+        return
+    for kind in ("all_reduce", "push", "pull"):
+        sent = [one.size_bytes for one in plan.transfers if one.kind == kind]
+        assert all(room - size < problem.element_bytes for size in sent[:-1])
+
+
+@settings(max_examples=40)
+@given(problems(capped=False, one_order=True))
+def test_byte_by_byte_and_without_start_ups_it_is_optimal(problem: Problem) -> None:
+    """Then it is Jackson's preemptive rule, whose bound it meets."""
+    cluster = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 0))
+    problem = replace(
+        problem, cluster=cluster, max_transfer_bytes=1, element_bytes=1, algorithms=("ring",)
+    )
+    option = problem.options[0]
+    assert option.all_reduce.cost_ns(1) == 1
+    plan = filled(problem, option, "replicated", waiting=False)
+    assert evaluate(problem, plan).iteration_ns == bound(problem, option, "replicated", plan)
+
+
+def test_what_is_read_first_fills_a_transfer_that_another_gradient_began() -> None:
+    """By hand: w2 is ready at 10, w1 at 20, and w1 is read first.
+
+    A transfer takes 10 ns and 1 ns a byte. 8 of w2's 12 bytes travel from 10 to 28, then w1's 6 and
+    2 of w2 until 46, when the forward pass begins, and the last 2 of w2 until 58. Better is to keep
+    the channel free for w1 from 20 to 36.
+    """
+    graph = Graph(
+        (
+            Op("f1", 100, "forward"),
+            Op("f2", 100, "forward", ("f1",)),
+            Op("b2", 10, "backward", ("f2",)),
+            Op("b1", 10, "backward", ("b2",)),
+        ),
+        (Parameter("w1", 6, ("b1",), ("f1",)), Parameter("w2", 12, ("b2",), ("f2",))),
+    )
+    cluster = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 5))
+    problem = Problem(
+        graph, cluster, algorithms=("ps",), modes=("replicated",), max_transfer_bytes=8
+    )
+    (option,) = problem.options
+    cost = option.all_reduce
+    assert cost.startup_ns == 10
+    assert cost.ns_per_byte == 1
+    plan = filled(problem, option, "replicated", waiting=False)
+    assert [[tuple(part) for part in one.parts] for one in plan.transfers] == [
+        [(1, 0, 8)],
+        [(0, 0, 6), (1, 8, 10)],
+        [(1, 10, 12)],
+    ]
+    assert evaluate(problem, plan).iteration_ns == 46 + 200
+    assert solve(problem).objective_ns == 36 + 200
+
+
+@pytest.mark.parametrize("modes", [("replicated",), ("sharded",)])
+@pytest.mark.parametrize("cluster", ["h100-8", "bml-bcube"])
+def test_auto_fills_transfers_where_there_is_a_cap(cluster: str, modes: tuple[Mode, ...]) -> None:
+    """Of LeNet-5 with transfers of a mebibyte: cut from large ones they were 33 % too long."""
+    profile = decode_profile((DATA / "profiles" / "lenet5.json").read_bytes())
+    problem = Problem.from_profile(
+        profile,
+        decode_cluster((DATA / "clusters" / f"{cluster}.json").read_bytes()),
+        computation=Fraction(1, 50),
+        max_transfer_bytes=2**20,
+        modes=modes,
+        element_bytes=4,
+    )
+    result = solve(problem)
+    assert result.objective_ns is not None
+    assert result.lower_bound_ns is not None
+    assert result.objective_ns <= 1.05 * result.lower_bound_ns
+    for option in problem.options:
+        for waiting in (True, False):
+            plan = filled(problem, option, modes[0], waiting=waiting)
+            assert result.objective_ns <= evaluate(problem, plan).iteration_ns
