@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import machine
-from planner.cli.common import Progress, check_writable, command, write_json, write_text
+from planner.cli.common import Progress, check_outputs, command, write_json, write_text
 from planner.cli.network_report import curves, headline, report
 from planner.draw.network import save_network
 from planner.errors import InvalidInputError, MissingExtraError
@@ -110,10 +110,7 @@ def run_network(options: argparse.Namespace) -> int:
     _check(options)
     first = os.environ.get("RANK") == "0"
     if first:
-        for option in ("--output", "--picture"):
-            path = vars(options)[option.removeprefix("--")]
-            if path and path != "-":
-                check_writable(path, option)
+        check_outputs({"--output": options.output, "--picture": options.picture})
     sweep = _measured(options, Progress() if first else None)
     if first:
         provenance = {

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -13,6 +13,7 @@ from planner.topologies import BCube
 
 __all__ = [
     "Progress",
+    "check_outputs",
     "check_writable",
     "command",
     "in_file",
@@ -118,6 +119,43 @@ def check_writable(path: str, option: str) -> None:
     place = Path(path).absolute()
     if not os.access(place if place.exists() else place.parent, os.W_OK):
         raise InvalidInputError(option, f"no permission to write {path}")
+
+
+def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None] = ()) -> None:
+    """Refuse files that cannot be written, or would replace what is read, or each other.
+
+    Parameters
+    ----------
+    outputs : mapping of str to str or None
+        Paths by option; ``-`` and None are no files.
+    inputs : iterable of str or None
+        Paths of what is read.
+
+    Raises
+    ------
+    InvalidInputError
+        At the first such option.
+    """
+    taken = {_file(path): "is read" for path in inputs if path is not None and path != "-"}
+    for option, path in outputs.items():
+        if path is None or path == "-":
+            continue
+        check_writable(path, option)
+        if Path(path).exists() and not Path(path).is_file():
+            continue  # such as /dev/null
+        place = _file(path)
+        if place in taken:
+            raise InvalidInputError(option, f"would replace {path}, which {taken[place]}")
+        taken[place] = f"{option} writes"
+
+
+def _file(path: str) -> Hashable:
+    """Return what two names of one file have in common."""
+    try:
+        known = Path(path).stat()
+    except OSError:
+        return Path(path).resolve()
+    return known.st_dev, known.st_ino
 
 
 class Progress:

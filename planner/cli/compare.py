@@ -24,7 +24,7 @@ from planner.cli import (
 )
 from planner.cli.common import (
     Progress,
-    check_writable,
+    check_outputs,
     command,
     in_file,
     read,
@@ -135,10 +135,7 @@ def run(options: argparse.Namespace) -> int:
     name, case = (_requested if of_request else _profiled)(data, options)
     family, face = FAMILIES[name], PROBLEMS[name]
     draw = face.drawing.writer(Path(options.picture)) if options.picture else None
-    for option in ("--picture", "--output"):
-        path = vars(options)[option.removeprefix("--")]
-        if path and path != "-":
-            check_writable(path, option)
+    check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
     seconds = case.time_limit or _DEFAULT_SECONDS
     progress = Progress()
     comparison = compare(

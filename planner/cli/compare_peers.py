@@ -14,7 +14,7 @@ import msgspec
 
 from planner.cli.common import (
     Progress,
-    check_writable,
+    check_outputs,
     in_file,
     read,
     write_json,
@@ -73,9 +73,8 @@ def run(options: argparse.Namespace) -> int:
     picture = None if options.picture is None else Path(options.picture)
     if picture is not None:
         BARS.writer(picture)  # the same kinds of files
-    for option, path in (("--picture", options.picture), ("--output", options.output)):
-        if path and path != "-":
-            check_writable(path, option)
+    outputs = {"--picture": options.picture, "--output": options.output}
+    check_outputs(outputs, (*options.file, *options.cluster))
     profiles = [(path, _read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
     clusters = [(path, _read_as(path, decode_cluster)) for path in dict.fromkeys(options.cluster)]
     count = prod(map(len, (profiles, clusters, scales)))

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import check_writable, command, in_file, read, write_json
+from planner.cli.common import check_outputs, command, in_file, read, write_json
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import decode_profile
@@ -68,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
     integer(options.element_bytes, "--element-bytes", minimum=1, maximum=64)
     if len(options.plans) > 2:
         raise InvalidInputError("PLAN", f"expected one or two, got {len(options.plans)}")
-    if options.output not in (None, "-"):
-        check_writable(options.output, "--output")
+    check_outputs({"--output": options.output}, (*options.plans, options.profile))
     if options.ranks is not None:
         integer(options.ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     graph = _graph(options.profile) if options.profile else None

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import Progress, check_writable, command, write_json, write_text
+from planner.cli.common import Progress, check_outputs, command, write_json, write_text
+from planner.cli.complaint import complain
 from planner.cli.iteration_options import add_iteration_options, exact_option, settle
 from planner.cli.plan_text import lines
 from planner.draw import GANTT
@@ -65,10 +66,8 @@ def run(options: argparse.Namespace) -> int:
     """Plan."""
     subject = settle(options)
     draw = GANTT.writer(Path(options.picture)) if options.picture else None
-    for option in ("--picture", "--output"):
-        path = vars(options)[option.removeprefix("--")]
-        if path and path != "-":
-            check_writable(path, option)
+    outputs = {"--picture": options.picture, "--output": options.output}
+    check_outputs(outputs, (options.profile, options.cluster))
     progress = Progress()
     problem, given = planned(
         subject.profile,
@@ -96,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
         write_text(text)
     if draw is not None and chart is not None:
         draw(chart, Path(options.picture))
+    elif draw is not None:
+        complain(f"planner: there is no plan, so {options.picture} is not written")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import Progress, check_writable, command, write_json, write_text
+from planner.cli.common import Progress, check_outputs, command, write_json, write_text
 from planner.cli.iteration_options import Subject, add_iteration_options, settle
 from planner.cli.plan_text import about_cluster, sentence
 from planner.comparison import Comparison, Row, compare
@@ -55,8 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Plan, compare, and write the page."""
     subject = settle(options)
     deadline = deadline_in(options.time_limit)
-    if options.output != "-":
-        check_writable(options.output, "--output")
+    check_outputs({"--output": options.output}, (options.profile, options.cluster))
     progress = Progress()
     problem = subject.problem()
     begin = time.perf_counter()

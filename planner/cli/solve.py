@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from planner.cli.common import check_writable, command, read, standard_input, standard_output
-from planner.errors import InvalidInputError
+from planner.cli.common import check_outputs, command, read, standard_input, standard_output
 from planner.jsonio import Reply, reply, reply_lines
 
 __all__ = ["add_parser"]
@@ -43,11 +42,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer; 0 if every request was answered, 2 if one was invalid, 1 after a fault."""
-    if options.output != "-":
-        check_writable(options.output, "--output")
-        path = Path(options.output)
-        if options.file != "-" and path.exists() and path.samefile(options.file):
-            raise InvalidInputError("--output", f"is the file of the requests: {path}")
+    check_outputs({"--output": options.output}, (options.file,))
     if not options.jsonl:
         return _answered([reply(read(options.file))], options.output)
     if options.file == "-":

@@ -111,7 +111,7 @@ def test_answers_never_replace_what_is_needed(
     request = tmp_path / "request.json"
     request.write_text(json.dumps(REQUEST))
     for output, message in (
-        (request, b"the file of the requests"),
+        (request, b"which is read"),
         (tmp_path / "nowhere" / "a.json", b"no such folder"),
         (tmp_path, b"is a folder"),
     ):

@@ -1,6 +1,7 @@
 """``planner plan``: what it prints, writes and refuses."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,18 @@ def test_infeasible_is_an_answer(files: list[str], capsys: pytest.CaptureFixture
     assert "infeasible: replicated: parameters" in capsys.readouterr().out
 
 
+def test_without_a_plan_it_says_that_there_is_no_picture(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    Path(files[2]).write_text(json.dumps({**CLUSTER, "memory_bytes": 5}))
+    picture = tmp_path / "old.svg"
+    picture.write_text("of yesterday")
+    assert main(["plan", *files, "--picture", str(picture)]) == 0
+    assert f"no plan, so {picture} is not written" in capsys.readouterr().err
+    assert picture.read_text() == "of yesterday"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -135,3 +148,38 @@ def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str
     assert "tiny.json: " in capsys.readouterr().err
     assert main(["plan", profile, "--cluster", profile + "x"]) == 2
     assert "tiny.jsonx" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-o", "{profile}"], "--output: would replace {profile}, which is read"),
+        (["-o", "{cluster}"], "--output: would replace {cluster}, which is read"),
+        (["--picture", "{link}"], "--picture: would replace {link}, which is read"),
+        (["--picture", "a.svg", "-o", "./a.svg"], "which --picture writes"),
+    ],
+)
+def test_no_file_is_written_twice_or_over_what_is_read(
+    files: list[str],
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    Path("linked.svg").hardlink_to(files[0])
+    names = {"profile": files[0], "cluster": files[2], "link": "linked.svg"}
+    before = Path(files[0]).read_bytes()
+    assert main(["plan", *files, *(one.format(**names) for one in options)]) == 2
+    assert said.format(**names) in capsys.readouterr().err
+    assert Path(files[0]).read_bytes() == before
+    assert not Path("a.svg").exists()
+
+
+def test_two_outputs_to_no_file_are_none_of_its_business(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files, "-o", os.devnull]) == 0
+    assert capsys.readouterr().out
