@@ -245,6 +245,13 @@ def test_answers_that_contradict_themselves_are_refused(
     assert caught.value.path == path
 
 
+def test_answers_from_before_dominated_algorithms_were_named_are_read() -> None:
+    answer = asked()
+    del answer["why"]["runner_up"]["dominated_by"]
+    typed, _ = decode_answer(json.dumps(answer).encode())
+    assert typed.why.runner_up.dominated_by is None
+
+
 def test_every_transfer_is_drawn() -> None:
     answer = asked(modes=["sharded"])
     typed, timeline = decode_answer(json.dumps(answer).encode())
