@@ -103,7 +103,7 @@ def test_nobody_beats_the_joint_plan(profile: str, scale: Fraction) -> None:
 def test_planned_anew_the_runner_up_s_algorithm_wins_where_it_is_said_to(
     profile: str, scale: Fraction
 ) -> None:
-    """A fiftieth beyond the factor. What is promised is about the plans as they are; this is more."""
+    """A fiftieth beyond the factor, which is more than what is said of plans as they are."""
     for name in CLUSTERS:
         cluster = cluster_of(name)
         problem = Problem.from_profile(profile_of(profile), cluster, computation=scale)
