@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from planner.cli.calibrate_groups import add_groups
 from planner.cli.calibrate_network import add_network
-from planner.cli.common import Progress, command, in_file, read, write_json, write_text
+from planner.cli.common import (
+    Progress,
+    check_outputs,
+    command,
+    in_file,
+    read,
+    write_json,
+    write_text,
+)
 from planner.draw.table import format_table
 from planner.errors import InvalidInputError
 from planner.validation import integer
@@ -100,17 +108,12 @@ def _add_fit(kinds: Any) -> None:
     )
 
 
-def _check_folder(output: str | None) -> None:
-    if output and output != "-" and not Path(output).absolute().parent.is_dir():
-        raise InvalidInputError("--output", f"no such folder: {Path(output).parent}")
-
-
 def run_compute(options: argparse.Namespace) -> int:
     """Measure, with progress on standard error."""
     from planner.jsonio.measurements import encode_computation
     from planner.yan.calibration import measure_computation
 
-    _check_folder(options.output)
+    check_outputs({"--output": options.output})
     source = ["planner", "calibrate", "compute"]
     if options.cores is not None:
         source += ["--cores", str(options.cores)]
@@ -137,7 +140,7 @@ def run_fit(options: argparse.Namespace) -> int:
     from planner.yan.calibration import fit
 
     integer(options.folds, "--folds", minimum=2)
-    _check_folder(options.output)
+    check_outputs({"--output": options.output}, (options.measurements,))
     data = read(options.measurements)
     progress = Progress()
     try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import command, in_file, read, write_json, write_text
+from planner.cli.common import check_outputs, command, in_file, read, write_json, write_text
 from planner.draw.table import format_table
 from planner.errors import InvalidInputError
 
@@ -52,8 +52,7 @@ def run_groups(options: argparse.Namespace) -> int:
     from planner.jsonio.drizzle_measurements import decode_overheads, encode_calibration
 
     output: str | None = options.output
-    if output and output != "-" and not Path(output).absolute().parent.is_dir():
-        raise InvalidInputError("--output", f"no such folder: {Path(output).parent}")
+    check_outputs({"--output": output}, (options.measurements,))
     data = read(options.measurements)
     try:
         measurements, found = decode_overheads(data)

@@ -14,7 +14,6 @@ from planner.topologies import BCube
 __all__ = [
     "Progress",
     "check_outputs",
-    "check_writable",
     "command",
     "in_file",
     "parse_bcube",
@@ -104,7 +103,7 @@ def parse_bcube(text: str) -> BCube:
         raise InvalidInputError("--bcube", f"{error.path}: {error.message}") from None
 
 
-def check_writable(path: str, option: str) -> None:
+def _check_writable(path: str, option: str) -> None:
     """Refuse a file that cannot be written, before anything is done.
 
     Raises
@@ -140,7 +139,7 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str | None
     for option, path in outputs.items():
         if path is None or path == "-":
             continue
-        check_writable(path, option)
+        _check_writable(path, option)
         if Path(path).exists() and not Path(path).is_file():
             continue  # such as /dev/null
         place = _file(path)

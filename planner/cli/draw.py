@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import command, in_file, read, write_text
+from planner.cli.common import check_outputs, command, in_file, read, write_text
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer
 
@@ -46,5 +46,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(face.drawing.text(chart, width) + "\n")
     else:
         path = Path(options.output)
-        face.drawing.writer(path)(chart, path)
+        write = face.drawing.writer(path)
+        check_outputs({"--output": options.output}, (options.plan,))
+        write(chart, path)
     return 0

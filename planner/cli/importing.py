@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import command, in_file, read, write_json
+from planner.cli.common import check_outputs, command, in_file, read, write_json
 from planner.errors import InvalidInputError
 from planner.formats import read_kineto, read_pipedream
 from planner.jsonio import encode_profile
@@ -52,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
     """Import, with warnings on standard error."""
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
+    check_outputs({"--output": options.output}, (options.file,))
     data = read(options.file)
     path = Path(options.file)
     about = {"source": readable(path.name), "batch_size": options.batch_size}

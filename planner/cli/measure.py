@@ -4,11 +4,10 @@ import argparse
 import shlex
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any
 
-from planner.cli.common import Progress, command, write_json
-from planner.errors import InvalidInputError, MeasurementError
+from planner.cli.common import Progress, check_outputs, command, write_json
+from planner.errors import MeasurementError
 from planner.jsonio import encode_profile
 from planner.validation import integer
 
@@ -49,8 +48,7 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None:
             integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
-    if options.output and not Path(options.output).absolute().parent.is_dir():
-        raise InvalidInputError("--output", f"no such folder: {Path(options.output).parent}")
+    check_outputs({"--output": options.output})
     with redirect_stdout(sys.stderr):  # what the model prints is not the profile
         write = _measured(options)
     write_json(write, options.output)

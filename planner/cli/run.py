@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import (
     Progress,
-    check_writable,
+    check_outputs,
     command,
     in_file,
     parse_bcube,
@@ -132,8 +132,8 @@ def run(options: argparse.Namespace) -> int:
                     f"--{option}", f"expected a name ending in {', '.join(endings)}, got {path}"
                 )
             writers[option] = GANTT.writer(Path(path))
-            if os.environ.get("RANK", "0") == "0":
-                check_writable(path, f"--{option}")
+    if os.environ.get("RANK", "0") == "0":
+        check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
     answers = _answers(options.plans)
     bcube = _checked(options, answers)
 

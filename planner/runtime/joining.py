@@ -2,6 +2,9 @@
 
 Rendezvous is torch's own: its store, at the address every launcher gives by ``MASTER_ADDR`` and
 ``MASTER_PORT``, and gloo's process groups on top of it.
+
+Guarantee: `join` ends; unless all ranks arrive within the time-out, each that did learns which did
+not, as far as the store still answers. Complexity: O(ranks) messages a rank. Source: own.
 """
 
 import json

@@ -1,7 +1,6 @@
 """``planner plan``: what it prints, writes and refuses."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -176,10 +175,3 @@ def test_no_file_is_written_twice_or_over_what_is_read(
     assert said.format(**names) in capsys.readouterr().err
     assert Path(files[0]).read_bytes() == before
     assert not Path("a.svg").exists()
-
-
-def test_two_outputs_to_no_file_are_none_of_its_business(
-    files: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", *files, "-o", os.devnull]) == 0
-    assert capsys.readouterr().out

@@ -150,6 +150,12 @@ GRAPH = Graph(
 )
 
 
+def on_switch(machines: int, startup_ns: int, message_ns: int = 0) -> Problem:
+    """The graph on machines with NICs of a byte a nanosecond."""
+    nic = Nic(Fraction(10**9), startup_ns, message_ns=message_ns)
+    return Problem(GRAPH, Cluster("c", "a test", machines, Switch(machines), nic))
+
+
 def alternative(problem: Problem, algorithm: str, mode: str = "replicated") -> Alternative:
     found = alternatives(replace(problem, algorithms=(algorithm,)), Deadline(None))
     return next(one for one in found if one.mode == mode)
@@ -157,8 +163,7 @@ def alternative(problem: Problem, algorithm: str, mode: str = "replicated") -> A
 
 def test_no_change_where_one_wins_by_both() -> None:
     """Of one and the same volume, the algorithm of more steps can never win."""
-    nic = Nic(Fraction(10**9), 100)
-    problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
+    problem = on_switch(6, 100)
     direct, ring = alternative(problem, "ps"), alternative(problem, "ring")
     assert direct.plan is not None
     explanation = explain(problem, direct.plan, (direct, ring))
@@ -173,8 +178,7 @@ def test_the_factors_by_hand() -> None:
     By ring 5·10 ns and the same volume: better while 40 times the start-ups' factor is less than 80
     times the messages'. Halving and doubling takes 30 ns and 7/4 ns a byte.
     """
-    nic = Nic(Fraction(10**9), 10, message_ns=20)
-    problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
+    problem = on_switch(6, 10, message_ns=20)
     ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
     few = alternative(problem, "halving_doubling")
     assert direct.synchronisation.half == AffineCost(90, Fraction(5, 6))
@@ -195,8 +199,7 @@ def test_the_factors_by_hand() -> None:
 
 def test_a_dearer_message_can_make_the_ring_win() -> None:
     """A half takes 50 ns of start-ups by ring, 10 ns and 4 messages of 5 ns by direct exchange."""
-    nic = Nic(Fraction(10**9), 10, message_ns=5)
-    problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
+    problem = on_switch(6, 10, message_ns=5)
     direct, ring = alternative(problem, "ps"), alternative(problem, "ring")
     assert direct.plan is not None
     explanation = explain(problem, direct.plan, (direct, ring))
@@ -209,8 +212,7 @@ def test_a_dearer_message_can_make_the_ring_win() -> None:
 
 def test_no_plan_wins_where_another_algorithm_does_as_well() -> None:
     """A half takes 140 ns by ring, 20 + 240 ns by direct exchange, 60 ns by halving."""
-    nic = Nic(Fraction(10**9), 20, message_ns=40)
-    problem = Problem(GRAPH, Cluster("c", "a test", 8, Switch(8), nic))
+    problem = on_switch(8, 20, message_ns=40)
     ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
     halving = alternative(problem, "halving_doubling")
     assert ring.plan is not None
@@ -224,8 +226,7 @@ def test_no_plan_wins_where_another_algorithm_does_as_well() -> None:
 
 
 def test_an_algorithm_without_a_plan_in_the_mode_dominates_nothing() -> None:
-    nic = Nic(Fraction(10**9), 100)
-    problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
+    problem = on_switch(6, 100)
     direct, ring = alternative(problem, "ps", "sharded"), alternative(problem, "ring")
     assert direct.plan is not None
     assert explain(problem, direct.plan, (direct, ring)).dominated_by is None
@@ -240,8 +241,7 @@ def test_a_single_worker_has_no_other_way_that_costs_something_else() -> None:
 
 
 def test_factors_that_leave_the_range_of_times_are_tried_all_the_same() -> None:
-    nic = Nic(Fraction(10**9), 2**53, message_ns=1)
-    problem = Problem(GRAPH, Cluster("c", "a test", 6, Switch(6), nic))
+    problem = on_switch(6, 2**53, message_ns=1)
     _, explanation, _ = explained(problem)
     assert explanation.exposed_startup_ns >= 2 * 2**53
 
