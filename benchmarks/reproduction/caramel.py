@@ -1,8 +1,8 @@
-"""Figures 8 to 14 of Caramel (Hashemi et al., 2020): what the paper prints beside the model's.
+"""Figures 2 to 4 and 8 to 14 of Caramel (Hashemi et al., 2020): printed beside the model's.
 
-    python benchmarks/reproduction/caramel.py [8 | 9 | 10 | 11 | 12 | 13 | 14]
+    python benchmarks/reproduction/caramel.py [2 | 3 | 4 | 8 | 9 | 10 | 11 | 12 | 13 | 14]
 
-`caramel_model.py` says where the numbers come from: one factor is fitted, to Horovod's 68 % in
+`caramel_model.py` says where the numbers come from: two are fitted, to the first two bars of
 Fig. 11. Times in seconds are no result (the paper prints none); ratios and shares are.
 """
 
@@ -14,6 +14,7 @@ from itertools import pairwise, product
 from caramel_model import (
     FITTED,
     NETWORKS,
+    STARTUP_US,
     Setting,
     by_caramel,
     by_horovod,
@@ -23,6 +24,7 @@ from caramel_model import (
     ladder,
     problem_of,
 )
+from caramel_motivation import figure_2, figure_3, figure_4
 from caramel_network import figure_13, figure_14
 from grids import grid, percent
 from table import Claim, Row, claims, numbers
@@ -32,14 +34,14 @@ from planner.caramel import Evaluation, solve
 WORKERS = (8, 16)
 SAMPLES = 32
 """The second reading: every network has so many samples a worker (see `caramel_model.py`)."""
-STARTUPS_US = (200, 1000)
-"""Other start-ups for Fig. 11, as 500 µs are an assumption."""
+STARTUPS_US = (200, 400, 500, 1000)
+"""Other start-ups for Fig. 11."""
 SYSTEMS = ("PS, as many as workers", "PS, half as many", "Horovod", "Caramel")
 STEPS = ("Horovod (MPI)", "adaptive all-reduce", "+ batching", "+ transfer boundaries")
 NOTHING = 0.001
 """Of utilisation: what a step may take away without counting."""
 PRINTED_STEPS = (68, 82, 86, 92)
-"""Utilisation in per cent after each step, in the text of §6.2; all but the first are scored."""
+"""Utilisation in per cent after each step, in §6.2; two are fitted to, two are scored."""
 
 
 @cache
@@ -55,7 +57,8 @@ def systems(name: str, workers: int, samples: int | None = None) -> dict[str, Ev
 def described(samples: int | None) -> str:
     """Return what is computed in an iteration, and the factor that follows."""
     each = f"{samples} samples in every network" if samples else "samples as in each profile"
-    return f"{each[0].upper()}{each[1:]}; op times × {float(fit(samples)):.4f} (fitted)"
+    factor = f"op times × {float(fit(samples)):.4f}, start-up {STARTUP_US} µs (both fitted)"
+    return f"{each[0].upper()}{each[1:]}; {factor}"
 
 
 def figure_8() -> str:
@@ -163,7 +166,7 @@ def figure_11() -> str:
     problem = problem_of(name, Setting(workers))
     made = [by_horovod(problem), *ladder(problem)]
     rows = [
-        Row(step, paper, 100 * one.utilisation, "%", fitted=not place)
+        Row(step, paper, 100 * one.utilisation, "%", fitted=place < 2)
         for place, (step, paper, one) in enumerate(zip(STEPS, PRINTED_STEPS, made, strict=True))
     ]
     total = Row(
@@ -232,6 +235,9 @@ def figure_12() -> str:
 
 
 FIGURES: dict[str, Callable[[], str]] = {
+    "2": lambda: figure_2(systems("inception_v3", 8)),
+    "3": figure_3,
+    "4": figure_4,
     "8": figure_8,
     "9": figure_9,
     "10": figure_10,

@@ -90,7 +90,7 @@ def figure_13() -> str:
             (chosen[0], chosen[-1]) == (1, DEPTHS[-1]),
         ),
     )
-    about = f"{WORKERS} workers, start-up {STARTUP_US} µs (assumed), threshold {threshold:,} B"
+    about = f"{WORKERS} workers, start-up {STARTUP_US} µs (fitted), threshold {threshold:,} B"
     return f"{about}\n\n{numbers(given)}\n\n{grid(header, rows)}\n\n{claims(sentences)}"
 
 
@@ -121,7 +121,7 @@ def figure_14() -> str:
     )
     return "\n\n".join(
         (
-            f"10 Gb/s, {STARTUP_US / 2:.0f} µs a step (half the assumed start-up of a shuffle)",
+            f"10 Gb/s, {STARTUP_US / 2:.0f} µs a step (half the fitted start-up of a shuffle)",
             grid(("time of an all-reduce", *SCHEMES, "fastest"), rows),
             claims(sentences),
             OVERTAKING,

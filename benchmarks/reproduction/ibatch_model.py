@@ -1,4 +1,4 @@
-"""The model behind iBatch's Figs. 5 to 7, and the only numbers its constants come from.
+"""The model behind iBatch's Figs. 3 to 7, and the only numbers its constants come from.
 
 An iteration works on a fixed number of samples, whatever the number N of nodes: the paper counts
 iterations per hour against one node, and with N times the samples that count could never rise. So
@@ -29,7 +29,16 @@ from planner import Profile, ibatch
 from planner.jsonio import decode_profile
 from planner.profiles import Layer
 
-__all__ = ["DEFAULT", "NETWORKS", "Constants", "Iteration", "fit", "iteration", "transfer_s"]
+__all__ = [
+    "DEFAULT",
+    "NETWORKS",
+    "Constants",
+    "Iteration",
+    "fit",
+    "iteration",
+    "pull_problem",
+    "transfer_s",
+]
 
 PROFILES = Path(__file__).parents[2] / "data" / "profiles"
 NETWORKS = {
@@ -136,6 +145,23 @@ def fit(default: Mapping[tuple[str, int], float]) -> Constants:
     return Constants(startup, compute)
 
 
+def pull_problem(
+    constants: Constants, network: str, nodes: int, startup_s: float | None = None
+) -> tuple[tuple[str, ...], ibatch.Problem]:
+    """Return the layers' names and the problem of the pull; the start-up is the fitted one."""
+    measured, layers = profile(network), layers_of(network)
+    speed = constants.compute_s[network] / (measured.forward_ns + measured.backward_ns) / nodes
+    startup_s = constants.startup_s if startup_s is None else startup_s
+    problem = ibatch.Problem(
+        compute_ns=tuple(round(layer.forward_ns * speed * 1e9) for layer in layers),
+        startup_ns=round(startup_s * 1e9),
+        transfer_ns=tuple(
+            round(layer.parameter_bytes * seconds_per_byte(nodes) * 1e9) for layer in layers
+        ),
+    )
+    return tuple(layer.name for layer in layers), problem
+
+
 @cache
 def _pull(problem: ibatch.Problem, method: str) -> tuple[ibatch.Evaluation, int]:
     plan = ibatch.solve(problem, method=method).plan
@@ -175,15 +201,8 @@ def iteration(
     backward_s = measured.backward_ns * speed
     if nodes == 1:
         return Iteration(0, 0, constants.compute_s[network], constants.compute_s[network], 0)
-    layers = layers_of(network)
     startup_s = constants.startup_s * startup_share
-    problem = ibatch.Problem(
-        compute_ns=tuple(round(layer.forward_ns * speed * 1e9) for layer in layers),
-        startup_ns=round(startup_s * 1e9),
-        transfer_ns=tuple(
-            round(layer.parameter_bytes * seconds_per_byte(nodes) * 1e9) for layer in layers
-        ),
-    )
+    _, problem = pull_problem(constants, network, nodes, startup_s)
     pull, batches = _pull(problem, method)
     once_s = 2 * (constants.startup_s - startup_s)
     push_s = startup_s + transfer_s(network, nodes) * pushed

@@ -1,6 +1,8 @@
-"""Remakes Table 1 and Fig. 11 of Yan et al. (KDD'15), and how far configurations lie apart.
+"""Remakes Table 1, Figs. 8, 9 and 11 of Yan et al. (KDD'15), and the spread of configurations.
 
     python benchmarks/reproduction/yan.py 1            Table 1: ranks
+    python benchmarks/reproduction/yan.py 8            Fig. 8: epochs by machines, MNIST
+    python benchmarks/reproduction/yan.py 9            Fig. 9: the same, ImageNet-22K
     python benchmarks/reproduction/yan.py 11           Fig. 11: where the time of an epoch goes
     python benchmarks/reproduction/yan.py spread       best, median and worst configuration
     python benchmarks/reproduction/yan.py ranges       how far a constant may go (two minutes)
@@ -32,7 +34,8 @@ from yan_ranks import (
     transferred,
 )
 
-from planner.yan import Problem
+from planner.results import Status
+from planner.yan import Problem, solve
 from planner.yan.model import estimate
 from planner.yan.sensitivity import scaled
 from planner.yan.spread import spread
@@ -44,6 +47,9 @@ CONSTANTS = ("muladd_ns", "activation_ns", "error_ns", "latency_ns", "nic_bits_p
 
 WORST = 10
 """The best configuration is so many times as fast as the worst, say the slides."""
+
+MACHINES = (2, 4, 8, 12, 16, 20)
+"""Of Figs. 8 and 9."""
 
 HOUR_NS = 3600 * 10**9
 
@@ -109,6 +115,41 @@ def figure11() -> str:
     about = "Fig. 11: ImageNet-22K, where an epoch goes. The slides print none of its numbers."
     found = grid((*header, "weight update", "reading weights", "all computation"), lines)
     return sections([(about, found)])
+
+
+def scalability(name: str) -> str:
+    """Return the best epoch of a network by the number of machines."""
+    network = HALVES[name].partition(",")[0]
+    lines = []
+    for machines in MACHINES:
+        cells = [f"{machines}"]
+        for copies in (1, None):
+            problem = replace(load(name), machines=machines, max_copies=copies)
+            epoch, triple = fastest(problem)
+            alone, _ = fastest(replace(problem, machines=MACHINES[0]))
+            cells += [label(triple), lasting(epoch), f"{alone / epoch:.1f}×"]
+        lines.append(cells)
+    columns = ("#W/#R/#PS", "epoch", "speed-up")
+    about = (
+        f"{network}: the fastest configuration of so many machines, and its speed-up over two of "
+        "them, one worker and one server. The slides print none of these numbers."
+    )
+    with_copies = (f"{column}, all" for column in columns)
+    without = (f"{column}, without copies" for column in columns)
+    return sections([(about, grid(("machines", *without, *with_copies), lines))])
+
+
+def fastest(problem: Problem) -> tuple[float, tuple[int, int, int]]:
+    """Return the time of the shortest epoch in ns, with its configuration; proven."""
+    result = solve(problem)
+    assert result.plan is not None
+    assert result.status is Status.OPTIMAL
+    return float(result.objective_ns or 0), result.plan.configuration.triple
+
+
+def lasting(time_ns: float) -> str:
+    """Return a time in hours, or in seconds if it is short."""
+    return f"{time_ns / HOUR_NS:.3g} h" if time_ns >= HOUR_NS else f"{time_ns / 10**9:.3g} s"
 
 
 def apart(samples: int | None) -> str:
@@ -186,6 +227,8 @@ def four_rows() -> str:
 def main() -> None:
     tables: dict[str, Callable[[], str]] = {
         "1": table1,
+        "8": lambda: scalability("mnist"),
+        "9": lambda: scalability("imagenet22k"),
         "11": figure11,
         "spread": lambda: apart(options.samples),
         "ranges": ranges,

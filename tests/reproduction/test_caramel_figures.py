@@ -1,11 +1,25 @@
-"""Caramel's remade figures: one number is fitted, and what is quick is what the page shows."""
+"""Caramel's remade figures: two numbers are fitted, and what is quick is what the page shows."""
 
 from collections.abc import Callable
 
 import caramel
+import caramel_motivation
 import caramel_network
 import pytest
-from caramel_model import DEPTHS, FITTED, Setting, by_horovod, network, problem_of
+from caramel_model import (
+    DEPTHS,
+    FITTED,
+    STARTUP_US,
+    Setting,
+    by_horovod,
+    fit,
+    ladder,
+    network,
+    problem_of,
+    problem_with,
+    profile,
+)
+from caramel_networks import PRINTED, as_printed
 
 from tests.reproduction.pages import missing
 
@@ -15,6 +29,28 @@ def test_horovod_has_the_one_utilisation_that_is_fitted() -> None:
     made = by_horovod(problem_of(name, Setting(workers)))
     computed = sum(op.duration_ns for op in problem_of(name, Setting(workers)).graph.ops)
     assert computed / made.iteration_ns == pytest.approx(float(target), abs=1e-3)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_networks_have_the_papers_tensors(name: str) -> None:
+    tensors, mebibytes = PRINTED[name]
+    graph = as_printed(name, profile(name).dataflow())
+    assert len(graph.parameters) == tensors
+    size = sum(parameter.size_bytes for parameter in graph.parameters) / 2**20
+    assert size == pytest.approx(mebibytes, abs=0.05)
+    assert graph.ops == profile(name).dataflow().ops
+
+
+def test_no_other_start_up_is_closer_to_the_second_bar() -> None:
+    name, workers, _ = FITTED
+    factor = fit()
+
+    def distance(startup_us: int) -> float:
+        problem = problem_with(name, Setting(workers, startup_us=startup_us), factor)
+        step = ladder(problem)[0]
+        return abs(100 * step.utilisation - caramel.PRINTED_STEPS[1])
+
+    assert distance(STARTUP_US) < min(distance(STARTUP_US - 50), distance(STARTUP_US + 50))
 
 
 def test_other_printed_steps_change_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +77,14 @@ def test_costs_by_depth_have_the_two_printed_factors() -> None:
     assert sent[1] == pytest.approx(10**9 * 14 / 8 * 8 / 10)
 
 
-@pytest.mark.parametrize("figure", [caramel_network.figure_13, caramel_network.figure_14])
+@pytest.mark.parametrize(
+    "figure",
+    [
+        caramel_motivation.figure_3,
+        caramel_motivation.figure_4,
+        caramel_network.figure_13,
+        caramel_network.figure_14,
+    ],
+)
 def test_the_documentation_shows_what_is_printed(figure: Callable[[], str]) -> None:
     assert not missing(figure(), "caramel.md")

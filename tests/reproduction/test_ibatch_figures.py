@@ -71,8 +71,19 @@ def test_parts_add_up(constants: Constants, method: str, share: float) -> None:
 
 def test_what_the_default_leaves_room_for() -> None:
     """72 nodes at 24×: 1 of computation, 2 of communication, 1 of them the pull."""
-    assert ibatch.most(72, 24) == pytest.approx((36, 36))
-    assert ibatch.most(30, 20) == pytest.approx((24, 30))
+    assert ibatch.most(72, 24, forward=0.25) == pytest.approx((72 / 2.75, 36, 36))
+    assert ibatch.most(30, 20, forward=0.5) == pytest.approx((30 / 1.25, 24, 30))
+
+
+def test_no_batches_exceed_what_the_forward_pass_can_hide(constants: Constants) -> None:
+    for (network, nodes), printed in DEFAULT.items():
+        measured = profile(network)
+        share = measured.forward_ns / (measured.forward_ns + measured.backward_ns)
+        limit, without_pull, _ = ibatch.most(nodes, printed, share)
+        assert limit <= without_pull
+        for startup_share in (0.0, 1.0):
+            made = iteration(constants, network, nodes, "exact", startup_share=startup_share)
+            assert made.speedup <= limit * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("number", list(ibatch.FIGURES))

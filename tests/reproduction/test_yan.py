@@ -79,5 +79,6 @@ def test_shares_of_an_epoch_add_up(breakdown: str) -> None:
 
 
 def test_the_page_holds_the_tables(breakdown: str) -> None:
+    assert not missing(yan.scalability("mnist"), "yan.md")
     assert not missing(yan.table1(), "yan.md")
     assert not missing(breakdown, "yan.md")
