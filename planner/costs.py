@@ -3,6 +3,9 @@
 Two models: affine (a start-up cost plus a time per byte) and a measured table (linear between its
 points, extended by its last slope). Both are exact rational arithmetic, rounded up to whole
 nanoseconds once per transfer, so that a bound on the unrounded times stays a bound.
+
+The time of one size is an integer of Python, however large. Times of arrays are 64-bit integers:
+none of them wraps, and what does not fit is refused.
 """
 
 from bisect import bisect_right
@@ -13,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, integer, shown
+from planner.validation import MAX_TOTAL, MAX_VALUE, integer, shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +33,8 @@ __all__ = [
     "fit_table",
 ]
 
-_INT64_LIMIT = 2**63
+_TOO_LONG = MAX_TOTAL + 1
+"""Stands for every time that does not fit, in arrays: the largest 64-bit integer."""
 
 
 class Piece(NamedTuple):
@@ -64,7 +68,13 @@ class TransferCost(Protocol):
         ...
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`."""
+        """Return `cost_ns` of every element of `sizes`.
+
+        Raises
+        ------
+        InvalidInputError
+            If one of them does not fit in 63 bits.
+        """
         ...
 
     def pieces(self) -> tuple[Piece, ...]:
@@ -123,13 +133,14 @@ class AffineCost:
         return self.startup_ns - (-size * rate.numerator // rate.denominator)
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`."""
-        import numpy as np
+        """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says."""
+        return _fitting(self._times(sizes))
 
-        rate = self.ns_per_byte
-        largest = int(sizes.max(initial=0))
-        if max(max(largest, 1) * rate.numerator, rate.denominator) >= _INT64_LIMIT:
-            return np.array([self.cost_ns(size) for size in sizes.tolist()], dtype=np.int64)
+    def _times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        rate, largest = self.ns_per_byte, int(sizes.max(initial=1))
+        between = max(largest * rate.numerator, rate.denominator, self.cost_ns(largest))
+        if between > MAX_TOTAL:
+            return _one_by_one(self, sizes)
         return self.startup_ns - (-sizes * rate.numerator // rate.denominator)
 
 
@@ -200,14 +211,17 @@ class TableCost:
         return y0 - (-(size - x0) * (y1 - y0) // (x1 - x0))
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`."""
+        """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says."""
+        return _fitting(self._times(sizes))
+
+    def _times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
         import numpy as np
 
         x = np.array([point[0] for point in self.points], dtype=np.int64)
         y = np.array([point[1] for point in self.points], dtype=np.int64)
         span = max(int(sizes.max(initial=0)), self.points[-1][0])
-        if span * int(np.abs(np.diff(y)).max()) >= _INT64_LIMIT:
-            return np.array([self.cost_ns(size) for size in sizes.tolist()], dtype=np.int64)
+        if max(span * int(np.abs(np.diff(y)).max()), self.cost_ns(span)) > MAX_TOTAL:
+            return _one_by_one(self, sizes)
         upper = np.clip(np.searchsorted(x, sizes, side="right"), 1, len(x) - 1)
         x0, y0, x1, y1 = x[upper - 1], y[upper - 1], x[upper], y[upper]
         inside = np.maximum(sizes - x0, 0)
@@ -258,10 +272,28 @@ class DepthCost:
         return min(cost.cost_ns(size) for _, cost in self.by_depth)
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
-        """Return `cost_ns` of every element of `sizes`."""
+        """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says.
+
+        A depth whose own times do not fit is none to choose.
+        """
         import numpy as np
 
-        return np.asarray(np.min([cost.costs_ns(sizes) for _, cost in self.by_depth], axis=0))
+        return _fitting(np.min([cost._times(sizes) for _, cost in self.by_depth], axis=0))
+
+
+def _one_by_one(cost: AffineCost | TableCost, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    """Return the times of sizes whose products need more than 64 bits."""
+    import numpy as np
+
+    times = [min(cost.cost_ns(size), _TOO_LONG) for size in sizes.tolist()]
+    return np.array(times, dtype=np.int64)
+
+
+def _fitting(times: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    """Return the times if all of them fit."""
+    if int(times.max(initial=0)) == _TOO_LONG:
+        raise InvalidInputError("network", "what a transfer takes must fit in 63 bits")
+    return times
 
 
 @dataclass(frozen=True, slots=True)

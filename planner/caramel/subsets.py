@@ -55,7 +55,7 @@ def best_whole(
     """
     table = _Table(windows, cost)
     best = None
-    high = below  # known to be reachable, or not wanted
+    high = min(below, int(_NEVER))  # known to be reachable, or not wanted
     low = lower - 1  # known to be unreachable
     while high - low > 1:
         target = low + (high - low) // 2 if best else high - 1
@@ -72,7 +72,10 @@ def best_whole(
 
 
 class _Table:
-    """Head, tail and time of every subset as one transfer; index j of a bit is parameter j."""
+    """Head, tail and time of every subset as one transfer; index j of a bit is parameter j.
+
+    Times may be as large as 64 bits hold: sums of several are compared by their differences.
+    """
 
     def __init__(self, windows: Windows, cost: TransferCost) -> None:
         self.windows = windows
@@ -82,6 +85,7 @@ class _Table:
             tail = np.concatenate([tail, np.maximum(tail, windows.tails[j])])
             size = np.concatenate([size, size + own])
         self.head, self.tail, self.time = head, tail, cost.costs_ns(size)
+        self.left = np.minimum(self.time, _NEVER - tail) + tail  # from a start to the end
         self.parts = [self._subsets(left) for left in range(len(head))]
 
     def _subsets(self, of: int) -> NDArray[np.int64]:
@@ -100,20 +104,22 @@ class _Table:
         everything = len(self.head) - 1
         end = np.full(len(self.head), _NEVER, dtype=np.int64)
         end[0] = 0
-        needed = _NEVER
+        least = int(_NEVER)
         for sent in range(everything):
             if deadline.passed:
                 return None, 0
             if end[sent] == _NEVER:
                 continue
             group = self.parts[everything ^ sent]
-            after = np.maximum(end[sent], self.head[group]) + self.time[group]
-            value = after + self.tail[group]
-            kept = value <= target
-            needed = min(needed, value[~kept].min(initial=_NEVER))
-            together = sent | group[kept]
-            end[together] = np.minimum(end[together], after[kept])
-        return end, int(needed)
+            start = np.maximum(end[sent], self.head[group])
+            over = start - target + self.left[group]
+            kept = over <= 0
+            least = min(least, int(over[~kept].min(initial=_NEVER)))
+            fitting = group[kept]
+            after = start[kept] + self.time[fitting]
+            together = sent | fitting
+            end[together] = np.minimum(end[together], after)
+        return end, target + least
 
     def plan(self, end: NDArray[np.int64], target: int) -> tuple[list[Load], int]:
         """Return the groups of a reachable target, and what they really cost."""
@@ -126,10 +132,10 @@ class _Table:
             before = end[sent ^ group]
             known = before != _NEVER
             group, before = group[known], before[known]
-            after = np.maximum(before, self.head[group]) + self.time[group]
-            fits = (after == end[sent]) & (after + self.tail[group] <= target)
+            start = np.maximum(before, self.head[group])
+            fits = (self.time[group] == end[sent] - start) & (start - target <= -self.left[group])
             last = int(group[fits][0])
-            value = max(value, int(end[sent] + self.tail[last]))
+            value = max(value, int(end[sent]) + int(self.tail[last]))
             loads.append(tuple((j, size) for j, size in enumerate(sizes) if last >> j & 1))
             sent ^= last
         return loads[::-1], value
