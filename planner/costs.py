@@ -134,9 +134,10 @@ class AffineCost:
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says."""
-        return _fitting(self._times(sizes))
+        return _fitting(self.times(sizes))
 
-    def _times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `costs_ns`, with 2^63 - 1 in place of what does not fit."""
         rate, largest = self.ns_per_byte, int(sizes.max(initial=1))
         between = max(largest * rate.numerator, rate.denominator, self.cost_ns(largest))
         if between > MAX_TOTAL:
@@ -212,9 +213,10 @@ class TableCost:
 
     def costs_ns(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
         """Return `cost_ns` of every element of `sizes`, checked as `TransferCost` says."""
-        return _fitting(self._times(sizes))
+        return _fitting(self.times(sizes))
 
-    def _times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    def times(self, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `costs_ns`, with 2^63 - 1 in place of what does not fit."""
         import numpy as np
 
         x = np.array([point[0] for point in self.points], dtype=np.int64)
@@ -278,7 +280,7 @@ class DepthCost:
         """
         import numpy as np
 
-        return _fitting(np.min([cost._times(sizes) for _, cost in self.by_depth], axis=0))
+        return _fitting(np.min([cost.times(sizes) for _, cost in self.by_depth], axis=0))
 
 
 def _one_by_one(cost: AffineCost | TableCost, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":

@@ -47,9 +47,9 @@ MAX_PARTITIONS = 10**5
 """More would take minutes to check and to price; 400 GB of gradients."""
 
 
-def unordered(problem: Problem) -> Plan:
+def unordered(problem: Problem, deadline: Deadline) -> Plan:
     """Return a plan without transfers in which no op order is enforced."""
-    return Plan((), problem.drawn_orders, problem.order.forward)
+    return Plan((), problem.drawn_orders(deadline), problem.order.forward)
 
 
 def whole(problem: Problem, parameters: Sequence[int]) -> Group:
@@ -66,9 +66,9 @@ def ready_order(heads: Sequence[int]) -> list[int]:
     return sorted(range(len(heads)), key=lambda j: (heads[j], -j))
 
 
-def layer_by_layer(problem: Problem, _: Deadline) -> Outcome:
+def layer_by_layer(problem: Problem, deadline: Deadline) -> Outcome:
     """Send what the same op updates and the same op reads together, each as it becomes ready."""
-    plan = unordered(problem)
+    plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     graph = problem.graph
     layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
@@ -77,7 +77,7 @@ def layer_by_layer(problem: Problem, _: Deadline) -> Outcome:
     return _finished(problem, plan, layers.values())
 
 
-def ddp(problem: Problem, _: Deadline) -> Outcome:
+def ddp(problem: Problem, deadline: Deadline) -> Outcome:
     """Fill buckets as PyTorch's DistributedDataParallel, in the order in which worker 0 is ready.
 
     Notes
@@ -85,16 +85,16 @@ def ddp(problem: Problem, _: Deadline) -> Outcome:
     Source: Li et al., VLDB 2020, §4.2 (see `planner.bucketing.ddp_buckets`); buckets follow the
     order rank 0 saw in the first iteration, and leave in that order.
     """
-    plan = unordered(problem)
+    plan = unordered(problem, deadline)
     first = Plan((), plan.backward_orders[:1], plan.forward_order)
     order = ready_order(plan_heads(problem.graph, first))
     sizes = problem.windows.sizes
     return _finished(problem, plan, _runs(order, ddp_buckets([sizes[j] for j in order])))
 
 
-def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
+def mg_wfbp(problem: Problem, deadline: Deadline) -> Outcome:
     """Merge gradients as MG-WFBP (see `planner.bucketing.mg_wfbp_groups`)."""
-    plan = unordered(problem)
+    plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     order = ready_order(heads)
     sent = list(accumulate((problem.windows.sizes[j] for j in order), initial=0))
@@ -109,7 +109,7 @@ def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
 
 def horovod(
     problem: Problem,
-    _: Deadline,
+    deadline: Deadline,
     cycle_ns: int = HOROVOD_CYCLE_NS,
     fusion_bytes: int = HOROVOD_FUSION_BYTES,
 ) -> Outcome:
@@ -122,7 +122,7 @@ def horovod(
     Source: Sergeev and Del Balso, arXiv 1802.05799, §4 (Tensor Fusion), and the package's
     documentation of its cycle.
     """
-    plan = unordered(problem)
+    plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     sizes, cost = problem.windows.sizes, _cost_ns(problem)
     waiting = ready_order(heads)[::-1]
@@ -156,7 +156,7 @@ def _fused(ready: Sequence[int], sizes: Sequence[int], limit: int) -> list[list[
 
 
 def bytescheduler(
-    problem: Problem, _: Deadline, partition_bytes: int = BYTESCHEDULER_PARTITION_BYTES
+    problem: Problem, deadline: Deadline, partition_bytes: int = BYTESCHEDULER_PARTITION_BYTES
 ) -> Outcome:
     """Send partitions, of those that are ready always one whose parameter is read first.
 
@@ -166,7 +166,7 @@ def bytescheduler(
     -----
     Source: Peng et al., SOSP 2019, §4 (priority queuing, tensor partitioning).
     """
-    plan = unordered(problem)
+    plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     sizes, tails = problem.windows.sizes, problem.windows.tails
     step = max(partition_bytes - partition_bytes % problem.element_bytes, problem.element_bytes)
@@ -196,7 +196,7 @@ def bytescheduler(
     return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order))
 
 
-def parameter_servers(problem: Problem, _: Deadline) -> Outcome:
+def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome:
     """Push every parameter to its server and pull it back, as each becomes ready.
 
     The servers are machines of their own and share the load evenly, the best case. For each byte
@@ -213,7 +213,7 @@ def parameter_servers(problem: Problem, _: Deadline) -> Outcome:
     if workers < 2:
         raise NotApplicableError("workers", "ps needs at least 2 workers")
     servers = workers if problem.servers is None else problem.servers
-    plan = unordered(problem)
+    plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
     tails = problem.windows.tails
     order = sorted(range(len(heads)), key=lambda j: (heads[j], -tails[j], j))

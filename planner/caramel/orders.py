@@ -9,37 +9,54 @@ Complexity: O(ops + dependencies) an order.
 Source: Caramel §3.3.2 (A), "Randomness in transfer boundaries".
 """
 
+from collections.abc import Callable
 from random import Random
 
+from planner.deadline import Deadline
 from planner.graphs import Graph
 
 __all__ = ["drawn_orders"]
 
 
-def drawn_orders(graph: Graph, workers: int, seed: int) -> tuple[tuple[int, ...], ...]:
+def drawn_orders(
+    graph: Graph, workers: int, seed: int, deadline: Deadline
+) -> tuple[tuple[int, ...], ...]:
     """Return one random topological order of the backward ops for each worker.
 
     At each step every op that could run next is equally likely. The same seed gives the same
     orders on every machine.
+
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes before the last of them is drawn.
     """
-    draws = (Random(f"{seed}/{worker}") for worker in range(workers))  # noqa: S311 - no secrets
-    return tuple(_draw(graph, random) for random in draws)
+    backward = [op.phase == "backward" for op in graph.ops]
+    missing = [sum(backward[needed] for needed in before) for before in graph.predecessors]
+    ready = [index for index, one in enumerate(backward) if one and not missing[index]]
+    orders = []
+    for worker in range(workers):
+        deadline.check()
+        bits = Random(f"{seed}/{worker}").getrandbits  # noqa: S311 - no secrets
+        orders.append(_draw(graph, list(missing), list(ready), bits))
+    return tuple(orders)
 
 
-def _draw(graph: Graph, random: Random) -> tuple[int, ...]:
-    ops = graph.ops
-    missing = [
-        sum(ops[needed].phase == "backward" for needed in graph.predecessors[index])
-        for index in range(len(ops))
-    ]
-    ready = [index for index, op in enumerate(ops) if op.phase == "backward" and not missing[index]]
+def _draw(
+    graph: Graph, missing: list[int], ready: list[int], bits: Callable[[int], int]
+) -> tuple[int, ...]:
+    successors = graph.successors
     order = []
     while ready:
-        place = random.randrange(len(ready))
+        count = len(ready)
+        width = count.bit_length()
+        place = bits(width)
+        while place >= count:
+            place = bits(width)
         ready[place], ready[-1] = ready[-1], ready[place]
         index = ready.pop()
         order.append(index)
-        for following in graph.successors[index]:
+        for following in successors[index]:
             missing[following] -= 1
             if not missing[following]:
                 ready.append(following)

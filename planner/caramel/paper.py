@@ -39,7 +39,7 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome:
     order = problem.order
     base = Plan((), (order.backward,), order.forward)
     if not stages.serialization:
-        base = unordered(problem)
+        base = unordered(problem, deadline)
     heads = plan_heads(problem.graph, base)
     rank = {j: place for place, j in enumerate(problem.activation)}
     by_update = sorted(range(len(heads)), key=lambda j: (heads[j], rank[j]))

@@ -10,6 +10,7 @@ from planner.caramel.activation import activation_order, backward_order
 from planner.caramel.orders import drawn_orders
 from planner.caramel.windows import Windows, windows
 from planner.costs import AffineCost, DepthCost, TableCost
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
 from planner.profiles import Profile
@@ -147,14 +148,13 @@ class Problem:
             tuple(index for index in indices if graph.ops[index].phase == "forward"),
         )
 
-    @cached_property
-    def drawn_orders(self) -> tuple[tuple[int, ...], ...]:
-        """An order of the backward ops for each worker where nothing is enforced.
+    def drawn_orders(self, deadline: Deadline) -> tuple[tuple[int, ...], ...]:
+        """Return an order of the backward ops for each worker where nothing is enforced.
 
         Raises
         ------
         NotApplicableError
-            If there are too many workers for so many ops.
+            If there are too many workers for so many ops, or for the time left.
         """
         if self.op_order is not None:
             return (self.order.backward,)
@@ -167,7 +167,14 @@ class Problem:
             )
         key, found = ("drawn_orders", self.workers, self.seed), self.graph.found
         if key not in found:
-            found[key] = drawn_orders(self.graph, self.workers, self.seed)
+            try:
+                found[key] = drawn_orders(self.graph, self.workers, self.seed, deadline)
+            except TimeUpError:
+                raise NotApplicableError(
+                    "time_limit_s",
+                    f"it passed before each of {self.workers} workers had drawn an order of the "
+                    "ops (an op_order keeps them to one order)",
+                ) from None
         orders: tuple[tuple[int, ...], ...] = found[key]
         return orders
 

@@ -78,6 +78,8 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome:
     """Find the best plan of all."""
     plans: list[Plan] = []
     for rule in RULES.values():
+        if deadline.passed:
+            break
         with suppress(NotApplicableError):
             plan = rule(problem, deadline).plan
             assert plan is not None

@@ -113,11 +113,11 @@ def test_drawn_orders_differ_and_repeat() -> None:
     ops = [Op("f", 1, "forward"), *(Op(f"b{i}", 1, "backward", ("f",)) for i in range(6))]
     parameters = [Parameter(f"w{i}", 1, (f"b{i}",), ("f",)) for i in range(6)]
     graph = Graph(tuple(ops), tuple(parameters))
-    orders = drawn_orders(graph, 8, 0)
+    orders = drawn_orders(graph, 8, 0, Deadline(None))
     assert len(set(orders)) > 1
-    assert drawn_orders(graph, 8, 0) == orders
-    assert drawn_orders(graph, 8, 1) != orders
-    assert drawn_orders(graph, 4, 0) == orders[:4]
+    assert drawn_orders(graph, 8, 0, Deadline(None)) == orders
+    assert drawn_orders(graph, 8, 1, Deadline(None)) != orders
+    assert drawn_orders(graph, 4, 0, Deadline(None)) == orders[:4]
     one = Problem(graph, AffineCost(0, Fraction(1)), workers=1)
     many = replace(one, workers=8)
     result = [solve(p, method="layer_by_layer").objective_ns or 0 for p in (one, many)]

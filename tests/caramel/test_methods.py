@@ -1,10 +1,11 @@
 """Every method on every kind of graph and cost: what must hold between them, and of each."""
 
+import time
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, Result, Status
@@ -209,6 +210,54 @@ def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
     for order in plan.backward_orders:
         own = windows(problem.graph, *OpOrder(order, plan.forward_order)).heads
         assert all(mine <= last for mine, last in zip(own, heads, strict=True))
+
+
+@settings(max_examples=80)
+@given(problems())
+def test_without_time_nothing_is_claimed(problem: Problem) -> None:
+    """What is proven at the time limit holds for the best plan that more time finds."""
+    assume(len(problem.graph.parameters) <= EXACT_PARAMETERS)
+    whole = solve(problem, method="exact").objective_ns
+    best = solve(problem, method="exact_split").objective_ns
+    for method, least in (("exact", whole), ("exact_split", best), ("auto", best)):
+        hurried = solve(fresh(problem), method=method, time_limit=1e-9)
+        assert hurried.lower_bound_ns is not None
+        assert least is not None
+        assert hurried.lower_bound_ns <= least
+        assert hurried.status in (Status.OPTIMAL, Status.TIME_LIMIT)
+
+
+def fresh(problem: Problem) -> Problem:
+    """Return the problem with nothing found about its graph yet."""
+    return replace(problem, graph=Graph(problem.graph.ops, problem.graph.parameters))
+
+
+def test_out_of_time_the_start_is_no_optimum() -> None:
+    ops = [Op(f"f{j}", 10, "forward") for j in range(12)]
+    ops += [Op(f"b{j}", 10, "backward", (f"f{j}",)) for j in range(12)]
+    parameters = [Parameter(f"w{j}", 10 + j, (f"b{j}",), (f"f{j}",)) for j in range(12)]
+    problem = Problem(Graph(tuple(ops), tuple(parameters)), AffineCost(100, Fraction(1)))
+    best = solve(problem, method="exact")
+    assert best.status is Status.OPTIMAL
+    hurried = solve(problem, method="exact", time_limit=1e-9)
+    assert hurried.status is Status.TIME_LIMIT
+    assert (hurried.lower_bound_ns or 0) <= (best.objective_ns or 0) < (hurried.objective_ns or 0)
+
+
+def test_time_is_kept_however_many_workers_draw_orders() -> None:
+    ops = [Op(f"f{j}", 10, "forward") for j in range(15)]
+    ops += [Op(f"b{j}", 10, "backward", (f"f{j}",)) for j in range(15)]
+    parameters = [Parameter(f"w{j}", 10 + j, (f"b{j}",), (f"f{j}",)) for j in range(15)]
+    problem = Problem(Graph(tuple(ops), tuple(parameters)), AffineCost(100, Fraction(1)))
+    many = replace(problem, workers=2**16)
+    begin = time.process_time()
+    result = solve(many, time_limit=0.001)
+    assert time.process_time() - begin < 0.5
+    assert result.plan is not None
+    assert result.lower_bound_ns == solve(problem).lower_bound_ns
+    with pytest.raises(NotApplicableError, match="65536 workers") as error:
+        solve(many, method="ddp", time_limit=0.001)
+    assert error.value.path == "time_limit_s"
 
 
 def test_an_unknown_method_names_the_known_ones() -> None:
