@@ -22,6 +22,7 @@ from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.evaluation import evaluate
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.rules import RULES
+from planner.iteration.synchronisation import undominated
 from planner.methods import deadline_in, known_method, plan_of_method
 from planner.results import Infeasibility, Result
 from planner.validation import total
@@ -110,6 +111,17 @@ def _bound_for(problem: Problem, alternative: Alternative, plan: Plan) -> int:
     return alternative.lower_bound_ns or 0
 
 
+def _least_bound(problem: Problem, plan: Plan) -> int:
+    """Return what no plan asked for undercuts: by any algorithm there is, in any mode."""
+    cheapest = undominated(problem.options)
+    return min(
+        bound(problem, one, mode, plan)
+        for mode in problem.modes
+        if too_small(problem, mode) is None
+        for one in cheapest
+    )
+
+
 def _by_rule(problem: Problem, method: str) -> Result[Plan]:
     """Return the best plan a rule makes with the algorithms that libraries have."""
     begin = time.perf_counter()
@@ -130,7 +142,7 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
             refused = NotApplicableError("modes", f"the plans of {method} are {plan.mode}")
             continue
         objective = evaluate(problem, plan).iteration_ns
-        plans.append((objective, synchronisation, plan))
+        plans.append((objective, plan))
     if not plans:
         needed = dict(problem.left_out).get(method)  # an algorithm that the cluster does not allow
         if needed is not None:
@@ -140,7 +152,7 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
         )
     runtime = time.perf_counter() - begin
     broken: Infeasibility | None = None
-    for _, synchronisation, plan in sorted(plans, key=lambda one: one[0]):
+    for _, plan in sorted(plans, key=lambda one: one[0]):
         small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
         if small is not None:
             broken = broken or small
@@ -153,8 +165,7 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
                 (error.binding,),
             )
             continue
-        proven = bound(problem, synchronisation, plan.mode, plan)
-        return Result(method, plan, objective, proven, runtime)
+        return Result(method, plan, objective, _least_bound(problem, plan), runtime)
     return Result(method, None, None, None, runtime, infeasibility=broken)
 
 

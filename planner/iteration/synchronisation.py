@@ -35,7 +35,7 @@ from planner.costs import AffineCost
 from planner.errors import NotApplicableError
 from planner.topologies import BCube, FatTree, Rails
 
-__all__ = ["ALGORITHMS", "Synchronisation", "least", "synchronisations"]
+__all__ = ["ALGORITHMS", "Synchronisation", "least", "synchronisations", "undominated"]
 
 ALGORITHMS = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml")
 """Every algorithm by the name requests use; of equally fast ones the first is taken."""
@@ -113,6 +113,16 @@ def least(cluster: Cluster) -> Synchronisation:
         shared = _shared(cluster, cluster.machines - 1)
         rate = max(_per_byte(volume, cluster.nic.bytes_per_s), shared)
     return Synchronisation("any", 0, AffineCost(0, rate))
+
+
+def undominated(options: Iterable[Synchronisation]) -> tuple[Synchronisation, ...]:
+    """Return the algorithms that no other one undercuts for all sizes, one for each cost."""
+    found: list[Synchronisation] = []
+    by_startup = sorted(options, key=lambda one: (one.half.startup_ns, one.half.ns_per_byte))
+    for one in by_startup:
+        if not found or one.half.ns_per_byte < found[-1].half.ns_per_byte:
+            found.append(one)
+    return tuple(found)
 
 
 def _on(cluster: Cluster, name: str) -> Synchronisation:

@@ -3,14 +3,19 @@
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.clusters import Cluster, Nic
+from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem, bound, check, evaluate, network_bound
-from planner.topologies import Switch
+from planner.iteration import METHODS, Problem, bound, check, evaluate, network_bound, solve
+from planner.jsonio import decode_profile
+from planner.jsonio.clusters import decode_cluster
+from planner.results import Status
+from planner.topologies import BCube, Switch
 from tests.iteration import brute_force
 
 FORWARD = Graph(
@@ -61,3 +66,40 @@ def test_bounds_hold_where_transfers_are_capped(
     alone = 18 + 2 * (pieces * startup + first)
     assert bound(problem, ring, "replicated") <= alone
     assert bound(problem, ring, "sharded") <= 18 + (pieces + pulls) * startup + first + second
+
+
+def test_every_method_is_bounded_by_what_all_algorithms_and_modes_need() -> None:
+    """By one method's own algorithm the best plan is proven; another algorithm's is shorter."""
+    graph = Graph(
+        (Op("f", 1, "forward"), Op("b", 1, "backward", ("f",))),
+        (Parameter("w", 1000, ("b",), ("f",)),),
+    )
+    nic = Nic(Fraction(10**9), 10, per_machine=2)
+    problem = Problem(graph, Cluster("c", "a test", 4, BCube(2, 2), nic))
+    best = solve(problem)
+    assert best.objective_ns is not None
+    for method in METHODS:
+        try:
+            result = solve(problem, method=method)
+        except NotApplicableError:  # there are no modules
+            continue
+        assert result.lower_bound_ns is not None
+        assert result.lower_bound_ns <= best.objective_ns, method
+        assert (result.status is Status.OPTIMAL) == (result.objective_ns == best.objective_ns)
+
+
+def test_no_method_proves_a_shipped_plan_that_another_beats() -> None:
+    data = Path(__file__).parents[2] / "data"
+    profile = decode_profile((data / "profiles/alexnet_v2.json").read_bytes())
+    cluster = decode_cluster((data / "clusters/h100-8.json").read_bytes())
+    problem = Problem.from_profile(profile, cluster)
+    best = solve(problem)
+    batched = solve(problem, method="ibatch")
+    assert batched.plan is not None
+    assert best.plan is not None
+    assert best.objective_ns is not None
+    assert batched.objective_ns is not None
+    assert batched.lower_bound_ns is not None
+    assert best.plan.backward_orders == batched.plan.backward_orders
+    assert batched.lower_bound_ns <= best.objective_ns < batched.objective_ns
+    assert batched.status is Status.FEASIBLE
