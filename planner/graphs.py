@@ -7,13 +7,12 @@ forward pass starts.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from typing import Any, Literal
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, integer, shown
+from planner.validation import MAX_VALUE, did_you_mean, integer, shown
 
 __all__ = ["Graph", "Op", "Parameter", "Phase"]
 
@@ -264,7 +263,6 @@ def _strings(names: Any, path: str) -> tuple[str, ...]:
 
 def _known(name: str, names: Mapping[str, int], path: str) -> int:
     if name not in names:
-        close = get_close_matches(name, names, n=1) if len(names) <= 10_000 else []
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        raise InvalidInputError(path, f"no op is called {shown(name)}{hint}")
+        hint = did_you_mean(name, names)
+        raise InvalidInputError(path, f"no op is called {shown(name)}{hint and f'; {hint}'}")
     return names[name]

@@ -3,12 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, InvalidPlanError
-from planner.validation import shown
+from planner.validation import did_you_mean, shown
 
 __all__ = ["Attempt", "attempt", "deadline_in", "known_method", "plan_of_method"]
 
@@ -70,10 +69,10 @@ def known_method(method: Any, known: Iterable[str]) -> str:
     names = list(known)
     if isinstance(method, str) and method in names:
         return method
-    close = get_close_matches(str(method), names, n=1)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    hint = did_you_mean(method, names)
     raise InvalidInputError(
-        "method", f"expected one of {', '.join(names)}, got {shown(method)}{hint}"
+        "method",
+        f"expected one of {', '.join(names)}, got {shown(method)}{hint and f' ({hint})'}",
     )
 
 

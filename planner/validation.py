@@ -6,6 +6,7 @@ solver, compiled or not, can wrap around.
 
 from collections.abc import Iterable
 from decimal import Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 from math import isfinite
 from typing import Any
@@ -20,6 +21,12 @@ MAX_TOTAL = 2**63 - 2
 
 MAX_SHOWN = 60
 """Longest excerpt of a bad value shown in a message."""
+
+MAX_COMPARED = 200
+"""Longest name that is compared with others: the time for a pair grows with both lengths."""
+
+MAX_CANDIDATES = 10_000
+"""Most names that one is compared with."""
 
 
 def shown(value: object) -> str:
@@ -40,6 +47,20 @@ def shown(value: object) -> str:
         return str(value)[:MAX_SHOWN]
     text = repr(value).replace("\n", " ")
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a misspelt one, if one is and all are short."""
+    names = [one for one in known if len(one) <= MAX_COMPARED]
+    if len(name) > MAX_COMPARED or len(names) > MAX_CANDIDATES:
+        return None
+    return next(iter(get_close_matches(name, names, n=1)), None)
+
+
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
+    """Return the question that follows a misspelt name in a message, or nothing."""
+    close = closest(name, known) if isinstance(name, str) else None
+    return "" if close is None else f"did you mean '{close}'?"
 
 
 def integer(value: Any, path: str, minimum: int = 0, maximum: int = MAX_VALUE) -> int:

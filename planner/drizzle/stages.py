@@ -13,12 +13,11 @@ Apache Spark", sections "What is Drizzle" and "How Drizzle works with BigDL".
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.validation import integer, shown
+from planner.validation import did_you_mean, integer, shown
 
 __all__ = ["Stage", "Triggers", "checked_stages", "topological", "triggers_of"]
 
@@ -114,9 +113,10 @@ def _check_after(after: Any, positions: dict[str, int], path: str) -> None:
         if not isinstance(name, str):
             raise InvalidInputError(where, f"expected a string, got {shown(name)}")
         if name not in positions:
-            close = get_close_matches(name, positions, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise InvalidInputError(where, f"no stage is called {shown(name)}{hint}")
+            hint = did_you_mean(name, positions)
+            raise InvalidInputError(
+                where, f"no stage is called {shown(name)}{hint and f'; {hint}'}"
+            )
         if name in seen:
             raise InvalidInputError(where, f"{shown(name)} given twice")
         seen.add(name)

@@ -6,17 +6,17 @@ passes over or reports without a place); msgspec checks types and ranges and kno
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from difflib import get_close_matches
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from math import isfinite
-from typing import Any, TypeVar
+from math import copysign, inf, isfinite, nan
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, shown
+from planner.validation import MAX_VALUE, did_you_mean, shown
 
 __all__ = ["decode", "plain", "typed"]
 
@@ -29,6 +29,18 @@ NO_TEXT = "not text: half of a surrogate pair"
 
 MAX_DECIMALS = 1000
 """Smaller numbers mean nothing, and their fractions take for ever."""
+
+MAX_WRITTEN = 2 * MAX_DECIMALS
+"""Longest number that is no integer, in characters: exact arithmetic on longer ones is slow."""
+
+MAX_DEPTH = 100
+"""Arrays and objects within each other; requests and files need ten."""
+
+MAX_NAMED = 200
+"""Longest key that is shown whole in the path of an error."""
+
+_TOO_DEEP = "not acceptable JSON: nested too deeply"
+_TOO_SMALL = f"expected a number of at most {MAX_DECIMALS} decimals"
 
 _RATE = f"Expected a number from 0 to {MAX_VALUE}"
 
@@ -43,11 +55,19 @@ _WORDS = {
 }
 
 
-class _Duplicate:
-    """Stands where an object had the same key twice."""
+class _Refused(NamedTuple):
+    """Stands where the document has what no value stands for, until its path is known.
 
-    def __init__(self, key: str) -> None:
-        self.key = key
+    Attributes
+    ----------
+    message : str
+        What is wrong.
+    key : str
+        With which key of an object, if with one.
+    """
+
+    message: str
+    key: str = ""
 
 
 def decode(data: bytes) -> Any:
@@ -56,7 +76,8 @@ def decode(data: bytes) -> Any:
     Raises
     ------
     InvalidInputError
-        If `data` is no JSON in UTF-8, is nested too deeply, or an object repeats a key.
+        If `data` is no JSON in UTF-8, is nested too deeply, an object repeats a key, or a text or
+        number is none, with its path.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -71,35 +92,41 @@ def decode(data: bytes) -> Any:
             value = json.loads(
                 text, object_pairs_hook=_object, parse_float=_number, parse_int=_saturated
             )
-        _check_keys(value, "")
-        if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        _check(value, "", 0, texts="\\u" in text)  # only escapes make half a surrogate pair
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidInputError("", f"not JSON: {error.msg} at {where}") from None
     except RecursionError:
-        raise InvalidInputError("", "not acceptable JSON: nested too deeply") from None
-    except UnicodeEncodeError:
-        raise InvalidInputError("", NO_TEXT) from None
+        raise InvalidInputError("", _TOO_DEEP) from None
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Duplicate:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Refused:
     result = dict(pairs)
     if len(result) == len(pairs):
         return result
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            return _Duplicate(key)
+            return _Refused("key given twice", key)
         seen.add(key)
     raise AssertionError("unreachable")
 
 
-def _number(text: str) -> float | Decimal:
+def _number(text: str) -> float | Decimal | _Refused:
     """Return a number that stands for exactly the decimals written."""
-    value, exact = float(text), Decimal(text)
-    return value if not isfinite(value) or exact == Decimal(repr(value)) else exact
+    if len(text) > MAX_WRITTEN:
+        return _Refused(
+            f"expected a number of at most {MAX_WRITTEN} characters, got one of {len(text)}"
+        )
+    value = float(text)
+    if not isfinite(value):
+        return value
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:  # the exponent is beyond those of decimals
+        return _Refused(_TOO_SMALL)
+    return value if exact == Decimal(repr(value)) else exact
 
 
 def _saturated(digits: str) -> int:
@@ -109,23 +136,38 @@ def _saturated(digits: str) -> int:
     return -huge if digits.startswith("-") else huge
 
 
-def _check_keys(value: Any, path: str) -> None:
-    if isinstance(value, _Duplicate):
-        raise InvalidInputError(_join(path, value.key), "key given twice")
-    if isinstance(value, dict):
+def _check(value: Any, path: str, depth: int, *, texts: bool) -> None:
+    """Refuse what cannot be a document of ours, whatever it is about.
+
+    Texts are only looked at if `texts` says so.
+    """
+    if depth > MAX_DEPTH:
+        raise InvalidInputError("", _TOO_DEEP)
+    looked_at = (dict, list, _Refused, str) if texts else (dict, list, _Refused)
+    if isinstance(value, _Refused):
+        raise InvalidInputError(_join(path, value.key) if value.key else path, value.message)
+    if isinstance(value, str):
+        _text(value, path)
+    elif isinstance(value, dict):
         for key, item in value.items():
-            if "`" in _text(key, path):
-                raise InvalidInputError(_join(path, key), "unknown field")
-            if isinstance(item, dict | list | _Duplicate):
-                _check_keys(item, _join(path, key))
+            _check_key(key, path)
+            if isinstance(item, looked_at):
+                _check(item, _join(path, key), depth + 1, texts=texts)
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            if isinstance(item, dict | list | _Duplicate):
-                _check_keys(item, f"{path}[{position}]")
+            if isinstance(item, looked_at):
+                _check(item, f"{path}[{position}]", depth + 1, texts=texts)
+
+
+def _check_key(key: str, path: str) -> None:
+    """Refuse a key that is no text, or that msgspec's messages cannot hold."""
+    if "`" in _text(key, path):
+        raise InvalidInputError(_join(path, key), "unknown field")
 
 
 def _join(path: str, key: str) -> str:
-    clean = key.encode("utf-8", "backslashreplace").decode()
+    short = key if len(key) <= MAX_NAMED else f"{key[: MAX_NAMED - 1]}…"
+    clean = short.encode("utf-8", "backslashreplace").decode()
     return f"{path}.{clean}" if path else clean
 
 
@@ -138,27 +180,47 @@ def plain(value: Any, path: str = "") -> Any:
         At the first value of another kind, such as a set, which has no order, or string that is no
         text.
     """
+    return _plain(value, path, 0)
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise InvalidInputError("", _TOO_DEEP)
     if isinstance(value, float):
         return float(value)  # NumPy's are floats with a repr of their own
     if isinstance(value, str):
-        return _text(value, path)
-    if value is None or isinstance(value, bool | int | Decimal):
+        return str(_text(value, path))
+    if isinstance(value, Decimal):
+        return _plain_decimal(value, path)
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, Mapping):
         items = {}
         for key, item in value.items():
             if not isinstance(key, str):
                 raise InvalidInputError(path, f"expected strings as keys, got {shown(key)}")
-            if "`" in _text(key, path):
-                raise InvalidInputError(_join(path, key), "unknown field")
-            items[key] = plain(item, _join(path, key))
+            _check_key(key, path)
+            items[str(key)] = _plain(item, _join(path, key), depth + 1)
         return items
     if isinstance(value, list | tuple):
         return [
-            item if type(item) is int else plain(item, f"{path}[{position}]")
+            item if type(item) is int else _plain(item, f"{path}[{position}]", depth + 1)
             for position, item in enumerate(value)
         ]
     raise InvalidInputError(path, f"expected a JSON value, got {shown(value)}")
+
+
+def _plain_decimal(value: Decimal, path: str) -> float | Decimal:
+    """Return a number as JSON text would give it."""
+    if not value.is_finite():
+        return nan if value.is_nan() else copysign(inf, value)
+    if value and value.adjusted() < -MAX_DECIMALS:
+        raise InvalidInputError(path, _TOO_SMALL)
+    if len(value.as_tuple().digits) > MAX_WRITTEN:
+        raise InvalidInputError(path, f"expected a number of at most {MAX_WRITTEN} characters")
+    return value
 
 
 def _text(value: str, path: str) -> str:
@@ -174,7 +236,7 @@ def _exactly(kind: type[Any], value: Any) -> Fraction:
     assert kind is Fraction
     number = type(value) is int or (isinstance(value, float | Decimal) and isfinite(value))
     if isinstance(value, Decimal) and value and value.adjusted() < -MAX_DECIMALS:
-        raise ValueError(f"Expected a number of at most {MAX_DECIMALS} decimals")
+        raise ValueError(_TOO_SMALL.capitalize())
     if number and not (isinstance(value, Decimal) and value.adjusted() > MAX_DECIMALS):
         exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
         if 0 <= exact <= MAX_VALUE:
@@ -201,21 +263,25 @@ def typed(value: Any, kind: type[T]) -> T:
 def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:
     """Return the key that msgspec leaves out of a place (``$.versions[...]``).
 
-    It is the one that keeps the message when all others are taken away.
+    It is the one with which the message begins, if items are given one after the other.
     """
     place = re.search(r" - at `(\$[^`]*)`$", text)
     if place is None or "[...]" not in place[1]:
         return ""
     steps = _steps(place[1].rpartition("[...]")[0])
-    for key, item in _value_at(value, steps).items():
+    items = list(_value_at(value, steps).items())
+
+    def refused(count: int) -> bool:
+        """Whether the first so many items are enough for the message."""
+        some = _replaced(value, steps, dict(items[:count]))
         try:
-            msgspec.convert(
-                _replaced(value, steps, {key: item}), kind, strict=True, dec_hook=_exactly
-            )
+            msgspec.convert(some, kind, strict=True, dec_hook=_exactly)
         except msgspec.ValidationError as error:
-            if str(error) == text:
-                return str(key)
-    return ""
+            return str(error) == text
+        return False
+
+    needed = bisect_left(range(len(items)), x=True, key=lambda place: refused(place + 1))
+    return str(items[needed][0]) if needed < len(items) else ""
 
 
 def _replaced(value: Any, steps: list[str | int], new: Any) -> Any:
@@ -240,8 +306,7 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
         if field[1] == "missing required":
             return InvalidInputError(path, "missing")
         known = _field_names(_type_at(kind, steps))
-        close = get_close_matches(field[2], known, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+        hint = did_you_mean(field[2], known) or f"known are {', '.join(known)}"
         return InvalidInputError(path, f"unknown field; {hint}")
     message, _, place = text.rpartition(" - at `")
     steps = _steps(place, key)
@@ -281,8 +346,10 @@ def _steps(place: str, key: str = "") -> list[str | int]:
 
 
 def _path(steps: list[str | int]) -> str:
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return text.removeprefix(".")
+    path = ""
+    for step in steps:
+        path = f"{path}[{step}]" if isinstance(step, int) else _join(path, step)
+    return path
 
 
 def _in_words(union: str) -> str:

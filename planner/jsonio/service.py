@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -25,7 +24,7 @@ from planner.jsonio import (
     yan_scaling,
 )
 from planner.jsonio.decoding import decode, plain, typed
-from planner.validation import shown
+from planner.validation import did_you_mean, shown
 
 __all__ = [
     "PROBLEMS",
@@ -262,9 +261,10 @@ def _face(request: Any) -> Face:
         raise InvalidInputError("problem", f"missing; expected one of {known}")
     name = request["problem"]
     if not isinstance(name, str) or name not in PROBLEMS:
-        close = get_close_matches(str(name), PROBLEMS, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
-        raise InvalidInputError("problem", f"expected one of {known}, got {shown(name)}{hint}")
+        hint = did_you_mean(name, PROBLEMS)
+        raise InvalidInputError(
+            "problem", f"expected one of {known}, got {shown(name)}{hint and f' ({hint})'}"
+        )
     return PROBLEMS[name]
 
 

@@ -1,7 +1,6 @@
 """The parameters of a model, and whether a plan is about them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 import torch
 from torch import nn
@@ -9,7 +8,7 @@ from torch.nn.parameter import is_lazy
 
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, Piece
-from planner.validation import shown
+from planner.validation import closest, shown
 
 __all__ = ["by_dtype", "check_cover", "described", "trainable"]
 
@@ -65,8 +64,8 @@ def check_cover(
         for piece in batch.pieces:
             where = f"{path}[{number}]"
             if piece.parameter not in parameters:
-                close = get_close_matches(piece.parameter, parameters, n=1)
-                hint = f" (the closest is {close[0]})" if close else ""
+                close = closest(piece.parameter, parameters)
+                hint = f" (the closest is {close})" if close else ""
                 raise InvalidPlanError(
                     where, f"the model has no trainable parameter {piece.parameter}{hint}"
                 )

@@ -212,7 +212,7 @@ def test_bad_cost_tables(rows: Any, path: str) -> None:
         (b'{"problem": "ibatch", "compute_ns": [-1' + b"0" * 9999 + b"]}", "compute_ns[0]", ">= 0"),
         (b'{"problem": "ibatch", "compute_ns": [1e400]}', "compute_ns[0]", "Infinity"),
         (b'{"problem": "ibatch", "compute_ns": [NaN]}', "compute_ns[0]", "NaN"),
-        (b'{"problem": "\\ud800"}', "", "surrogate"),
+        (b'{"problem": "\\ud800"}', "problem", "surrogate"),
         (b'{"\\ud800": 1, "problem": "ibatch"}', "", "surrogate"),
     ],
     ids=lambda value: value[:24] if isinstance(value, bytes) else None,
