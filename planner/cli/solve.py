@@ -1,15 +1,14 @@
 """``planner solve``: requests in, answers out."""
 
 import argparse
-import os
-import sys
-import traceback
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from planner.cli.common import check_outputs, command, read, standard_input, standard_output
-from planner.jsonio import Reply, reply, reply_lines
+from planner.cli.common import check_outputs, command, standard_input, standard_output
+from planner.jsonio import Reply, limited_replies, one_message, read_lines
+from planner.workers import Limits
 
 __all__ = ["add_parser"]
 
@@ -38,33 +37,67 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="write the answer, or the error, here; default: standard output",
     )
+    limits = parser.add_argument_group(
+        "limits of each request",
+        "What exceeds one is answered by an error in its place; 0: no limit.",
+    )
+    usual = Limits()
+    for option, kind, name, what in (
+        ("--max-request-bytes", _amount, "request_bytes", "length of a request"),
+        ("--max-answer-bytes", _amount, "answer_bytes", "length of an answer"),
+        ("--max-memory-bytes", _amount, "memory_bytes", "memory of the process that answers"),
+        ("--max-seconds", _seconds, "seconds", "processor time"),
+    ):
+        value = getattr(usual, name)
+        limits.add_argument(
+            option, type=kind, default=value, metavar="N", help=f"{what}; default: {value:.15g}"
+        )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answer; 0 if every request was answered, 2 if one was invalid, 1 after a fault."""
+    """Answer; 0 if every request was answered, 2 if one was refused, 1 after a fault."""
     check_outputs({"--output": options.output}, (options.file,))
-    if not options.jsonl:
-        return _answered([reply(read(options.file))], options.output)
-    if options.file == "-":
-        return _answered(reply_lines(standard_input()), options.output)
-    with Path(options.file).open("rb") as stream:
-        return _answered(reply_lines(stream), options.output)
+    limits = Limits(
+        request_bytes=options.max_request_bytes or None,
+        answer_bytes=options.max_answer_bytes or None,
+        memory_bytes=options.max_memory_bytes or None,
+        seconds=options.max_seconds or None,
+    )
+    messages = read_lines if options.jsonl else one_message
+    with ExitStack() as files:
+        source = (
+            standard_input()
+            if options.file == "-"
+            else files.enter_context(Path(options.file).open("rb"))
+        )
+        target = (
+            standard_output()
+            if options.output == "-"
+            else files.enter_context(Path(options.output).open("wb"))
+        )
+        return _written(limited_replies(messages(source, limits), limits), target)
 
 
-def _answered(replies: Iterable[Reply], path: str) -> int:
-    if path == "-":
-        return _written(replies, standard_output())
-    with Path(path).open("wb") as stream:
-        return _written(replies, stream)
-
-
-def _written(replies: Iterable[Reply], stream: BinaryIO) -> int:
+def _written(replies: Iterator[Reply], stream: BinaryIO) -> int:
     """Write each answer as soon as it is there."""
     statuses = set()
-    for one in replies:
-        stream.write(one.data + b"\n")
-        stream.flush()
-        if one.fault is not None and os.environ.get("PLANNER_DEBUG"):
-            traceback.print_exception(one.fault, file=sys.stderr)
-        statuses.add(one.exit_status)
+    with closing(replies):
+        for one in replies:
+            stream.write(one.data + b"\n")
+            stream.flush()
+            statuses.add(one.exit_status)
     return next((status for status in (1, 2) if status in statuses), 0)
+
+
+def _amount(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 10**9:
+        raise ValueError
+    return number

@@ -11,6 +11,7 @@ from planner.jsonio.service import (
     reply_lines,
     solve,
 )
+from planner.jsonio.streams import limited_replies, one_message, read_lines
 
 __all__ = [
     "PROBLEMS",
@@ -19,6 +20,9 @@ __all__ = [
     "decode_profile",
     "decode_request",
     "encode_profile",
+    "limited_replies",
+    "one_message",
+    "read_lines",
     "reply",
     "reply_lines",
     "schema",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,8 @@ from planner.validation import did_you_mean, shown
 __all__ = [
     "PROBLEMS",
     "ErrorAnswer",
+    "ErrorCode",
+    "ErrorDetail",
     "Face",
     "Reply",
     "decode_answer",
@@ -143,10 +145,13 @@ PROBLEMS: Mapping[str, Face] = {
 """Every problem that can be asked, by the name requests use."""
 
 
+ErrorCode = Literal["invalid_request", "limit_exceeded", "internal_error"]
+
+
 class ErrorDetail(msgspec.Struct, frozen=True):
     """What is wrong, and where."""
 
-    code: str
+    code: ErrorCode
     path: str
     message: str
 
@@ -166,9 +171,9 @@ class Reply:
     data : bytes
         The answer, one line without its end.
     exit_status : int
-        0 answered, 2 the request was invalid, 1 a fault of the program.
+        0 answered, 2 the request was invalid or exceeds a limit, 1 a fault of the program.
     fault : Exception or None
-        The fault, for whoever reports it.
+        The fault, for whoever reports it; a `MemoryError` is none of the program.
     """
 
     data: bytes
@@ -205,6 +210,9 @@ def reply(data: bytes) -> Reply:
     except InvalidInputError as error:
         answer = _error("invalid_request", error.path, error.message)
         return Reply(msgspec.json.encode(answer), 2)
+    except MemoryError as fault:
+        answer = _error("limit_exceeded", "", "the request needs more memory than there is")
+        return Reply(msgspec.json.encode(answer), 2, fault)
     except Exception as fault:  # noqa: BLE001 - one failing request must not harm the others
         answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
         return Reply(msgspec.json.encode(answer), 1, fault)
@@ -268,6 +276,6 @@ def _face(request: Any) -> Face:
     return PROBLEMS[name]
 
 
-def _error(code: str, path: str, message: str) -> ErrorAnswer:
+def _error(code: ErrorCode, path: str, message: str) -> ErrorAnswer:
     clean = message.encode("utf-8", "backslashreplace").decode()
     return ErrorAnswer(ErrorDetail(code, path, clean))

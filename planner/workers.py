@@ -1,0 +1,308 @@
+"""A process that answers one message after the other, and may not take more than it is allowed.
+
+Problem. Answer messages of which some need more memory or time than there is, so that each of
+those gets a sentence in its place and all others their answers.
+
+Method. One child process is forked before anything is solved, and answers message after message
+over a pair of pipes. Its memory and its processor time are limited by the kernel (``setrlimit``),
+which stops compiled code too. One that dies, or has grown large, is replaced by a new fork of the
+parent, which stays small. What the child starts itself dies with it.
+
+Cost. Two pipe transfers and two system calls a message.
+"""
+
+import gc
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn, Self
+
+__all__ = ["Limits", "OverLimitError", "Usage", "Worker", "WorkerFaultError"]
+
+_HEADER = struct.Struct("!BBQdQ")
+"""Kind, status, length, processor seconds, peak memory."""
+
+_ANSWER, _NO_MEMORY, _TOO_LONG = range(3)
+
+_PATIENCE = 10
+"""A message that waits rather than computes may take so many times its processor time."""
+
+_READ = 2**20
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Threads of libraries take memory, and bring nothing here; set before these are imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one message may take; None: as much as there is.
+
+    Attributes
+    ----------
+    request_bytes, answer_bytes : int or None
+        Length of a message, and of its answer.
+    memory_bytes : int or None
+        Writable memory of the process that answers.
+    seconds : float or None
+        Processor time of one answer; it ends up to a second later.
+    """
+
+    request_bytes: int | None = 16 * 2**20
+    answer_bytes: int | None = 256 * 2**20
+    memory_bytes: int | None = 2**30
+    seconds: float | None = 300.0
+
+
+class Usage(NamedTuple):
+    """What an answer took: processor seconds, and the most memory its process has had, in bytes."""
+
+    seconds: float
+    peak_bytes: int
+
+
+class OverLimitError(Exception):
+    """A message that needs more than it may have.
+
+    Attributes
+    ----------
+    limit : str
+        The field of `Limits` that it exceeds.
+    """
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+class WorkerFaultError(Exception):
+    """The process died of something else than a limit."""
+
+
+class Worker:
+    """A process that answers messages.
+
+    Parameters
+    ----------
+    serve : callable
+        Returns a status from 0 to 255, and the answer; runs in the process. A status of 1 stands
+        for a fault of its own.
+    limits : Limits
+        What a message may take.
+    """
+
+    def __init__(self, serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> None:
+        self._serve = serve
+        self._limits = limits
+        self._process: _Process | None = None
+        self.usage = Usage(0.0, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, message: bytes) -> tuple[int, bytes]:
+        """Return the status and the answer to one message.
+
+        Raises
+        ------
+        OverLimitError
+            If it needs more than it may have.
+        WorkerFaultError
+            If the process died of something else.
+        """
+        most = self._limits.request_bytes
+        if most is not None and len(message) > most:
+            raise OverLimitError("request_bytes")
+        if self._process is None:
+            self._process = _started(self._serve, self._limits)
+        limit = self._limits.seconds
+        try:
+            _send(self._process.requests, struct.pack("!Q", len(message)), message)
+            until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
+            header = _received(self._process.answers, _HEADER.size, until)
+            kind, status, length, *used = _HEADER.unpack(header)
+            answer = _received(self._process.answers, length, until)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise self._death() from None
+        except TimeoutError:
+            self.close()
+            raise OverLimitError("seconds") from None
+        except BaseException:
+            self.close()
+            raise
+        self.usage = Usage(*used)
+        memory = self._limits.memory_bytes
+        if kind == _NO_MEMORY or (memory is not None and self.usage.peak_bytes > memory // 2):
+            self.close()  # the next message begins with all of the memory
+        if kind == _NO_MEMORY:
+            raise OverLimitError("memory_bytes")
+        if kind == _TOO_LONG:
+            raise OverLimitError("answer_bytes")
+        if limit is not None and status == 1 and self.usage.seconds > limit:
+            raise OverLimitError("seconds")  # a program it started was stopped
+        return status, answer
+
+    def close(self) -> None:
+        """End the process, and what it has started."""
+        if self._process is not None:
+            _ended(self._process)
+            self._process = None
+
+    def _death(self) -> Exception:
+        """Return what the end of the process means."""
+        assert self._process is not None
+        code, usage = _ended(self._process)
+        self._process = None
+        peak = usage.ru_maxrss * 1024
+        self.usage = Usage(usage.ru_utime + usage.ru_stime, peak)
+        number = -os.waitstatus_to_exitcode(code)
+        if number == signal.SIGXCPU:
+            return OverLimitError("seconds")
+        memory = self._limits.memory_bytes
+        # Compiled code that gets no memory aborts; SIGKILL is what a machine without memory sends.
+        if number == signal.SIGKILL or (memory is not None and peak > memory // 2):
+            return OverLimitError("memory_bytes")
+        name = signal.Signals(number).name if number > 0 else f"exit status {-number}"
+        return WorkerFaultError(f"the process that answers ended with {name}")
+
+
+class _Process(NamedTuple):
+    pid: int
+    requests: int
+    answers: int
+
+
+def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Process:
+    requests_in, requests_out = os.pipe()
+    answers_in, answers_out = os.pipe()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    with warnings.catch_warnings():
+        # Threads of the parent, if it has any, are not needed in the child.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        os.close(requests_out)
+        os.close(answers_in)
+        _answering(serve, limits, requests_in, answers_out)
+    os.close(requests_in)
+    os.close(answers_out)
+    with suppress(OSError):
+        os.setpgid(pid, pid)  # by both, whoever is first
+    return _Process(pid, requests_out, answers_in)
+
+
+def _ended(process: _Process) -> tuple[int, resource.struct_rusage]:
+    os.close(process.requests)
+    os.close(process.answers)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    _, code, usage = os.wait4(process.pid, 0)
+    return code, usage
+
+
+def _answering(
+    serve: Callable[[bytes], tuple[int, bytes]], limits: Limits, requests: int, answers: int
+) -> NoReturn:
+    """Answer until there are no more messages; the life of the child."""
+    try:
+        with suppress(OSError):
+            os.setpgid(0, 0)
+        _die_with_the_parent()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(nothing, 1)
+        gc.freeze()
+        for name in _THREADS:
+            os.environ.setdefault(name, "1")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if limits.memory_bytes is not None:
+            _lowered(resource.RLIMIT_DATA, limits.memory_bytes)
+        while True:
+            (length,) = struct.unpack("!Q", _received(requests, 8))
+            _answer(serve, limits, _received(requests, length), answers)
+    except BaseException as error:  # noqa: BLE001 - nothing of the parent may run in the child
+        os._exit(0 if isinstance(error, EOFError | BrokenPipeError) else 1)
+
+
+def _die_with_the_parent() -> None:
+    """Ask Linux to end this process when the thread that forked it ends, however it does."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _answer(
+    serve: Callable[[bytes], tuple[int, bytes]], limits: Limits, message: bytes, answers: int
+) -> None:
+    before = _cpu_s()
+    if limits.seconds is not None:
+        own = time.process_time()
+        _lowered(resource.RLIMIT_CPU, int(own + limits.seconds) + 1)
+    kind = _ANSWER
+    try:
+        status, answer = serve(message)
+    except MemoryError:
+        kind, status, answer = _NO_MEMORY, 0, b""
+    peak = max(
+        resource.getrusage(who).ru_maxrss * 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    if status == 1 and limits.memory_bytes is not None and peak > limits.memory_bytes // 2:
+        kind, answer = _NO_MEMORY, b""  # compiled code says in its own way that there is no memory
+    if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
+        kind, answer = _TOO_LONG, b""
+    header = _HEADER.pack(kind, status, len(answer), _cpu_s() - before, peak)
+    _send(answers, header, answer)
+
+
+def _cpu_s() -> float:
+    """Return the processor time of this process and of those it has waited for."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def _lowered(which: int, limit: int) -> None:
+    """Set a soft limit, as far as the hard one allows it."""
+    hard = resource.getrlimit(which)[1]
+    resource.setrlimit(which, (limit if hard < 0 else min(limit, hard), hard))
+
+
+def _send(pipe: int, *parts: bytes) -> None:
+    # Together, if they are small: a message is then read at once.
+    parts = (b"".join(parts),) if sum(map(len, parts)) <= _READ else parts
+    for part in parts:
+        left = memoryview(part)
+        while left:
+            left = left[os.write(pipe, left) :]
+
+
+def _received(pipe: int, length: int, until: float | None = None) -> bytes:
+    """Return so many bytes, waiting for them until a time of the monotonic clock."""
+    chunks = []
+    while length:
+        if (
+            until is not None
+            and not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
+        ):
+            raise TimeoutError
+        chunk = os.read(pipe, min(length, _READ))
+        if not chunk:
+            raise EOFError
+        chunks.append(chunk)
+        length -= len(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,124 @@
+"""Limits of requests in a stream: an error in the place of what exceeds one, no other harmed."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from planner import ibatch
+from planner.cli import main
+from planner.jsonio import limited_replies, read_lines, schema
+from planner.workers import Limits
+
+EXAMPLE: dict[str, Any] = {
+    "problem": "ibatch",
+    "startup_ns": 4,
+    "transfer_ns": [3, 1, 5],
+    "compute_ns": [2, 6, 1],
+}
+GOOD = json.dumps(EXAMPLE).encode()
+
+
+def solved(
+    lines: list[bytes], tmp_path: Path, capfd: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, list[dict[str, Any]]]:
+    """Run ``planner solve --jsonl`` on some lines."""
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    status = main(["solve", "--jsonl", str(path), *options])
+    said = capfd.readouterr()
+    assert said.err == ""
+    return status, [json.loads(line) for line in said.out.splitlines()]
+
+
+def test_lines_are_answered_in_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status, answers = solved([GOOD, b"", b"{", GOOD], tmp_path, capfd)
+    assert status == 2
+    assert [one.get("status", "error") for one in answers] == [
+        "optimal",
+        "error",
+        "error",
+        "optimal",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "bad"),
+    [
+        (["--max-request-bytes", "200"], GOOD + b" " * 10_000_000),
+        (["--max-answer-bytes", "2000"], b"long"),
+        (["--max-seconds", "1"], b"busy"),
+        (["--max-memory-bytes", str(2**28)], b"memory"),
+    ],
+)
+def test_what_exceeds_a_limit_is_an_error_in_its_place(
+    option: list[str],
+    bad: bytes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def greedy(problem: ibatch.Problem, _: object) -> None:
+        """Stand for a method that takes too much."""
+        blocks = []
+        while True:
+            if bad == b"memory":
+                blocks.append(bytearray(2**20))
+
+    methods = {**ibatch.METHODS, "greedy": lambda _: greedy}
+    monkeypatch.setattr("planner.ibatch.solver.METHODS", methods)
+    line = bad
+    if bad in (b"busy", b"memory"):
+        line = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
+    if bad == b"long":
+        line = json.dumps({**EXAMPLE, "layer_names": ["x" * 1000] * 3}).encode()
+    status, answers = solved([GOOD, line, GOOD], tmp_path, capfd, *option)
+    assert status == 2
+    assert answers[0]["status"] == answers[2]["status"] == "optimal"
+    error = answers[1]["error"]
+    assert (error["code"], error["path"]) == ("limit_exceeded", "")
+    assert option[1] in error["message"]
+    jsonschema.validate(answers[1], schema("ibatch")["error"])
+
+
+def test_one_request_has_limits_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "request.json"
+    path.write_bytes(GOOD)
+    assert main(["solve", str(path), "--max-request-bytes", "10"]) == 2
+    assert json.loads(capfd.readouterr().out)["error"]["code"] == "limit_exceeded"
+    assert main(["solve", str(path), "--max-request-bytes", "0", "--max-seconds", "0"]) == 0
+
+
+@pytest.mark.parametrize(
+    "option", ["--max-seconds=-1", "--max-memory-bytes=x", "--max-seconds=nan"]
+)
+def test_limits_that_are_none_are_refused(option: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["solve", option])
+    assert caught.value.code == 2
+
+
+def test_a_fault_is_one_in_the_stream_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(problem: ibatch.Problem, _: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(
+        "planner.ibatch.solver.METHODS", {**ibatch.METHODS, "greedy": lambda _: broken}
+    )
+    bad = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
+    replies = list(limited_replies([GOOD, bad, GOOD], Limits()))
+    assert [one.exit_status for one in replies] == [0, 1, 0]
+    assert json.loads(replies[1].data)["error"]["code"] == "internal_error"
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 12, 21, 22, 100])
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_long_lines_are_cut_and_the_next_begins_where_it_does(length: int, end: bytes) -> None:
+    text = b"a\n" + b"x" * length + b"\n\nb" + end
+    lines = list(read_lines(io.BytesIO(text), Limits(request_bytes=10)))
+    assert lines == [b"a", b"x" * min(length, 11), b"", b"b"]
+    whole = list(read_lines(io.BytesIO(text), Limits(request_bytes=None)))
+    assert whole == [b"a", b"x" * length, b"", b"b"]

@@ -1,0 +1,113 @@
+"""Processes that answer within limits: what exceeds one is named, and the next message answered."""
+
+import faulthandler
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
+
+LIMITS = Limits(request_bytes=1000, answer_bytes=1000, memory_bytes=400 * 2**20, seconds=1.0)
+
+
+def _busy() -> None:
+    while True:
+        pass
+
+
+def serve(message: bytes) -> tuple[int, bytes]:
+    """Do what a message says."""
+    faulthandler.disable()  # pytest's, which would tell of deaths that are meant
+    word = message.decode()
+    if word == "pid":
+        return 0, str(os.getpid()).encode()
+    if word == "memory":
+        return 0, bytes(2**30)[:1]
+    if word == "long":
+        return 0, bytes(1001)
+    if word == "busy":
+        _busy()
+    if word == "child":  # as a solver that is a program of its own does
+        pid = os.fork()
+        if not pid:
+            _busy()
+        os.waitpid(pid, 0)
+        return 1, b"the solver said nothing"
+    if word.startswith("signal"):
+        os.kill(os.getpid(), int(word.split()[1]))
+    if word == "exit":
+        os._exit(3)
+    if word == "fault":
+        return 1, b"a fault"
+    return 0, message[::-1]
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker(serve, LIMITS) as one:
+        yield one
+
+
+def test_one_process_answers_in_order(worker: Worker) -> None:
+    pids = {worker.ask(b"pid") for _ in range(3)}
+    assert len(pids) == 1
+    assert int(next(iter(pids))[1]) != os.getpid()
+    assert [worker.ask(word) for word in (b"", b"abc", b"x" * 1000)] == [
+        (0, b""),
+        (0, b"cba"),
+        (0, b"x" * 1000),
+    ]
+    assert worker.ask(b"fault") == (1, b"a fault")
+
+
+@pytest.mark.parametrize(
+    ("message", "limit"),
+    [
+        (b"x" * 1001, "request_bytes"),
+        (b"long", "answer_bytes"),
+        (b"memory", "memory_bytes"),
+        (b"busy", "seconds"),
+        (b"child", "seconds"),
+        (b"signal 9", "memory_bytes"),  # so does a machine that is out of memory
+    ],
+)
+def test_what_exceeds_a_limit_is_named_and_the_next_is_answered(
+    worker: Worker, message: bytes, limit: str
+) -> None:
+    begin = time.monotonic()
+    with pytest.raises(OverLimitError) as caught:
+        worker.ask(message)
+    assert caught.value.limit == limit
+    assert worker.ask(b"abc") == (0, b"cba")
+    assert time.monotonic() - begin < 60
+
+
+@pytest.mark.parametrize(
+    ("message", "said"), [(b"signal 11", "SIGSEGV"), (b"signal 6", "SIGABRT"), (b"exit", "3")]
+)
+def test_another_death_is_a_fault(worker: Worker, message: bytes, said: str) -> None:
+    with pytest.raises(WorkerFaultError, match=said):
+        worker.ask(message)
+    assert worker.ask(b"abc") == (0, b"cba")
+
+
+def test_nothing_is_left_behind(worker: Worker) -> None:
+    pid = int(worker.ask(b"pid")[1])
+    worker.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_what_an_answer_took_is_known(worker: Worker) -> None:
+    worker.ask(b"abc")
+    assert 0 <= worker.usage.seconds < 1
+    assert 2**20 < worker.usage.peak_bytes < 2**30
+
+
+def test_without_limits_there_are_none() -> None:
+    with Worker(serve, Limits(None, None, None, None)) as worker:
+        assert len(worker.ask(b"x" * 10**6)[1]) == 10**6
+        assert worker.ask(b"memory")[0] == 0
