@@ -7,10 +7,11 @@ Complexity: O(L²) arcs.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.ibatch.problem import Problem
 
-__all__ = ["MAX_LAYERS", "Arc", "all_arcs", "path_through"]
+__all__ = ["MAX_LAYERS", "Arc", "all_arcs", "path_through", "refuse_large"]
 
 MAX_LAYERS = 400
 """With more layers, models over all batches no longer fit in a reasonable time and memory."""
@@ -25,8 +26,8 @@ class Arc(NamedTuple):
     computation: int
 
 
-def all_arcs(problem: Problem, method: str) -> list[Arc]:
-    """Return every batch within the cap.
+def refuse_large(problem: Problem, method: str) -> None:
+    """Refuse a problem with too many layers.
 
     Raises
     ------
@@ -39,12 +40,25 @@ def all_arcs(problem: Problem, method: str) -> list[Arc]:
             f"{method} takes up to {MAX_LAYERS} layers, got {problem.layers}; "
             "method exact has no such limit",
         )
+
+
+def all_arcs(problem: Problem, deadline: Deadline) -> list[Arc]:
+    """Return every batch within the cap.
+
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes.
+    """
     computed = problem.compute_prefix
-    return [
-        Arc(start, stop, problem.transfer_time(start, stop), computed[stop] - computed[start])
-        for start in range(problem.layers)
-        for stop in range(start + 1, problem.reach(start) + 1)
-    ]
+    arcs = []
+    for start in range(problem.layers):
+        deadline.check()
+        arcs += [
+            Arc(start, stop, problem.transfer_time(start, stop), computed[stop] - computed[start])
+            for stop in range(start + 1, problem.reach(start) + 1)
+        ]
+    return arcs
 
 
 def path_through(chosen: Iterable[Arc]) -> list[int]:

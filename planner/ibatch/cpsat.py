@@ -6,7 +6,8 @@ is chosen. For Eq. 4 the objective is linear in the batches; choosing a batch de
 whose communication covers its computation (Eq. 5).
 
 Guarantee: optimal for times whose sum, over their greatest common divisor, is below 2^45; larger
-ones are rounded in the model, and plans are priced exactly outside.
+ones are rounded in the model, and plans are priced exactly outside. At a time limit, which counts
+building the model, the best that CP-SAT had, or a greedy plan.
 Complexity: exponential; L²/2 Booleans; up to `planner.ibatch.arcs.MAX_LAYERS` layers.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
@@ -16,8 +17,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from planner.deadline import Deadline
-from planner.ibatch.arcs import Arc, all_arcs, path_through
+from planner.deadline import Deadline, TimeUpError
+from planner.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
 from planner.ibatch.endings import nothing_covers, out_of_time
 from planner.ibatch.problem import Outcome, Problem
 
@@ -35,24 +36,33 @@ def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome:
     NotApplicableError
         If there are too many layers (see `planner.ibatch.arcs.MAX_LAYERS`).
     """
-    arcs = all_arcs(problem, "cpsat")
+    refuse_large(problem, "cpsat")
+    try:
+        return _solve(problem, deadline)
+    except TimeUpError:
+        return out_of_time(problem)
+
+
+def _solve(problem: Problem, deadline: Deadline) -> Outcome:
+    arcs = all_arcs(problem, deadline)
     model = cp_model.CpModel()
     chosen = [model.new_bool_var("") for _ in arcs]
     covering: list[list[Any]] = [[] for _ in range(problem.layers)]
     for arc, x in zip(arcs, chosen, strict=True):
+        deadline.check()
         for layer in range(arc.start, arc.stop):
             covering[layer].append(x)
     for options in covering:
+        deadline.check()
         model.add_exactly_one(options)
     if problem.objective == "makespan":
-        _add_makespan(model, problem, arcs, chosen)
+        _add_makespan(model, problem, arcs, chosen, deadline)
     else:
-        _add_paper_model(model, problem, arcs, chosen)
-    if deadline.passed:
-        return out_of_time(problem)
+        _add_paper_model(model, problem, arcs, chosen, deadline)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 1
+    deadline.check()
     if deadline.remaining_s is not None:
         solver.parameters.max_time_in_seconds = deadline.remaining_s
     status = solver.solve(model)
@@ -76,7 +86,9 @@ def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:
     )
 
 
-def _add_makespan(model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any]) -> None:
+def _add_makespan(
+    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], deadline: Deadline
+) -> None:
     times, computed = _scaled(problem, arcs)
     count = problem.layers
     latest = count * max(times) + computed[count]
@@ -87,22 +99,27 @@ def _add_makespan(model: Any, problem: Problem, arcs: list[Arc], chosen: list[An
     for arc, time, x in zip(arcs, times, chosen, strict=True):
         ending[arc.stop].append((time, x))
     for stop in range(1, count + 1):
+        deadline.check()
         total = model.new_int_var(0, latest, "")
         model.add(total == sent[-1] + sum(time * x for time, x in ending[stop]))
         sent.append(total)
     for arc, x in zip(arcs, chosen, strict=True):
+        deadline.check()
         rest = computed[count] - computed[arc.start]
         model.add(makespan >= sent[arc.stop] + rest).only_enforce_if(x)
     model.minimize(makespan)
 
 
-def _add_paper_model(model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any]) -> None:
+def _add_paper_model(
+    model: Any, problem: Problem, arcs: list[Arc], chosen: list[Any], deadline: Deadline
+) -> None:
     times, computed = _scaled(problem, arcs)
     count = problem.layers
     leaving: list[list[tuple[Arc, Any]]] = [[] for _ in range(count + 1)]
     for arc, x in zip(arcs, chosen, strict=True):
         leaving[arc.start].append((arc, x))
     for arc, x in zip(arcs, chosen, strict=True):
+        deadline.check()
         if arc.stop < count:
             covering = [
                 y for follower, y in leaving[arc.stop] if follower.communication >= arc.computation

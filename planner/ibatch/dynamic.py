@@ -11,8 +11,8 @@ computation from a on is still to come:
 
 Among the optimal plans, one of few batches: each reaches as far as the optimum H[0] allows.
 
-Guarantee: optimal for every cost function. At a time limit the plan is the one of the longest
-batches and the bound the relaxation.
+Guarantee: optimal for every cost function. At a time limit the plan is the greedy one or
+that of the longest batches, and the bound the relaxation.
 
 Complexity: O(L²) time in NumPy rows, O(L) memory. Source: own; the time reversal of the recurrence
 F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushing gradients.

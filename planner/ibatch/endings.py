@@ -1,27 +1,41 @@
 """How searches over all batches end without an answer of their own: out of time, or in proof.
 
-Complexity: O(B log L).
+Complexity: O(L log L).
 """
 
+from planner.deadline import Deadline
+from planner.errors import BrokenConstraintError
 from planner.ibatch.bounds import relaxation
-from planner.ibatch.problem import Outcome, Problem
+from planner.ibatch.evaluation import check, evaluate, objective_ns
+from planner.ibatch.greedy import greedy_backward
+from planner.ibatch.problem import Outcome, Plan, Problem
 from planner.results import Infeasibility
 
 __all__ = ["nothing_covers", "out_of_time"]
 
 
 def out_of_time(problem: Problem) -> Outcome:
-    """Return the plan of the longest batches within the cap, with a bound.
+    """Return the better of the longest batches within the cap and a greedy plan, with a bound.
 
-    Under Eq. 4 that is a plan only if it is one batch; otherwise there is none to return.
+    Under Eq. 4 and a cap both may break Eq. 5; then there is none to return.
     """
     boundaries = [0]
     while boundaries[-1] < problem.layers:
         boundaries.append(problem.reach(boundaries[-1]))
-    if problem.objective == "eq4" and len(boundaries) > 2:
+    quick = greedy_backward(problem, Deadline(None)).boundaries
+    assert quick is not None
+    known = {}
+    for one in (boundaries, quick):
+        plan = Plan.from_boundaries(one, problem.direction)
+        try:
+            check(problem, plan)
+        except BrokenConstraintError:
+            continue
+        known[objective_ns(problem, evaluate(problem, plan))] = one
+    if not known:
         reason = "the time limit passed before any plan within max_batch_bytes was found"
         return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)
-    return Outcome(boundaries, relaxation(problem), timed_out=True)
+    return Outcome(known[min(known)], relaxation(problem), timed_out=True)
 
 
 def nothing_covers(problem: Problem) -> Infeasibility:

@@ -17,7 +17,7 @@ Where the paper leaves something open, this is the reading:
 
 Guarantee: none. Complexity: O(L log L): monotone conditions are bisected instead of listing all
 pairs. With a cap the first step of Algorithm 1 scans its boundaries, O(L log L) too; with a cost
-table whose times fall somewhere, each look-up scans, O(L²), and the scan stops at the deadline.
+table whose times fall somewhere, each look-up scans, O(L²), and the scans end at the deadline.
 
 Source: iBatch, Algorithms 1 and 2 (line 5 of Algorithm 2 prints L_{N-1} where the last batch,
 l_{N-1}+1 … L, is meant).
@@ -59,7 +59,9 @@ def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome:
     boundaries = [0, first]
     while boundaries[-1] < count:
         start = boundaries[-1]
-        stop = _shortest_cover(problem, start, computed[start] - computed[boundaries[-2]])
+        late = deadline.passed and not problem.is_monotone  # then each look-up scans
+        covered = computed[start] - computed[boundaries[-2]]
+        stop = None if late else _shortest_cover(problem, start, covered)
         if stop is None:
             boundaries = _cut_from_left(problem, boundaries)
             break
