@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Granularity = Literal["block", "layer"]
-"""Unit of a chain: a block (its branches together) or each layer with parameters by itself."""
+"""Unit of a chain: each layer with parameters by itself, or a block (its branches together)."""
 
 KINDS = ("measured", "imported", "synthetic")
 
@@ -254,14 +254,15 @@ class Profile:
                 return None
         return tuple(tuple(one.name for one in found) for found in derived)
 
-    def chain(self, granularity: Granularity = "block") -> "Profile":
+    def chain(self, granularity: Granularity = "layer") -> "Profile":
         """Return the profile as a chain of units that each have parameters.
 
-        Layers of one block become one unit (with ``granularity="layer"`` they stay apart: on one
-        device they still compute one after the other). Units without parameters join the
-        preceding unit that has some, leading ones the next. Sums of times and sizes are kept. A
-        chain is its own dataflow: the graph is left out. Where the layers' parameters are known
-        (`layer_parameters`), each unit lists its own.
+        Layers stay apart, branches too: one device computes them one after the other, in the order
+        of the profile, so a chain in that order is what happens. With ``granularity="block"``
+        layers of one block become one unit, which only forbids batches (`block_starts` says how
+        many). Units without parameters join the preceding unit that has some, leading ones the
+        next. Sums of times and sizes are kept. A chain is its own dataflow: the graph is left out.
+        Where the layers' parameters are known (`layer_parameters`), each unit lists its own.
 
         Raises
         ------
@@ -301,6 +302,12 @@ class Profile:
         if leading:
             raise InvalidInputError("layers", "expected at least one layer with parameters")
         return Profile(self.name, tuple(map(_merged, units)), self.provenance, self.batch_size)
+
+    def block_starts(self) -> tuple[int, ...]:
+        """Return which units of the chain of layers begin a block, from 0, in increasing order."""
+        blocks = [layer.block for layer in self.layers if layer.parameter_bytes]
+        later = enumerate(pairwise(blocks), start=1)
+        return (0, *(unit for unit, (a, b) in later if b is None or b != a))
 
 
 def _merged(unit: list[Layer]) -> Layer:

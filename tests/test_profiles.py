@@ -43,14 +43,24 @@ def test_layers_without_parameters_join_the_preceding_one_leading_ones_the_next(
     assert [(unit.name, unit.forward_ns) for unit in chain.layers] == [("conv", 3), ("fc", 2)]
 
 
-def test_branches_form_one_unit_unless_layers_are_asked_for() -> None:
+def test_branches_form_one_unit_if_blocks_are_asked_for() -> None:
     profile = Profile(
         "m",
         (layer("stem", 8, 0), layer("mixed.a", 4, 1), layer("mixed.b", 4, 1), layer("fc", 2, 2)),
         MADE_UP,
     )
-    assert [unit.name for unit in profile.chain().layers] == ["stem", "mixed", "fc"]
-    assert len(profile.chain("layer").layers) == 4
+    assert [unit.name for unit in profile.chain("block").layers] == ["stem", "mixed", "fc"]
+    assert len(profile.chain().layers) == 4
+
+
+@given(profiles())
+def test_blocks_begin_where_their_first_layer_with_parameters_does(profile: Profile) -> None:
+    starts = profile.block_starts()
+    units, blocks = profile.chain().layers, profile.chain("block").layers
+    assert len(starts) == len(blocks)
+    ends = (*starts[1:], len(units))
+    for start, stop, block in zip(starts, ends, blocks, strict=True):
+        assert sum(one.parameter_bytes for one in units[start:stop]) == block.parameter_bytes
 
 
 def test_a_model_without_parameters_has_no_chain() -> None:

@@ -32,7 +32,7 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.compare_network import add_network_options, on_network, settle_network
-from planner.cli.family import Case, Family, Profiled
+from planner.cli.family import DEFAULT_SECONDS, Case, Family, Profiled
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
 from planner.errors import InvalidInputError
@@ -57,8 +57,6 @@ PROFILED: Mapping[str, Profiled] = {
     name: family.profiled for name, family in FAMILIES.items() if family.profiled is not None
 }
 """What can be compared on a profile; the first one is the default."""
-
-_DEFAULT_SECONDS = 10.0
 
 
 def add_parser(commands: Any) -> None:
@@ -103,7 +101,7 @@ def add_parser(commands: Any) -> None:
         "--time-limit",
         type=float,
         metavar="S",
-        help=f"seconds a method; default: the request's, or {_DEFAULT_SECONDS:g}",
+        help=f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
     )
     parser.add_argument(
         "--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)"
@@ -136,12 +134,12 @@ def run(options: argparse.Namespace) -> int:
     family, face = FAMILIES[name], PROBLEMS[name]
     draw = face.drawing.writer(Path(options.picture)) if options.picture else None
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
-    seconds = case.time_limit or _DEFAULT_SECONDS
+    seconds = case.time_limit or DEFAULT_SECONDS
     progress = Progress()
     comparison = compare(
         case.problem,
         options.methods.split(",") if options.methods else case.methods or family.methods,
-        solve=family.solve,
+        solve=case.solve or family.solve,
         evaluate=family.evaluate,
         time_limit=seconds if options.time_limit is None else options.time_limit,
         progress=lambda method: progress(f"running {method}"),
@@ -251,4 +249,5 @@ def _print_table(family: Family, case: Case, comparison: Comparison[Any, Any]) -
         if row.result.infeasibility
     ]
     lines += [f"left out: {method} ({reason})" for method, reason in comparison.left_out]
+    lines += case.notes(comparison) if case.notes else ()
     write_text("\n".join(lines) + "\n")

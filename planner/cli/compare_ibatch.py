@@ -7,11 +7,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from planner import ibatch
-from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
+from planner.cli.family import DEFAULT_SECONDS, Case, Family, Option, Profiled, percent, provenance
 from planner.comparison import Comparison, Row
 from planner.costs import AffineCost, TableCost
 from planner.jsonio import ibatch as ibatch_json
 from planner.profiles import Profile
+from planner.results import Result
 from planner.units import format_bytes, format_ns, parse_bytes
 from planner.validation import integer
 
@@ -28,6 +29,13 @@ _COLUMNS = (
     "run time",
 )
 
+_METHODS = [name for name in ibatch.METHODS if name != "auto"]
+
+WITNESSES = ("milp", "cpsat")
+"""Methods that only confirm what `exact` finds, and take seconds on long chains."""
+WITNESS_MAX_UNITS = 32
+"""Up to so many units of a profile they run without being asked for."""
+
 _OPTIONS = (
     Option(
         "--direction",
@@ -40,11 +48,11 @@ _OPTIONS = (
     ),
     Option(
         "--granularity",
-        "block",
+        "layer",
         {
-            "choices": ["block", "layer"],
-            "help": "unit to batch: whole blocks of branches (default), or every layer with "
-            "parameters",
+            "choices": ["layer", "block"],
+            "help": "where batches may end: behind every layer with parameters (default), or only "
+            "behind whole blocks of branches; what that costs is said",
         },
     ),
     Option(
@@ -65,8 +73,8 @@ def _check(options: argparse.Namespace) -> None:
         options.max_batch = integer(cap, "--max-batch", minimum=1)
 
 
-def _subject(profile: Profile, options: argparse.Namespace) -> Profile:
-    return profile.chain(options.granularity)
+def _subject(profile: Profile, _: argparse.Namespace) -> Profile:
+    return profile.chain("layer")
 
 
 def _cost(startup_ns: int, rate: Fraction, _: argparse.Namespace) -> AffineCost:
@@ -94,7 +102,7 @@ def _case(
 ) -> Case:
     assert problem.layer_bytes is not None
     summary = (
-        f"{profile.name}, {problem.direction}: {problem.layers} units, "
+        f"{profile.name}, {problem.direction}: {problem.layers} layers, "
         f"{format_bytes(sum(problem.layer_bytes))} to send, "
         f"{format_ns(problem.compute_prefix[-1])} to compute"
     )
@@ -104,12 +112,54 @@ def _case(
         network, ranks = options.network.about, options.network.ranks
     names = tuple(layer.name for layer in chain.layers)
     parameters = chain.layer_parameters()
+    limit = DEFAULT_SECONDS if options.time_limit is None else options.time_limit
+    blocks = ibatch.Blocks(problem, profile.block_starts(), limit)
+    whole = options.granularity == "block"
+    found = blocks.merged.layers if whole else problem.layers
+    left_out = () if options.methods or found <= WITNESS_MAX_UNITS else WITNESSES
+
+    def answer(result: Result[ibatch.Plan]) -> ibatch_json.IbatchAnswer:
+        made = ibatch_json.answer(problem, result, names, parameters)
+        cost: ibatch_json.BlocksCost | UnsetType = UNSET
+        if whole and result.method not in ibatch.OWN_UNITS:
+            best = blocks.best_of_layers.objective_ns
+            cost = ibatch_json.BlocksCost(count=found, layers_objective_ns=best)
+        return replace(made, ranks=ranks, blocks=cost)
+
+    def notes(comparison: Comparison[ibatch.Plan, ibatch.Evaluation]) -> list[str]:
+        lines = [
+            f"left out: {method} ({found} units; --methods {method} runs it)" for method in left_out
+        ]
+        return lines + (_cost_of_blocks(blocks, comparison) if whole else [])
+
     return Case(
         problem,
-        lambda result: replace(ibatch_json.answer(problem, result, names, parameters), ranks=ranks),
+        answer,
         (summary, provenance(profile), f"network: {network}"),
         profile.name,
+        methods=[name for name in _METHODS if name not in left_out],
+        solve=(lambda _, **how: blocks.solve(**how)) if whole else None,
+        notes=notes,
     )
+
+
+def _cost_of_blocks(
+    blocks: ibatch.Blocks, comparison: Comparison[ibatch.Plan, ibatch.Evaluation]
+) -> list[str]:
+    """Say what batches of whole blocks cost against batches of layers."""
+    count, layers = blocks.merged.layers, blocks.problem.layers
+    rules = ", ".join(sorted(ibatch.OWN_UNITS))
+    what = f"--granularity block: batches of {count} blocks of {layers} layers in all"
+    lines = [f"{what}; {rules} group layers all the same, and bounds are those of layers"]
+    best = blocks.best_of_layers.objective_ns
+    rows = [row.result for row in comparison.rows if row.result.method not in ibatch.OWN_UNITS]
+    if best and rows and (own := rows[0].objective_ns):
+        loss = percent(own / best - 1)
+        lines.append(
+            f"blocks cost {loss}: {format_ns(own)} for the best of them ({rows[0].method}), "
+            f"{format_ns(best)} with --granularity layer"
+        )
+    return lines
 
 
 def _requested(request: ibatch_json.IbatchRequest) -> Case:
@@ -153,7 +203,7 @@ def _cells(row: Row[ibatch.Plan, ibatch.Evaluation]) -> tuple[str, ...]:
 
 
 FAMILY = Family(
-    methods=[name for name in ibatch.METHODS if name != "auto"],
+    methods=_METHODS,
     solve=ibatch.solve,
     evaluate=ibatch.evaluate,
     table=_table,

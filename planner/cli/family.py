@@ -13,7 +13,10 @@ from planner.draw.chart import printable
 from planner.profiles import Profile
 from planner.results import Result
 
-__all__ = ["Case", "Family", "Option", "Profiled", "percent", "provenance"]
+__all__ = ["DEFAULT_SECONDS", "Case", "Family", "Option", "Profiled", "percent", "provenance"]
+
+DEFAULT_SECONDS = 10.0
+"""Time limit of a method, if nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class Case:
         Methods compared by default, if not those of the family.
     best_apart : bool
         Whether that says something else than the answer of the best row, which then stands too.
+    solve : callable, optional
+        Solves this problem, if not the family's `solve`.
+    notes : callable, optional
+        Returns lines to print below the table of a comparison.
     """
 
     problem: Any
@@ -72,6 +79,8 @@ class Case:
     best: Callable[[Result[Any]], msgspec.Struct] | None = None
     methods: Sequence[str] | None = None
     best_apart: bool = False
+    solve: Callable[..., Result[Any]] | None = None
+    notes: Callable[[Comparison[Any, Any]], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,15 @@
 plan, `check` rejects what is none, `schedule` and `timeline` say when everything happens.
 """
 
+from planner.ibatch.blocks import OWN_UNITS, Blocks
 from planner.ibatch.evaluation import Evaluation, check, evaluate, schedule, timeline
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.solver import METHODS, solve
 
 __all__ = [
     "METHODS",
+    "OWN_UNITS",
+    "Blocks",
     "Evaluation",
     "Plan",
     "Problem",

@@ -140,7 +140,7 @@ class Problem:
         *,
         direction: Literal["pull", "push"] = "pull",
         objective: Literal["makespan", "eq4"] = "makespan",
-        granularity: Granularity = "block",
+        granularity: Granularity = "layer",
         max_batch_bytes: int | None = None,
     ) -> "Problem":
         """Return the problem of a profiled model over a network.
@@ -153,7 +153,7 @@ class Problem:
             Time of one communication.
         direction, objective, max_batch_bytes
             As in `Problem`.
-        granularity : {"block", "layer"}
+        granularity : {"layer", "block"}
             Unit of the chain.
         """
         layers = profile.chain(granularity).layers

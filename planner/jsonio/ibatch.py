@@ -26,7 +26,16 @@ from planner.timeline import Timeline
 from planner.units import format_ns
 from planner.validation import shown
 
-__all__ = ["IbatchAnswer", "IbatchRequest", "Transfer", "answer", "headline", "run", "timeline"]
+__all__ = [
+    "BlocksCost",
+    "IbatchAnswer",
+    "IbatchRequest",
+    "Transfer",
+    "answer",
+    "headline",
+    "run",
+    "timeline",
+]
 
 T = TypeVar("T")
 
@@ -123,6 +132,13 @@ class Transfer(Struct, frozen=True, kw_only=True):
     compute_end_ns: Moment
 
 
+class BlocksCost(Struct, frozen=True, kw_only=True):
+    """Of a plan of whole blocks: how many there are, and what plans of layers reach."""
+
+    count: Count
+    layers_objective_ns: Moment | None
+
+
 class IbatchAnswer(Struct, frozen=True, kw_only=True):
     """The batches in transfer order, what they cost and the proof; or why there are none."""
 
@@ -149,6 +165,7 @@ class IbatchAnswer(Struct, frozen=True, kw_only=True):
     binding: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
+    blocks: BlocksCost | UnsetType = UNSET
 
 
 def run(request: IbatchRequest) -> IbatchAnswer:

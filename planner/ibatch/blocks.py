@@ -1,0 +1,108 @@
+"""Batches of whole blocks, priced as what they are: batches of layers.
+
+Problem: some executors send only whole blocks (the branches of an Inception module, a residual
+block), so batches may end only between some of the layers. Guarantee: the plans are plans of the
+problem of layers and are priced and bounded there, so that the distance to the bound holds what
+the blocks cost; `optimal` is a plan of blocks only where no plan of layers is better. The rules
+that decide for each layer by itself keep to layers. Complexity: that of the method on the blocks,
+and one exact solution on the layers for the bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+from planner.ibatch.evaluation import check, evaluate, objective_ns
+from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.solver import solve
+from planner.results import Infeasibility, Result
+
+__all__ = ["OWN_UNITS", "Blocks"]
+
+OWN_UNITS = frozenset(("one_batch", "layer_by_layer", "mg_wfbp", "ddp"))
+"""Rules of thumb: what they send together follows from layers, whatever a planner may cut."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A problem of layers whose batches end between blocks only.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problem of layers.
+    starts : sequence of int
+        The layers that begin a block, from 0, in increasing order.
+    time_limit : float, optional
+        Seconds for the best plan of layers.
+    """
+
+    problem: Problem
+    starts: Sequence[int]
+    time_limit: float | None = None
+
+    @cached_property
+    def best_of_layers(self) -> Result[Plan]:
+        """The best plan that may cut between all layers."""
+        return solve(self.problem, method="exact", time_limit=self.time_limit)
+
+    @cached_property
+    def merged(self) -> Problem:
+        """The problem whose layers are the blocks."""
+        ends = [*self.starts[1:], self.problem.layers]
+
+        def sums(values: Sequence[int] | None) -> tuple[int, ...] | None:
+            if values is None:
+                return None
+            return tuple(sum(values[a:b]) for a, b in zip(self.starts, ends, strict=True))
+
+        compute = sums(self.problem.compute_ns)
+        assert compute is not None
+        return replace(
+            self.problem,
+            compute_ns=compute,
+            transfer_ns=sums(self.problem.transfer_ns),
+            layer_bytes=sums(self.problem.layer_bytes),
+        )
+
+    def solve(self, *, method: str, time_limit: float | None = None) -> Result[Plan]:
+        """Solve by one method, as `planner.ibatch.solve` does.
+
+        Raises
+        ------
+        InvalidInputError
+            If the method is unknown or does not apply to the problem.
+        """
+        if method in OWN_UNITS:
+            return solve(self.problem, method=method, time_limit=time_limit)
+        found = solve(self.merged, method=method, time_limit=time_limit)
+        if found.plan is None:
+            assert found.infeasibility is not None
+            return replace(found, infeasibility=self._of_layers(found.infeasibility))
+        limits = [*self.starts, self.problem.layers]
+        plan = Plan(tuple((limits[a], limits[b]) for a, b in found.plan.batches))
+        check(self.problem, plan)
+        return Result(
+            found.method,
+            plan,
+            objective_ns(self.problem, evaluate(self.problem, plan)),
+            self.best_of_layers.lower_bound_ns,
+            found.runtime_s,
+            found.timed_out,
+        )
+
+    def _of_layers(self, found: Infeasibility) -> Infeasibility:
+        """Say of layers what was found of blocks."""
+        spans = list(pairwise([*self.starts, self.problem.layers]))
+        layers = tuple(one for block in found.layers for one in range(*spans[block]))
+        if not found.layers or not (sizes := self.merged.layer_bytes):
+            return replace(found, reason=f"of whole blocks: {found.reason}", layers=layers)
+        first, stop = spans[found.layers[0]]
+        return replace(
+            found,
+            reason=f"layers {first} to {stop - 1}, one block, have {sizes[found.layers[0]]} bytes "
+            f"together, more than max_batch_bytes = {self.problem.max_batch_bytes}; the smallest "
+            f"cap that fits every block is {max(sizes)}",
+            layers=layers,
+        )
