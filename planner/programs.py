@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from planner.errors import InvalidInputError, InvalidPlanError
-from planner.jsonio import decode_answer
+from planner.errors import InvalidInputError
+from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
@@ -142,12 +142,11 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
     Raises
     ------
     InvalidInputError
-        If it is no answer, or one without a plan.
+        If it is no answer, one without a plan, or one that contradicts itself.
     """
-    if isinstance(plan, IterationAnswer):
-        return gradient_answer(plan) or plan
     if isinstance(plan, Answer):
-        return plan
+        PROBLEMS[plan.problem].content(plan)
+        return _gradients_if_replicated(plan)
     given: object = plan
     if not isinstance(given, bytes | Mapping):
         found = f"expected bytes, a mapping or an answer, got {type(given).__name__}"
@@ -163,9 +162,11 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
         raise
     if not isinstance(answer, Answer):
         raise InvalidInputError("problem", f"nothing to execute in a plan of {answer.problem}")
-    if isinstance(answer, IterationAnswer):
-        return gradient_answer(answer) or answer
-    return answer
+    return _gradients_if_replicated(answer)
+
+
+def _gradients_if_replicated(answer: Answer) -> Answer:
+    return (gradient_answer(answer) or answer) if isinstance(answer, IterationAnswer) else answer
 
 
 def program_of(*plans: bytes | Mapping[str, Any] | Answer) -> Program:
@@ -257,9 +258,6 @@ def _shards(answers: Sequence[IbatchAnswer]) -> ShardProgram:
             for start, stop in batches
         ]
         found[answer.direction] = tuple(Batch(one) for one in pieces if one)
-        covered = Counter(layer for start, stop in batches for layer in range(start, stop))
-        if covered != Counter(range(len(table))):
-            raise InvalidPlanError("batches", f"expected each of {len(table)} layers in one batch")
     return ShardProgram(found["pull"], found["push"])
 
 

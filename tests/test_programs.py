@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import planner
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer
 from planner.programs import (
     Batch,
@@ -110,8 +110,9 @@ def test_who_waits_for_all_gradients() -> None:
 
 
 def test_parts_of_parameters_are_carried_over() -> None:
-    answer = solved(CARAMEL, method="auto")
-    moments = dict.fromkeys(("ready_ns", "start_ns", "startup_end_ns", "end_ns"), 0)
+    answer = solved(CARAMEL, method="auto", network={"startup_ns": 0, "ns_per_byte": 0})
+    fields = ("ready_ns", "start_ns", "startup_end_ns", "end_ns", "due_ns")
+    moments = dict.fromkeys(fields, answer["backward_ns"])  # it costs nothing
     group = without(answer["groups"][0] | moments, "part")
     rest = [{**group, "parameters": ["one.weight", "one.bias"], "bytes": 440, "depth": 1}]
     cut = [
@@ -187,7 +188,7 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
         ((twice,), "layer_parameters", "'a'"),
         ((solved(CARAMEL, method="ps"),), "method", "parameter servers"),
         ((without(slices, "pull_order"),), "pull_order", "missing"),
-        ((replace(typed, pull_order=UNSET),), "method", "expected slices and pulls"),
+        ((replace(typed, pull_order=UNSET),), "pull_order", "missing"),
         ((solved(BIGDL, method="tree_aggregate"),), "method", "goes through a driver"),
         ((CARAMEL,), "status", "expected an answer of planner solve, got a request"),
         (({"name": "x", "layers": []},), "status", "got a profile"),
@@ -212,9 +213,8 @@ def test_what_a_plan_leaves_open_is_an_error() -> None:
 def test_layers_left_out_or_sent_twice_are_an_error(batches: list[list[int]]) -> None:
     answer = decode_answer(json.dumps(solved(IBATCH, direction="pull")).encode())[0]
     changed = replace(answer, batches=tuple(map(tuple, batches)))
-    with pytest.raises(InvalidPlanError, match="each of 4 layers in one batch") as error:
+    with pytest.raises(InvalidInputError, match=r"batch|as many elements as layers"):
         program_of(changed)
-    assert error.value.path == "batches"
 
 
 def test_a_digest_tells_programs_apart() -> None:

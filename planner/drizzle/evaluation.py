@@ -19,7 +19,7 @@ from planner.drizzle.stages import Stage, Triggers
 from planner.errors import BrokenConstraintError, InvalidPlanError
 from planner.validation import shown
 
-__all__ = ["Evaluation", "check", "evaluate"]
+__all__ = ["Evaluation", "check", "check_triggers", "evaluate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,17 @@ def check(problem: Problem, plan: Plan) -> None:
             f"a group of {size} takes {priced.group_ns} ns, more than max_group_ns = {limit}",
             "max_group_ns",
         )
-    _check_stages(tuple(problem.stages), plan.stages)
+    check_triggers(tuple(problem.stages), plan.stages)
 
 
-def _check_stages(stages: tuple[Stage, ...], rows: tuple[Triggers, ...]) -> None:
+def check_triggers(stages: tuple[Stage, ...], rows: tuple[Triggers, ...]) -> None:
+    """Check that these are what the tasks of the stages wait for, each stage once.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first that is not.
+    """
     known = {stage.name: stage for stage in stages}
     followed = {name for stage in stages for name in stage.after}
     seen: set[str] = set()

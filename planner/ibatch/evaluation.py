@@ -22,11 +22,14 @@ __all__ = [
     "BatchTimes",
     "Evaluation",
     "check",
+    "check_batches",
     "evaluate",
     "objective_ns",
+    "priced",
     "schedule",
     "timeline",
     "timeline_of",
+    "times_of",
 ]
 
 
@@ -38,6 +41,16 @@ class BatchTimes(NamedTuple):
     transfer_end_ns: int
     compute_start_ns: int
     compute_end_ns: int
+
+    @property
+    def transfer_ns(self) -> int:
+        """How long it occupies the link."""
+        return self.transfer_end_ns - self.transfer_start_ns
+
+    @property
+    def compute_ns(self) -> int:
+        """How long it computes."""
+        return self.compute_end_ns - self.compute_start_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +90,16 @@ def check(problem: Problem, plan: Plan) -> None:
     InvalidPlanError
         With the first batch that breaks a rule.
     """
-    if not plan.batches:
-        raise InvalidPlanError("batches", "expected at least one batch")
-    count = problem.layers
-    order = list(enumerate(plan.batches))
-    expected = 0
-    for position, batch in order if problem.direction == "pull" else order[::-1]:
-        path = f"batches[{position}]"
-        if not (
-            isinstance(batch, tuple) and len(batch) == 2 and all(type(end) is int for end in batch)
-        ):
-            raise InvalidPlanError(path, f"expected a pair of integers, got {shown(batch)}")
-        start, stop = batch
-        if start != expected or not start < stop <= count:
-            raise InvalidPlanError(
-                path, f"expected layers from {expected} on (of {count}), got [{start}, {stop}]"
-            )
-        expected = stop
+    check_batches(plan.batches, problem.layers, problem.direction)
+    for position, (start, stop) in enumerate(plan.batches):
         if stop > problem.reach(start):
             raise BrokenConstraintError(
-                path, f"more than max_batch_bytes = {problem.max_batch_bytes}", "max_batch_bytes"
+                f"batches[{position}]",
+                f"more than max_batch_bytes = {problem.max_batch_bytes}",
+                "max_batch_bytes",
             )
-    if expected != count:
-        raise InvalidPlanError("batches", f"layers from {expected} on are in no batch")
     if problem.objective == "eq4":
-        broken = _first_break_of_eq5(problem, plan)
+        broken = _first_break_of_eq5(problem.direction, schedule(problem, plan))
         if broken is not None:
             raise BrokenConstraintError(
                 f"batches[{broken}]",
@@ -110,31 +108,66 @@ def check(problem: Problem, plan: Plan) -> None:
             )
 
 
-def _first_break_of_eq5(problem: Problem, plan: Plan) -> int | None:
+def check_batches(batches: Sequence[tuple[int, int]], layers: int, direction: str) -> None:
+    """Check that batches hold each of so many layers once, in transfer order.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first batch that does not go on where the one before it ends.
+    """
+    if not batches:
+        raise InvalidPlanError("batches", "expected at least one batch")
+    order = list(enumerate(batches))
+    expected = 0
+    for position, batch in order if direction == "pull" else order[::-1]:
+        path = f"batches[{position}]"
+        if not (
+            isinstance(batch, tuple) and len(batch) == 2 and all(type(end) is int for end in batch)
+        ):
+            raise InvalidPlanError(path, f"expected a pair of integers, got {shown(batch)}")
+        start, stop = batch
+        if start != expected or not start < stop <= layers:
+            raise InvalidPlanError(
+                path, f"expected layers from {expected} on (of {layers}), got [{start}, {stop}]"
+            )
+        expected = stop
+    if expected != layers:
+        raise InvalidPlanError("batches", f"layers from {expected} on are in no batch")
+
+
+def _first_break_of_eq5(direction: str, times: Sequence[BatchTimes]) -> int | None:
     """Return the position of the first batch whose computation is not covered, if any."""
-    prefix, batches = problem.compute_prefix, plan.batches
-    pull = problem.direction == "pull"
-    for position, (one, other) in enumerate(pairwise(batches)):
+    pull = direction == "pull"
+    for position, (one, other) in enumerate(pairwise(times)):
         computing, sending = (one, other) if pull else (other, one)
-        computation = prefix[computing[1]] - prefix[computing[0]]
-        if problem.transfer_time(*sending) < computation:
+        if sending.transfer_ns < computing.compute_ns:
             return position if pull else position + 1
     return None
 
 
 def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
-    """Return when each batch of a checked plan communicates and computes, in transfer order.
+    """Return when each batch of a checked plan communicates and computes, in transfer order."""
+    prefix = problem.compute_prefix
+    return times_of(
+        problem.direction,
+        [problem.transfer_time(start, stop) for start, stop in plan.batches],
+        [prefix[stop] - prefix[start] for start, stop in plan.batches],
+        problem.batch_startup_ns,
+    )
+
+
+def times_of(
+    direction: str, transfers_ns: Sequence[int], computations_ns: Sequence[int], startup_ns: int
+) -> list[BatchTimes]:
+    """Return when batches of these durations communicate and compute, in transfer order.
 
     Everything happens as early as the order allows.
     """
-    prefix, startup = problem.compute_prefix, problem.batch_startup_ns
-    pull = problem.direction == "pull"
     times = []
     sent, computed = 0, 0
-    for start, stop in plan.batches:
-        duration = problem.transfer_time(start, stop)
-        computation = prefix[stop] - prefix[start]
-        if pull:
+    for duration, computation in zip(transfers_ns, computations_ns, strict=True):
+        if direction == "pull":
             begin, sent = sent, sent + duration
             compute_begin = max(sent, computed)
             computed = compute_begin + computation
@@ -143,26 +176,30 @@ def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
             begin = max(sent, computed)
             sent = begin + duration
         times.append(
-            BatchTimes(begin, begin + min(startup, duration), sent, compute_begin, computed)
+            BatchTimes(begin, begin + min(startup_ns, duration), sent, compute_begin, computed)
         )
     return times
 
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a checked plan."""
-    times = schedule(problem, plan)
+    return priced(problem.direction, schedule(problem, plan))
+
+
+def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
+    """Price a schedule."""
     makespan = max(times[-1].transfer_end_ns, times[-1].compute_end_ns)
-    communication = sum(t.transfer_end_ns - t.transfer_start_ns for t in times)
-    computation = problem.compute_prefix[-1]
-    uncovered = times[-1] if problem.direction == "pull" else times[0]
+    communication = sum(one.transfer_ns for one in times)
+    computation = sum(one.compute_ns for one in times)
+    uncovered = times[-1] if direction == "pull" else times[0]
     overlap = overlap_ns(
         [(t.transfer_start_ns, t.transfer_end_ns) for t in times],
         [(t.compute_start_ns, t.compute_end_ns) for t in times],
     )
     return Evaluation(
         makespan_ns=makespan,
-        eq4_ns=communication + uncovered.compute_end_ns - uncovered.compute_start_ns,
-        eq5_holds=_first_break_of_eq5(problem, plan) is None,
+        eq4_ns=communication + uncovered.compute_ns,
+        eq5_holds=_first_break_of_eq5(direction, times) is None,
         overlap_ns=overlap,
         exposed_communication_ns=communication - overlap,
         exposed_computation_ns=computation - overlap,

@@ -13,6 +13,7 @@ from planner.bigdl.problem import MAX_PARTITIONS
 from planner.deadline import Deadline
 from planner.draw.hot_spots import MAX_CELLS, HotSpots, Pulls
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.jsonio.proofs import check_proof
 from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
 from planner.network import Network
 from planner.results import Result
@@ -216,10 +217,7 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         only held against the bound: it cannot be computed from an answer.
     """
     bound, objective = answer.lower_bound_ns, answer.objective_ns
-    if bound > objective:
-        raise InvalidInputError("lower_bound_ns", "more than objective_ns")
-    if (answer.status == "optimal") != (bound == objective):
-        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {bound}")
+    check_proof(answer.status, objective, bound)
     _check_phases(answer.phases, objective)
     _check_times_full_transfer(answer)
     times = {name: one.time_ns for name, one in answer.comparison.items()}
@@ -239,7 +237,45 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
     else:
         bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
+    _check_bytes(answer)
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
+
+
+def _check_bytes(answer: BigdlAnswer) -> None:
+    """Compare what each method sends and adds with what it does, however fast links are."""
+    problem = bigdl.Problem(
+        elements=answer.elements,
+        element_bytes=answer.element_bytes,
+        nodes=answer.nodes,
+        partitions_per_node=answer.partitions_per_node,
+        network=Network(Rate(MAX_VALUE)),
+    )
+    for name, row in answer.comparison.items():
+        if name not in bigdl.METHODS:
+            raise InvalidInputError(f"comparison.{name}", "unknown method")
+        plan = bigdl.METHODS[name](problem, Deadline(None))
+        cost = bigdl.evaluate(problem, plan)
+        for field in ("driver_bytes", "driver_added_bytes"):
+            if getattr(row, field) != getattr(cost, field):
+                raise InvalidInputError(
+                    f"comparison.{name}.{field}",
+                    f"expected {getattr(cost, field)}, got {getattr(row, field)}",
+                )
+        if name != answer.method:
+            continue
+        if row.times_full_transfer != answer.times_full_transfer:
+            raise InvalidInputError(
+                f"comparison.{name}.times_full_transfer", "not that of the plan"
+            )
+        if isinstance(plan, bigdl.Driver) and plan.levels != answer.levels:
+            raise InvalidInputError("levels", f"expected {list(plan.levels)}")
+        found = [(one.name, one.sent_bytes, one.added_bytes) for one in answer.phases]
+        right = [(one.name, one.sent_bytes, one.added_bytes) for one in cost.phases]
+        for place, (one, other) in enumerate(zip(found, right, strict=False)):
+            if one != other:
+                raise InvalidInputError(f"phases[{place}]", f"expected {other}, got {one}")
+        if len(found) != len(right):
+            raise InvalidInputError("phases", f"expected {len(right)}, got {len(found)}")
 
 
 def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:

@@ -14,21 +14,17 @@ from planner.bml.plan import Stage
 from planner.bml.problem import Problem
 from planner.bml.solver import AnyPlan, ideal_ns
 from planner.collectives import COLLECTIVES, collective
-from planner.draw import Compared
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.topologies import BCube
 from planner.units import format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE, shown
+from planner.validation import MAX_TOTAL, MAX_VALUE
 
-__all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "comparison_of", "headline", "times"]
+__all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "comparison_of", "headline"]
 
 MAX_TRANSFERS = 10**6
 """Answers list at most so many transfers."""
-
-MAX_SWITCHES = 2**70
-"""No network that can be asked about has so many (the schema can hold no such limit)."""
 
 MAX_CUT_OFF = 1000
 """Answers name at most so many servers that are cut off."""
@@ -115,6 +111,10 @@ class BmlAnswer(Struct, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...] | UnsetType = UNSET
     comparison: dict[str, ComparisonRow] | UnsetType = UNSET
     transfers: tuple[TransferRow, ...] | UnsetType = UNSET
+    schedule: (
+        Annotated[Literal["all"] | Digits, Meta(description="whose transfers are listed")]
+        | UnsetType
+    ) = UNSET
     reason: str | UnsetType = UNSET
     binding: tuple[str, ...] | UnsetType = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
@@ -166,7 +166,12 @@ def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = Non
         ),
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted)),
+        schedule=UNSET if wanted is None else _listed(bcube, wanted),
     )
+
+
+def _listed(bcube: BCube, wanted: range) -> Literal["all"] | tuple[int, ...]:
+    return "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
 
 
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
@@ -236,43 +241,3 @@ def headline(answer: BmlAnswer) -> str:
         f"{answer.problem} BCube({answer.n}, {answer.k}){failed} · {answer.method} · "
         f"{answer.servers:,} servers · {time} · {answer.status}"
     )
-
-
-def times(answer: BmlAnswer) -> tuple[Compared, ...]:
-    """Return the time of the plan beside what other algorithms would take.
-
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan, or its parts contradict each other.
-    """
-    objective, bound = answer.objective_ns, answer.lower_bound_ns
-    if objective is None:
-        reason = "" if answer.reason is UNSET else f": {answer.reason}"
-        raise InvalidInputError("steps", f"the answer ({answer.status}) holds no plan{reason}")
-    if bound is not None and bound > objective:
-        raise InvalidInputError("lower_bound_ns", "more than objective_ns")
-    if (answer.status == "optimal") != (bound == objective):
-        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {bound}")
-    bcube = BCube(answer.n, answer.k)
-    for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
-        if getattr(answer, path) != number:
-            raise InvalidInputError(path, f"expected {number}, got {getattr(answer, path)}")
-    if answer.comparison is UNSET or "bml_bcube" not in answer.comparison:
-        path = "comparison" if answer.comparison is UNSET else "comparison.bml_bcube"
-        raise InvalidInputError(path, "missing")
-    # Failures slow down every algorithm: then only what the plan would take without them stands by.
-    names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
-    after = "" if answer.failed is UNSET else ", nothing failed"
-    rows = [Compared("this plan", "bcube", objective, bcube.switches)]
-    for name in names:
-        one = answer.comparison[name]
-        if one.switches > MAX_SWITCHES:
-            raise InvalidInputError(
-                f"comparison.{name}.switches",
-                f"expected an integer <= {MAX_SWITCHES}, got {shown(one.switches)}",
-            )
-        if one.time_ns is not None:
-            topology = name.rpartition("_")[2]
-            rows.append(Compared(f"{name}{after}", topology, one.time_ns, one.switches))
-    return tuple(rows)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import caramel
 from planner.caramel.enforcement import control_edges, edges_of_order
@@ -12,10 +12,10 @@ from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Group, Plan, Problem, Stages
 from planner.caramel.solver import RULES
 from planner.costs import DepthCost
-from planner.graphs import Graph, Phase
+from planner.graphs import Graph
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.network import Network, network_of
-from planner.jsonio.transfers import Names, TransferDocument
+from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, PositiveSize, Seconds, Size
 from planner.results import Result
 from planner.validation import MAX_VALUE, total
@@ -25,7 +25,6 @@ __all__ = [
     "CaramelAnswer",
     "CaramelRequest",
     "GroupAnswer",
-    "OpTimes",
     "answer",
     "run",
 ]
@@ -94,15 +93,6 @@ class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
     depth: Annotated[int, Meta(ge=1)]
 
 
-class OpTimes(Struct, frozen=True, kw_only=True):
-    """When one op runs."""
-
-    op: str
-    phase: Phase = field(name="pass")
-    start_ns: Moment
-    end_ns: Moment
-
-
 class CaramelAnswer(Struct, frozen=True, kw_only=True):
     """The transfers, the op order, what an iteration lasts and the proof."""
 
@@ -131,6 +121,7 @@ class CaramelAnswer(Struct, frozen=True, kw_only=True):
     workers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] | UnsetType = UNSET
     ranks: Machines | UnsetType = UNSET
+    parameter_bytes: ParameterBytes | UnsetType = UNSET
 
 
 def run(request: CaramelRequest) -> CaramelAnswer:
@@ -186,6 +177,7 @@ def answer(problem: Problem, result: Result[Plan]) -> CaramelAnswer:
         traffic=float(plan.traffic),
         workers=UNSET if enforced else problem.workers,
         seed=UNSET if enforced else problem.seed,
+        parameter_bytes={one.name: one.size_bytes for one in graph.parameters},
     )
 
 

@@ -1,13 +1,15 @@
 """Answers about gradient transfers read again: their schedule, and whether they can be one."""
 
-from itertools import pairwise
 from math import isfinite
 
 from msgspec import UNSET
 
+from planner.caramel.evaluation import Evaluation
 from planner.errors import InvalidInputError
 from planner.jsonio.caramel import CaramelAnswer
-from planner.jsonio.transfers import check_spans, content, drawn
+from planner.jsonio.proofs import check_proof
+from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
+from planner.jsonio.transfers import content, drawn
 from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns
 from planner.validation import shown
@@ -33,9 +35,9 @@ def timeline(answer: CaramelAnswer) -> Timeline:
     InvalidInputError
         If its times or parts contradict each other, with the path of the first that does.
     """
-    _check_ops(answer)
-    _check_groups(answer)
     _check_numbers(answer)
+    check_proof(answer.status, answer.objective_ns, answer.lower_bound_ns)
+    _check_groups(answer)
     computation, network = "computation", "network"
     intervals = [
         Interval(computation, row.start_ns, row.end_ns, row.phase, -1, row.op)
@@ -55,79 +57,59 @@ def timeline(answer: CaramelAnswer) -> Timeline:
 
 
 def _check_numbers(answer: CaramelAnswer) -> None:
-    bound = answer.lower_bound_ns
-    if answer.objective_ns != answer.iteration_ns:
-        raise InvalidInputError("objective_ns", f"expected iteration_ns ({answer.iteration_ns})")
-    if bound is not None and bound > answer.iteration_ns:
-        raise InvalidInputError("lower_bound_ns", "more than iteration_ns")
-    if (answer.status == "optimal") != (bound == answer.iteration_ns):
-        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
-    for name in ("rho", "overlap", "utilisation", "traffic"):
-        value = getattr(answer, name)
-        if value is not None and not isfinite(value):
-            raise InvalidInputError(name, f"expected a number, got {shown(value)}")
-    known, ops = set(answer.order), set(answer.op_order)
+    """Refuse a schedule that cannot be, or costs something else than is said."""
+    iteration, computation = simulated(
+        "groups", answer.groups, answer.schedule, answer.op_order, barrier=answer.barrier
+    )
+    check_startups("groups", answer.groups, [one.depth for one in answer.groups])
+    cost = Evaluation(
+        iteration,
+        (),
+        iteration_ns=iteration.end_ns,
+        communication_ns=sum(end - start for start, end in iteration.transfers),
+        computation_ns=computation,
+    )
+    for name, value in (
+        ("iteration_ns", cost.iteration_ns),
+        ("objective_ns", cost.iteration_ns),
+        ("backward_ns", iteration.backward[-1][1] if iteration.backward else 0),
+        ("computation_ns", cost.computation_ns),
+        ("communication_ns", cost.communication_ns),
+        ("stall_ns", cost.stall_ns),
+        ("rho", cost.rho),
+        ("overlap", cost.overlap),
+        ("utilisation", cost.utilisation),
+    ):
+        if getattr(answer, name) != value:
+            raise InvalidInputError(
+                name, f"expected {shown(value)}, got {shown(getattr(answer, name))}"
+            )
+    if not isfinite(answer.traffic):
+        raise InvalidInputError("traffic", f"expected a number, got {shown(answer.traffic)}")
+    ops = set(answer.op_order)
     for place, edge in enumerate(answer.control_edges):
         if not ops.issuperset(edge):
             raise InvalidInputError(f"control_edges[{place}]", "expected names in op_order")
-    sent: set[str] = set()
-    for number, one in enumerate(answer.groups):
-        part = {} if one.part is UNSET else one.part
-        for place, name in enumerate(one.parameters):
-            path = f"groups[{number}].parameters[{place}]"
-            if name not in known:
-                raise InvalidInputError(path, f"expected a name in order, got {shown(name)}")
-            if name in sent and name not in part:
-                raise InvalidInputError(path, f"{shown(name)} is sent twice")
-            sent.add(name)
-
-
-def _check_ops(answer: CaramelAnswer) -> None:
-    if len(answer.schedule) != len(answer.op_order):
-        raise InvalidInputError(
-            "schedule",
-            f"expected as many elements as op_order ({len(answer.op_order)}), "
-            f"got {len(answer.schedule)}",
-        )
-    seen: set[str] = set()
-    for place, (row, name) in enumerate(zip(answer.schedule, answer.op_order, strict=True)):
-        path = f"schedule[{place}]"
-        if row.op != name:
-            raise InvalidInputError(f"{path}.op", f"expected {shown(name)}, as in op_order")
-        if name in seen:
-            raise InvalidInputError(f"op_order[{place}]", f"{shown(name)} given twice")
-        seen.add(name)
-        if row.end_ns < row.start_ns:
-            raise InvalidInputError(f"{path}.end_ns", f"expected an integer >= {row.start_ns}")
-        if row.phase == "backward" and row.end_ns > answer.backward_ns:
-            raise InvalidInputError(f"{path}.end_ns", "after the end of the backward pass")
-        if row.phase == "forward" and row.start_ns < answer.backward_ns:
-            raise InvalidInputError(f"{path}.start_ns", "before the end of the backward pass")
-    rows = sorted(enumerate(answer.schedule), key=lambda pair: (pair[1].start_ns, pair[1].end_ns))
-    for (_, one), (place, other) in pairwise(rows):
-        if other.start_ns < one.end_ns:
-            raise InvalidInputError(
-                f"schedule[{place}].start_ns", f"{shown(other.op)} overlaps {shown(one.op)}"
-            )
-    end = rows[-1][1].end_ns
-    for name, value in (
-        ("iteration_ns", answer.iteration_ns),
-        ("objective_ns", answer.objective_ns),
-    ):
-        if value != end:
-            raise InvalidInputError(
-                name, f"expected {end}, the end of the last op, got {shown(value)}"
-            )
 
 
 def _check_groups(answer: CaramelAnswer) -> None:
-    check_spans("groups", answer.groups, answer.iteration_ns)
-    for number, one in enumerate(answer.groups):
-        path = f"groups[{number}]"
-        if len(set(one.parameters)) < len(one.parameters):
-            raise InvalidInputError(f"{path}.parameters", "a parameter is given twice")
-        for name, (first, stop) in ({} if one.part is UNSET else one.part).items():
-            if name not in one.parameters:
-                raise InvalidInputError(f"{path}.part.{name}", "no parameter of this group")
-            if first >= stop:
-                raise InvalidInputError(f"{path}.part.{name}", "expected a part, got none")
+    """Refuse groups that do not send every byte of every gradient once."""
+    known = set(answer.order)
+    if len(known) < len(answer.order):
+        raise InvalidInputError("order", "a parameter is given twice")
+    sizes = None if answer.parameter_bytes is UNSET else answer.parameter_bytes
+    if sizes is not None and sizes.keys() != known:
+        raise InvalidInputError("parameter_bytes", "expected the parameters in order")
+    groups = list(enumerate(answer.groups))
+    for number, one in groups:
+        for place, name in enumerate(one.parameters):
+            if name not in known:
+                raise InvalidInputError(
+                    f"groups[{number}].parameters[{place}]",
+                    f"expected a name in order, got {shown(name)}",
+                )
+    sent = check_parts("groups", groups, sizes)
+    for name in answer.order:
+        if name not in sent:
+            raise InvalidInputError("groups", f"{shown(name)} is not sent")
+    check_sizes("groups", groups, sizes)

@@ -1,5 +1,6 @@
 """The JSON face of group scheduling."""
 
+from fractions import Fraction
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -10,7 +11,10 @@ from planner import drizzle
 from planner.draw.groups import GroupPoint, Groups, share_text
 from planner.drizzle.closed_form import largest_group
 from planner.drizzle.curve import curve
+from planner.drizzle.evaluation import check_triggers
+from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
+from planner.jsonio.proofs import check_proof
 from planner.jsonio.types import Count, Moment, Rate, Seconds, Time
 from planner.results import Result
 from planner.units import format_ns
@@ -177,7 +181,7 @@ def answer(problem: drizzle.Problem, result: Result[drizzle.Plan]) -> DrizzleAns
     )
 
 
-def _fields(one: drizzle.Triggers) -> dict[str, Any]:
+def _fields(one: Any) -> dict[str, Any]:
     return {name: getattr(one, name) for name in TriggersAnswer.__struct_fields__}
 
 
@@ -209,13 +213,9 @@ def groups(answer: DrizzleAnswer) -> Groups:
         raise InvalidInputError("objective_ns", "missing: it comes with a plan")
     if share is UNSET:
         raise InvalidInputError("overhead", "missing: it comes with a plan")
-    bound = answer.lower_bound_ns
-    if bound is not None and bound > time:
-        raise InvalidInputError("lower_bound_ns", "more than objective_ns")
-    if answer.status in ("infeasible", "time_limit"):
-        raise InvalidInputError("status", f"{answer.status}, but there is a plan")
-    if (answer.status == "optimal") != (bound == time):
-        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
+    if answer.status == "time_limit":
+        raise InvalidInputError("status", "time_limit, but there is a plan")
+    check_proof(answer.status, time, answer.lower_bound_ns)
     limit = answer.max_overhead
     if not 0 <= limit <= 1:  # the ends are what a number close to them is rounded to
         raise InvalidInputError(
@@ -230,7 +230,74 @@ def groups(answer: DrizzleAnswer) -> Groups:
     longest = _given(answer.max_group_ns)
     if longest is not None and time > longest:
         raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
+    _check_prices(answer, points, chosen)
+    _check_stages(() if answer.stages is UNSET else answer.stages)
     return Groups(points, chosen, limit, longest)
+
+
+def _check_prices(
+    answer: DrizzleAnswer, points: tuple[GroupPoint, ...], chosen: GroupPoint
+) -> None:
+    """Compare prices with each other: an iteration computes for as long in a group of any size.
+
+    Times were rounded up, and shares to floats.
+    """
+    size, time, share = chosen.group_size, chosen.group_time_ns, Fraction(chosen.overhead)
+    slack = Fraction(1, 2**40)
+
+    def between(low: Fraction, value: float | Fraction, high: Fraction, path: str) -> None:
+        if not low - slack * abs(low) <= value <= high + slack * abs(high):
+            raise InvalidInputError(path, "does not agree with the plan's time and overhead")
+
+    iteration = answer.iteration_ns
+    if iteration is not UNSET and iteration not in (-(-time // size), -(-(time - 1) // size)):
+        raise InvalidInputError("iteration_ns", f"expected objective_ns over group_size ({size})")
+    beside = answer.overhead_of_compute
+    if isinstance(beside, float):
+        if not isfinite(beside):
+            raise InvalidInputError("overhead_of_compute", f"got {shown(beside)}")
+        ratio = Fraction(beside) / (1 + Fraction(beside)) if beside >= 0 else Fraction(-1)
+        between(share, ratio, share, "overhead_of_compute")
+    # What is not overhead is g·T of a group; between two sizes only that and a rest g·c grow.
+    for place, one in enumerate(points):
+        low, high = (
+            Fraction(max(chosen.group_time_ns - more, 0), size) * (1 - share) for more in (1, 0)
+        )
+        other = 1 - Fraction(one.overhead)
+        between(
+            low * one.group_size,
+            other * one.group_time_ns,
+            high * one.group_size + other,
+            f"curve[{place}]",
+        )
+    for place, (one, two, three) in enumerate(zip(points, points[1:], points[2:], strict=False)):
+        # Times of groups lie on a line, but for being rounded up.
+        ahead, behind = three.group_size - two.group_size, two.group_size - one.group_size
+        bend = (two.group_time_ns - one.group_time_ns) * ahead - (
+            three.group_time_ns - two.group_time_ns
+        ) * behind
+        if abs(bend) > ahead + behind:
+            raise InvalidInputError(
+                f"curve[{place + 1}].group_time_ns", "not between its neighbours"
+            )
+    alone = points[0]
+    speedup = answer.speedup
+    if speedup is not UNSET and alone.group_size == 1 and time:
+        if not isfinite(speedup):
+            raise InvalidInputError("speedup", f"expected a number, got {shown(speedup)}")
+        between(
+            Fraction(max(alone.group_time_ns - 1, 0) * size, time),
+            speedup,
+            Fraction(alone.group_time_ns * size, max(time - 1, 1)) if time > 1 else Fraction(2**62),
+            "speedup",
+        )
+
+
+def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
+    """Refuse triggers that are not those of the stages."""
+    given = tuple(drizzle.Triggers(**_fields(row)) for row in rows)
+    stages = checked_stages(tuple(drizzle.Stage(one.name, one.tasks, one.after) for one in given))
+    check_triggers(stages, given)
 
 
 def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:

@@ -1,5 +1,6 @@
 """The JSON face of the batching problem."""
 
+from dataclasses import fields
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -8,7 +9,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner import ibatch
 from planner.costs import TableCost
 from planner.errors import InvalidInputError
-from planner.ibatch.evaluation import BatchTimes, timeline_of
+from planner.ibatch.evaluation import (
+    BatchTimes,
+    check_batches,
+    priced,
+    timeline_of,
+    times_of,
+)
+from planner.jsonio.proofs import check_proof
 from planner.jsonio.types import (
     Count,
     Index,
@@ -193,30 +201,75 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     Raises
     ------
     InvalidInputError
-        If the answer holds no plan, or its schedule is none.
+        If the answer holds no plan, or contradicts itself: its batches leave out a layer, its
+        schedule is not theirs, or what it says of costs is not what the schedule does.
     """
     if answer.schedule is UNSET or not answer.schedule:
         reason = "" if answer.reason is UNSET else f": {answer.reason}"
         raise InvalidInputError("schedule", f"the answer ({answer.status}) holds no plan{reason}")
-    rows = [msgspec.structs.asdict(row) for row in answer.schedule]
-    batches = [row.pop("layers") for row in rows]
-    names = None if answer.layer_names is UNSET else answer.layer_names
-    last = max((stop for _, stop in batches), default=0)
-    if names is not None and last > len(names):
-        raise InvalidInputError("layer_names", f"expected {last} names, got {len(names)}")
-    for field in ("layer_parameters", "layer_bytes"):
+    if answer.batches is UNSET:
+        raise InvalidInputError("batches", "missing: they come with a schedule")
+    check_proof(answer.status, answer.objective_ns, answer.lower_bound_ns)
+    last = max((stop for _, stop in answer.batches), default=0)
+    check_batches(answer.batches, last, answer.direction)
+    for field in ("layer_names", "layer_parameters", "layer_bytes"):
         given = _given(getattr(answer, field))
         if given is not None and last != len(given):
             raise InvalidInputError(
                 field, f"expected as many elements as layers ({last}), got {len(given)}"
             )
     _check_parameters(_given(answer.layer_parameters))
-    for position, (start, stop) in enumerate(batches):
-        if start >= stop:
-            raise InvalidInputError(f"schedule[{position}].layers", "expected a batch, got none")
-    result = timeline_of(batches, [BatchTimes(**row) for row in rows], names)
-    result.check_serial()
-    return result
+    if len(answer.schedule) != len(answer.batches):
+        raise InvalidInputError(
+            "schedule",
+            f"expected as many elements as batches ({len(answer.batches)}), "
+            f"got {len(answer.schedule)}",
+        )
+    for position, (batch, row) in enumerate(zip(answer.batches, answer.schedule, strict=True)):
+        if row.layers != batch:
+            raise InvalidInputError(
+                f"schedule[{position}].layers",
+                f"expected {list(batch)} as in batches, got {list(row.layers)}",
+            )
+    times = [
+        BatchTimes(*(getattr(row, name) for name in BatchTimes._fields)) for row in answer.schedule
+    ]
+    _check_times(answer, times)
+    return timeline_of(answer.batches, times, _given(answer.layer_names))
+
+
+def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
+    """Refuse a schedule that runs as no schedule does, or costs something else than is said."""
+    for position, one in enumerate(times):
+        if one.transfer_ns < 0 or one.compute_ns < 0:
+            raise InvalidInputError(f"schedule[{position}]", "ends before it starts")
+    startup = max(one.startup_end_ns - one.transfer_start_ns for one in times)
+    expected = times_of(
+        answer.direction,
+        [one.transfer_ns for one in times],
+        [one.compute_ns for one in times],
+        startup,
+    )
+    for name in sorted(BatchTimes._fields, key="startup_end_ns".__eq__):  # a guess, so last
+        for position, (one, other) in enumerate(zip(times, expected, strict=True)):
+            found, right = getattr(one, name), getattr(other, name)
+            if found != right:
+                raise InvalidInputError(
+                    f"schedule[{position}].{name}", f"expected {right}, got {found}"
+                )
+    cost = priced(answer.direction, times)
+    if answer.objective == "eq4" and not cost.eq5_holds:
+        raise InvalidInputError("schedule", "breaks Eq. 5, which objective eq4 asks for")
+    for field in fields(cost):
+        right, given = getattr(cost, field.name), getattr(answer, field.name)
+        if given is not UNSET and given != right:
+            raise InvalidInputError(field.name, f"expected {shown(right)}, got {shown(given)}")
+    objective = cost.makespan_ns if answer.objective == "makespan" else cost.eq4_ns
+    if answer.objective_ns != objective:
+        raise InvalidInputError(
+            "objective_ns",
+            f"expected {answer.objective}_ns ({objective}), got {answer.objective_ns}",
+        )
 
 
 def answer(

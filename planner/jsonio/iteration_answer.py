@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.jsonio.caramel import OpTimes
-from planner.jsonio.transfers import Names, TransferDocument
+from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Size
 
 __all__ = [
@@ -14,6 +13,7 @@ __all__ = [
     "IterationAnswer",
     "SchedulingAnswer",
     "SizingAnswer",
+    "SynchronisationAnswer",
     "TransferAnswer",
     "Why",
 ]
@@ -155,6 +155,11 @@ class IterationAnswer(Struct, frozen=True, kw_only=True):
     startup_ns: Moment | UnsetType = UNSET
     stall_ns: Moment | UnsetType = UNSET
     schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] | UnsetType = UNSET
+    parameter_bytes: ParameterBytes | UnsetType = UNSET
+    pull_bytes: (
+        Annotated[dict[str, Size], Meta(description="the same of pulls, where they are others")]
+        | UnsetType
+    ) = UNSET
     memory: MemoryAnswer | UnsetType = UNSET
     why: Why | UnsetType = UNSET
     alternatives: tuple[AlternativeAnswer, ...] | UnsetType = UNSET

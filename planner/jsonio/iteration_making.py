@@ -20,7 +20,6 @@ from planner.iteration import (
 from planner.iteration.evaluation import cost_of
 from planner.iteration.scheduling import Groups
 from planner.iteration.sizing import Sizing
-from planner.jsonio.caramel import OpTimes
 from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
     CandidateAnswer,
@@ -35,6 +34,7 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     Why,
 )
+from planner.jsonio.transfers import OpTimes
 from planner.results import Result
 
 __all__ = ["answer"]
@@ -107,6 +107,8 @@ def answer(
         startup_ns=evaluation.startup_ns,
         stall_ns=evaluation.stall_ns,
         schedule=schedule,
+        parameter_bytes=_sizes(problem, problem.pushed),
+        pull_bytes=UNSET if problem.pulled == problem.pushed else _sizes(problem, problem.pulled),
         memory=_memory(problem, plan),
         why=_why(explain(problem, plan, alternatives)) if alternatives else UNSET,
     )
@@ -199,6 +201,10 @@ def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:
     return MemoryAnswer(
         needed_bytes=resident + largest, available_bytes=problem.cluster.worker_memory_bytes
     )
+
+
+def _sizes(problem: Problem, sizes: Sequence[int]) -> dict[str, int]:
+    return {one.name: size for one, size in zip(problem.graph.parameters, sizes, strict=True)}
 
 
 def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:

@@ -1,14 +1,19 @@
 """Answers about whole iterations read again: their schedule, and whether they can be one."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from fractions import Fraction
+from math import ceil, isfinite
 
 from msgspec import UNSET
 
+from planner.caramel.evaluation import Evaluation
 from planner.errors import InvalidInputError
-from planner.jsonio.caramel import CaramelAnswer, GroupAnswer, OpTimes
-from planner.jsonio.iteration_answer import IterationAnswer, TransferAnswer
-from planner.jsonio.transfers import check_spans, content, drawn
+from planner.jsonio.caramel import CaramelAnswer, GroupAnswer
+from planner.jsonio.iteration_answer import IterationAnswer, SynchronisationAnswer, TransferAnswer
+from planner.jsonio.proofs import check_proof
+from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
+from planner.jsonio.transfers import OpTimes, content, drawn
+from planner.simulator import Iteration
 from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns
 from planner.validation import shown
@@ -65,26 +70,94 @@ def timeline(given: IterationAnswer) -> Timeline:
 def _check(
     given: IterationAnswer, transfers: Sequence[TransferAnswer], schedule: Sequence[OpTimes]
 ) -> None:
-    for place, row in enumerate(schedule):
-        if row.end_ns < row.start_ns:
+    order = () if given.op_order is UNSET else given.op_order
+    iteration, computation = simulated(
+        "transfers", transfers, schedule, order, barrier=given.barrier
+    )
+    startup = 0
+    if given.synchronisation is UNSET:
+        check_startups("transfers", transfers, [one.kind == "all_reduce" for one in transfers])
+    else:
+        startup = _check_costs(given.synchronisation, transfers)
+    communication = sum(end - start for start, end in iteration.transfers)
+    for name, value in (
+        ("iteration_ns", iteration.end_ns),
+        ("objective_ns", iteration.end_ns),
+        ("backward_ns", iteration.backward[-1][1] if iteration.backward else 0),
+        ("computation_ns", computation),
+        ("communication_ns", communication),
+        ("stall_ns", iteration.end_ns - computation),
+        ("startup_ns", given.startup_ns if given.synchronisation is UNSET else startup),
+    ):
+        if getattr(given, name) != value:
             raise InvalidInputError(
-                f"schedule[{place}].end_ns", f"expected an integer >= {row.start_ns}"
+                name, f"expected {shown(value)}, got {shown(getattr(given, name))}"
             )
-    for place, (before, row) in enumerate(pairwise(schedule), start=1):
-        if row.start_ns < before.end_ns:
+    check_proof(given.status, given.objective_ns, given.lower_bound_ns)
+    _check_sent(given, transfers)
+
+
+def _check_costs(one: SynchronisationAnswer, transfers: Sequence[TransferAnswer]) -> int:
+    """Refuse transfers that do not take what they cost; return the start-up of all."""
+    costs = {"all_reduce": one.all_reduce, "push": one.push, "pull": one.pull}
+    kinds = {"all_reduce"} if one.mode == "replicated" else {"push", "pull"}
+    for number, transfer in enumerate(transfers):
+        path = f"transfers[{number}]"
+        if transfer.kind not in kinds:
             raise InvalidInputError(
-                f"schedule[{place}].start_ns", f"{shown(row.op)} overlaps {shown(before.op)}"
+                f"{path}.kind", f"{transfer.kind} in a plan whose mode is {one.mode}"
             )
-    end = schedule[-1].end_ns
-    for name in ("iteration_ns", "objective_ns"):
-        if getattr(given, name) != end:
+        cost = costs[transfer.kind]
+        if not (isfinite(cost.ns_per_byte) and cost.ns_per_byte >= 0):
+            raise InvalidInputError(f"synchronisation.{transfer.kind}.ns_per_byte", "is none")
+        took = transfer.end_ns - transfer.start_ns
+        sending = Fraction(cost.ns_per_byte) * transfer.bytes  # up to the rounding of a float
+        if abs(took - cost.startup_ns - ceil(sending)) > 1 + sending / 2**50:
             raise InvalidInputError(
-                name, f"expected {end}, the end of the last op, got {shown(getattr(given, name))}"
+                f"{path}.end_ns",
+                f"takes {took} ns, and {cost.startup_ns + ceil(sending)} is what it costs",
             )
-    bound = given.lower_bound_ns
-    if (given.status == "optimal") != (bound == end) or (bound is not None and bound > end):
-        raise InvalidInputError("status", f"{given.status}, but lower_bound_ns is {shown(bound)}")
-    check_spans("transfers", transfers, end)
+        right = min(transfer.start_ns + cost.startup_ns, transfer.end_ns)
+        if transfer.startup_end_ns != right:
+            raise InvalidInputError(
+                f"{path}.startup_end_ns", f"expected {right}, got {transfer.startup_end_ns}"
+            )
+    return sum(costs[transfer.kind].startup_ns for transfer in transfers)
+
+
+def _check_sent(given: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:
+    """Refuse transfers that do not sum up and hand out every byte once, one after the other."""
+    sizes = None if given.parameter_bytes is UNSET else given.parameter_bytes
+    pulled = sizes if given.pull_bytes is UNSET else given.pull_bytes
+    sums = [(place, one) for place, one in enumerate(transfers) if one.kind != "pull"]
+    pulls = [(place, one) for place, one in enumerate(transfers) if one.kind == "pull"]
+    if pulls and any(one.kind == "all_reduce" for _, one in sums):
+        raise InvalidInputError("transfers", "all-reduces and pulls in one plan")
+    summed = check_parts("transfers", sums, sizes)
+    check_sizes("transfers", sums, sizes)
+    if not any(one.kind == "push" for _, one in sums):
+        return
+    handed = check_parts("transfers", pulls, pulled)
+    check_sizes("transfers", pulls, pulled)
+    if summed.keys() != handed.keys():
+        odd = min(summed.keys() ^ handed.keys())
+        raise InvalidInputError("transfers", f"{shown(odd)} is not both pushed and pulled")
+    alike = given.pull_bytes is UNSET
+    for name, parts in handed.items():
+        for start, stop, place in parts:
+            needed = [
+                number
+                for first, last, number in summed[name]
+                if not alike or -1 in (stop, last) or (first < stop and start < last)
+            ]
+            if max(needed) > place:
+                raise InvalidInputError(
+                    f"transfers[{place}]", f"pulls {shown(name)} before all of it was pushed"
+                )
+            if transfers[place].ready_ns < max(transfers[number].end_ns for number in needed):
+                raise InvalidInputError(
+                    f"transfers[{place}].ready_ns", f"before {shown(name)} was pushed"
+                )
 
 
 def gradient_answer(given: IterationAnswer) -> CaramelAnswer | None:
@@ -95,7 +168,6 @@ def gradient_answer(given: IterationAnswer) -> CaramelAnswer | None:
     InvalidInputError
         If the answer holds no plan.
     """
-    timeline(given)
     if given.transfers is UNSET or any(one.kind != "all_reduce" for one in given.transfers):
         return None
     assert given.objective_ns is not None
@@ -109,8 +181,13 @@ def gradient_answer(given: IterationAnswer) -> CaramelAnswer | None:
             "stall_ns",
         )
     }
-    computed, sent = times["computation_ns"], times["communication_ns"]
-    both, shorter = computed + sent - times["iteration_ns"], min(computed, sent)
+    cost = Evaluation(
+        Iteration((), (), (), times["iteration_ns"]),
+        (),
+        times["iteration_ns"],
+        times["communication_ns"],
+        times["computation_ns"],
+    )
     return CaramelAnswer(
         method=given.method,
         status=given.status,  # type: ignore[arg-type]
@@ -135,11 +212,12 @@ def gradient_answer(given: IterationAnswer) -> CaramelAnswer | None:
             )
             for one in given.transfers
         ),
-        rho=sent / computed if computed else None,
-        overlap=both / shorter if shorter else 1.0,
-        utilisation=computed / times["iteration_ns"] if times["iteration_ns"] else 1.0,
+        rho=cost.rho,
+        overlap=cost.overlap,
+        utilisation=cost.utilisation,
         schedule=() if given.schedule is UNSET else given.schedule,
         barrier=given.barrier,
         ranks=given.workers,
+        parameter_bytes=given.parameter_bytes,
         **times,
     )

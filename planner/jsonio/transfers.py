@@ -1,20 +1,31 @@
-"""Transfers in answers, of gradients or of whole iterations: what is said, drawn and checked."""
+"""Transfers in answers, of gradients or of whole iterations: what is said and drawn."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from planner.errors import InvalidInputError
+from planner.graphs import Phase
 from planner.jsonio.types import Moment, PositiveSize, Size
 from planner.timeline import Interval, Kind, Window
 
-__all__ = ["Names", "TransferDocument", "check_spans", "content", "drawn"]
+__all__ = ["Names", "OpTimes", "ParameterBytes", "TransferDocument", "content", "drawn"]
 
 MAX_SHOWN_PARAMETERS = 3
 """More parameters of a transfer are left out of its label."""
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
+ParameterBytes = Annotated[
+    dict[str, Size], Meta(description="bytes of every gradient: together, the transfers' parts")
+]
+
+
+class OpTimes(Struct, frozen=True, kw_only=True):
+    """When one op runs."""
+
+    op: str
+    phase: Phase = field(name="pass")
+    start_ns: Moment
+    end_ns: Moment
 
 
 class TransferDocument(Struct, frozen=True, kw_only=True):
@@ -57,28 +68,3 @@ def drawn(number: int, transfer: TransferDocument, label: str) -> tuple[list[Int
     intervals = [Interval("network", start, end, kind, number, label) for kind, start, end in spans]
     times = transfer.ready_ns, transfer.start_ns, transfer.end_ns, transfer.due_ns
     return intervals, Window(number, *times, label)
-
-
-def check_spans(name: str, transfers: Sequence[TransferDocument], end_ns: int) -> None:
-    """Refuse transfers that overlap, leave before they are ready, or end after `end_ns`.
-
-    Raises
-    ------
-    InvalidInputError
-        With the first one's path, such as ``groups[0].start_ns`` for the name ``groups``.
-    """
-    free = 0
-    for number, one in enumerate(transfers):
-        path = f"{name}[{number}]"
-        for field, value, least in (
-            ("start_ns", one.start_ns, max(one.ready_ns, free)),
-            ("startup_end_ns", one.startup_end_ns, one.start_ns),
-            ("end_ns", one.end_ns, one.startup_end_ns),
-        ):
-            if value < least:
-                raise InvalidInputError(
-                    f"{path}.{field}", f"expected an integer >= {least}, got {value}"
-                )
-        if one.end_ns > end_ns:
-            raise InvalidInputError(f"{path}.end_ns", "after the end of the iteration")
-        free = one.end_ns

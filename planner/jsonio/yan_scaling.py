@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from planner.draw.scaling import LayerTime, Point, Range, Regret, Scaling, epoch_text
 from planner.errors import InvalidInputError
+from planner.jsonio.proofs import check_proof
 from planner.jsonio.yan_answer import (
     Breakdown,
     ConfigurationAnswer,
@@ -16,6 +17,8 @@ from planner.jsonio.yan_answer import (
     YanAnswer,
 )
 from planner.validation import shown
+from planner.yan.checker import check_machines
+from planner.yan.configuration import LayerChoice, check_segments
 
 __all__ = ["headline", "scaling"]
 
@@ -56,7 +59,7 @@ def scaling(answer: YanAnswer) -> Scaling:
     _check_configuration(one, answer.machines)
     layers = _layers(breakdown, one, epoch)
     best = Point(one.workers_per_replica, one.replicas, one.parameter_servers, epoch)
-    ranking = _ranking(() if answer.top is UNSET else answer.top, best)
+    ranking = _ranking(() if answer.top is UNSET else answer.top, best, len(one.layers))
     front = () if answer.pareto is UNSET else answer.pareto
     return Scaling(
         layers,
@@ -69,13 +72,12 @@ def scaling(answer: YanAnswer) -> Scaling:
 
 
 def _check_bound(answer: YanAnswer, epoch: int) -> None:
-    bound = answer.lower_bound_ns
     if answer.objective_ns != epoch:
         raise InvalidInputError("objective_ns", f"expected epoch_ns ({epoch})")
-    if bound is not None and bound > epoch:
-        raise InvalidInputError("lower_bound_ns", "more than epoch_ns")
-    if (answer.status == "optimal") != (bound == epoch):
-        raise InvalidInputError("status", f"{answer.status}, but lower_bound_ns is {shown(bound)}")
+    check_proof(answer.status, answer.objective_ns, answer.lower_bound_ns)
+    anywhere = answer.lower_bound_any_mapping_ns
+    if isinstance(anywhere, int) and anywhere > epoch:
+        raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
 
 
 def _check_configuration(one: ConfigurationAnswer, machines: int) -> None:
@@ -88,6 +90,11 @@ def _check_configuration(one: ConfigurationAnswer, machines: int) -> None:
         )
     if used > machines:
         raise InvalidInputError("machines", f"expected an integer >= {used}, got {machines}")
+    for place, layer in enumerate(one.layers):
+        choice = LayerChoice(layer.partitions, layer.threads, layer.copies, layer.mapping)
+        check_segments(choice, one.workers_per_replica, f"configuration.layers[{place}]")
+    if one.machines is not UNSET:
+        check_machines(one.machines, used, machines, "configuration.machines")
 
 
 def _layers(breakdown: Breakdown, one: ConfigurationAnswer, epoch: int) -> tuple[LayerTime, ...]:
@@ -97,6 +104,11 @@ def _layers(breakdown: Breakdown, one: ConfigurationAnswer, epoch: int) -> tuple
             f"expected as many elements as configuration.layers ({len(one.layers)}), "
             f"got {len(breakdown.layers)}",
         )
+    for place, (row, choice) in enumerate(zip(breakdown.layers, one.layers, strict=True)):
+        if row.name != choice.name:
+            raise InvalidInputError(
+                f"breakdown.layers[{place}].name", f"expected {shown(choice.name)}"
+            )
     layers = tuple(
         LayerTime(
             row.name,
@@ -127,7 +139,7 @@ def _layers(breakdown: Breakdown, one: ConfigurationAnswer, epoch: int) -> tuple
     return layers
 
 
-def _ranking(rows: Iterable[TopRow], best: Point) -> tuple[Point, ...]:
+def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, ...]:
     points: list[Point] = []
     for place, row in enumerate(rows):
         point = Point(row.workers_per_replica, row.replicas, row.parameter_servers, row.epoch_ns)
@@ -138,12 +150,22 @@ def _ranking(rows: Iterable[TopRow], best: Point) -> tuple[Point, ...]:
                 f"expected parameter_servers + replicas x workers_per_replica ({point.machines}), "
                 f"got {row.machines_used}",
             )
+        if point.label in {one.label for one in points}:
+            raise InvalidInputError(path, f"{point.label} given twice")
         least = points[-1].epoch_ns if points else best.epoch_ns
         if point.epoch_ns < least:
             raise InvalidInputError(
                 f"{path}.epoch_ns", f"expected an integer >= {least}, got {point.epoch_ns}"
             )
+        if len(row.layers) != layers:
+            raise InvalidInputError(
+                f"{path}.layers",
+                f"expected as many elements as configuration.layers ({layers}), "
+                f"got {len(row.layers)}",
+            )
         points.append(point)
+    if points and points[0] != best:
+        raise InvalidInputError("top[0]", "expected the configuration")
     return tuple(points) or (best,)
 
 

@@ -4,7 +4,7 @@ Problem. A plan of `bml` says what each server sends, in pieces, for tensors of 
 of the JSON interface says it in bytes, for one size.
 
 Method. What a server receives is what its neighbours send to it, in their order. A given plan is
-checked first (`planner.runtime.rows`), and says which NICs it uses.
+checked first (`planner.bml.rows`), and says which NICs it uses.
 
 Guarantee. A script adds up every contribution exactly once: Algorithm 1 by its tests, what is given
 by that check.
@@ -12,18 +12,19 @@ by that check.
 Complexity. Without a given plan O(k³·n²) once and O(k²·n) for each size of tensor.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from msgspec import UNSET
 
 from planner.bml.plan import Plan
+from planner.bml.rows import Row, check_rows
 from planner.bml.schedule import Schedule
-from planner.errors import InvalidInputError, InvalidPlanError
-from planner.jsonio.bml_answer import BmlAnswer, TransferRow
+from planner.errors import InvalidInputError
+from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.bml_transfers import lists_all, rows_of
 from planner.programs import digest, read_plan
-from planner.runtime.rows import Row, check_rows
 from planner.runtime.scripts import Routes
 from planner.topologies import BCube
 
@@ -106,19 +107,14 @@ class _Listed(Routes):
                 f"a plan for BCube({answer.n}, {answer.k}), expected one for "
                 f"BCube({bcube.n}, {bcube.k})",
             )
-        if answer.transfers is UNSET:
+        if not lists_all(answer):
             why = '; ask for "schedule": "all"' if answer.reason is UNSET else f": {answer.reason}"
-            raise InvalidInputError("transfers", f"missing{why}")
-        self._rows = _typed(answer.transfers, bcube)
+            raise InvalidInputError("transfers", f"missing those of all servers{why}")
+        self._rows = rows_of(answer)  # `read_plan` has checked them
+        if not self._rows:
+            raise InvalidInputError("transfers", "expected some, got none")
         super().__init__(bcube, f"bml({bcube.n}, {bcube.k}) {digest(self._rows)}")
-        gone = 0 if answer.failed is UNSET else answer.failed.servers
-        if len(self.servers) != bcube.servers - gone:
-            raise InvalidPlanError(
-                "transfers",
-                f"expected those of {bcube.servers - gone} servers, got {len(self.servers)}",
-            )
         self.size = max(row.stop for row in self._rows)
-        check_rows(self._rows, self.servers, self.size)
 
     @cached_property
     def used(self) -> frozenset[tuple[int, int]]:
@@ -161,28 +157,3 @@ def routes_of(bcube: BCube, plan: bytes | Mapping[str, Any] | BmlAnswer | Plan |
     if plan.bcube != bcube:
         raise InvalidInputError("plan", f"expected one for {bcube}, got one for {plan.bcube}")
     return _Planned(plan, given=True)
-
-
-def _typed(transfers: Sequence[TransferRow], bcube: BCube) -> list[Row]:
-    """Return an answer's transfers in bytes, without those of no bytes, and check their links."""
-    layers = [0 if one.layer is UNSET else one.layer for one in transfers]
-    steps = 1 + max((one.step for one in transfers if one.stage == "aggregate"), default=0)
-    rows = []
-    for number, (one, layer) in enumerate(zip(transfers, layers, strict=True)):
-        path = f"transfers[{number}]"
-        server = bcube.server(one.server, f"{path}.server")
-        peer = bcube.server(one.peer, f"{path}.peer")
-        if one.level >= bcube.k or peer not in bcube.neighbours(server, one.level):
-            raise InvalidPlanError(path, "no such link")
-        adds = one.stage == "aggregate"
-        part = 0 if one.part is UNSET else one.part
-        step = part + one.step + (0 if adds else steps)
-        stop = one.offset_bytes + one.length_bytes
-        if one.length_bytes:
-            turn = max(layers) - layer, step  # back-propagation finishes the last layer first
-            rows.append(
-                Row(turn, part, one.thread, server, one.level, peer, one.offset_bytes, stop, adds)
-            )
-    if not rows:
-        raise InvalidPlanError("transfers", "expected some, got none")
-    return rows

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from planner.runtime.rows import Row
+from planner.bml.rows import Row
 from planner.topologies import BCube
 
 __all__ = ["Hop", "Routes", "Script", "Step"]

@@ -7,7 +7,7 @@ Complexity: O(Σ P·R). Source: own; constraints C1 and C2 of Yan et al., KDD'15
 layer a worker, without which copies on one worker would be free.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlanError
 from planner.validation import integer
@@ -15,7 +15,7 @@ from planner.yan.configuration import Configuration, check_choice
 from planner.yan.problem import Problem
 from planner.yan.segments import error_terms, inputs
 
-__all__ = ["check", "server_bytes", "worker_bytes"]
+__all__ = ["check", "check_machines", "server_bytes", "worker_bytes"]
 
 
 def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) -> int:
@@ -94,12 +94,21 @@ def _check_machines(problem: Problem, configuration: Configuration) -> None:
         if not problem.uniform:
             raise InvalidPlanError("machines", "missing: these machines differ")
         return
-    if len(machines) != configuration.machines_used:
-        raise InvalidPlanError(
-            "machines", f"expected {configuration.machines_used}, got {len(machines)}"
-        )
-    if len(set(machines)) != len(machines) or not set(machines) <= set(range(problem.machines)):
-        raise InvalidPlanError("machines", f"expected different ones of 0 … {problem.machines - 1}")
+    check_machines(machines, configuration.machines_used, problem.machines, "machines")
+
+
+def check_machines(machines: Sequence[int], used: int, count: int, path: str) -> None:
+    """Raise an error unless these are so many different ones of `count` machines.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the path given.
+    """
+    if len(machines) != used:
+        raise InvalidPlanError(path, f"expected {used}, got {len(machines)}")
+    if len(set(machines)) != len(machines) or not set(machines) <= set(range(count)):
+        raise InvalidPlanError(path, f"expected different ones of 0 … {count - 1}")
 
 
 def _check_memory(problem: Problem, configuration: Configuration) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "Plan",
     "Ranked",
     "check_choice",
+    "check_segments",
 ]
 
 
@@ -137,6 +138,19 @@ def check_choice(choice: LayerChoice, layer: Layer, workers: int, threads: int, 
             f"expected at most {threads} (cores, and entries of interference), "
             f"got {choice.threads}",
         )
+    check_segments(choice, workers, path)
+
+
+def check_segments(choice: LayerChoice, workers: int, path: str) -> None:
+    """Raise an error unless every segment of a layer has a worker of its own, of so many.
+
+    An empty mapping is accepted: it stands for the canonical one.
+
+    Raises
+    ------
+    InvalidInputError
+        With a path that starts with `path`.
+    """
     if choice.partitions * choice.copies > workers:
         raise InvalidInputError(
             path,

@@ -176,8 +176,10 @@ def test_a_barrier_holds_back_the_forward_pass() -> None:
         ),
         (Parameter("b", 5000, ("b/backward",), ("b/forward",)),),
     )
-    for barrier, start in ((False, 2 * US), (True, 8 * US)):
-        answer = plan(chain) | {"barrier": barrier}
+    for method, start in (("auto", 2 * US), ("ddp", 8 * US)):
+        ops = ["b/backward", "a/backward", "a/forward", "b/forward"]
+        answer = plan(chain, method=method, op_order=ops)
+        assert answer["barrier"] == (method == "ddp")
         found = replayed(decoded(write_chakra(answer, chain)), [7 * US])
         assert found["a/forward"][0] == start
 

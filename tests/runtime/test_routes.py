@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from planner import bml
+from planner.bml.rows import Row, check_rows
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.jsonio import solve
 from planner.network import Network
 from planner.runtime.routes import routes_of
-from planner.runtime.rows import Row, check_rows
 from planner.runtime.scripts import Hop, Routes, Script
 from planner.topologies import BCube
 

@@ -80,8 +80,8 @@ def check_rows(
     turns = {turn: number for number, turn in enumerate(sorted({row.turn for row in found}))}
     never = len(turns)
     shape = len(servers), len(cuts) - 1
-    sent, held = np.full(shape, never), np.full(shape, never)
-    received = np.full(shape, -1)
+    sent, held = (np.full(shape, never, dtype=np.int32) for _ in range(2))
+    received = np.full(shape, -1, dtype=np.int32)
     thread = np.full(shape[1], -1)
     summed = False
     needed = np.ones(shape[1], dtype=bool)

@@ -1,0 +1,79 @@
+"""Answers about gradient synchronisation read again: what is drawn, and whether it can be."""
+
+from collections.abc import Mapping
+
+from msgspec import UNSET
+
+from planner.collectives import collective
+from planner.draw import Compared
+from planner.errors import InvalidInputError
+from planner.jsonio.bml_answer import BmlAnswer, ComparisonRow
+from planner.jsonio.bml_transfers import check_transfers
+from planner.jsonio.proofs import check_proof
+from planner.topologies import BCube
+from planner.validation import shown
+
+__all__ = ["times"]
+
+MAX_SWITCHES = 2**70
+"""No network that can be asked about has so many (the schema can hold no such limit)."""
+
+
+def times(answer: BmlAnswer) -> tuple[Compared, ...]:
+    """Return the time of the plan beside what other algorithms would take.
+
+    Raises
+    ------
+    InvalidInputError
+        If the answer holds no plan, or its parts contradict each other.
+    """
+    objective = answer.objective_ns
+    if objective is None:
+        reason = "" if answer.reason is UNSET else f": {answer.reason}"
+        raise InvalidInputError("steps", f"the answer ({answer.status}) holds no plan{reason}")
+    check_proof(answer.status, objective, answer.lower_bound_ns)
+    bcube = BCube(answer.n, answer.k)
+    for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
+        if getattr(answer, path) != number:
+            raise InvalidInputError(path, f"expected {number}, got {getattr(answer, path)}")
+    if answer.comparison is UNSET or "bml_bcube" not in answer.comparison:
+        path = "comparison" if answer.comparison is UNSET else "comparison.bml_bcube"
+        raise InvalidInputError(path, "missing")
+    _check_comparison(bcube, answer.comparison)
+    check_transfers(answer)
+    # Failures slow down every algorithm: then only what the plan would take without them stands by.
+    names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
+    after = "" if answer.failed is UNSET else ", nothing failed"
+    rows = [Compared("this plan", "bcube", objective, bcube.switches)]
+    for name in names:
+        one = answer.comparison[name]
+        if one.switches > MAX_SWITCHES:
+            raise InvalidInputError(
+                f"comparison.{name}.switches",
+                f"expected an integer <= {MAX_SWITCHES}, got {shown(one.switches)}",
+            )
+        if one.time_ns is not None:
+            topology = name.rpartition("_")[2]
+            rows.append(Compared(f"{name}{after}", topology, one.time_ns, one.switches))
+    return tuple(rows)
+
+
+def _check_comparison(bcube: BCube, rows: Mapping[str, ComparisonRow]) -> None:
+    """Compare what does not depend on the gradient with what each algorithm does."""
+    for name, row in rows.items():
+        try:
+            one = collective(name, bcube)
+        except InvalidInputError:  # needs the sizes of tensors
+            continue
+        for field, right in (
+            ("times_full_transfer", float(one.volume)),
+            ("steps", one.steps),
+            ("nics", one.nics),
+            ("switches", one.switches),
+            ("built_switches", one.built_switches),
+        ):
+            if getattr(row, field) != right:
+                raise InvalidInputError(
+                    f"comparison.{name}.{field}",
+                    f"expected {shown(right)}, got {shown(getattr(row, field))}",
+                )

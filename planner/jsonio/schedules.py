@@ -1,0 +1,272 @@
+"""Schedules of transfers and ops in answers: whether they can be, and send everything once.
+
+Problem. A plan may come from a file. Whoever reads it, to draw it, to hand it to another tool or to
+run it, has to know first that it leaves nothing out and that its times are those of a schedule.
+
+Method. What an answer says of a schedule is taken apart into durations, moments at which transfers
+are ready and ops that wait for them; it has to be what `planner.simulator` makes of these.
+
+Complexity. O(ops + transfers), and O(parts · log parts) for what is sent.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from msgspec import UNSET
+
+from planner.errors import InvalidInputError
+from planner.jsonio.transfers import OpTimes, TransferDocument
+from planner.simulator import Iteration, Transfer, simulate
+from planner.validation import shown
+
+__all__ = ["check_parts", "check_sizes", "check_startups", "in_passes", "simulated"]
+
+Span = tuple[int, int, int]
+"""Start and stop of a part, and the transfer that carries it."""
+
+
+def in_passes(
+    schedule: Sequence[OpTimes], op_order: Sequence[str]
+) -> tuple[list[tuple[int, OpTimes]], list[tuple[int, OpTimes]]]:
+    """Return the ops of the backward and of the forward pass, with their places in the schedule.
+
+    Raises
+    ------
+    InvalidInputError
+        If the schedule is not one of these ops, each once.
+    """
+    if len(schedule) != len(op_order):
+        raise InvalidInputError(
+            "schedule",
+            f"expected as many elements as op_order ({len(op_order)}), got {len(schedule)}",
+        )
+    seen: set[str] = set()
+    for place, (row, name) in enumerate(zip(schedule, op_order, strict=True)):
+        if row.op != name:
+            raise InvalidInputError(
+                f"schedule[{place}].op", f"expected {shown(name)}, as in op_order"
+            )
+        if name in seen:
+            raise InvalidInputError(f"op_order[{place}]", f"{shown(name)} given twice")
+        seen.add(name)
+        if row.end_ns < row.start_ns:
+            raise InvalidInputError(
+                f"schedule[{place}].end_ns", f"expected an integer >= {row.start_ns}"
+            )
+    rows = list(enumerate(schedule))
+    backward = [one for one in rows if one[1].phase == "backward"]
+    forward = [one for one in rows if one[1].phase == "forward"]
+    for (_, one), (place, other) in pairwise([*backward, *forward]):
+        if other.start_ns < one.end_ns:
+            raise InvalidInputError(
+                f"schedule[{place}].start_ns", f"{shown(other.op)} overlaps {shown(one.op)}"
+            )
+    return backward, forward
+
+
+def simulated(
+    name: str,
+    transfers: Sequence[TransferDocument],
+    schedule: Sequence[OpTimes],
+    op_order: Sequence[str],
+    *,
+    barrier: bool,
+) -> tuple[Iteration, int]:
+    """Return the iteration that an answer describes, and for how long it computes.
+
+    Parameters
+    ----------
+    name : str
+        Field that holds the transfers.
+    transfers : sequence of TransferDocument
+        In transfer order; ``push`` in a field `kind` stands for one that no op waits for.
+    schedule : sequence of OpTimes
+        In the order of `op_order`.
+    op_order : sequence of str
+        The ops; those of one pass run in this order.
+    barrier : bool
+        Whether the forward pass waits for all transfers.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the first time that is not what it has to be.
+    """
+    backward, forward = in_passes(schedule, op_order)
+    backward_ns, forward_ns = (
+        [row.end_ns - row.start_ns for _, row in rows] for rows in (backward, forward)
+    )
+    undisturbed = list(accumulate(forward_ns, initial=sum(backward_ns)))
+    steps = []
+    free = 0
+    for number, one in enumerate(transfers):
+        path = f"{name}[{number}]"
+        for field, value, least in (
+            ("start_ns", one.start_ns, max(one.ready_ns, free)),
+            ("startup_end_ns", one.startup_end_ns, one.start_ns),
+            ("end_ns", one.end_ns, one.startup_end_ns),
+        ):
+            if value < least:
+                raise InvalidInputError(
+                    f"{path}.{field}", f"expected an integer >= {least}, got {value}"
+                )
+        free = one.end_ns
+        needed = len(forward)
+        if barrier:
+            if one.due_ns != undisturbed[0]:
+                raise InvalidInputError(f"{path}.due_ns", "not the end of the backward pass")
+        elif getattr(one, "kind", None) != "push":
+            needed = _needed_by(path, one, forward, undisturbed)
+        steps.append(Transfer(one.ready_ns, one.end_ns - one.start_ns, needed))
+    found = simulate(backward_ns, forward_ns, steps, barrier=barrier)
+    for number, (one, span) in enumerate(zip(transfers, found.transfers, strict=True)):
+        _same(f"{name}[{number}]", (one.start_ns, one.end_ns), span)
+        if one.end_ns > found.end_ns:
+            raise InvalidInputError(f"{name}[{number}].end_ns", "after the end of the iteration")
+    for rows, spans in ((backward, found.backward), (forward, found.forward)):
+        for (place, row), span in zip(rows, spans, strict=True):
+            _same(f"schedule[{place}]", (row.start_ns, row.end_ns), span)
+    return found, undisturbed[-1]
+
+
+def _needed_by(
+    path: str,
+    one: TransferDocument,
+    forward: Sequence[tuple[int, OpTimes]],
+    undisturbed: Sequence[int],
+) -> int:
+    """Return the first op that can be the one that waits for a transfer.
+
+    It would start when the transfer is due, and starts when the transfer has arrived; ops that take
+    no time may share a moment.
+    """
+    place = first = bisect_left(undisturbed, one.due_ns)
+    while place < len(forward) and undisturbed[place] == one.due_ns:
+        if forward[place][1].start_ns >= one.end_ns:
+            return place
+        place += 1
+    if place == first:
+        raise InvalidInputError(
+            f"{path}.due_ns", "expected when an op of the forward pass would start"
+        )
+    name = shown(forward[place - 1][1].op)
+    raise InvalidInputError(f"{path}.end_ns", f"after the start of {name}, which waits for it")
+
+
+def _same(path: str, given: tuple[int, int], right: tuple[int, int]) -> None:
+    for field, one, other in zip(("start_ns", "end_ns"), given, right, strict=True):
+        if one != other:
+            raise InvalidInputError(f"{path}.{field}", f"expected {other}, got {one}")
+
+
+def check_startups(
+    name: str, transfers: Sequence[TransferDocument], kinds: Sequence[Hashable]
+) -> None:
+    """Refuse transfers of one kind with different start-ups; a short one ends within its start-up.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the first transfer whose start-up is too short.
+    """
+    longest: dict[Hashable, int] = defaultdict(int)
+    for one, kind in zip(transfers, kinds, strict=True):
+        longest[kind] = max(longest[kind], one.startup_end_ns - one.start_ns)
+    for number, (one, kind) in enumerate(zip(transfers, kinds, strict=True)):
+        right = min(one.start_ns + longest[kind], one.end_ns)
+        if one.startup_end_ns != right:
+            raise InvalidInputError(
+                f"{name}[{number}].startup_end_ns", f"expected {right}, got {one.startup_end_ns}"
+            )
+
+
+def check_parts(
+    name: str,
+    transfers: Sequence[tuple[int, TransferDocument]],
+    sizes: Mapping[str, int] | None,
+) -> dict[str, list[Span]]:
+    """Refuse transfers that do not carry every byte of every parameter exactly once.
+
+    Parameters
+    ----------
+    name : str
+        Field that holds the transfers.
+    transfers : sequence of (int, TransferDocument)
+        Those of one direction, with their places.
+    sizes : mapping of str to int, or None
+        Bytes of every parameter; where they are not known, the ends of parameters are not checked.
+
+    Returns
+    -------
+    dict
+        The parts of each parameter, in order; the stop of what is sent whole is -1 without sizes.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the first that is left out, sent twice, or unknown.
+    """
+    spans: dict[str, list[Span]] = {}
+    for number, one in transfers:
+        path = f"{name}[{number}]"
+        part = {} if one.part is UNSET else one.part
+        for key, (first, stop) in part.items():
+            if key not in one.parameters:
+                raise InvalidInputError(f"{path}.part.{key}", "no parameter of this transfer")
+            if first >= stop:
+                raise InvalidInputError(f"{path}.part.{key}", "expected a part, got none")
+        if len(set(one.parameters)) < len(one.parameters):
+            raise InvalidInputError(f"{path}.parameters", "a parameter is given twice")
+        for place, key in enumerate(one.parameters):
+            if sizes is not None and key not in sizes:
+                raise InvalidInputError(
+                    f"{path}.parameters[{place}]", f"{shown(key)} is not in parameter_bytes"
+                )
+            whole = (0, -1 if sizes is None else sizes[key])
+            spans.setdefault(key, []).append((*part.get(key, whole), number))
+    for key, found in spans.items():
+        found.sort()
+        if found[0][0]:
+            raise InvalidInputError(name, f"bytes [0, {found[0][0]}) of {shown(key)} are not sent")
+        for (_, reached, number), (start, _, place) in pairwise(found):
+            if reached == -1 or start < reached:
+                where = f"{name}[{max(number, place)}].parameters"
+                raise InvalidInputError(where, f"{shown(key)} is sent twice")
+            if start > reached:
+                raise InvalidInputError(
+                    name, f"bytes [{reached}, {start}) of {shown(key)} are not sent"
+                )
+    for key, size in (sizes or {}).items():
+        if key not in spans:
+            raise InvalidInputError(name, f"{shown(key)} is not sent")
+        if spans[key][-1][1] != size:
+            raise InvalidInputError(
+                name, f"{shown(key)} has {size} bytes, {spans[key][-1][1]} are sent"
+            )
+    return spans
+
+
+def check_sizes(
+    name: str,
+    transfers: Sequence[tuple[int, TransferDocument]],
+    sizes: Mapping[str, int] | None,
+) -> None:
+    """Refuse transfers that are not as large as what they carry, as far as sizes are known.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the first.
+    """
+    for number, one in transfers:
+        part = {} if one.part is UNSET else one.part
+        if sizes is None and not set(part).issuperset(one.parameters):
+            continue
+        size = sum(
+            part[key][1] - part[key][0] if key in part else (sizes or {})[key]
+            for key in one.parameters
+        )
+        if one.bytes != size:
+            raise InvalidInputError(f"{name}[{number}].bytes", f"expected {size}, got {one.bytes}")

@@ -1,0 +1,259 @@
+"""Plans from files: whatever is changed in one, every reader refuses it, in the same words."""
+
+import json
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import planner
+from planner.cli import main
+from planner.errors import InvalidInputError
+from planner.jsonio import PROBLEMS, decode_answer
+from planner.programs import Answer, program_of, read_plan
+from tests.jsonio.test_iteration import REQUEST as ITERATION
+from tests.jsonio.test_yan import SMALL
+
+GRAPH = {
+    "ops": [
+        {"name": "f1", "ns": 40, "pass": "forward"},
+        {"name": "f2", "ns": 50, "pass": "forward", "after": ["f1"]},
+        {"name": "f3", "ns": 50, "pass": "forward", "after": ["f2"]},
+        {"name": "b3", "ns": 60, "pass": "backward", "after": ["f3"]},
+        {"name": "b2", "ns": 60, "pass": "backward", "after": ["b3"]},
+        {"name": "b1", "ns": 70, "pass": "backward", "after": ["b2"]},
+    ],
+    "parameters": [
+        {"name": "one.weight", "bytes": 400, "updated_by": "b1", "read_by": "f1"},
+        {"name": "one.bias", "bytes": 40, "updated_by": "b1", "read_by": "f1"},
+        {"name": "two.weight", "bytes": 4000, "updated_by": "b2", "read_by": "f2"},
+        {"name": "three.weight", "bytes": 1000, "updated_by": "b3", "read_by": "f3"},
+    ],
+}
+CARAMEL = {"problem": "caramel", "network": {"startup_ns": 30, "ns_per_byte": 0.05}, **GRAPH}
+IBATCH = {
+    "problem": "ibatch",
+    "layer_bytes": [100, 200, 300, 1],
+    "transfer_ns": [500, 600, 700, 10],
+    "compute_ns": [500, 600, 700, 10],
+    "startup_ns": 100,
+    "layer_parameters": [["a.weight", "a.bias"], ["b.weight"], ["c.weight"], []],
+}
+BML = {
+    "problem": "bml",
+    "n": 2,
+    "k": 2,
+    "gradient_bytes": 900,
+    "link_bytes_per_s": 1e9,
+    "latency_ns": 10,
+    "schedule": "all",
+}
+BIGDL = {
+    "problem": "bigdl",
+    "elements": 10,
+    "element_bytes": 4,
+    "nodes": 3,
+    "partitions_per_node": 2,
+    "link_bytes_per_s": 1e9,
+    "latency_ns": 10,
+}
+DRIZZLE = {
+    "problem": "drizzle",
+    "compute_ns": 1000,
+    "group_ns": 5000,
+    "task_ns": 100,
+    "max_overhead": 0.1,
+    "stages": [
+        {"name": "map", "tasks": 3},
+        {"name": "reduce", "tasks": 2, "after": ["map"]},
+    ],
+}
+
+METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
+    "ibatch": (
+        IBATCH,
+        (
+            {"direction": "pull"},
+            {"direction": "push", "method": "greedy"},
+            {"direction": "pull", "method": "layer_by_layer"},
+            {"direction": "push", "method": "ddp"},
+            {"objective": "eq4"},
+        ),
+    ),
+    "caramel": (
+        CARAMEL,
+        tuple({"method": one} for one in ("auto", "exact", "caramel", "ddp", "layer_by_layer")),
+    ),
+    "iteration": (
+        ITERATION,
+        ({}, {"method": "ddp"}, {"modes": ["sharded"]}, {"method": "ibatch"}),
+    ),
+    "bml": (BML, ({}, {"method": "trees"}, {"failed": {"nics": [[[0, 0], 0]]}})),
+    "bigdl": (BIGDL, ({}, {"method": "same_order"}, {"method": "tree_aggregate"})),
+    "drizzle": (DRIZZLE, ({},)),
+    "yan": (SMALL, ({}, {"method": "greedy"}, {"sensitivity": True, "pareto": True})),
+}
+
+LISTS = {
+    "batches", "groups", "transfers", "schedule", "steps", "phases", "slices", "pull_order",
+    "levels", "curve", "stages", "top", "layers", "mapping", "op_order", "order", "parameters",
+}  # fmt: skip
+"""Lists whose elements say what is done, when, or at which price."""
+
+NUMBERS = re.compile(
+    r"(?:batches|slices|pull_order|levels|objective|makespan|eq4|overlap|exposed|iteration_ns|"
+    r"backward|computation|communication|startup_ns|stall|rho|utilisation|schedule|groups|"
+    r"transfers|steps|phases|configuration|breakdown|group_size|overhead|curve|stages)"
+)
+"""Where numbers say the same."""
+
+NO_MEANING = re.compile(
+    r"(?:groups|transfers)\[\d+\]\.(?:ready_ns|due_ns|depth) .*"  # nothing else says so
+    r"|(?:groups|transfers)\[\d+\]\.parameters\[\d+\] swap"  # parameters of a message,
+    r"|order\[\d+\] swap"  # ... of a plan, and rows of other transfers stand in any order
+    r"|transfers\[\d+\] swap|transfers\[\d+\]\.(?:step|offset|length) .*"
+    r"|(?:groups|schedule|transfers)\[0\]\.startup_end_ns .*"  # of a plan with one transfer
+    r"|curve\[\d+\] drop|curve\[\d+\]\.group_time_ns (?:more|less)"  # rounded to a nanosecond
+    r"|steps\[\d+\]\.(?:pieces|bytes) .*"  # nobody is told what is in a piece
+    r"|top\[\d+\] (?:drop|swap)|top\[\d+\]\.epoch_ns .*"  # others may be left out
+    r"|top\[\d+\]\.layers.*|configuration\.layers.*threads .*|.*mapping\[\d+\] swap"
+    r"|pull_order\[\d+\] swap"  # another exchange without hot spots
+    r"|objective_ns .*"  # where only the network, which is not in the answer, says otherwise
+)
+"""Changes that leave a plan one, or that nothing else in the answer contradicts."""
+
+
+@cache
+def answers(problem: str) -> tuple[str, ...]:
+    request, variants = METHODS[problem]
+    found = []
+    for fields in variants:
+        answer = planner.solve({**request, **fields})
+        assert answer.get("objective_ns") is not None, (fields, answer)
+        found.append(json.dumps(answer))
+    return tuple(found)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of everything in a document."""
+    yield path
+    items = value.items() if isinstance(value, dict) else ()
+    for key, item in enumerate(value) if isinstance(value, list) else items:
+        yield from places(item, (*path, key))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def text_of(path: tuple[Any, ...]) -> str:
+    text = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
+    return text.removeprefix(".")
+
+
+def changed(document: Any, path: tuple[Any, ...], kind: str) -> Any:
+    """Return the document with one thing changed; None where that changes nothing."""
+    new = deepcopy(document)
+    parent, key = at(new, path[:-1]), path[-1]
+    if kind == "drop":
+        del parent[key]
+    elif kind == "duplicate":
+        parent.insert(key, deepcopy(parent[key]))
+    elif kind == "swap":
+        if key + 1 >= len(parent):
+            return None
+        parent[key], parent[key + 1] = parent[key + 1], parent[key]
+    else:
+        parent[key] += {"more": 1, "less": -1, "much": 10**6}[kind]
+    return None if new == document else new
+
+
+def mutations(document: Any) -> list[tuple[tuple[Any, ...], str]]:
+    found = []
+    for path in places(document):
+        if not path:
+            continue
+        value = at(document, path)
+        if isinstance(path[-1], int) and path[-2] in LISTS:
+            found += [(path, kind) for kind in ("drop", "duplicate", "swap")]
+        if type(value) in (int, float) and NUMBERS.match(text_of(path)):
+            found += [(path, kind) for kind in ("more", "less", "much")]
+    return found
+
+
+def refusal(reader: Any, text: bytes) -> str | None:
+    try:
+        reader(text)
+    except InvalidInputError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("problem", METHODS)
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_what_is_changed_in_a_plan_is_refused_by_all_readers_alike(
+    problem: str, data: st.DataObject
+) -> None:
+    document = json.loads(data.draw(st.sampled_from(answers(problem))))
+    path, kind = data.draw(st.sampled_from(mutations(document)))
+    broken = changed(document, path, kind)
+    if broken is None:
+        return
+    text = json.dumps(broken).encode()
+    said = refusal(decode_answer, text)
+    if not NO_MEANING.fullmatch(f"{text_of(path)} {kind}"):
+        assert said is not None, (text_of(path), kind, at(document, path))
+    if issubclass(PROBLEMS[problem].answer, Answer):
+        assert refusal(read_plan, text) == said
+        if said is not None:
+            assert refusal(program_of, text) == said
+
+
+TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed")
+
+
+@pytest.mark.parametrize("problem", METHODS)
+def test_all_commands_refuse_a_plan_in_the_same_words(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    for text in answers(problem):
+        document = json.loads(text)
+        places_of_lists = [one for one in mutations(document) if one[1] == "duplicate"]
+        where, kind = places_of_lists[0]
+        path.write_text(json.dumps(changed(document, where, kind)))
+        said = refusal(decode_answer, path.read_bytes())
+        assert said is not None
+        commands = [["draw", str(path)]]
+        if issubclass(PROBLEMS[problem].answer, Answer):
+            commands += [["export", tool, str(path)] for tool in TOOLS]
+            assert refusal(program_of, path.read_bytes()) == said
+        for command in commands:
+            assert main(command) == 2
+            assert capsys.readouterr().err == f"planner: error: {path}: {said}\n", command
+
+
+def test_an_optimum_needs_its_bound() -> None:
+    document = json.loads(answers("ibatch")[0])
+    for change in ({"lower_bound_ns": 1}, {"lower_bound_ns": None}, {"status": "feasible"}):
+        assert refusal(decode_answer, json.dumps(document | change).encode()) is not None
+
+
+def test_batches_and_their_schedule_are_compared() -> None:
+    document = planner.solve({**IBATCH, "method": "layer_by_layer"})
+    other = planner.solve({**IBATCH, "method": "one_batch"})
+    assert document["batches"] != other["batches"]
+    text = json.dumps(document | {"batches": other["batches"]}).encode()
+    said = refusal(decode_answer, text)
+    assert said is not None
+    assert said.startswith("schedule")
+    assert refusal(program_of, text) == said
