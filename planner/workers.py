@@ -23,19 +23,22 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 __all__ = ["Limits", "OverLimitError", "Usage", "Worker", "WorkerFaultError"]
 
-_HEADER = struct.Struct("!BBQdQ")
-"""Kind, status, length, processor seconds, peak memory."""
+_LENGTH = struct.Struct("!Q")
+"""What precedes a message."""
+
+_HEADER = struct.Struct("!BBdQQ")
+"""What precedes an answer: kind, status, processor seconds, peak memory, length."""
 
 _ANSWER, _NO_MEMORY, _TOO_LONG = range(3)
 
 _PATIENCE = 10
 """A message that waits rather than computes may take so many times its processor time."""
 
-_READ = 2**20
+_READ = 2**16
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Threads of libraries take memory, and bring nothing here; set before these are imported."""
@@ -127,11 +130,9 @@ class Worker:
             self._process = _started(self._serve, self._limits)
         limit = self._limits.seconds
         try:
-            _send(self._process.requests, struct.pack("!Q", len(message)), message)
+            _send(self._process.requests, _LENGTH.pack(len(message)), message)
             until = None if limit is None else time.monotonic() + _PATIENCE * (limit + 1)
-            header = _received(self._process.answers, _HEADER.size, until)
-            kind, status, length, *used = _HEADER.unpack(header)
-            answer = _received(self._process.answers, length, until)
+            (kind, status, *used, _), answer = _received(self._process.answers, _HEADER, until)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise self._death() from None
         except TimeoutError:
@@ -232,8 +233,8 @@ def _answering(
         if limits.memory_bytes is not None:
             _lowered(resource.RLIMIT_DATA, limits.memory_bytes)
         while True:
-            (length,) = struct.unpack("!Q", _received(requests, 8))
-            _answer(serve, limits, _received(requests, length), answers)
+            _, message = _received(requests, _LENGTH)
+            _answer(serve, limits, message, answers)
     except BaseException as error:  # noqa: BLE001 - nothing of the parent may run in the child
         os._exit(0 if isinstance(error, EOFError | BrokenPipeError) else 1)
 
@@ -251,8 +252,7 @@ def _answer(
 ) -> None:
     before = _cpu_s()
     if limits.seconds is not None:
-        own = time.process_time()
-        _lowered(resource.RLIMIT_CPU, int(own + limits.seconds) + 1)
+        _lowered(resource.RLIMIT_CPU, int(time.process_time() + limits.seconds) + 1)
     kind = _ANSWER
     try:
         status, answer = serve(message)
@@ -266,7 +266,7 @@ def _answer(
         kind, answer = _NO_MEMORY, b""  # compiled code says in its own way that there is no memory
     if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
         kind, answer = _TOO_LONG, b""
-    header = _HEADER.pack(kind, status, len(answer), _cpu_s() - before, peak)
+    header = _HEADER.pack(kind, status, _cpu_s() - before, peak, len(answer))
     _send(answers, header, answer)
 
 
@@ -291,18 +291,25 @@ def _send(pipe: int, *parts: bytes) -> None:
             left = left[os.write(pipe, left) :]
 
 
-def _received(pipe: int, length: int, until: float | None = None) -> bytes:
-    """Return so many bytes, waiting for them until a time of the monotonic clock."""
-    chunks = []
-    while length:
+def _received(
+    pipe: int, header: struct.Struct, until: float | None = None
+) -> tuple[tuple[Any, ...], bytes]:
+    """Return a header, whose last field is a length, and so many bytes after it.
+
+    Wait until a time of the monotonic clock. Nothing follows before it is asked for.
+    """
+    found = bytearray()
+    needed = header.size
+    while len(found) < needed:
         if (
             until is not None
             and not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
         ):
             raise TimeoutError
-        chunk = os.read(pipe, min(length, _READ))
+        chunk = os.read(pipe, _READ)
         if not chunk:
             raise EOFError
-        chunks.append(chunk)
-        length -= len(chunk)
-    return b"".join(chunks)
+        found += chunk
+        if len(found) >= header.size:
+            needed = header.size + header.unpack_from(found)[-1]
+    return header.unpack_from(found), bytes(memoryview(found)[header.size :])
