@@ -278,8 +278,9 @@ def _halves(answer: IterationAnswer) -> ShardProgram:
 
 
 def _slices(answer: BigdlAnswer) -> SliceProgram:
-    if answer.slices is UNSET or answer.pull_order is UNSET:
+    order = answer.pulls()
+    if answer.slices is UNSET or order is UNSET:
         raise InvalidInputError(
             "method", f"{answer.method} goes through a driver: expected slices and pulls"
         )
-    return SliceProgram(answer.slices, answer.pull_order)
+    return SliceProgram(answer.slices, order)

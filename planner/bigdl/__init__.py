@@ -8,7 +8,13 @@ on Apache Spark".
 """
 
 from planner.bigdl.bounds import lower_bound_ns
-from planner.bigdl.checker import check, check_levels, check_pulls
+from planner.bigdl.checker import (
+    check,
+    check_levels,
+    check_pulls,
+    check_slices,
+    check_starts,
+)
 from planner.bigdl.evaluation import Evaluation, Phase, evaluate
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.plan import Driver, Exchange, Plan
@@ -26,6 +32,8 @@ __all__ = [
     "check",
     "check_levels",
     "check_pulls",
+    "check_slices",
+    "check_starts",
     "evaluate",
     "lower_bound_ns",
     "pulls_at_once",

@@ -21,7 +21,7 @@ from planner.bigdl.problem import Problem
 from planner.errors import InvalidPlanError
 from planner.validation import shown
 
-__all__ = ["COMPLETE_NODES", "check", "check_levels", "check_pulls"]
+__all__ = ["COMPLETE_NODES", "check", "check_levels", "check_pulls", "check_slices", "check_starts"]
 
 COMPLETE_NODES = 128
 """Up to so many nodes every pull of a plan is checked."""
@@ -47,7 +47,7 @@ def check(problem: Problem, plan: Plan) -> None:
     if plan.order not in ("rotated", "same"):
         raise InvalidPlanError("order", f"expected rotated or same, got {shown(plan.order)}")
     nodes = plan.nodes
-    _check_slices(map(plan.slice, range(nodes)), plan.elements)
+    check_slices(map(plan.slice, range(nodes)), plan.elements)
     few = range(nodes) if nodes <= COMPLETE_NODES else (0, 1, nodes // 2, nodes - 1)
     for one in few:
         _check_row((plan.asked(one, turn) for turn in range(nodes)), nodes, one)
@@ -91,7 +91,7 @@ def check_pulls(
         path = f"slices[{index}]"
         if [type(bound) for bound in _array(one, path)] != [int, int]:
             raise InvalidPlanError(path, f"expected two integers, got {shown(one)}")
-    _check_slices(slices, elements)
+    check_slices(slices, elements)
     for node, row in enumerate(pull_order):
         _check_row(_array(row, f"pull_order[{node}]"), nodes, node)
     if spread:
@@ -105,7 +105,40 @@ def _array(value: Any, path: str) -> Sequence[Any]:
     return value
 
 
-def _check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
+def check_starts(starts: Sequence[int], nodes: int, *, spread: bool = True) -> None:
+    """Check rotations, each given by the node that it begins with.
+
+    Nodes that begin with different ones never ask the same one in one turn.
+
+    Raises
+    ------
+    InvalidPlanError
+        With a path to the first part that breaks a rule.
+    """
+    if len(starts) != nodes:
+        raise InvalidPlanError(
+            "pull_start", f"expected as many elements as nodes ({nodes}), got {len(starts)}"
+        )
+    taken: dict[int, int] = {}
+    for node, start in enumerate(starts):
+        if not 0 <= start < nodes:
+            raise InvalidPlanError(
+                f"pull_start[{node}]", f"expected a node from 0 to {nodes - 1}, got {start}"
+            )
+        if spread and taken.setdefault(start, node) != node:
+            raise InvalidPlanError(
+                f"pull_start[{node}]", f"asks node {start} together with node {taken[start]}"
+            )
+
+
+def check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
+    """Check that slices hold every element once, in order.
+
+    Raises
+    ------
+    InvalidPlanError
+        With a path to the first one that does not begin where the one before it ends.
+    """
     end = 0
     for index, (start, stop) in enumerate(slices):
         if start != end or stop < start:

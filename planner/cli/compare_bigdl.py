@@ -23,7 +23,7 @@ def _requested(request: bigdl_json.BigdlRequest) -> Case:
     )
     return Case(
         problem,
-        lambda result: bigdl_json.answer(problem, result),
+        lambda result: bigdl_json.answer(problem, result, pull_order=request.pull_order),
         (summary,),
         time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
     )

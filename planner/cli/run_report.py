@@ -217,9 +217,10 @@ def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[st
 
 def _own(answer: BigdlAnswer, turn: int) -> bool:
     """Whether nothing is sent in a turn: each rank has its own slice."""
-    if not isinstance(answer.pull_order, tuple):
+    order = answer.pulls()
+    if not isinstance(order, tuple):
         return False
-    return all(order[turn] == rank for rank, order in enumerate(answer.pull_order))
+    return all(row[turn] == rank for rank, row in enumerate(order))
 
 
 def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> str:

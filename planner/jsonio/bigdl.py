@@ -22,6 +22,7 @@ from planner.validation import MAX_TOTAL, MAX_VALUE, shown, total
 
 __all__ = [
     "MAX_LISTED",
+    "MAX_NODES",
     "REQUEST_RULES",
     "BigdlAnswer",
     "BigdlRequest",
@@ -31,15 +32,18 @@ __all__ = [
     "run",
 ]
 
-MAX_LISTED = 4096
-"""With more nodes, N² pulls are no longer an answer."""
+MAX_NODES = 4096
+"""Most nodes of a request; the typed interface takes more."""
+
+MAX_LISTED = 1024
+"""Most nodes whose pulls are all listed: N² of them, a million at most."""
 
 REQUEST_RULES: dict[str, Any] = {}
 """What the schema says of a request beside the fields' own types."""
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(bigdl.METHODS)})]
-Nodes = Annotated[int, Meta(ge=1, le=MAX_LISTED)]
-Node = Annotated[int, Meta(ge=0, lt=MAX_LISTED)]
+Nodes = Annotated[int, Meta(ge=1, le=MAX_NODES)]
+Node = Annotated[int, Meta(ge=0, lt=MAX_NODES)]
 Elements = Annotated[int, Meta(ge=1, le=MAX_VALUE)]
 Partitions = Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
 Total = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="bytes")]
@@ -63,6 +67,10 @@ class BigdlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reduce_ns_per_byte: Rate | UnsetType = UNSET
     method: MethodName = "auto"
     time_limit_s: Seconds | UnsetType = UNSET
+    pull_order: Annotated[
+        Literal["listed", "rule"],
+        Meta(description="every pull of every node, or only the node that each begins with"),
+    ] = "listed"
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
@@ -117,17 +125,53 @@ class BigdlAnswer(Struct, frozen=True, kw_only=True):
     comparison: Annotated[dict[str, Alternative], Meta(min_length=1)]
     slices: tuple[tuple[Element, Element], ...] | UnsetType = UNSET
     pull_order: tuple[tuple[Node, ...], ...] | UnsetType = UNSET
+    pull_start: (
+        Annotated[
+            tuple[Node, ...],
+            Meta(description="the node each begins with; the next ones follow, modulo nodes"),
+        ]
+        | UnsetType
+    ) = UNSET
     levels: tuple[Count, ...] | UnsetType = UNSET
+
+    def pulls(self) -> tuple[tuple[int, ...], ...] | UnsetType:
+        """Return for each node all nodes in the order in which it pulls, if it does. O(N²)."""
+        if self.pull_start is UNSET:
+            return self.pull_order
+        bigdl.check_starts(self.pull_start, self.nodes, spread=False)
+        twice = (*range(self.nodes), *range(self.nodes))
+        return tuple(twice[start : start + self.nodes] for start in self.pull_start)
 
 
 def run(request: BigdlRequest) -> BigdlAnswer:
     """Answer one request."""
     problem = request.to_problem()
+    if request.method not in _DRIVERS:
+        _check_listed(problem.nodes, request.pull_order)  # before anything is built
     limit = None if request.time_limit_s is UNSET else request.time_limit_s
-    return answer(problem, bigdl.solve(problem, method=request.method, time_limit=limit))
+    result = bigdl.solve(problem, method=request.method, time_limit=limit)
+    return answer(problem, result, pull_order=request.pull_order)
 
 
-def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
+_DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")
+"""Methods without pulls."""
+
+
+def _check_listed(nodes: int, pull_order: str) -> None:
+    """Refuse to list more pulls than an answer holds."""
+    if nodes > MAX_NODES:
+        raise InvalidInputError("nodes", f"expected an integer <= {MAX_NODES}, got {nodes}")
+    if pull_order == "listed" and nodes > MAX_LISTED:
+        raise InvalidInputError(
+            "nodes",
+            f"expected at most {MAX_LISTED} nodes where every pull is listed, got {nodes}; "
+            '"pull_order": "rule" says only which node each begins with',
+        )
+
+
+def answer(
+    problem: bigdl.Problem, result: Result[bigdl.Plan], *, pull_order: str = "listed"
+) -> BigdlAnswer:
     """Return the JSON form of a result.
 
     Raises
@@ -135,10 +179,8 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
     InvalidInputError
         If there are more nodes than are listed, or T_F does not fit in 63 bits.
     """
-    if problem.nodes > MAX_LISTED:
-        raise InvalidInputError(
-            "nodes", f"expected an integer <= {MAX_LISTED}, got {problem.nodes}"
-        )
+    if isinstance(result.plan, bigdl.Exchange):
+        _check_listed(problem.nodes, pull_order)
     plan = result.plan
     assert plan is not None
     assert result.objective_ns is not None
@@ -173,9 +215,14 @@ def answer(problem: bigdl.Problem, result: Result[bigdl.Plan]) -> BigdlAnswer:
     if isinstance(plan, bigdl.Driver):
         return msgspec.structs.replace(base, levels=plan.levels)
     nodes = range(plan.nodes)
-    return msgspec.structs.replace(
-        base, slices=tuple(map(plan.slice, nodes)), pull_order=tuple(map(plan.pull_order, nodes))
+    sliced = msgspec.structs.replace(
+        base,
+        slices=tuple(map(plan.slice, nodes)),
+        pull_start=tuple(plan.asked(node, 0) for node in nodes),
     )
+    if pull_order == "rule":
+        return sliced
+    return msgspec.structs.replace(sliced, pull_order=sliced.pulls(), pull_start=UNSET)
 
 
 def _comparison(problem: bigdl.Problem) -> dict[str, Alternative]:
@@ -231,8 +278,10 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         if time < bound:
             raise InvalidInputError(f"comparison.{name}.time_ns", "less than lower_bound_ns")
     maps: tuple[tuple[str, Pulls], ...] = ()
-    if answer.pull_order is not UNSET:
-        maps = _maps(answer, answer.pull_order)
+    if answer.pull_order is not UNSET and answer.pull_start is not UNSET:
+        raise InvalidInputError("pull_start", "expected this or pull_order, not both")
+    if answer.pull_order is not UNSET or answer.pull_start is not UNSET:
+        maps = _maps(answer)
     elif answer.levels is UNSET:
         raise InvalidInputError("pull_order", "missing (or levels of a driver)")
     else:
@@ -307,23 +356,37 @@ def _check_times_full_transfer(answer: BigdlAnswer) -> None:
         )
 
 
-def _maps(answer: BigdlAnswer, order: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, Pulls], ...]:
+def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
     """Return the pulls of the plan, and of the other order beside it."""
     if answer.slices is UNSET:
-        raise InvalidInputError("slices", "missing: they come with pull_order")
+        raise InvalidInputError("slices", "missing: they come with the order of pulls")
     nodes, rotated = answer.nodes, answer.method != "same_order"
     if len(answer.slices) != nodes:
         raise InvalidInputError(
             "slices", f"expected as many elements as nodes ({nodes}), got {len(answer.slices)}"
         )
-    bigdl.check_pulls(answer.elements, answer.slices, order, spread=rotated)
+    if answer.pull_order is not UNSET:
+        rows = answer.pull_order
+        bigdl.check_pulls(answer.elements, answer.slices, rows, spread=rotated)
+
+        def asked(node: int, turn: int) -> int:
+            return rows[node][turn]
+    else:
+        assert answer.pull_start is not UNSET
+        starts = answer.pull_start
+        bigdl.check_slices(answer.slices, answer.elements)
+        bigdl.check_starts(starts, nodes, spread=rotated)
+
+        def asked(node: int, turn: int) -> int:
+            return (starts[node] + turn) % nodes
+
     if nodes == 1:
         return ()
     size = min(nodes, MAX_CELLS)
     pulling = [node for node, (start, stop) in enumerate(answer.slices) if start < stop]
     other = bigdl.Exchange(answer.elements, nodes, "same" if rotated else "rotated")
     return (
-        ("as planned", window_of(lambda node, turn: order[node][turn], pulling, size, size)),
+        ("as planned", window_of(asked, pulling, size, size)),
         (
             "one order for all" if rotated else "rotated",
             bigdl.pulls_at_once(other, size, size),

@@ -1,0 +1,112 @@
+"""Asks, and says what is wrong with the answer."""
+
+import json
+import pickle
+from collections.abc import Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+import jsonschema
+
+import planner
+from planner.jsonio import reply, schema
+from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from tests.fuzzing.oddities import by_schema, damaged, unwritten, written
+from tests.fuzzing.valid import MAKERS, shipped
+
+__all__ = ["Asked", "Finding", "findings", "requests"]
+
+SLACK_S = 0.5
+"""Processor time an answer may take beyond its time limit."""
+
+CALLED = 5
+"""One of so many requests is made as a library call too."""
+
+
+class Asked(NamedTuple):
+    """One request: its number, as JSON text, as plain values, and a seed for what else is drawn."""
+
+    number: int
+    data: bytes
+    value: Any
+    dice: int
+
+
+class Finding(NamedTuple):
+    """What is wrong with the answer to a request: what kind of thing, and what exactly."""
+
+    asked: Asked
+    kind: str
+    detail: str
+
+
+def requests(problem: str, count: int, seed: int, start: int = 0) -> Iterator[Asked]:
+    """Yield requests, each of which depends on its number and the seed alone."""
+    for number in range(start, start + count):
+        draw = Random(f"{problem} {seed} {number}")
+        kind = draw.random()
+        if kind < 0.15 and shipped(problem):
+            request = json.loads(draw.choice(shipped(problem)))
+            request.setdefault("time_limit_s", draw.choice([0.01, 0.1, 0.3]))
+        elif kind < 0.25:
+            request = by_schema(problem, schema(problem)["request"], draw)
+            request.setdefault("time_limit_s", 0.1)
+        else:
+            request = MAKERS[problem](draw)
+        for _ in range(draw.choice([0, 0, 0, 1, 1, 1, 1, 2, 3])):
+            damaged(request, problem, draw)
+        yield Asked(number, written(request, draw), request, draw.randrange(2**32))
+
+
+def findings(
+    problem: str, count: int, seed: int, limits: Limits, start: int = 0
+) -> Iterator[Finding | None]:
+    """Yield what is wrong with the answer to each request, None if nothing is."""
+    schemas = {
+        name: jsonschema.Draft202012Validator(schema(problem)[name]) for name in ("answer", "error")
+    }
+    with Worker(_served, limits) as worker:
+        for asked in requests(problem, count, seed, start):
+            found = _judged(worker, b"J" + asked.data, asked, schemas)
+            if found is None and asked.dice % CALLED == 0:
+                call = b"P" + pickle.dumps((asked.value, asked.dice))
+                found = _judged(worker, call, asked, schemas)
+            yield None if found is None else Finding(asked, *found)
+
+
+def _judged(worker: Worker, message: bytes, asked: Asked, schemas: Any) -> tuple[str, str] | None:
+    where = "" if message.startswith(b"J") else "library call: "
+    try:
+        status, data = worker.ask(message)
+    except OverLimitError as error:
+        seconds, size = worker.usage
+        return "limit", f"{where}{error.limit}, {seconds:.1f} s, {size / 2**20:.0f} MiB"
+    except WorkerFaultError as error:
+        return "death", f"{where}{error}"
+    if status == 1:
+        return "internal", where + data.decode()
+    answer = json.loads(data)
+    kind = "error" if "error" in answer else "answer"
+    wrong = jsonschema.exceptions.best_match(schemas[kind].iter_errors(answer))
+    if wrong is not None:
+        return "schema", f"{where}{wrong.json_path}: {wrong.message[:200]}"
+    limit = asked.value.get("time_limit_s")
+    if kind == "answer" and limit is not None and worker.usage.seconds > limit + SLACK_S:
+        return "time", f"{where}{worker.usage.seconds:.2f} s of {limit} s"
+    return None
+
+
+def _served(message: bytes) -> tuple[int, bytes]:
+    if message.startswith(b"J"):
+        one = reply(message[1:])
+        if isinstance(one.fault, MemoryError):
+            raise one.fault
+        return one.exit_status, one.data
+    value, dice = pickle.loads(message[1:])
+    try:
+        answer = planner.solve(unwritten(value, Random(dice)))
+    except MemoryError:
+        raise
+    except Exception as error:
+        return 1, repr(error).encode()
+    return 0, json.dumps(answer).encode()

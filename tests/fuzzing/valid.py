@@ -1,0 +1,366 @@
+"""Requests that mean something, for each problem, from tiny to large."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+__all__ = ["MAKERS", "shipped"]
+
+ROOT = Path(__file__).parents[2]
+
+Request = dict[str, Any]
+
+
+def size(draw: Random) -> int:
+    """Return how many layers or ops there are: mostly few, sometimes hundreds."""
+    return draw.choice([1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 20, 40, draw.choice([100, 400, 1500])])
+
+
+def amount(draw: Random) -> int:
+    """Return a time or a size: 0, small, real or huge."""
+    return draw.choice(
+        [
+            0,
+            1,
+            draw.randrange(10),
+            draw.randrange(10**3),
+            draw.randrange(10**6),
+            draw.randrange(10**9),
+            draw.randrange(2 ** draw.randrange(1, 60)),
+        ]
+    )
+
+
+def rate(draw: Random) -> float | int:
+    """Return a rate above 0."""
+    return draw.choice([1e9, 1.25e9, 5e9, 0.5, 1, 3, 1e-3, 123456.789, 10**12, 1 / 3])
+
+
+def ibatch(draw: Random) -> Request:
+    """Return layers to batch."""
+    layers = size(draw)
+    each = draw.choice([lambda: amount(draw), lambda: draw.randrange(20), lambda: 7])
+    request: Request = {"problem": "ibatch", "compute_ns": [each() for _ in range(layers)]}
+    sizes = [draw.randrange(10**6) for _ in range(layers)]
+    if draw.random() < 0.3:
+        rows = sorted({draw.randrange(10**6) for _ in range(draw.randrange(2, 6))} | {0, 10})
+        steps = sorted(draw.randrange(10**6) for _ in rows)
+        request |= {
+            "layer_bytes": sizes,
+            "cost_table": [list(p) for p in zip(rows, steps, strict=True)],
+        }
+    else:
+        request |= {"startup_ns": amount(draw), "transfer_ns": [each() for _ in range(layers)]}
+    if draw.random() < 0.3:
+        request["layer_bytes"] = sizes
+        if draw.random() < 0.7:
+            request["max_batch_bytes"] = draw.randrange(1, 2 * 10**6)
+    if draw.random() < 0.4:
+        request["direction"] = draw.choice(["pull", "push"])
+    if draw.random() < 0.4:
+        request["objective"] = draw.choice(["makespan", "eq4"])
+    if layers > 40:
+        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    return request
+
+
+def graph(draw: Random) -> Request:
+    """Return ops and parameters."""
+    layers = min(size(draw), 400)
+    each = draw.choice([lambda: amount(draw) >> 12, lambda: draw.randrange(50)])
+    ops: list[dict[str, Any]] = []
+    for number in range(layers):
+        before = [f"f{number - 1}"] if number else []
+        if number > 1 and draw.random() < 0.2:
+            before.append(f"f{draw.randrange(number - 1)}")
+        ops.append({"name": f"f{number}", "ns": each(), "pass": "forward", "after": before})
+    for number in reversed(range(layers)):
+        before = [f"b{number + 1}"] if number + 1 < layers else [f"f{number}"]
+        ops.append({"name": f"b{number}", "ns": each(), "pass": "backward", "after": before})
+    parameters = []
+    for number in range(layers):
+        if draw.random() < 0.8 or number == 0:
+            one: dict[str, Any] = {
+                "name": f"w{number}",
+                "bytes": each(),
+                "updated_by": f"b{number}",
+            }
+            one["read_by"] = f"f{number}"
+            if number and draw.random() < 0.1:
+                one |= {"updated_by": [f"b{number}", "b0"], "read_by": [f"f{number}", "f0"]}
+            parameters.append(one)
+    return {"ops": ops, "parameters": parameters}
+
+
+def cost(draw: Random) -> Request:
+    """Return what a transfer costs."""
+    if draw.random() < 0.3:
+        points = sorted({0, *(draw.randrange(10**5) for _ in range(3))} | {1})
+        times = sorted(draw.randrange(10**5) for _ in points)
+        return {"table": [list(pair) for pair in zip(points, times, strict=True)]}
+    return {"startup_ns": amount(draw) >> 10, "ns_per_byte": draw.choice([0, 0.8, 1, 1e-3, 2.5])}
+
+
+def caramel(draw: Random) -> Request:
+    """Return an iteration whose gradients are to be ordered."""
+    request = {"problem": "caramel", **graph(draw), "network": cost(draw)}
+    if draw.random() < 0.2:
+        request["network"] |= {"depths": {"2": cost(draw), "8": cost(draw)}}
+    if draw.random() < 0.2:
+        request["op_order"] = [one["name"] for one in request["ops"]]
+    if draw.random() < 0.2:
+        request["workers"] = draw.choice([1, 2, 8, 100, 65536])
+    if len(request["ops"]) > 16 or draw.random() < 0.5:
+        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    return request
+
+
+def yan(draw: Random) -> Request:
+    """Return a job to configure."""
+    layers: list[dict[str, Any]] = []
+    for number in range(draw.choice([1, 2, 3, 5, 8])):
+        name = f"l{number}"
+        if draw.random() < 0.4 and not any(one["kind"] == "full" for one in layers):
+            channels, side, kernel = draw.choice([1, 3, 10]), draw.choice([1, 6, 24]), 3
+            neurons = channels * side * side
+            layers.append(
+                {
+                    "name": name,
+                    "kind": "conv",
+                    "shape": [channels, side, side],
+                    "kernel": kernel,
+                    "neurons": neurons,
+                    "connections": neurons * kernel * kernel,
+                    "weights": channels * kernel * kernel,
+                }
+            )
+        else:
+            neurons, inputs = draw.choice([1, 10, 400]), draw.choice([1, 7, 1000])
+            layers.append(
+                {
+                    "name": name,
+                    "kind": "full",
+                    "neurons": neurons,
+                    "connections": neurons * inputs,
+                    "weights": neurons * inputs + draw.choice([0, neurons]),
+                }
+            )
+    threads = draw.choice([1, 2, 4])
+    request: Request = {
+        "problem": "yan",
+        "machines": draw.choice([1, 2, 3, 4, 5, 8, 20, 100, 1000]),
+        "cores": draw.choice([1, 2, 4, 16]),
+        "samples": draw.choice([1, 100, 60000]),
+        "read_every": draw.choice([1, 100]),
+        "layers": layers,
+        "constants": {
+            "muladd_ns": 0.5,
+            "activation_ns": 2.0,
+            "error_ns": 2.0,
+            "latency_ns": [100000 + 1000 * one for one in range(threads)],
+            "nic_bits_per_s": rate(draw) * 8,
+            "interference": [1.0 + one / 20 for one in range(threads)],
+        },
+    }
+    if request["machines"] > 4 or draw.random() < 0.5:
+        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    if draw.random() < 0.3:
+        request["memory_bytes"] = draw.choice([1, 10**4, 10**7, 10**12])
+    if draw.random() < 0.2:
+        request["machine_speeds"] = [draw.choice([0.5, 1, 2]) for _ in range(request["machines"])]
+    if draw.random() < 0.2:
+        request["partitions"] = "powers_of_two"
+    for option in ("pareto", "landscape", "sensitivity"):
+        if draw.random() < 0.15 and request["machines"] <= 8:
+            request[option] = True
+    if draw.random() < 0.15:
+        request["fixed"] = [
+            {"parameter_servers": 1, "replicas": 1, "workers_per_replica": draw.choice([1, 2])}
+        ]
+    return request
+
+
+def bml(draw: Random) -> Request:
+    """Return a BCube, with or without failures."""
+    n, k = draw.choice(
+        [(2, 1), (2, 2), (3, 2), (2, 3), (4, 2), (3, 3), (8, 2), (16, 2), (2, 6), (10, 3), (2, 10)]
+        + [(64, 2), (2, 14), (700, 2), (2**10, 2), (2, 24), (20, 3), (51, 10), (2**30, 2), (2, 40)]
+    )
+    request: Request = {
+        "problem": "bml",
+        "n": n,
+        "k": k,
+        "gradient_bytes": amount(draw),
+        "link_bytes_per_s": rate(draw) * 10**6,
+    }
+    if draw.random() < 0.3:
+        request["latency_ns"] = draw.choice([0, 1, 5000, 10**9])
+    if draw.random() < 0.2:
+        request["reduce_ns_per_byte"] = draw.choice([0, 0.1, 3])
+    if draw.random() < 0.2:
+        del request["gradient_bytes"]
+        request["layer_bytes"] = [amount(draw) >> 8 for _ in range(draw.randrange(1, 30))]
+
+    def digits(count: int) -> list[int]:
+        return [draw.randrange(n) for _ in range(count)]
+
+    if draw.random() < 0.5:
+        request["failed"] = {
+            "servers": [digits(k) for _ in range(draw.choice([0, 0, 1, 2]))],
+            "nics": [[digits(k), draw.randrange(k)] for _ in range(draw.choice([0, 1, 1, 3]))],
+            "switches": [[draw.randrange(k), digits(k - 1)] for _ in range(draw.choice([0, 0, 1]))],
+        }
+    if draw.random() < 0.4:
+        request["schedule"] = draw.choice(["none", "all", {"server": digits(k)}])
+    if draw.random() < 0.5 or n**k > 100:
+        request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    return request
+
+
+def bigdl(draw: Random) -> Request:
+    """Return nodes with gradients."""
+    return {
+        "problem": "bigdl",
+        "elements": max(1, amount(draw)),
+        "element_bytes": draw.choice([1, 2, 4, 8]),
+        "nodes": draw.choice(
+            [1, 2, 3, 4, 5, 7, 8, 16, 16, 30, 60, draw.choice([200, 1024, 1025, 4096])]
+        ),
+        "partitions_per_node": draw.choice([1, 2, 4, 100, 2**20]),
+        **({"pull_order": "rule"} if draw.random() < 0.7 else {}),
+        "link_bytes_per_s": rate(draw) * 10**6,
+        **({"latency_ns": amount(draw) >> 20} if draw.random() < 0.4 else {}),
+        **({"reduce_ns_per_byte": draw.choice([0, 0.1, 3])} if draw.random() < 0.4 else {}),
+    }
+
+
+def drizzle(draw: Random) -> Request:
+    """Return an iteration whose tasks are scheduled."""
+    request: Request = {
+        "problem": "drizzle",
+        "compute_ns": amount(draw),
+        "task_ns": draw.choice([0, 390000, 0.001, 1e9, amount(draw)]),
+        "max_overhead": draw.choice([0.05, 0.5, 1e-9, 0.999999, 1e-300, 0.1]),
+    }
+    if draw.random() < 0.4:
+        request["group_ns"] = draw.choice([0, 1e6, amount(draw)])
+    if draw.random() < 0.4:
+        request["constant_task_ns"] = draw.choice([0, 10, 1e-6, amount(draw)])
+    if draw.random() < 0.5:
+        request["max_group_ns"] = max(1, amount(draw))
+    if draw.random() < 0.4:
+        stages: list[dict[str, Any]] = []
+        for number in range(min(size(draw), 400)):
+            after = [
+                one["name"] for one in draw.sample(stages, min(len(stages), draw.randrange(3)))
+            ]
+            stages.append({"name": f"s{number}", "tasks": draw.randrange(1, 100), "after": after})
+        draw.shuffle(stages)
+        request["stages"] = stages
+    else:
+        request["tasks"] = max(1, amount(draw))
+    return request
+
+
+def profile(draw: Random) -> Request:
+    """Return a profiled model."""
+    found: Request = {
+        "name": "a model",
+        "provenance": {"kind": "synthetic", "source": "a generator"},
+        "batch_size": draw.choice([1, 2, 32]),
+    }
+    if draw.random() < 0.4:
+        return {**found, **graph(draw)}
+    found["layers"] = [
+        {
+            "name": f"l{number}",
+            "forward_ns": amount(draw) >> 8,
+            "backward_ns": amount(draw) >> 8,
+            "parameter_bytes": (amount(draw) >> 8) + (not number),
+            "activation_bytes": amount(draw) >> 8,
+        }
+        for number in range(min(size(draw), 100))
+    ]
+    return found
+
+
+def cluster(draw: Random) -> Request:
+    """Return machines on a network."""
+    machines, topology = draw.choice(
+        [
+            (4, {"kind": "switch"}),
+            (1, {"kind": "switch"}),
+            (2, {"kind": "switch"}),
+            (4, {"kind": "bcube", "n": 2, "k": 2}),
+            (9, {"kind": "bcube", "n": 3, "k": 2}),
+            (16, {"kind": "fattree", "ports": 4}),
+            (3, {"kind": "fattree", "ports": 16}),
+            (4, {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}),
+            (65536, {"kind": "switch"}),
+        ]
+    )
+    found: Request = {
+        "name": "a cluster",
+        "source": "a generator",
+        "machines": machines,
+        "topology": topology,
+        "nic": {"bytes_per_s": rate(draw) * 10**6, "startup_ns": draw.choice([0, 100, 10**6])},
+    }
+    if topology["kind"] == "bcube":
+        found["nic"]["per_machine"] = topology["k"]
+    if topology["kind"] == "rails":
+        found["nic"]["per_machine"] = topology["accelerators"]
+    if draw.random() < 0.3:
+        found["memory_bytes"] = draw.choice([1, 10**6, 10**9, 2**60])
+    if draw.random() < 0.2:
+        found["shared_bytes_per_s"] = rate(draw) * 10**6
+    if draw.random() < 0.2:
+        found["scheduling"] = {"task_ns": draw.choice([0, 10**6]), "group_ns": 5}
+    return found
+
+
+def iteration(draw: Random) -> Request:
+    """Return a model and a cluster."""
+    request: Request = {"problem": "iteration", "profile": profile(draw), "cluster": cluster(draw)}
+    request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    if draw.random() < 0.2:
+        request["epoch_samples"] = draw.choice([1, 1000, 10**6])
+    if draw.random() < 0.2:
+        request["optimiser_ratio"] = draw.choice([0, 2, 0.5])
+    if draw.random() < 0.2:
+        request["computation_scale"] = draw.choice([1, 0.02, 1e-9, 3])
+    return request
+
+
+MAKERS: Mapping[str, Callable[[Random], Request]] = {
+    "ibatch": ibatch,
+    "caramel": caramel,
+    "yan": yan,
+    "bml": bml,
+    "bigdl": bigdl,
+    "drizzle": drizzle,
+    "iteration": iteration,
+}
+
+
+@cache
+def shipped(problem: str) -> tuple[str, ...]:
+    """Return the requests that are in the data and in the documentation, as JSON text."""
+    found = []
+    for path in sorted((ROOT / "data").glob("*/*.json")):
+        found.append(path.read_text())
+    for path in sorted((ROOT / "docs").glob("**/*.md")):
+        found += re.findall(r"```json\n(.*?)```", path.read_text(), re.DOTALL)
+    requests = []
+    for text in found:
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(value, dict) and value.get("problem") == problem and "status" not in value:
+            requests.append(json.dumps(value))
+    return tuple(requests)
