@@ -3,7 +3,8 @@
 Each step of the trace gives ops with times, and the order in which gradients are complete
 (`planner.formats.kineto_steps`). Steps are the ranges ``ProfilerStep#N``; without them, a step ends
 with its ``Optimizer.step#…``; without these too, the trace is one step. Steps with the same ops are
-put together, each op's time being the median; the commonest kind of step is taken.
+put together, each op's time being the median; the commonest kind of step is taken. An op's time is
+computation only (`planner.formats.kineto_times`), and the sum is at most the step's.
 
 A trace does not say which op needs which other one's result. The ops of the profile follow each
 other in the order of execution, which is true of the step that was recorded. A layer is a forward
@@ -18,13 +19,17 @@ from statistics import median
 
 from planner.errors import InvalidInputError
 from planner.formats.kineto_steps import Step, steps_of
+from planner.formats.kineto_times import busy_ns, step_ns
 from planner.formats.kineto_trace import Trace, read_trace
 from planner.graphs import Graph, Op, Parameter
 from planner.profiles import Layer, Profile, Provenance, unique_names
+from planner.validation import shown
 
 __all__ = ["read_kineto"]
 
 _COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
+_NOTABLE = 0.8
+"""Below this share of a step its ops leave something to be said about the rest."""
 
 
 def read_kineto(
@@ -49,32 +54,40 @@ def read_kineto(
         If it is no such trace, or lacks what is needed; the path is the event or the step.
     """
     trace = read_trace(data)
-    steps = steps_of(trace)
-    kinds = Counter((one.forward, one.backward, one.gradients, one.device) for one in steps)
-    kind = kinds.most_common(1)[0][0]
-    used = [one for one in steps if (one.forward, one.backward, one.gradients, one.device) == kind]
+    try:
+        steps = steps_of(trace)
+    except InvalidInputError as error:
+        raise InvalidInputError(error.path, "; ".join([error.message, *_missing(trace)])) from None
+    kinds = [(one.forward, one.backward, one.gradients, one.times.device) for one in steps]
+    kind = Counter(kinds).most_common(1)[0][0]
+    places = [place for place, one in enumerate(kinds) if one == kind]
+    used = [steps[place] for place in places]
     first = used[0]
     if not first.gradients:
         raise InvalidInputError(first.name, "expected at least one gradient with elements")
-    layers, graph = _model(
-        first,
-        [round(median(times)) for times in zip(*(one.forward_ns for one in used), strict=True)],
-        [round(median(times)) for times in zip(*(one.backward_ns for one in used), strict=True)],
-    )
-    warnings = _doubts(trace, steps, used)
+    lasts_ns = step_ns([one.times for one in used], places)
+    rows = zip(*(one.times.ops_ns for one in used), strict=True)
+    times, shortened = _within([round(median(row)) for row in rows], lasts_ns)
+    layers, graph = _model(first, times[: len(first.forward)], times[len(first.forward) :])
+    warnings = [
+        *_missing(trace),
+        *shortened,
+        *_waiting(used, sum(times), lasts_ns),
+        *_doubts(trace, steps, used),
+    ]
     return Profile(
         name=name,
         layers=layers,
         provenance=Provenance(
             kind="imported",
             source=f"PyTorch profiler trace {source}",
-            processor=trace.processor if first.device else "",
+            processor=trace.processor if first.times.device else "",
             repetitions=len(used),
             statistic="median",
             notes=(
                 f"sha256 of the file: {sha256(data).hexdigest()}",
-                "times of the device, from kernel to kernel"
-                if first.device
+                "times of the device: how long kernels run, collectives and waiting aside"
+                if first.times.device
                 else "times of the CPU, from operator to operator",
                 "ops follow each other in the order of execution; a trace has no dataflow",
                 "parameters are called after the op that reads them first; outputs have no sizes",
@@ -141,6 +154,49 @@ def _model(
     return layers, Graph(ops, tuple(one for own in owned for one in own))
 
 
+def _within(times: list[int], lasts_ns: int) -> tuple[list[int], list[str]]:
+    """Return times whose sum is at most the step's, and what was done for that.
+
+    Each is a median over the steps, and medians may add up to more than any step took.
+    """
+    whole = sum(times)
+    if whole <= lasts_ns:
+        return times, []
+    what = (
+        f"the medians of the ops add up to {_ms(whole)}, {_ms(whole - lasts_ns)} more than a step "
+        f"lasts: all are shortened in proportion, to {_ms(lasts_ns)}"
+    )
+    return [one * lasts_ns // whole for one in times], [what]
+
+
+def _waiting(used: Sequence[Step], busy_ns: int, lasts_ns: int) -> list[str]:
+    """Say what of a step on a device is no time of its ops, if it is much."""
+    if not used[0].times.device or busy_ns >= _NOTABLE * lasts_ns:
+        return []
+    collectives = round(median(one.times.collectives_ns for one in used))
+    moved = f", collectives for {_ms(collectives)}" if collectives else ""
+    what = (
+        f"kernels of the ops run for {_ms(busy_ns)} of a step of {_ms(lasts_ns)}{moved}: the rest "
+        "is the optimiser's, or waiting for the host, data or other workers, and is left out"
+    )
+    return [what]
+
+
+def _missing(trace: Trace) -> list[str]:
+    """Say how much of what the profiler recorded is not in the file."""
+    if trace.held == trace.numbered:
+        return []
+    what = (
+        f"down-sampled or cut: the file holds {trace.held:,} of {trace.numbered:,} events of the "
+        "host that the profiler numbered, and nothing stands in for the others"
+    )
+    return [what]
+
+
+def _ms(time_ns: int) -> str:
+    return f"{time_ns / 1e6:g} ms"
+
+
 def _doubts(trace: Trace, steps: Sequence[Step], used: Sequence[Step]) -> list[str]:
     """Say what may be wrong with the numbers."""
     doubts = []
@@ -158,7 +214,23 @@ def _doubts(trace: Trace, steps: Sequence[Step], used: Sequence[Step]) -> list[s
         event.name.startswith(_COMMUNICATION) for one in trace.calls for event in one.inside
     ):
         doubts.append(
-            "has communication, whose waiting may count as computation: record one worker"
+            "has communication: "
+            + (
+                "what waits for it starts later, which the profile does not show: record one worker"
+                if first.times.device
+                else "its waiting may count as computation: record one worker"
+            )
+        )
+    for category, events in trace.unknown.items():
+        doubts.append(
+            f"{len(events):,} events of category {shown(category)}, which run for "
+            f"{_ms(busy_ns(events))}, are left out: if they are those of an accelerator, "
+            "these are not its times"
+        )
+    if trace.runtime and not trace.device:
+        doubts.append(
+            f"calls of a device's runtime ({', '.join(sorted(trace.runtime))}) but no kernels: "
+            "times are those of the CPU, which only starts them"
         )
     lost = sum(first.backward[one.node].made_by is None for one in first.gradients)
     if lost:

@@ -10,10 +10,8 @@ that started last with its number. Autograd runs AccumulateGrad as soon as the l
 a gradient is there, which is right behind the node that made it, and it runs nodes in the reverse
 order of their making; so that node's forward op is also the first one that read the parameter.
 
-An op's time lasts until the next op starts: what lies between (Python, operators without a node,
-the accumulation of gradients) counts for the earlier op, and the sum is the time of the step. If
-the ops started kernels on a device, they start with their first kernel, and one without kernels
-takes no time.
+An operator without a node of its own, and the accumulation of gradients, counts for the op before
+it (`planner.formats.kineto_times` says how long each takes).
 
 Complexity: O(events · log events).
 Source: torch's record_function, torch/csrc/autograd and Kineto as of PyTorch 2.13.
@@ -27,6 +25,7 @@ from typing import Any
 
 from planner.errors import InvalidInputError
 from planner.formats.kineto_calls import Call, Event
+from planner.formats.kineto_times import Times, times_of
 from planner.formats.kineto_trace import Trace
 from planner.validation import MAX_VALUE, shown
 
@@ -88,10 +87,8 @@ class Step:
         The backward ops.
     gradients : tuple of Gradient
         In the order in which they were complete.
-    forward_ns, backward_ns : tuple of int
-        Times of the ops.
-    device : bool
-        Whether these are times of a device.
+    times : Times
+        Times of the ops, the forward ones first, and of the step.
     skipped_ns : int
         Time of operators before the first one that autograd numbers.
     """
@@ -100,9 +97,7 @@ class Step:
     forward: tuple[str, ...]
     backward: tuple[Node, ...]
     gradients: tuple[Gradient, ...]
-    forward_ns: tuple[int, ...]
-    backward_ns: tuple[int, ...]
-    device: bool
+    times: Times
     skipped_ns: int
 
 
@@ -126,7 +121,7 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
     for name, start, end in spans:
         calls = [call for call in trace.calls if start <= call.event.start_ns < end]
         if any(event.name == _ACCUMULATE for call in calls for event in call.inside):
-            found.append(_step(name, calls, trace))
+            found.append(_step(name, calls, trace, (start, end)))
     if not found:
         raise InvalidInputError(
             "traceEvents",
@@ -135,7 +130,10 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _step(name: str, calls: Sequence[Call], trace: Trace) -> Step:
+def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> Step:
+    if not -MAX_VALUE < span[0] <= span[1] < MAX_VALUE:  # without marks there may be no limits
+        first, last = (calls[0].event.start_ns, max(call.event.end_ns for call in calls))
+        span = (max(span[0], first), min(span[1], last))
     runs = [call for call in calls if call.event.name.startswith(_RUN)]
     if not runs or runs[0].event.name == _RUN + _ACCUMULATE:
         raise InvalidInputError(name, "a gradient is complete before any backward op has run")
@@ -170,7 +168,6 @@ def _step(name: str, calls: Sequence[Call], trace: Trace) -> Step:
             place_of[place] = len(forward)
             forward.append([])
         forward[-1].append(call)
-    times, device = _times(name, forward + groups, trace)
     return Step(
         name=name,
         forward=tuple(
@@ -182,9 +179,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace) -> Step:
             for node, place in zip(nodes, makers, strict=True)
         ),
         gradients=tuple(gradients),
-        forward_ns=tuple(times[: len(forward)]),
-        backward_ns=tuple(times[len(forward) :]),
-        device=device,
+        times=times_of(name, forward + groups, span, kernels_ran=trace.device),
         skipped_ns=skipped,
     )
 
@@ -256,35 +251,3 @@ def _first(value: Any, path: str) -> Any:
     if not isinstance(value, list) or not value:
         raise InvalidInputError(path, f"expected an array of one input, got {shown(value)}")
     return value[0]
-
-
-def _times(name: str, groups: Sequence[Sequence[Call]], trace: Trace) -> tuple[list[int], bool]:
-    """Return how long each group of calls takes, and whether that is on the device."""
-    kernels = [
-        [
-            kernel
-            for call in group
-            for kernel in call.kernels
-            if "nccl" not in kernel.name.lower()  # gradients on their way, not computation
-        ]
-        for group in groups
-    ]
-    device = any(kernels)
-    if trace.device and not device:
-        raise InvalidInputError(
-            name,
-            "kernels ran on a device, but no operator of the step started one: record the "
-            "calls of its runtime too (category cuda_runtime)",
-        )
-    events = kernels if device else [[call.event for call in group] for group in groups]
-    end = max(one.end_ns for group in events for one in group)
-    starts: list[int] = []
-    following = end
-    for group in reversed(events):
-        following = min((one.start_ns for one in group), default=following)
-        starts.append(following)
-    starts.reverse()
-    for place in range(1, len(starts)):  # on several streams a later op may start earlier
-        starts[place] = max(starts[place], starts[place - 1])
-    ends = [*starts[1:], max(end, starts[-1])]
-    return [stop - start for start, stop in zip(starts, ends, strict=True)], device

@@ -3,15 +3,19 @@
 The trace is JSON in the Trace Event Format, possibly compressed. Only complete events ("ph": "X")
 of the operators, of the ranges around them and of the device are looked at; of their arguments only
 those that say which autograd node an operator made (``Sequence number``), which call of the runtime
-started a kernel (``correlation``), and what went in (``Input Dims``, ``Input type``).
+started a kernel (``correlation``), and what went in (``Input Dims``, ``Input type``). The profiler
+numbers what the host did (``Ev Idx``): numbers that are missing were taken out, or never written.
 
 Complexity: O(events · log events).
 """
 
 import re
 import zlib
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -26,8 +30,23 @@ MAX_TEXT = 1 << 30
 """Longest trace that is read, in bytes without compression."""
 
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-_RUNTIME = ("cuda_runtime", "cuda_driver")
-_CATEGORIES = ("cpu_op", "user_annotation", "python_function", *_RUNTIME, *_DEVICE)
+_READ = ("cpu_op", "user_annotation", "python_function", *_DEVICE)
+_RUNTIMES = ("_runtime", "_driver")
+"""Ends of categories: calls that start kernels (``cuda_runtime``, ``xpu_driver``)."""
+_OTHERS = (
+    "Trace",
+    "cpu_instant_event",
+    "gpu_user_annotation",
+    "overhead",
+    "cuda_profiler_range",
+    "cuda_sync",
+    "cuda_event",
+    "ac2g",
+    "fwdbwd",
+    "async_cpu_to_gpu",
+    "external_correlation",
+)
+"""Categories that say nothing of what was computed, and when."""
 
 
 class _Arguments(msgspec.Struct, frozen=True):
@@ -36,6 +55,8 @@ class _Arguments(msgspec.Struct, frozen=True):
     correlation: Any = None
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
+    number: Any = msgspec.field(default=None, name="Ev Idx")
+    older_number: Any = msgspec.field(default=None, name="Profiler Event Index")
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -70,6 +91,12 @@ class Trace:
         Name of the device; empty if unknown.
     stacks : bool
         Whether Python functions were recorded.
+    runtime : tuple of str
+        Categories with calls of a device's runtime.
+    unknown : mapping of str to tuple of Event
+        Events of categories nobody here knows, such as those of other accelerators.
+    numbered, held : int
+        How many events the profiler numbered, and how many of those the file holds.
     """
 
     calls: tuple[Call, ...]
@@ -77,6 +104,10 @@ class Trace:
     device: bool
     processor: str
     stacks: bool
+    runtime: tuple[str, ...]
+    unknown: Mapping[str, tuple[Event, ...]]
+    numbered: int
+    held: int
 
 
 def read_trace(data: bytes) -> Trace:
@@ -88,22 +119,32 @@ def read_trace(data: bytes) -> Trace:
         If `data` is no such file, or too long; the path leads to the event.
     """
     raw = _decoded(_text(data, MAX_TEXT))
-    found: dict[str, list[Event]] = {category: [] for category in _CATEGORIES}
+    found: dict[str, list[Event]] = defaultdict(list)
+    numbers = set()
     for index, one in enumerate(raw.events):
-        if one.ph == "X" and one.cat in found:
+        if one.ph == "X" and one.cat and one.cat not in _OTHERS:
             found[one.cat].append(_event(one, index))
+        if one.args is not None:
+            number = one.args.number if one.args.older_number is None else one.args.older_number
+            if type(number) is int and 0 <= number <= MAX_VALUE:
+                numbers.add(number)
     if not found["cpu_op"]:
         raise InvalidInputError(
             "traceEvents", "expected events of category cpu_op: record with ProfilerActivity.CPU"
         )
-    device = [event for category in _DEVICE for event in found[category]]
-    runtime = [event for category in _RUNTIME for event in found[category]]
+    kernels = [event for category in _DEVICE for event in found.pop(category, ())]
+    runtime = {name: found.pop(name) for name in list(found) if name.endswith(_RUNTIMES)}
+    operators, ranges, functions = (found.pop(name, []) for name in _READ[:3])
     return Trace(
-        calls=calls_of(found["cpu_op"], found["python_function"], runtime, device),
-        ranges=tuple(sorted(found["user_annotation"], key=lambda one: one.start_ns)),
-        device=bool(device),
+        calls=calls_of(operators, functions, chain.from_iterable(runtime.values()), kernels),
+        ranges=tuple(sorted(ranges, key=lambda one: one.start_ns)),
+        device=bool(kernels),
         processor=_name_of(raw.devices),
-        stacks=bool(found["python_function"]),
+        stacks=bool(functions),
+        runtime=tuple(runtime),
+        unknown={name: tuple(events) for name, events in found.items()},
+        numbered=max(numbers, default=-1) + 1,
+        held=len(numbers),
     )
 
 
@@ -150,7 +191,8 @@ def _event(one: _Event, index: int) -> Event:
     lasts = _ns(one.dur, f"{path}.dur")
     if lasts < 0:
         raise InvalidInputError(f"{path}.dur", f"expected a number >= 0, got {shown(one.dur)}")
-    args = one.args or _Arguments()
+    read = one.cat in _READ or (one.cat or "").endswith(_RUNTIMES)
+    args = (one.args if read else None) or _Arguments()
     return Event(
         name=one.name,
         start_ns=start,

@@ -1,0 +1,145 @@
+"""How long the ops of a traced step compute, and how long the step lasts.
+
+Problem. The time between the starts of two ops contains whatever the device or the processor did
+meanwhile: on a device also the end of the step before, collectives, and waiting for the host. None
+of that is computation of the op.
+
+Method. On a device an op takes as long as its kernels run, collectives aside; while kernels of
+several ops run at once, the time counts for the one whose kernel started first. The sum is the time
+in which any of them runs, so it cannot exceed the step. Without a device an op lasts until the next
+one starts: what lies between (Python, operators without a node) is work of the same processor.
+
+A step lasts as long as its range in the trace; if the host runs ahead of the device, as long as
+from the end of one step's kernels to that of the next.
+
+Complexity: O(kernels · log kernels).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from planner.errors import InvalidInputError
+from planner.formats.kineto_calls import Call, Event
+
+__all__ = ["Times", "busy_ns", "step_ns", "times_of"]
+
+_COLLECTIVES = ("nccl", "rccl", "msccl", "oneccl")
+"""What names of kernels that move gradients contain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of one step.
+
+    Attributes
+    ----------
+    ops_ns : tuple of int
+        How long each op computes.
+    device : bool
+        Whether that is on a device.
+    start_ns, end_ns : int
+        The step's range in the trace.
+    done_ns : int
+        When the last op, or the last of its kernels, ended.
+    collectives_ns : int
+        How long collectives that ops started run on the device.
+    """
+
+    ops_ns: tuple[int, ...]
+    device: bool
+    start_ns: int
+    end_ns: int
+    done_ns: int
+    collectives_ns: int
+
+
+def times_of(
+    name: str, groups: Sequence[Sequence[Call]], span: tuple[int, int], *, kernels_ran: bool
+) -> Times:
+    """Return the times of the ops of a step.
+
+    Parameters
+    ----------
+    name : str
+        The step's, for errors.
+    groups : sequence of sequence of Call
+        The calls of each op, in the order of execution.
+    span : (int, int)
+        Start and end of the step's range.
+    kernels_ran : bool
+        Whether the trace has kernels.
+
+    Raises
+    ------
+    InvalidInputError
+        If kernels ran, but none is known to be of the step.
+    """
+    kernels = [[one for call in group for one in call.kernels] for group in groups]
+    computing = [[one for one in group if not _moves(one)] for group in kernels]
+    device = any(computing)
+    if kernels_ran and not device:
+        raise InvalidInputError(
+            name,
+            "kernels ran on a device, but no operator of the step started one: record the "
+            "calls of its runtime too (category cuda_runtime)",
+        )
+    events = kernels if device else [[call.event for call in group] for group in groups]
+    return Times(
+        ops_ns=_busy(computing) if device else _until_the_next(events),
+        device=device,
+        start_ns=span[0],
+        end_ns=span[1],
+        done_ns=max(one.end_ns for group in events for one in group),
+        collectives_ns=busy_ns(one for group in kernels for one in group if _moves(one)),
+    )
+
+
+def step_ns(steps: Sequence[Times], places: Sequence[int]) -> int:
+    """Return how long a step lasts, on average.
+
+    Parameters
+    ----------
+    steps : sequence of Times
+        Some steps of a trace; at least one.
+    places : sequence of int
+        Their positions among all of them, increasing.
+    """
+    first, last = steps[0], steps[-1]
+    if len(steps) == 1:
+        return max(first.end_ns, first.done_ns) - first.start_ns
+    apart = (last.done_ns - first.done_ns) / (places[-1] - places[0])
+    return round(max(apart, fmean(one.end_ns - one.start_ns for one in steps)))
+
+
+def busy_ns(events: Iterable[Event]) -> int:
+    """Return for how long at least one of the events lasted."""
+    return sum(_busy([[one] for one in events]))
+
+
+def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
+    """Return for how long each group ran; what several did at once counts for the first one."""
+    times = [0] * len(groups)
+    covered = None
+    events = [(one.start_ns, one.end_ns, place) for place, row in enumerate(groups) for one in row]
+    for start, end, place in sorted(events):
+        begin = start if covered is None else max(start, covered)
+        times[place] += max(end - begin, 0)
+        covered = max(end, begin)
+    return tuple(times)
+
+
+def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
+    """Return the time from the start of each group to that of the next one."""
+    starts = [group[0].start_ns for group in groups]
+    for place in range(1, len(starts)):  # on several threads a later op may start earlier
+        starts[place] = max(starts[place], starts[place - 1])
+    end = max(one.end_ns for group in groups for one in group)
+    ends = [*starts[1:], max(end, starts[-1])]
+    return tuple(stop - start for start, stop in zip(starts, ends, strict=True))
+
+
+def _moves(kernel: Event) -> bool:
+    """Whether a kernel moves gradients between workers, and computes nothing."""
+    name = kernel.name.lower()
+    return any(one in name for one in _COLLECTIVES)
