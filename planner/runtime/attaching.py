@@ -1,18 +1,20 @@
 """From a plan to the executor that follows it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
-from planner.programs import Answer, GradientProgram, ShardProgram, program_of
+from planner.programs import Answer, Batch, GradientProgram, Program, ShardProgram, program_of
 from planner.runtime.collectives import AllReduce
 from planner.runtime.executor import Executor
 from planner.runtime.gradients import GradientExecutor
 from planner.runtime.shards import ShardExecutor
 from planner.runtime.slices import SliceExecutor
+from planner.runtime.table import plain_name
 from planner.runtime.world import World
 
 __all__ = ["Plan", "attach"]
@@ -45,7 +47,8 @@ def attach(
     Parameters
     ----------
     model : Module
-        On the CPU, the same on all ranks.
+        On the CPU, the same on all ranks. It may be compiled, in whole or in part: parameters have
+        the same names as without.
     plan : bytes, mapping or answer
         A plan of `caramel` or `bigdl`, or a list with plans of `ibatch` for pull and for push: what
         ``planner solve`` answers, as JSON text or plain values.
@@ -66,7 +69,7 @@ def attach(
     CommunicationError
         If a rank does not take part in time.
     """
-    program = program_of(*(plan if isinstance(plan, list | tuple) else [plan]))
+    program = _plain(program_of(*(plan if isinstance(plan, list | tuple) else [plan])))
     if isinstance(program, GradientProgram):
         return GradientExecutor(model, program, optimizer, world, all_reduce)
     if all_reduce is not None:
@@ -74,3 +77,24 @@ def attach(
     if isinstance(program, ShardProgram):
         return ShardExecutor(model, program, optimizer, world)
     return SliceExecutor(model, program, optimizer, world)
+
+
+def _plain(program: Program) -> Program:
+    """Return a program with the names that parameters have where nothing is compiled."""
+
+    def plain(batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
+        return tuple(
+            replace(
+                batch,
+                pieces=tuple(
+                    piece._replace(parameter=plain_name(piece.parameter)) for piece in batch.pieces
+                ),
+            )
+            for batch in batches
+        )
+
+    if isinstance(program, GradientProgram):
+        return replace(program, batches=plain(program.batches))
+    if isinstance(program, ShardProgram):
+        return replace(program, pulls=plain(program.pulls), pushes=plain(program.pushes))
+    return program

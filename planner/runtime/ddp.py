@@ -32,7 +32,7 @@ from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableErr
 from planner.formats.batches import gradient_batches, whole_names
 from planner.formats.ddp import mebibytes
 from planner.programs import Program
-from planner.runtime.table import check_cover
+from planner.runtime.table import check_cover, named
 
 __all__ = ["PlannedDDP", "as_ddp", "ddp_bucket_caps", "ddp_buckets"]
 
@@ -190,9 +190,7 @@ def _planned(program: Program, model: nn.Module) -> tuple[tuple[tuple[str, ...],
     """Return names and sizes of the batches of a plan that fits a model."""
     batches = gradient_batches(program)
     names = whole_names(batches)
-    parameters = {
-        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
-    }
+    parameters = {name: parameter for name, parameter in named(model) if parameter.requires_grad}
     check_cover(batches, parameters, "groups")
     kinds = {parameter.dtype for parameter in parameters.values()}
     if len(kinds) > 1:
@@ -208,9 +206,7 @@ def _planned(program: Program, model: nn.Module) -> tuple[tuple[tuple[str, ...],
 def _check_consecutive(names: Sequence[Sequence[str]], model: nn.Module) -> None:
     """Check that batches are consecutive in the order in which DDP expects gradients."""
     order = [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad and parameter.numel()
+        name for name, parameter in named(model) if parameter.requires_grad and parameter.numel()
     ]
     order.reverse()
     reached = 0
@@ -250,4 +246,4 @@ def _check_soon(ddp: DistributedDataParallel, names: Sequence[Sequence[str]]) ->
 
 
 def _names(model: nn.Module) -> dict[Tensor, str]:
-    return {parameter: name for name, parameter in model.named_parameters()}
+    return {parameter: name for name, parameter in named(model)}

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from planner.errors import InvalidInputError, PlannerError
 from planner.programs import Program, digest
 from planner.runtime.channel import Channel
+from planner.runtime.compiled import uncompiled
 from planner.runtime.gate import Gate
 from planner.runtime.optimiser_state import settings, state
 from planner.runtime.table import described, trainable
@@ -90,6 +91,7 @@ class Executor(ABC):
         self._own_step = False
         self._accumulating = False
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
+        self._seen = False
         self._closed = False
         world.watch.step = 0
 
@@ -126,17 +128,25 @@ class Executor(ABC):
         """Finish a pending parameter: wait for its transfers, and update it if need be."""
 
     @abstractmethod
+    def finish_all(self) -> None:
+        """Finish all pending parameters."""
+
+    @uncompiled
     def finish(self) -> None:
         """Finish all pending parameters.
 
         Has to be called before parameters are read other than by the model's forward pass and
         `state_dict`, which do so themselves. Needs no other rank to call it.
         """
+        self.finish_all()
+        if self.gate.outside and not _in_backward():
+            self.gate.unread = set()  # may be read anywhere from now on
 
     @abstractmethod
     def update(self) -> None:
         """Do what a step of the optimiser does, or see to it that it is done in time."""
 
+    @uncompiled
     def step(self) -> None:
         """End a training step: what is called in place of the optimiser's `step`.
 
@@ -148,9 +158,18 @@ class Executor(ABC):
         self.gate.reset()
         now = time.monotonic_ns()
         self._check_same()
+        if self.gate.overtaken:
+            self.stop(
+                "a function was compiled, and may have read parameters before they were updated: "
+                "compile before attach, or call finish() before the first call"
+            )
         self.trace.add(Event("backward", self.steps, -1, self._forward_end, now))
         self.update()
+        if self.gate.hidden:
+            self.finish()
+        self.gate.begin()
         self.steps += 1
+        self._seen = False
         self.world.watch.step = self.steps
         now = time.monotonic_ns()
         self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
@@ -220,12 +239,15 @@ class Executor(ABC):
         if parameters_of(self.optimizer) != self._groups:
             self.stop("the optimiser's parameters are no longer those it began with")
 
+    @uncompiled
     def _accumulated(self, parameter: nn.Parameter) -> None:
-        if parameter in self.gate.pending:
+        if not self._seen:  # a forward pass that is compiled as a whole has no hooks
+            self._passed(self._step_start, time.monotonic_ns())
+        if parameter in self.gate.pending or parameter in self.gate.unread:
             self.stop(
                 f"{self.names[parameter]} was read before it was updated, where it could not be "
                 "noticed (outside the model's modules, or in a scripted or compiled function): "
-                "call finish() before"
+                "call finish() before the forward pass"
             )
         if not self._accumulating:
             self.world.watch.check()
@@ -237,11 +259,12 @@ class Executor(ABC):
             self._forward_start = time.monotonic_ns()
 
     def _left(self) -> None:
-        if _in_backward():
-            return
-        self._forward_end = time.monotonic_ns()
-        event = Event("forward", self.steps, -1, self._forward_start, self._forward_end)
-        self.trace.add(event)
+        if not _in_backward():
+            self._passed(self._forward_start, time.monotonic_ns())
+
+    def _passed(self, start: int, end: int) -> None:
+        self._seen, self._forward_end = True, end
+        self.trace.add(Event("forward", self.steps, -1, start, end))
 
 
 def _check_model(model: nn.Module) -> None:

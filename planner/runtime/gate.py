@@ -5,17 +5,21 @@ own module or by any other (tied weights, `nn.MultiheadAttention`, functional co
 it, and should wait no earlier.
 
 Method. While any module of the model runs, a torch function mode sees each call of torch with its
-arguments; parameters among them that are still pending are finished first. Modules whose calls of
-torch cannot be seen (scripted or compiled ones) wait for everything when the model is entered.
+arguments; parameters among them that are still pending are finished first. Where calls of torch
+cannot be seen (scripted or compiled code) nothing may be pending: `hidden` says that such code may
+exist, and executors then finish everything at the end of each step; everything is finished, too,
+before torch.compile translates something for the first time.
 
-Guarantee. No call of torch in the model's forward pass sees a pending parameter. What is not seen:
-a view of a parameter that was made in an earlier step and kept, and what a scripted or compiled
-function reads that is no module's own. (Executors notice it when the parameter gets a gradient.)
+Guarantee. No call of torch in the model's forward pass sees a pending parameter. Reads that are not
+seen (a view of a parameter that was made in an earlier step and kept; what a scripted function
+reads that is no module's own) leave the parameter in `unread`, so that its gradient can be refused.
+Not noticed is such a read of a parameter that the same forward pass reads visibly afterwards.
 
 Complexity. O(arguments) a call of torch in a forward pass that begins while something is pending;
 nothing in others.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +28,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from planner.errors import PlannerError
+from planner.runtime.compiled import Compilations, hides_its_reads
 
 __all__ = ["Gate"]
 
@@ -53,6 +58,9 @@ class Gate:
     ) -> None:
         self.idle = False
         self.pending: set[nn.Parameter] = set()
+        """Parameters that are not what they should be yet."""
+        self.unread: set[nn.Parameter] = set()
+        """Those that were pending when a forward pass began, and that none has visibly read."""
         self._finish = finish
         self._finish_all = finish_all
         self._entered = entered
@@ -60,16 +68,15 @@ class Gate:
         self._depth = 0
         self._mode = _Reads(self)
         self._watching = False
-        self._hidden = any(map(_hides_its_calls, model.modules()))
+        self._late = False
+        self._lock = threading.RLock()  # whoever compiles may do so in another thread
+        self._compilations = Compilations(self._compiling)
+        self._hides = any(map(hides_its_reads, model.modules()))
         self._handles: list[Any] = []
-        enter, leave = self._enter, self._leave
-        if _is_compiled(model):  # its hooks too
-            enter = torch.compiler.disable(enter)  # type: ignore[no-untyped-call]
-            leave = torch.compiler.disable(leave)  # type: ignore[no-untyped-call]
-        for module in [model] if self._hidden else model.modules():
+        for module in [model] if self._hides else model.modules():
             self._handles += [
-                module.register_forward_pre_hook(enter, prepend=True),
-                module.register_forward_hook(leave, always_call=True),
+                module.register_forward_pre_hook(self._enter, prepend=True),
+                module.register_forward_hook(self._leave, always_call=True),
             ]
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):
@@ -77,6 +84,28 @@ class Gate:
                     module.register_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
                     module.register_load_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
                 ]
+
+    @property
+    def hidden(self) -> bool:
+        """Whether there may be code whose reads cannot be seen."""
+        return self._hides or self._compilations.used
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether code was compiled since `begin`, and may have read what was pending then."""
+        return self._late and self._compilations.unnoticed
+
+    @property
+    def outside(self) -> bool:
+        """Whether no forward pass runs."""
+        return not self._depth
+
+    def begin(self) -> None:
+        """Begin a step: what is pending now is to be seen when it is read."""
+        self.reset()
+        self.unread = set()
+        self._late = bool(self.pending)
+        self._compilations.begin()
 
     def reset(self) -> None:
         """Forget forward passes that were interrupted, of which torch does not tell hooks."""
@@ -105,14 +134,18 @@ class Gate:
     def close(self) -> None:
         """Leave the model as it was."""
         self.reset()
+        self._compilations.close()
         for handle in self._handles:
             handle.remove()
 
     def reading(self, value: Any) -> None:
         """Finish the pending parameters in arguments."""
         if isinstance(value, torch.Tensor):
-            if value in self.pending and isinstance(value, nn.Parameter):
-                self._finish(value)
+            if value in self.unread and isinstance(value, nn.Parameter):
+                with self._lock:
+                    if value in self.pending:
+                        self._finish(value)
+                    self.unread.discard(value)
         elif isinstance(value, list | tuple):
             for item in value:
                 self.reading(item)
@@ -120,21 +153,29 @@ class Gate:
             for item in value.values():
                 self.reading(item)
 
+    def _compiling(self) -> None:
+        """Finish everything: what is compiled now is the first compiled code, and reads it."""
+        with self._lock:
+            if self.pending:
+                self._finish_all()
+            self.unread = set()
+
     def _enter(self, _module: nn.Module, _inputs: Any) -> None:
-        if self.idle:
+        if torch.compiler.is_compiling() or self.idle:  # compiled code has no hooks to wait in
             return
         self._depth += 1  # first: if what follows fails, `_leave` is called all the same
         if self._depth > 1:
             return
         self._entered()
-        if self.pending and self._hidden:
+        if self.pending and self.hidden:
             self._finish_all()
-        elif self.pending:
+        self.unread |= self.pending
+        if self.unread:
             self._mode.__enter__()  # type: ignore[no-untyped-call]
             self._watching = True
 
     def _leave(self, _module: nn.Module, _inputs: Any, _output: Any) -> None:
-        if self.idle:
+        if torch.compiler.is_compiling() or self.idle:
             return
         self._depth -= 1
         if self._depth == 0:
@@ -160,7 +201,7 @@ class _Reads(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # While a function is being compiled there is nothing to read yet.
-        if not torch.compiler.is_compiling() and self._gate.pending:
+        if self._gate.unread and not torch.compiler.is_compiling():
             self._gate.reading(args)
             if kwargs:
                 self._gate.reading(kwargs)
@@ -169,18 +210,5 @@ class _Reads(TorchFunctionMode):
 
 def _idle_gate() -> Gate:
     gate = Gate.__new__(Gate)
-    gate.idle, gate.pending = True, set()
+    gate.idle, gate.pending, gate.unread = True, set(), set()
     return gate
-
-
-def _hides_its_calls(module: nn.Module) -> bool:
-    return isinstance(module, torch.jit.ScriptModule) or _is_compiled(module)
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    """Tell whether torch.compile made the module, was called on it, or decorates its `forward`."""
-    return (
-        hasattr(module, "_orig_mod")
-        or getattr(module, "_compiled_call_impl", None) is not None
-        or hasattr(module.forward, "_torchdynamo_orig_callable")
-    )

@@ -32,6 +32,7 @@ from planner.programs import Batch, GradientProgram
 from planner.runtime.channel import Ticket
 from planner.runtime.collected import Gradients, version
 from planner.runtime.collectives import AllReduce, Ring
+from planner.runtime.compiled import uncompiled
 from planner.runtime.executor import Executor
 from planner.runtime.table import by_dtype, check_cover, span
 from planner.runtime.world import World
@@ -112,6 +113,7 @@ class GradientExecutor(Executor):
         if self._barrier or self.steps == 0:
             self.finish()
 
+    @uncompiled
     def synchronise(self) -> None:
         """Wait for all gradients and put their means into ``grad``, as to clip their norm.
 
@@ -151,7 +153,7 @@ class GradientExecutor(Executor):
         if not self.gate.pending:
             self._open()
 
-    def finish(self) -> None:
+    def finish_all(self) -> None:
         """Update all pending parameters once their gradients have arrived."""
         while self.gate.pending:
             self.finish_one(min(self.gate.pending, key=self._batches_of.__getitem__))

@@ -4,7 +4,7 @@ import os
 
 from planner.errors import InvalidInputError, PlannerError
 
-__all__ = ["job", "listed"]
+__all__ = ["holds_store", "job", "listed"]
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _MAX_RANKS = 2**16
@@ -38,6 +38,11 @@ def job() -> tuple[int, int, str, int]:
     if rank >= size:
         raise InvalidInputError("RANK", f"expected less than WORLD_SIZE ({size}), got {rank}")
     return rank, size, values["MASTER_ADDR"], numbers["MASTER_PORT"]
+
+
+def holds_store(rank: int) -> bool:
+    """Tell whether the job's store ends with the process of a rank: no launcher holds it."""
+    return rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 
 
 def listed(variable: str) -> tuple[str, ...]:

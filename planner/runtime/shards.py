@@ -37,7 +37,7 @@ from planner.errors import InvalidPlanError
 from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.channel import Ticket
 from planner.runtime.sliced import Slice, SlicedExecutor, check_elementwise
-from planner.runtime.table import by_dtype, check_cover
+from planner.runtime.table import by_dtype, check_cover, named
 from planner.runtime.world import World
 
 __all__ = ["ShardExecutor"]
@@ -135,14 +135,14 @@ class ShardExecutor(SlicedExecutor):
         for one in rows.columns:
             self.put_in_place(one, number, partial(rows.get, one))
 
-    def finish(self) -> None:
+    def finish_all(self) -> None:
         """Put all pending parameters in place once they have arrived."""
         while self.gate.pending:
             self.finish_one(min(self.gate.pending, key=self._batch_of.__getitem__))
 
     def _trained(self, program: ShardProgram) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
         """Return pulls and pushes without the parameters that are not trained."""
-        frozen = {name for name, _ in self.model.named_parameters()} - self.parameters.keys()
+        frozen = {name for name, _ in named(self.model)} - self.parameters.keys()
 
         def without(batch: Batch) -> Batch:
             kept = tuple(piece for piece in batch.pieces if piece.parameter not in frozen)

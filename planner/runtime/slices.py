@@ -136,7 +136,7 @@ class SliceExecutor(SlicedExecutor):
         values = self._weights[begin:end]
         self.put_in_place(parameter, turns[-1] if turns else 0, lambda flat: flat.copy_(values))
 
-    def finish(self) -> None:
+    def finish_all(self) -> None:
         """Put all pending parameters in place, and serve the other ranks to the end."""
         for ticket in self._pulling:
             self.channel.wait(ticket)

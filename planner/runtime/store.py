@@ -6,12 +6,14 @@ or its machine cut off without a word, whoever asks hangs, in C++ code that noth
 Method. What may hang runs in a thread of its own, which is left behind when the time is over.
 """
 
+import errno
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import TypeVar
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
@@ -21,6 +23,9 @@ __all__ = ["LOOK_S", "first_line", "hand_out", "missing", "reach", "within"]
 
 LOOK_S = 0.05
 """How often to look for what others write."""
+
+_BACKLOG = 2048
+"""Ranks that may wait to be let in, as in torch."""
 
 _Result = TypeVar("_Result")
 
@@ -70,6 +75,10 @@ def within(
 def reach(host: str, port: int, size: int, *, hold: bool, timeout_s: float) -> Store:
     """Return the store at an address, which this process holds or somebody else.
 
+    Whoever holds it listens at that address alone; if a name is given that other machines may read
+    otherwise, or an address that is not this machine's (of a router, say), at all there are, as
+    torch does.
+
     Raises
     ------
     RuntimeError
@@ -85,10 +94,42 @@ def reach(host: str, port: int, size: int, *, hold: bool, timeout_s: float) -> S
                 raise RuntimeError(first_line(error)) from error
             time.sleep(LOOK_S)
     limit = timedelta(seconds=timeout_s)
+    listening = _listening(host, port) if hold else None
     return within(
         max(end - time.monotonic(), 1),
-        lambda: TCPStore(host, port, size, hold, limit, wait_for_workers=False),
+        lambda: TCPStore(
+            host,
+            port,
+            size,
+            hold,
+            limit,
+            wait_for_workers=False,
+            master_listen_fd=None if listening is None else listening.detach(),
+        ),
     )
+
+
+def _listening(host: str, port: int) -> socket.socket | None:
+    """Return a socket that listens at an address alone; None if others may mean another one."""
+    if host != "localhost":
+        try:
+            ip_address(host)
+        except ValueError:
+            return None
+    family, kind, protocol, _, address = min(
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), key=lambda one: one[0]
+    )
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            return None
+        raise RuntimeError(first_line(error)) from error
+    return listening
 
 
 def missing(

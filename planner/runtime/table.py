@@ -1,6 +1,6 @@
 """The parameters of a model, and whether a plan is about them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -10,7 +10,18 @@ from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, Piece
 from planner.validation import closest, shown
 
-__all__ = ["by_dtype", "check_cover", "described", "trainable"]
+__all__ = ["by_dtype", "check_cover", "described", "named", "plain_name", "trainable"]
+
+
+def plain_name(name: str) -> str:
+    """Return a parameter's name without what torch.compile adds where it wraps a module."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
+def named(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yield a model's parameters, shared ones once, by their plain names."""
+    for name, parameter in model.named_parameters():
+        yield plain_name(name), parameter
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -22,7 +33,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
         If there are none, or one is where gloo does not send from.
     """
     found = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in named(model):
         if is_lazy(parameter):
             raise InvalidInputError(
                 f"model.{name}", "has no shape yet: call the model before attaching to it"

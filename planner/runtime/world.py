@@ -1,7 +1,7 @@
 """The ranks of a job: how they agree, and learn that one of them has failed."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
@@ -64,6 +64,8 @@ class World:
         Numbers what ranks tell each other, so that names can be used again.
     attached : set of int
         The parameters (by `id`) that an executor of this rank has now.
+    guest : bool
+        Whether `torch.distributed` was initialised by somebody else, and is left to them.
     """
 
     rank: int
@@ -75,6 +77,7 @@ class World:
     watch: Watch
     turns: Iterator[int] = field(default_factory=count)
     attached: set[int] = field(default_factory=set)
+    guest: bool = False
 
     def __enter__(self) -> Self:
         return self
@@ -174,20 +177,8 @@ class World:
 
         Every rank has to call it, in the same order.
         """
-        try:
-            with using(interface or only(self.interfaces)):
-                made = within(
-                    self.timeout_s + 1,
-                    lambda: distributed.new_group(
-                        list(ranks), timeout=timedelta(seconds=self.timeout_s), backend="gloo"
-                    ),
-                    self.watch.check,
-                )
-        except RuntimeError as error:
-            raise self.watch.failed(
-                f"no group of {ranks_named(ranks)}: {first_line(error)}"
-            ) from error
-        return made if self.rank in ranks else None
+        interface = interface or only(self.interfaces)
+        return new_gloo_group(ranks, self.rank, self.timeout_s, interface, self.watch)
 
     @contextmanager
     def transferring(
@@ -216,8 +207,30 @@ class World:
         """
         self.watch.leave()
         if distributed.is_initialized():
-            distributed.destroy_process_group()
+            with suppress(ValueError):  # a guest's, if the host has gone before
+                distributed.destroy_process_group(self.group if self.guest else None)
         self.watch.wait_for_others()
+
+
+def new_gloo_group(
+    ranks: Sequence[int], rank: int, timeout_s: float, interface: str | None, watch: Watch
+) -> Any:
+    """Return a process group of some ranks, on a network interface; None if `rank` is none of them.
+
+    Every rank has to call it, in the same order.
+    """
+    try:
+        with using(interface):
+            made = within(
+                timeout_s + 1,
+                lambda: distributed.new_group(
+                    list(ranks), timeout=timedelta(seconds=timeout_s), backend="gloo"
+                ),
+                watch.check,
+            )
+    except RuntimeError as error:
+        raise watch.failed(f"no group of {ranks_named(ranks)}: {first_line(error)}") from error
+    return made if rank in ranks else None
 
 
 def ranks_named(ranks: Sequence[int]) -> str:

@@ -1,0 +1,286 @@
+"""Compiled models train as DDP trains plain ones, whatever is compiled, when, and with what."""
+
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
+from planner.runtime.executor import Executor
+from planner.runtime.gradients import GradientExecutor
+from planner.runtime.joining import join
+from planner.runtime.shards import ShardExecutor
+from planner.runtime.slices import SliceExecutor
+from planner.runtime.table import plain_name, trainable
+from planner.runtime.world import World
+from tests.runtime.launching import launch
+from tests.runtime.recipes import Plain
+from tests.runtime.reference import (
+    CLASSES,
+    STEPS,
+    Weights,
+    largest_difference,
+    loss_of,
+    make_inputs,
+    make_optimizer,
+    weights_of,
+)
+
+Call = Callable[[Tensor], Tensor]
+
+
+class Twice(nn.Module):
+    """Reads the weights of its first two layers again behind a third one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(12, 12)
+        self.second = nn.Linear(12, 12)
+        self.third = nn.Linear(12, 12)
+        self.last = nn.Linear(12, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.tanh(self.second(torch.tanh(self.first(inputs))))
+        hidden = functional.linear(self.third(hidden), self.first.weight.T)
+        outputs: Tensor = self.last(torch.tanh(hidden))
+        return outputs
+
+
+class Decorated(Twice):
+    """Has a forward pass that is compiled by a decorator."""
+
+    forward = torch.compile(Twice.forward, backend="eager")
+
+
+def make(kind: type[nn.Module] = Twice) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return kind()
+
+
+class Way:
+    """A way to compile: what is done to the model before an executor is attached, and after."""
+
+    kind: type[nn.Module] = Twice
+
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+        self.steps = 0
+
+    def before(self, model: nn.Module) -> nn.Module:
+        """Return what is attached."""
+        return model
+
+    def after(self, model: nn.Module) -> Call:
+        """Return what is called, given what was attached."""
+        return model
+
+
+class WrappedBefore(Way):
+    def before(self, model: nn.Module) -> nn.Module:
+        return torch.compile(model, backend=self.backend, fullgraph=True)  # type: ignore[return-value]
+
+
+class WrappedAfter(Way):
+    def after(self, model: nn.Module) -> Call:
+        return torch.compile(model, backend=self.backend, fullgraph=True)
+
+
+class InPlaceBefore(Way):
+    def before(self, model: nn.Module) -> nn.Module:
+        model.compile(backend=self.backend, fullgraph=True)
+        return model
+
+
+class InPlaceAfter(Way):
+    def after(self, model: nn.Module) -> Call:
+        model.compile(backend=self.backend)
+        return model
+
+
+class PartBefore(Way):
+    def before(self, model: nn.Module) -> nn.Module:
+        model.second = torch.compile(model.get_submodule("second"), backend=self.backend)  # type: ignore[assignment]
+        return model
+
+
+class PartAfter(Way):
+    def after(self, model: nn.Module) -> Call:
+        model.get_submodule("second").compile(backend=self.backend)
+        return model
+
+
+class Function(Way):
+    def after(self, model: nn.Module) -> Call:
+        return torch.compile(lambda inputs: model(2 * inputs / 2), backend=self.backend)
+
+
+class FunctionBefore(Way):
+    """Calls the function, too, so that nothing has to be compiled later on."""
+
+    def before(self, model: nn.Module) -> nn.Module:
+        self.function = torch.compile(lambda inputs: model(2 * inputs / 2), backend=self.backend)
+        self.function(make_inputs("perceptron", 0, 0))
+        return model
+
+    def after(self, model: nn.Module) -> Call:
+        return self.function
+
+
+class Piecewise(Way):
+    """Reads a weight in a function that is no module's, and then in one."""
+
+    def after(self, model: nn.Module) -> Call:
+        weight = model.get_parameter("first.weight")
+        read = torch.compile(lambda inputs: inputs @ weight.T, backend=self.backend)
+        return lambda inputs: model(read(inputs))
+
+
+class Late(Way):
+    """Is compiled when some steps have been taken."""
+
+    def after(self, model: nn.Module) -> Call:
+        compiled = torch.compile(model, backend=self.backend)
+
+        def call(inputs: Tensor) -> Tensor:
+            self.steps += 1
+            outputs: Tensor = (compiled if self.steps > 2 else model)(inputs)
+            return outputs
+
+        return call
+
+
+class InForward(Way):
+    kind = Decorated
+
+
+WAYS = {
+    kind.__name__: kind
+    for kind in (
+        WrappedBefore,
+        WrappedAfter,
+        InPlaceBefore,
+        InPlaceAfter,
+        PartBefore,
+        PartAfter,
+        Function,
+        FunctionBefore,
+        Piecewise,
+        Late,
+        InForward,
+    )
+}
+
+
+def by_gradients(model: nn.Module, world: World) -> Executor:
+    names = [[name] for name in trainable(model)]
+    names = [*names[:2], names[2] + names[3], *names[4:]]
+    program = GradientProgram(tuple(Batch(tuple(map(Piece, some))) for some in reversed(names)))
+    return GradientExecutor(model, program, make_optimizer("sgd", model), world)
+
+
+def by_shards(model: nn.Module, world: World) -> Executor:
+    batches = tuple(Batch((Piece(name),)) for name in trainable(model))
+    program = ShardProgram(batches, batches[::-1])
+    return ShardExecutor(model, program, make_optimizer("sgd", model), world)
+
+
+def by_slices(model: nn.Module, world: World) -> Executor:
+    total = sum(one.numel() for one in model.parameters())
+    bounds = [total * rank // world.size for rank in range(world.size + 1)]
+    orders = [
+        tuple((rank + turn) % world.size for turn in range(world.size))
+        for rank in range(world.size)
+    ]
+    program = SliceProgram(tuple(pairwise(bounds)), tuple(orders))
+    return SliceExecutor(model, program, make_optimizer("sgd", model), world)
+
+
+EXECUTORS = {"gradients": by_gradients, "shards": by_shards, "slices": by_slices}
+
+
+def train(call: Call, rank: int, step: Callable[[], object]) -> list[float]:
+    losses = []
+    for number in range(STEPS):
+        loss = loss_of(call(make_inputs("perceptron", rank, number)), rank, number)
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.item())
+        step()
+    return losses
+
+
+def expected(way: str, rank: int) -> tuple[list[float], Weights]:
+    model = make()
+    loop = Plain(model, make_optimizer("sgd", model))
+    call: Call = loop.forward
+    if way == "Piecewise":
+        weight = model.get_parameter("first.weight")
+        call = lambda inputs: loop.forward(inputs @ weight.T)  # noqa: E731
+    return train(call, rank, loop.step), weights_of(model)
+
+
+def differences(backend: str, ways: Sequence[str], executors: Sequence[str]) -> dict[str, float]:
+    """Return by how much losses and weights differ from DDP's."""
+    found = {}
+    with join() as world:
+        for name in ways:
+            losses, weights = expected(name, world.rank)
+            for executor in executors:
+                torch._dynamo.reset()  # else what was compiled before would be known of
+                way = WAYS[name](backend)
+                model = make(way.kind)
+                attached = EXECUTORS[executor](way.before(model), world)
+                with attached, warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of compilers about the other
+                    ours = train(way.after(attached.model), world.rank, attached.step)
+                trained = {plain_name(key): one for key, one in weights_of(model).items()}
+                off = [abs(one - other) for one, other in zip(ours, losses, strict=True)]
+                found[f"{name} {executor}"] = max(*off, largest_difference(trained, weights))
+                kinds = [event.kind for event in attached.trace.events]
+                assert kinds.count("forward") == STEPS
+                assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return found
+
+
+FEW = ["WrappedBefore", "WrappedAfter", "FunctionBefore"]
+
+
+@pytest.mark.parametrize(
+    ("size", "backend", "ways", "executors"),
+    [
+        (1, "eager", list(WAYS), ["gradients"]),
+        (2, "aot_eager", FEW, ["gradients"]),
+        (2, "eager", FEW, ["shards", "slices"]),
+        pytest.param(2, "eager", list(WAYS), list(EXECUTORS), marks=pytest.mark.slow),
+        pytest.param(2, "aot_eager", list(WAYS), list(EXECUTORS), marks=pytest.mark.slow),
+    ],
+)
+def test_compiled_models_train_as_ddp_does(
+    size: int, backend: str, ways: list[str], executors: list[str]
+) -> None:
+    for outcome in launch(differences, size, backend, ways, executors, timeout_s=300):
+        assert outcome.error is None, outcome.error.trace
+        assert len(outcome.value) == len(ways) * len(executors)
+        assert max(outcome.value.values()) < 1e-5, outcome.value
+
+
+@pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="inductor needs a C++ compiler"
+)
+@pytest.mark.parametrize(
+    ("size", "ways", "executors"),
+    [
+        (1, ["WrappedAfter"], ["gradients"]),
+        pytest.param(2, [*FEW, "PartAfter", "Late"], list(EXECUTORS), marks=pytest.mark.slow),
+    ],
+)
+def test_so_do_those_compiled_by_inductor(size: int, ways: list[str], executors: list[str]) -> None:
+    test_compiled_models_train_as_ddp_does(size, "inductor", ways, executors)
