@@ -7,13 +7,17 @@ interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``p
 ``solve(problem, method=…, time_limit=…) -> Result``.
 """
 
-from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
-from planner.costs import AffineCost, TableCost
-from planner.errors import InvalidInputError, PlannerError
-from planner.graphs import Graph, Op, Parameter
-from planner.jsonio import solve
-from planner.profiles import Layer, Profile, Provenance
-from planner.results import Result, Status
+TYPE_CHECKING = False  # `typing` and all below take longer to load than a user to press Ctrl-C
+if TYPE_CHECKING:
+    from typing import Any
+
+    from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+    from planner.costs import AffineCost, TableCost
+    from planner.errors import InvalidInputError, PlannerError
+    from planner.graphs import Graph, Op, Parameter
+    from planner.jsonio import solve
+    from planner.profiles import Layer, Profile, Provenance
+    from planner.results import Result, Status
 
 __all__ = [
     "AffineCost",
@@ -37,3 +41,29 @@ __all__ = [
     "solve",
     "yan",
 ]
+
+_HOMES = {
+    "costs": ("AffineCost", "TableCost"),
+    "errors": ("InvalidInputError", "PlannerError"),
+    "graphs": ("Graph", "Op", "Parameter"),
+    "jsonio": ("solve",),
+    "profiles": ("Layer", "Profile", "Provenance"),
+    "results": ("Result", "Status"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> "Any":
+    """Load what is asked for."""
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOME:
+        return import_module(f"{__name__}.{name}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,5 +1,60 @@
-"""``python -m planner``."""
+"""``python -m planner``, and the command ``planner``.
 
-from planner.cli import entry_point
+Loading takes longer than some commands: Ctrl-C meanwhile ends the process at once, and at any time
+without a traceback.
+"""
 
-entry_point()
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["entry_point"]
+
+_INTERRUPTED = 130
+
+
+def entry_point() -> None:
+    """Run the command line of this process."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where it is ignored
+    if usual:
+        signal.signal(signal.SIGINT, _leave)
+    sys.excepthook, sys.unraisablehook = _uncaught, _unraisable
+    from planner.cli.main import main
+
+    try:
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        status = main()
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
+    finally:
+        if usual:
+            signal.signal(signal.SIGINT, _leave)
+    sys.exit(status)
+
+
+def _leave(*_: object) -> None:
+    os._exit(_INTERRUPTED)
+
+
+def _uncaught(
+    kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        _leave()
+    sys.__excepthook__(kind, error, trace)
+
+
+def _unraisable(said: "sys.UnraisableHookArgs") -> None:
+    """End the process if the interruption came where Python would only print it."""
+    if issubclass(said.exc_type, KeyboardInterrupt):
+        _leave()
+    sys.__unraisablehook__(said)
+
+
+if __name__ == "__main__":
+    entry_point()

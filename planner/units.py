@@ -11,6 +11,7 @@ from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, shown
 
 __all__ = [
+    "counted",
     "format_bytes",
     "format_factor",
     "format_ns",
@@ -115,3 +116,8 @@ def format_factor(factor: float) -> str:
     if 0.995 < factor < 1.005:
         return "a little more" if factor > 1 else "a little less"
     return f"{factor:.3g} times as much"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things, such as "1 layer" and "1,024 workers"; `what` is one of them."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

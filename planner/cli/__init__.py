@@ -1,5 +1,6 @@
 """The command line."""
 
-from planner.cli.main import entry_point, main
+from planner.__main__ import entry_point
+from planner.cli.main import main
 
 __all__ = ["entry_point", "main"]

@@ -8,7 +8,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from planner.cli.writing import write_file, writing
 from planner.errors import InvalidInputError, PlannerError
+from planner.printing import escaped, escaped_json, printable
 from planner.topologies import BCube
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "read",
     "standard_input",
     "standard_output",
+    "write_document",
     "write_json",
     "write_text",
 ]
@@ -64,26 +67,38 @@ def standard_output() -> BinaryIO:
 def in_file(path: str, error: InvalidInputError) -> PlannerError:
     """Return `error` with the name of the file it is about."""
     name = "standard input" if path == "-" else path
-    return PlannerError(f"{name}: {error}")
+    return PlannerError(escaped(f"{name}: {error}"))
 
 
 def write_json(text: str, path: str | None) -> None:
     """Write JSON, always as UTF-8, to a file, or to standard output without one."""
-    data = text.encode("utf-8", "replace")
+    _write(escaped_json(text.encode("utf-8", "replace")), path)
+
+
+def write_document(text: str, path: str | None) -> None:
+    """Write a document, always as UTF-8, to a file, or to standard output without one."""
+    _write(text.encode("utf-8", "replace"), path)
+
+
+def _write(data: bytes, path: str | None) -> None:
     if path is None or path == "-":
         output = standard_output()
-        sys.stdout.flush()
-        output.write(data)
-        output.flush()
+        with writing("standard output"):
+            sys.stdout.flush()
+            output.write(data)
+            output.flush()
     else:
-        Path(path).write_bytes(data)
+        write_file(path, data)
 
 
 def write_text(text: str) -> None:
     """Write what a person reads to standard output, in whatever encoding that has."""
     standard_output()
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    shown = printable(text, keep="\n")
+    with writing("standard output"):
+        sys.stdout.write(shown.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
 
 
 def parse_bcube(text: str) -> BCube:
@@ -166,7 +181,7 @@ class Progress:
     def __call__(self, text: str) -> None:
         """Show `text` in place of what was shown before."""
         if self._active:
-            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.write(f"\r\x1b[K{printable(text)}")
             sys.stderr.flush()
 
     def done(self) -> None:

@@ -33,12 +33,14 @@ from planner.cli.common import (
 )
 from planner.cli.compare_network import add_network_options, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, Case, Family, Profiled
+from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.service import decode_request
+from planner.printing import printable
 
 __all__ = ["add_parser"]
 
@@ -171,7 +173,8 @@ def run(options: argparse.Namespace) -> int:
             write_json(msgspec.json.encode(best).decode() + "\n", options.output)
     finally:
         if draw is not None and chart is not None:
-            draw(chart, Path(options.picture))
+            with replacing(options.picture) as place:
+                draw(chart, place)
     return 0
 
 
@@ -242,12 +245,12 @@ def _settle(options: argparse.Namespace, problem: str) -> None:
 
 
 def _print_table(family: Family, case: Case, comparison: Comparison[Any, Any]) -> None:
-    lines = [*case.about, "", format_table(*family.table(comparison))]
+    lines = [*map(printable, case.about), "", format_table(*family.table(comparison))]
     lines += [
-        f"{row.result.method}: {row.result.infeasibility.reason}"
+        printable(f"{row.result.method}: {row.result.infeasibility.reason}")
         for row in comparison.rows
         if row.result.infeasibility
     ]
-    lines += [f"left out: {method} ({reason})" for method, reason in comparison.left_out]
-    lines += case.notes(comparison) if case.notes else ()
+    lines += [printable(f"left out: {method} ({reason})") for method, reason in comparison.left_out]
+    lines += map(printable, case.notes(comparison) if case.notes else ())
     write_text("\n".join(lines) + "\n")

@@ -6,7 +6,7 @@ from planner import bigdl
 from planner.cli.family import Case, Family, percent
 from planner.comparison import Comparison, Row
 from planner.jsonio import bigdl as bigdl_json
-from planner.units import format_bytes, format_ns
+from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY"]
 
@@ -17,7 +17,8 @@ def _requested(request: bigdl_json.BigdlRequest) -> Case:
     problem = request.to_problem()
     size = problem.gradient_bytes
     summary = (
-        f"request: {problem.nodes:,} nodes with {problem.partitions_per_node:,} partitions each, "
+        f"request: {counted(problem.nodes, 'node')} with "
+        f"{counted(problem.partitions_per_node, 'partition')} each, "
         f"{format_bytes(size)} of gradients, T_F "
         f"{format_ns(problem.network.full_transfer_ns(size))}"
     )

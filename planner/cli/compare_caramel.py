@@ -15,7 +15,7 @@ from planner.graphs import Graph
 from planner.jsonio import caramel as caramel_json
 from planner.profiles import Profile
 from planner.results import Result
-from planner.units import format_bytes, format_ns
+from planner.units import counted, format_bytes, format_ns
 from planner.validation import integer
 
 __all__ = ["FAMILY"]
@@ -116,7 +116,7 @@ def _case(
 ) -> Case:
     workers = options.workers
     network = (
-        f"all-reduce among {workers} workers, start-up {options.startup}, "
+        f"all-reduce among {counted(workers, 'worker')}, start-up {options.startup}, "
         f"{float(_moved(workers)):.4g} bytes moved per byte over {options.bandwidth}"
     )
     if options.network is not None:
@@ -142,9 +142,9 @@ def _requested(request: caramel_json.CaramelRequest) -> Case:
 def _summary(problem: caramel.Problem) -> str:
     graph = problem.graph
     return (
-        f"{len(graph.parameters)} parameters, "
+        f"{counted(len(graph.parameters), 'parameter')}, "
         f"{format_bytes(sum(one.size_bytes for one in graph.parameters))} of gradients, "
-        f"{len(graph.ops)} ops, {format_ns(problem.windows.compute_ns)} to compute"
+        f"{counted(len(graph.ops), 'op')}, {format_ns(problem.windows.compute_ns)} to compute"
     )
 
 

@@ -6,7 +6,7 @@ from planner import drizzle
 from planner.cli.family import Case, Family, percent
 from planner.comparison import Comparison, Row
 from planner.jsonio import drizzle as drizzle_json
-from planner.units import format_ns
+from planner.units import counted, format_ns
 
 __all__ = ["FAMILY"]
 
@@ -17,8 +17,9 @@ def _requested(request: drizzle_json.DrizzleRequest) -> Case:
     problem = request.to_problem()
     limit = problem.max_group_ns
     summary = (
-        f"request: {problem.tasks:,} tasks, {format_ns(problem.compute_ns)} to compute, overhead "
-        f"of at most {float(problem.max_overhead):.4g}"
+        f"request: {counted(problem.tasks or 0, 'task')}, "
+        f"{format_ns(problem.compute_ns)} to compute, "
+        f"overhead of at most {float(problem.max_overhead):.4g}"
         f"{'' if limit is None else f', a decision every {format_ns(limit)}'}"
     )
     return Case(

@@ -9,7 +9,7 @@ from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
 from planner.jsonio.iteration_making import answer
 from planner.results import Result
-from planner.units import format_bytes, format_ns
+from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY"]
 
@@ -31,8 +31,9 @@ def _requested(request: iteration_json.IterationRequest) -> Case:
     scale = 1 if request.computation_scale is UNSET else request.computation_scale
     cluster, size = problem.cluster, sum(problem.pushed)
     summary = (
-        f"request: {name} on {cluster.name}: {cluster.workers:,} workers, {format_bytes(size)} of "
-        f"gradients in {len(problem.pushed):,} parameters, computation × {float(scale):g}"
+        f"request: {name} on {cluster.name}: {counted(cluster.workers, 'worker')}, "
+        f"{format_bytes(size)} of gradients in {counted(len(problem.pushed), 'parameter')}, "
+        f"computation × {float(scale):g}"
     )
     return Case(
         problem,

@@ -23,6 +23,7 @@ from planner.cli.common import (
 from planner.cli.iteration_options import ELEMENT_BYTES, exact_option
 from planner.cli.peers_report import document
 from planner.cli.peers_text import report
+from planner.cli.writing import replacing
 from planner.clusters import Cluster
 from planner.draw.drawing import BARS
 from planner.draw.peers import MAX_SCALES, PeersChart, save_peers
@@ -102,7 +103,8 @@ def run(options: argparse.Namespace) -> int:
             write_text(report(cases, scales, methods) + "\n")
     finally:
         if picture is not None:
-            save_peers(chart_of(cases, scales, methods), picture)
+            with replacing(picture) as place:
+                save_peers(chart_of(cases, scales, methods), place)
     return 0
 
 

@@ -8,7 +8,7 @@ from planner.draw.scaling import epoch_text
 from planner.jsonio import yan as yan_json
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.results import Result
-from planner.units import format_ns
+from planner.units import counted, format_ns
 from planner.yan.configuration import Plan
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Problem
@@ -47,16 +47,16 @@ def _requested(request: yan_json.YanRequest) -> Case:
     connections = sum(layer.connections for layer in problem.layers)
     weights = sum(layer.weights for layer in problem.layers)
     given = len(problem.fixed)
-    space = _counted(given, "given configuration") if given else "all configurations"
+    space = counted(given, "given configuration") if given else "all configurations"
     summary = (
-        f"request: {_counted(len(problem.layers), 'layer')}, "
-        f"{_counted(connections, 'connection')}, {_counted(weights, 'weight')}, "
-        f"{_counted(problem.samples, 'sample')} an epoch"
+        f"request: {counted(len(problem.layers), 'layer')}, "
+        f"{counted(connections, 'connection')}, {counted(weights, 'weight')}, "
+        f"{counted(problem.samples, 'sample')} an epoch"
     )
     cluster = (
-        f"{space} on {_counted(problem.machines, 'machine')} of {_counted(problem.cores, 'core')}, "
-        f"up to {_counted(problem.threads, 'thread')}, weights read every "
-        f"{_counted(problem.read_every, 'sample')} ({problem.read_model})"
+        f"{space} on {counted(problem.machines, 'machine')} of {counted(problem.cores, 'core')}, "
+        f"up to {counted(problem.threads, 'thread')}, weights read every "
+        f"{counted(problem.read_every, 'sample')} ({problem.read_model})"
     )
     lines = [summary, cluster]
     if given:
@@ -69,10 +69,6 @@ def _requested(request: yan_json.YanRequest) -> Case:
         best=best,
         methods=["auto"] if given else None,
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _evaluate(problem: Problem, plan: Plan) -> Estimate:

@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+from planner.printing import escaped
+
 __all__ = ["complain"]
 
 
 def complain(text: str) -> None:
     """Say on standard error, and to the launcher if there is one, why this process ends."""
     rank = os.environ.get("RANK", "")
+    text = escaped(text, keep="\n")
     whose = f"rank {rank}: " if rank and os.environ.get("WORLD_SIZE", "1") != "1" else ""
     if sys.stderr is not None:
         sys.stderr.write(f"{whose}{text}\n")

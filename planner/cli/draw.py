@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli.common import check_outputs, command, in_file, read, write_text
+from planner.cli.writing import replacing
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer
 
@@ -48,5 +49,6 @@ def run(options: argparse.Namespace) -> int:
         path = Path(options.output)
         write = face.drawing.writer(path)
         check_outputs({"--output": options.output}, (options.plan,))
-        write(chart, path)
+        with replacing(path) as place:
+            write(chart, place)
     return 0

@@ -2,10 +2,10 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from planner.cli.common import check_outputs, command, in_file, read, write_json
+from planner.cli.writing import write_file
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import decode_profile
@@ -108,7 +108,7 @@ def _write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
         raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
     integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     for rank in range(ranks):
-        Path(f"{options.output}.{rank}.et").write_bytes(trace)
+        write_file(f"{options.output}.{rank}.et", trace)
     return 0
 
 

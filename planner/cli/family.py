@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from planner.comparison import Comparison
-from planner.draw.chart import printable
+from planner.printing import printable
 from planner.profiles import Profile
 from planner.results import Result
 

@@ -9,6 +9,7 @@ from planner.cli.common import check_outputs, command, in_file, read, write_json
 from planner.errors import InvalidInputError
 from planner.formats import read_kineto, read_pipedream
 from planner.jsonio import encode_profile
+from planner.printing import escaped
 from planner.validation import integer
 
 __all__ = ["add_parser"]
@@ -66,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
     for warning in warnings:
-        print(f"planner: warning: {readable(path.name)}: {warning}", file=sys.stderr)
+        warn = escaped(f"{readable(path.name)}: {warning}")
+        print(f"planner: warning: {warn}", file=sys.stderr)
     write_json(encode_profile(profile), options.output)
     return 0

@@ -1,6 +1,7 @@
 """Parses the command line and turns errors into exit statuses.
 
-0: done (infeasible is an answer). 1: a fault of the program. 2: the input was invalid.
+0: done (infeasible is an answer). 1: a fault of the program. 2: the input was invalid. 130: stopped
+by Ctrl-C.
 """
 
 import argparse
@@ -23,9 +24,14 @@ from planner.cli import (
     solve,
 )
 from planner.cli.complaint import complain
-from planner.errors import PlannerError
+from planner.cli.writing import writing
+from planner.errors import InvalidInputError, PlannerError
+from planner.printing import escaped
 
-__all__ = ["entry_point", "main"]
+__all__ = ["INTERRUPTED", "main"]
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
 
 _EXAMPLES = """\
 examples:
@@ -38,6 +44,43 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    try:
+        options = _parser().parse_args(arguments)
+        status: int = options.run(options)
+        if sys.stdout is not None:
+            with writing("standard output"):
+                sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has seen enough
+        _close_output()
+        return 0
+    except (PlannerError, OSError) as error:
+        said = escaped(str(error)) if isinstance(error, InvalidInputError) else str(error)
+        complain(f"planner: error: {said}")
+        _close_output()
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as fault:
+        if os.environ.get("PLANNER_DEBUG"):
+            raise
+        complain(
+            f"planner: a fault of planner itself: {fault!r}\n"
+            "(set PLANNER_DEBUG=1 to see where, and please report it)"
+        )
+        return 1
+    return status
+
+
+def _close_output() -> None:
+    """Give up what cannot be written any more, so that Python does not try it again at its end."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="planner",
         description="Plans the communication of distributed deep-learning jobs, and proves how "
@@ -61,28 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         schema,
     ):
         command.add_parser(commands)
-    options = parser.parse_args(arguments)
-    try:
-        status: int = options.run(options)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (PlannerError, OSError) as error:
-        complain(f"planner: error: {error}")
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except Exception as fault:
-        if os.environ.get("PLANNER_DEBUG"):
-            raise
-        complain(
-            f"planner: a fault of planner itself: {fault!r}\n"
-            "(set PLANNER_DEBUG=1 to see where, and please report it)"
-        )
-        return 1
-    return status
+    return parser
 
 
 def _version() -> str:
@@ -90,8 +112,3 @@ def _version() -> str:
         return version("planner")
     except PackageNotFoundError:
         return "(not installed)"
-
-
-def entry_point() -> None:
-    """Run the command line of this process."""
-    sys.exit(main())

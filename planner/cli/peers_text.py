@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from planner.cli.family import percent
-from planner.draw.chart import printable
 from planner.iteration.peers import BASELINE, JOINT, PeerCase, Spread, standings
+from planner.printing import printable
 from planner.units import format_ns
 
 __all__ = ["by", "case_table", "markdown", "report", "scale_text", "summary_table"]

@@ -13,6 +13,7 @@ from planner.cli.common import Progress, check_outputs, command, write_json, wri
 from planner.cli.complaint import complain
 from planner.cli.iteration_options import add_iteration_options, exact_option, settle
 from planner.cli.plan_text import lines
+from planner.cli.writing import replacing
 from planner.draw import GANTT
 from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
@@ -94,7 +95,8 @@ def run(options: argparse.Namespace) -> int:
             text += "\n" + GANTT.text(chart, width) + "\n"
         write_text(text)
     if draw is not None and chart is not None:
-        draw(chart, Path(options.picture))
+        with replacing(options.picture) as place:
+            draw(chart, place)
     elif draw is not None:
         complain(f"planner: there is no plan, so {options.picture} is not written")
     return 0

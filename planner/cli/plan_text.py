@@ -8,7 +8,6 @@ from planner.cli.family import percent, provenance
 from planner.cli.iteration_options import Subject
 from planner.clusters import Cluster
 from planner.draw import format_table
-from planner.draw.chart import printable
 from planner.iteration import Problem
 from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
@@ -19,9 +18,10 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     Why,
 )
+from planner.printing import printable
 from planner.report.words import CHANGES, VERBS
 from planner.topologies import BCube, FatTree, Rails
-from planner.units import format_bytes, format_factor, format_ns
+from planner.units import counted, format_bytes, format_factor, format_ns
 
 __all__ = ["about_cluster", "lines", "sentence"]
 
@@ -31,7 +31,7 @@ def lines(subject: Subject, problem: Problem, given: IterationAnswer) -> Iterato
     graph, scale = problem.graph, subject.options["computation"]
     computes = problem.base.windows.compute_ns
     yield (
-        f"{printable(subject.profile.name)}: {len(graph.parameters)} parameters, "
+        f"{printable(subject.profile.name)}: {counted(len(graph.parameters), 'parameter')}, "
         f"{format_bytes(sum(problem.pushed))} of gradients, {format_ns(computes)} to compute"
         + ("" if scale == 1 else f" (× {scale} of the profile)")
     )
@@ -64,7 +64,7 @@ def about_cluster(cluster: Cluster) -> str:
         kind = f"{topology.accelerators} accelerators and rails a host"
     shared = cluster.shared_bytes_per_s
     return (
-        f"{printable(cluster.name)}: {cluster.workers} workers, {kind}, "
+        f"{printable(cluster.name)}: {counted(cluster.workers, 'worker')}, {kind}, "
         f"{nic.per_machine} × {_rate(float(nic.bytes_per_s))} a machine, start-up "
         f"{format_ns(nic.startup_ns)}" + (f", {_rate(float(shared))} shared" if shared else "")
     )
@@ -127,7 +127,7 @@ def _plan(given: IterationAnswer) -> Iterator[str]:
 def _sizes(given: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
     yield (
         f"{given.machines} of {sizing.at_most} machines make the shortest epoch of "
-        f"{sizing.epoch_samples:,} samples"
+        f"{counted(sizing.epoch_samples, 'sample')}"
     )
     header = ("machines", "iterations", "epoch by Yan's model", "bound", "epoch as planned")
     rows = [
@@ -153,7 +153,8 @@ def _scheduled(given: SchedulingAnswer) -> str:
     if given.group_size is None or given.iteration_ns is None or given.overhead is None:
         return f"scheduling: no group size, {'' if given.reason is UNSET else given.reason}"
     return (
-        f"scheduling: groups of {given.group_size} iterations, {percent(given.overhead)} overhead, "
+        f"scheduling: groups of {counted(given.group_size, 'iteration')}, "
+        f"{percent(given.overhead)} overhead, "
         f"{format_ns(given.iteration_ns)} an iteration with it, {given.speedup:.2f}x groups of one"
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import Progress, check_outputs, command, write_json, write_text
+from planner.cli.common import Progress, check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import Subject, add_iteration_options, settle
 from planner.cli.plan_text import about_cluster, sentence
 from planner.comparison import Comparison, Row, compare
@@ -20,7 +20,7 @@ from planner.jsonio.iteration_making import answer
 from planner.methods import deadline_in
 from planner.report import Report, page, peers_of
 from planner.results import Result
-from planner.units import format_bytes, format_ns
+from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["add_parser"]
 
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
         command=_command(options),
         version=_version(),
     )
-    write_json(page(report), options.output)
+    write_document(page(report), options.output)
     if options.output != "-":
         write_text(f"{options.output}: {_summary(given)}\n")
     return 0
@@ -104,8 +104,9 @@ def _beside(
 def _job(subject: Subject, problem: Problem) -> str:
     scale = subject.options["computation"]
     return (
-        f"{len(problem.graph.parameters):,} parameters, {format_bytes(sum(problem.pushed))} of "
-        f"gradients, {format_ns(problem.base.windows.compute_ns)} to compute"
+        f"{counted(len(problem.graph.parameters), 'parameter')}, "
+        f"{format_bytes(sum(problem.pushed))} of gradients, "
+        f"{format_ns(problem.base.windows.compute_ns)} to compute"
         + ("" if scale == 1 else f" (× {scale} of the profile)")
     )
 

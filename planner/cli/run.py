@@ -20,9 +20,11 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.run_report import as_json, report
+from planner.cli.writing import replacing
 from planner.draw.drawing import GANTT
-from planner.errors import InvalidInputError, MeasurementError, PlannerError
+from planner.errors import InvalidInputError, MeasurementError
 from planner.topologies import BCube
+from planner.units import counted
 from planner.validation import integer, shown
 
 if TYPE_CHECKING:
@@ -165,14 +167,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         write_text(report(options, answers, planned, plain, world.size))
         sys.stdout.flush()
-    title = f"{options.model}, {world.size} ranks, as measured"
+    title = f"{options.model}, {counted(world.size, 'rank')}, as measured"
     for option, ranks in (("picture", 1), ("trace", world.size)):
         if option in writers:
             chart = chart_of(planned[-1].events[:ranks], planned[-1].warmup, title)
-            try:
-                writers[option](chart, Path(getattr(options, option)))
-            except OSError as error:
-                raise PlannerError(f"--{option}: {error}") from None
+            with replacing(getattr(options, option)) as place:
+                writers[option](chart, place)
     return 0
 
 

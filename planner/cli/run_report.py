@@ -15,7 +15,7 @@ from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.runtime.measured import batch_times, compared, slowest
-from planner.units import format_bytes, format_ns
+from planner.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from planner.programs import Answer
@@ -54,8 +54,8 @@ def report(
     """
     steps = _times(planned)
     lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in answers]
-    number = f"{ranks} rank{'' if ranks == 1 else 's'}"
-    lines.append(f"run: {options.model}, {number}, {len(steps)} steps, {options.optimizer}")
+    number, length = counted(ranks, "rank"), counted(len(steps), "step")
+    lines.append(f"run: {options.model}, {number}, {length}, {options.optimizer}")
     lines += _warnings(options, answers, ranks)
     rows = [_row(one) for one in compared(answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")

@@ -2,12 +2,14 @@
 
 import argparse
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from planner.cli.common import check_outputs, command, standard_input, standard_output
+from planner.cli.writing import replacing, writing
 from planner.jsonio import Reply, limited_replies, one_message, read_lines
+from planner.printing import escaped_json
 from planner.workers import Limits
 
 __all__ = ["add_parser"]
@@ -73,18 +75,19 @@ def run(options: argparse.Namespace) -> int:
         target = (
             standard_output()
             if options.output == "-"
-            else files.enter_context(Path(options.output).open("wb"))
+            else files.enter_context(files.enter_context(replacing(options.output)).open("wb"))
         )
-        return _written(limited_replies(messages(source, limits), limits), target)
+        return _written(limited_replies(messages(source, limits), limits), target, options.output)
 
 
-def _written(replies: Iterator[Reply], stream: BinaryIO) -> int:
+def _written(replies: Iterator[Reply], stream: BinaryIO, path: str) -> int:
     """Write each answer as soon as it is there."""
     statuses = set()
     with closing(replies):
         for one in replies:
-            stream.write(one.data + b"\n")
-            stream.flush()
+            with writing("standard output") if path == "-" else nullcontext():
+                stream.write(escaped_json(one.data) + b"\n")
+                stream.flush()
             statuses.add(one.exit_status)
     return next((status for status in (1, 2) if status in statuses), 0)
 

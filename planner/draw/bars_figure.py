@@ -6,9 +6,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.draw.bars import BarChart, BarPanel
-from planner.draw.chart import printable, shortened
+from planner.draw.chart import shortened
 from planner.draw.figure import figure_in
 from planner.draw.style import COLOURS, OUTLINE
+from planner.printing import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

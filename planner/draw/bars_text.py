@@ -1,7 +1,8 @@
 """Bar charts for a terminal: a row a bar, under the name of its group."""
 
 from planner.draw.bars import BarChart, BarPanel
-from planner.draw.chart import printable, shortened
+from planner.draw.chart import shortened
+from planner.printing import printable
 
 __all__ = ["text_bars"]
 

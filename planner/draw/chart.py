@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from planner.printing import printable
 from planner.timeline import Timeline
 
-__all__ = ["Chart", "printable", "shortened", "shorter_title"]
+__all__ = ["Chart", "shortened", "shorter_title"]
 
 MAX_TITLE = 120
 """Longer titles are shortened."""
@@ -38,11 +39,6 @@ def shorter_title(text: str) -> str:
     if len(text) > MAX_TITLE:
         text = f"{text[: MAX_TITLE // 3]}…{text[-2 * MAX_TITLE // 3 + 1 :]}"
     return text
-
-
-def printable(text: str) -> str:
-    """Return `text` with a mark in place of what a terminal or a picture cannot show."""
-    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def shortened(text: str, length: int) -> str:

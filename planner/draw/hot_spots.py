@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from planner.draw.chart import printable, shorter_title
+from planner.draw.chart import shorter_title
+from planner.printing import printable
 from planner.units import format_ns
 
 __all__ = ["MAX_CELLS", "HotSpots", "HotSpotsChart", "Pulls", "text_hot_spots"]

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.axes import set_ticks
-from planner.draw.chart import printable, shortened
+from planner.draw.chart import shortened
 from planner.draw.figure import figure_in
 from planner.draw.hot_spots import HotSpotsChart, Pulls
 from planner.draw.style import BACKWARD, COLOURS, DARK, OUTLINE
+from planner.printing import printable
 from planner.units import format_ns, unit_of
 
 if TYPE_CHECKING:

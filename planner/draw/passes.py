@@ -7,8 +7,8 @@ what the processor waits stays white.
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from planner.draw.chart import printable
 from planner.draw.style import BACKWARD, FORWARD, MAX_OUTLINED, OUTLINE
+from planner.printing import printable
 from planner.timeline import Interval, Kind
 
 if TYPE_CHECKING:

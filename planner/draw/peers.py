@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.draw.axes import set_range
-from planner.draw.chart import printable, shortened, shorter_title
+from planner.draw.chart import shortened, shorter_title
 from planner.draw.figure import figure_in
 from planner.draw.style import COLOURS, OUTLINE
 from planner.iteration.peers import BASELINE, JOINT, Spread, Standing
+from planner.printing import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

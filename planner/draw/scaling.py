@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.draw.chart import printable, shorter_title
+from planner.draw.chart import shorter_title
+from planner.printing import printable
 from planner.units import format_ns
 
 __all__ = [

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+from planner.printing import printable
+
 __all__ = ["format_table"]
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table with aligned columns: the first to the left, the others to the right."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     lines = []
     for cells in (header, ["-" * width for width in widths], *rows):

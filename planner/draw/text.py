@@ -7,8 +7,9 @@ the backward and the forward pass.
 
 from math import ceil, log10
 
-from planner.draw.chart import Chart, printable, shortened
+from planner.draw.chart import Chart, shortened
 from planner.draw.table import format_table
+from planner.printing import printable
 from planner.timeline import Interval, Kind, Mark, Timeline
 from planner.units import format_ns, unit_of
 

@@ -5,8 +5,9 @@ What of a transfer comes after it is due has a dark core.
 
 from typing import TYPE_CHECKING
 
-from planner.draw.chart import printable, shortened
+from planner.draw.chart import shortened
 from planner.draw.style import COLOURS, OUTLINE, OVERRUN
+from planner.printing import printable
 from planner.timeline import Window
 
 if TYPE_CHECKING:

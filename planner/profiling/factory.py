@@ -25,9 +25,9 @@ def load_factory(
     Parameters
     ----------
     spec : str
-        ``module:factory``. The module is looked for in the current directory, too. The factory
-        is called without arguments, or with `batch_size` if it has a parameter of that name and
-        one is given. It returns ``(model, inputs)`` or the model alone.
+        ``module:factory``. The module is looked for in the current directory, too, after all other
+        places. The factory is called without arguments, or with `batch_size` if it has a parameter
+        of that name and one is given. It returns ``(model, inputs)`` or the model alone.
     input_shape : str, optional
         Shape of one sample for a model that comes alone, with its type if it is not float32:
         ``3x224x224``, or ``128:int64`` for 128 token numbers.
@@ -96,7 +96,8 @@ def _factory(module_name: str, name: str) -> Callable[..., Any]:
     try:
         factory = getattr(module, name)
     except AttributeError as error:
-        raise InvalidInputError("spec", f"module {module_name} has no {name}") from error
+        origin = getattr(module, "__file__", None) or "built into Python"
+        raise InvalidInputError("spec", f"module {module_name} ({origin}) has no {name}") from error
     if isinstance(factory, nn.Module) or not callable(factory):
         raise InvalidInputError(
             "spec", f"{module_name}:{name} is {_kind(factory)}: expected a function to call"
@@ -119,13 +120,13 @@ def _takes_batch_size(factory: Callable[..., Any]) -> bool:
 @contextmanager
 def _current_directory_importable() -> Iterator[None]:
     here = str(Path.cwd())
-    sys.path.insert(0, here)
+    sys.path.append(here)  # last: no file here stands in for a module of anybody else's
     importlib.invalidate_caches()
     try:
         yield
     finally:
         if here in sys.path:
-            sys.path.remove(here)
+            del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]
 
 
 def _kind(value: object) -> str:

@@ -5,6 +5,8 @@ Whatever is not `Html` is text and gets escaped, so no name in a profile can bec
 
 from html import escape
 
+from planner.printing import printable
+
 __all__ = ["Html", "element", "joined", "listed", "paragraph", "scrolled", "table"]
 
 
@@ -117,5 +119,4 @@ def _text(value: str | float) -> str:
 
 def _clean(text: str, *, quote: bool = False) -> str:
     """Return escaped text, with a mark in place of what no page may contain."""
-    shown = "".join(one if one.isprintable() or one in "\n\t" else "�" for one in text)
-    return escape(shown, quote=quote)
+    return escape(printable(text, keep="\n\t"), quote=quote)

@@ -95,6 +95,22 @@ def test_a_factory_of_a_model_and_inputs(module: str) -> None:
     assert profile.parameter_bytes == 40
 
 
+def test_files_in_the_current_directory_stand_in_for_no_other_module(
+    module: str, tmp_path: Path
+) -> None:
+    for name in ("colorsys", "wave"):  # of the standard library, loaded by nobody yet
+        sys.modules.pop(name, None)
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('the wrong one')\n")
+    text = (
+        "import colorsys, wave\nfrom torch import nn\n\ndef make():\n    return nn.Linear(4, 2)\n"
+    )
+    (tmp_path / f"{module}_importer.py").write_text(text)
+    model, _ = load_factory(f"{module}_importer:make", "4")
+    assert isinstance(model, nn.Linear)
+    with pytest.raises(InvalidInputError, match=r"module colorsys \(.*colorsys.py\) has no make"):
+        load_factory("colorsys:make")
+
+
 @pytest.mark.parametrize(("batch_size", "rows"), [(None, 5), (8, 8)])
 def test_a_factory_that_takes_the_batch_size(
     module: str, batch_size: int | None, rows: int

@@ -1,0 +1,78 @@
+"""Ctrl-C ends a command without a traceback, whenever it comes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.jsonio.test_plan_files import IBATCH
+
+AT_AN_IMPORT = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["planner", *{words!r}]
+from planner.__main__ import entry_point
+entry_point()
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["planner.cli.main", "argparse", "msgspec", "planner.caramel", "planner.cli.run"],
+)
+def test_while_it_starts(name: str) -> None:
+    script = AT_AN_IMPORT.format(name=name, words=["schema", "ibatch"])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("name", ["pulp", "ortools.sat.python"])
+def test_while_a_solver_is_loaded(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(IBATCH))
+    words = ["compare", str(file)]
+    script = AT_AN_IMPORT.format(name=name, words=words)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.1, 0.3, 1.0])
+def test_by_the_clock(delay_s: float) -> None:
+    """Python's own start is Python's; what is loaded of ours shows nothing."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner", "solve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(timeout=60) in (130, -signal.SIGINT, 1)
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert b"planner/cli" not in said
+    assert b"planner/jsonio" not in said
+    if process.returncode == 130:
+        assert said == b""
+
+
+def test_where_it_is_ignored_it_stays_ignored() -> None:
+    script = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + AT_AN_IMPORT.format(
+        name="numpy", words=["schema", "ibatch"]
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
