@@ -93,6 +93,8 @@ class Layer:
         gradients are compressed or sparsified).
     activation_bytes : int
         Size of its output.
+    kept_bytes : int or None
+        What it keeps for the backward pass; None if unknown: its output counts then.
     gradient_ready_ns : int or None
         When its gradients are complete, counted from the start of the backward pass.
     forward_spread_ns, backward_spread_ns : int or None
@@ -116,6 +118,7 @@ class Layer:
     backward_spread_ns: int | None = None
     block: int | None = None
     parameters: tuple[str, ...] = ()
+    kept_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -128,6 +131,7 @@ class Layer:
             "forward_spread_ns",
             "backward_spread_ns",
             "block",
+            "kept_bytes",
         ):
             if getattr(self, name) is not None:
                 integer(getattr(self, name), name)
@@ -142,6 +146,11 @@ class Layer:
     def pushed_bytes(self) -> int:
         """Size of what is sent for its gradient."""
         return self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
+
+    @property
+    def remembered_bytes(self) -> int:
+        """Size of what stays in memory until its backward computation, as far as it is known."""
+        return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +192,7 @@ class Profile:
         for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
             integer(sum(getattr(layer, name) for layer in self.layers), f"layers: sum of {name}")
         integer(sum(layer.pushed_bytes for layer in self.layers), "layers: sum of gradient_bytes")
+        integer(sum(layer.remembered_bytes for layer in self.layers), "layers: sum of kept_bytes")
         first: dict[str, int] = {}
         for position, layer in enumerate(self.layers):
             for place, name in enumerate(layer.parameters):
@@ -325,6 +335,9 @@ def _merged(unit: list[Layer]) -> Layer:
         forward_spread_ns=_sum_known([layer.forward_spread_ns for layer in unit]),
         backward_spread_ns=_sum_known([layer.backward_spread_ns for layer in unit]),
         parameters=tuple(name for layer in unit for name in layer.parameters),
+        kept_bytes=None
+        if all(layer.kept_bytes is None for layer in unit)
+        else sum(layer.remembered_bytes for layer in unit),
     )
 
 

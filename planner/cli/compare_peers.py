@@ -20,7 +20,12 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
-from planner.cli.iteration_options import ELEMENT_BYTES, exact_option
+from planner.cli.iteration_options import (
+    ELEMENT_BYTES,
+    add_memory_options,
+    exact_option,
+    memory_options,
+)
 from planner.cli.peers_report import document
 from planner.cli.peers_text import report
 from planner.cli.writing import replacing
@@ -37,7 +42,7 @@ from planner.profiles import Profile
 
 __all__ = ["OPTIONS", "add_options", "chart_of", "planned", "run"]
 
-OPTIONS = ("--cluster", "--computation")
+OPTIONS = ("--cluster", "--computation", "--activations", "--ignore-memory")
 """What only a comparison with ``--peers`` is told."""
 
 MAX_CASES = 10_000
@@ -62,10 +67,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="multiply all times of computation, once by each: 0.02 or 1/50 for workers 50 times "
         "as fast as those the profiles were measured on; default: 1",
     )
+    add_memory_options(group)
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare."""
+    memory = memory_options(options)
     methods = _methods(options.methods)
     scales = _scales(options.computation or "1")
     deadline_in(options.time_limit)
@@ -88,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
             for cluster_path, cluster in clusters:
                 progress(f"{len(cases) + 1} of {count}: {profile.name} on {cluster.name}")
                 try:
-                    case = planned(profile, cluster, scale, methods, options.time_limit)
+                    case = planned(profile, cluster, scale, methods, options.time_limit, **memory)
                 except InvalidInputError as error:
                     raise PlannerError(f"{path} on {cluster_path}: {error}") from None
                 cases.append(case)
@@ -114,6 +121,7 @@ def planned(
     scale: Fraction,
     methods: Sequence[str],
     time_limit: float | None = None,
+    **options: Any,
 ) -> PeerCase:
     """Plan one case by every method.
 
@@ -129,10 +137,16 @@ def planned(
         Some of `planner.iteration.METHODS`.
     time_limit : float, optional
         Seconds for each method.
+    **options
+        What `planner.iteration.Problem.from_profile` is told beside these.
     """
     whole = all(one.size_bytes % ELEMENT_BYTES == 0 for one in profile.dataflow().parameters)
     problem = Problem.from_profile(
-        profile, cluster, computation=scale, element_bytes=ELEMENT_BYTES if whole else 1
+        profile,
+        cluster,
+        computation=scale,
+        element_bytes=ELEMENT_BYTES if whole else 1,
+        **options,
     )
     comparison = compare_peers(problem, methods, time_limit=time_limit)
     return PeerCase(profile.name, cluster.name, scale, comparison)

@@ -15,7 +15,14 @@ from planner.profiles import Profile
 from planner.units import parse_bytes
 from planner.validation import shown
 
-__all__ = ["Subject", "add_iteration_options", "exact_option", "settle"]
+__all__ = [
+    "Subject",
+    "add_iteration_options",
+    "add_memory_options",
+    "exact_option",
+    "memory_options",
+    "settle",
+]
 
 ELEMENT_BYTES = 4
 """Parameters are cut between numbers of so many bytes, if their sizes admit it."""
@@ -64,6 +71,7 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
         help="bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam; "
         "default: 0",
     )
+    add_memory_options(parser)
     parser.add_argument(
         "--max-transfer", metavar="SIZE", help="no transfer may be larger, such as 25MiB"
     )
@@ -80,6 +88,31 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
         "share, as under FSDP or with parameter servers; default: whichever is faster",
     )
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+
+
+def add_memory_options(parser: Any) -> None:
+    """Add the options that say what memory holds."""
+    parser.add_argument(
+        "--activations",
+        metavar="SIZE",
+        help="memory for the activations of an iteration, such as 2GiB; default: what the "
+        "profile's layers keep for the backward pass, or else all their outputs",
+    )
+    parser.add_argument(
+        "--ignore-memory",
+        action="store_true",
+        default=None,
+        help="plan as if memory did not bind",
+    )
+
+
+def memory_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `planner.iteration.Problem.from_profile` is told of memory."""
+    given = options.activations
+    return {
+        "activation_bytes": None if given is None else parse_bytes(given, "--activations"),
+        "ignore_memory": bool(options.ignore_memory),
+    }
 
 
 def settle(options: argparse.Namespace) -> Subject:
@@ -117,6 +150,7 @@ def settle(options: argparse.Namespace) -> Subject:
     settled = {
         "computation": scale,
         "optimiser": ratio,
+        **memory_options(options),
         "max_transfer_bytes": cap,
         "algorithms": algorithms,
         "modes": MODES if options.mode == "any" else (options.mode,),

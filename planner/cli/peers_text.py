@@ -144,9 +144,12 @@ def _footnotes(cases: Sequence[PeerCase], methods: Sequence[str]) -> list[str]:
             reason = case.reason(method)
             if reason:
                 counts.setdefault((method, reason), []).append(case)
+    together: dict[tuple[str, str], list[str]] = {}
+    for (method, reason), own in counts.items():
+        together.setdefault((reason, _places(own, len(cases))), []).append(method)
     notes = [
-        f"{_NONE} {method}: {reason} ({_places(own, len(cases))})"
-        for (method, reason), own in counts.items()
+        f"{_NONE} {', '.join(names)}: {reason} ({places})"
+        for (reason, places), names in together.items()
     ]
     return ["\n".join(notes)] if notes else []
 

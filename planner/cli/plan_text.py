@@ -44,9 +44,10 @@ def lines(subject: Subject, problem: Problem, given: IterationAnswer) -> Iterato
     yield from _plan(given)
     if given.scheduling is not UNSET:
         yield _scheduled(given.scheduling)
-    if given.alternatives is not UNSET:
+    if given.alternatives is not UNSET and given.objective_ns is not None:
         yield ""
         yield format_table(*_table(given, given.alternatives))
+        yield from _without(given.alternatives)
     if given.left_out is not UNSET:
         for name, reason in given.left_out.items():
             yield f"left out: {name} ({reason})"
@@ -193,8 +194,7 @@ def _table(
         alternatives, key=lambda one: (one.objective_ns is None, one.objective_ns or 0)
     ):
         if one.objective_ns is None or not given.objective_ns:
-            reason = "–" if one.reason is UNSET else one.reason
-            rows.append((one.algorithm, one.mode, "–", "–", "–", reason))
+            rows.append((one.algorithm, one.mode, "–", "–", "–", "–"))
             continue
         bound = one.lower_bound_ns
         rows.append(
@@ -208,3 +208,13 @@ def _table(
             )
         )
     return header, rows
+
+
+def _without(alternatives: tuple[AlternativeAnswer, ...]) -> Iterator[str]:
+    """Yield why some have no plan, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for one in alternatives:
+        if one.reason is not UNSET:
+            reasons.setdefault(one.reason, []).append(f"{one.algorithm} {one.mode}")
+    for reason, names in reasons.items():
+        yield f"no plan: {', '.join(names)} ({reason})"

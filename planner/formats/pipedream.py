@@ -13,42 +13,20 @@ and the format of its published profiles.
 """
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from heapq import heapify, heappop, heappush
-from math import prod
 
 from planner.errors import InvalidInputError
+from planner.formats.kept import kept_bytes
+from planner.formats.pipedream_rows import Node, doubts
 from planner.profiles import Layer, Profile, Provenance, chain_blocks, graph_of_layers
 from planner.validation import MAX_VALUE, shown
 
 __all__ = ["read_pipedream"]
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
-_FLOAT_BYTES = 4
-_TINY_BYTES = 1 << 20
-"""Work on less than this may truly take no measurable time."""
-_NOTABLE_NS = 10**6
-"""Shorter times are mostly the cost of starting a kernel."""
-_VIEWS = ("View", "Size", "Flatten", "Dropout", "Identity")
-"""Operations that move nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    name: str
-    operation: str
-    line: int
-    forward_ns: int
-    backward_ns: int
-    activation_bytes: int
-    parameter_bytes: int
-
-    @property
-    def kind(self) -> str:
-        return self.operation.partition("(")[0]
 
 
 def read_pipedream(
@@ -72,7 +50,7 @@ def read_pipedream(
     InvalidInputError
         If the text is no such graph; the path is the line.
     """
-    nodes: dict[str, _Node] = {}
+    nodes: dict[str, Node] = {}
     edges: list[tuple[str, str, int]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -97,6 +75,11 @@ def read_pipedream(
         raise InvalidInputError("", "expected at least one layer, found none")
     position = {node: index for index, node in enumerate(order)}
     steps = [(position[one], position[other]) for one, other in links]
+    kept = kept_bytes(
+        [nodes[node].kind for node in order],
+        [nodes[node].activation_bytes for node in order],
+        steps,
+    )
     layers = tuple(
         Layer(
             name=f"{node} {nodes[node].kind}",
@@ -105,8 +88,9 @@ def read_pipedream(
             parameter_bytes=nodes[node].parameter_bytes,
             activation_bytes=nodes[node].activation_bytes,
             block=block,
+            kept_bytes=keeps,
         )
-        for node, block in zip(order, chain_blocks(len(order), steps), strict=True)
+        for node, block, keeps in zip(order, chain_blocks(len(order), steps), kept, strict=True)
     )
     weighted = any(layer.parameter_bytes for layer in layers)
     warnings = [
@@ -115,7 +99,7 @@ def read_pipedream(
         for node in nodes.values()
         if node.name in inputs
     ]
-    warnings += _doubts([nodes[name] for name in order])
+    warnings += doubts([nodes[name] for name in order], steps)
     return Profile(
         name=name,
         layers=layers,
@@ -129,7 +113,7 @@ def read_pipedream(
     ), tuple(warnings)
 
 
-def _node(line: str, number: int) -> _Node:
+def _node(line: str, number: int) -> Node:
     parts = line.split(" -- ")
     path = f"line {number}"
     if len(parts) != 3:
@@ -144,7 +128,7 @@ def _node(line: str, number: int) -> _Node:
         _amount(found[field], f"{path}, {field}", scale)
         for field, scale in zip(_FIELDS, (10**6, 10**6, 1, 1), strict=True)
     )
-    return _Node(
+    return Node(
         parts[0].strip(), parts[1].strip(), number, forward, backward, activation, parameters
     )
 
@@ -193,69 +177,3 @@ def _execution_order(names: list[str], links: list[tuple[str, str]]) -> list[str
 def _number(name: str) -> int:
     digits = re.sub(r"\D", "", name)
     return int(digits[:18]) if digits else 0
-
-
-def _doubts(nodes: list[_Node]) -> list[str]:
-    """Say which rows cannot be true."""
-    doubts = []
-    untimed: dict[str, list[_Node]] = {}
-    for node in nodes:
-        where = f"line {node.line}: {node.name} {node.kind}"
-        expected = _parameters(node.operation)
-        if expected is not None and expected * _FLOAT_BYTES != node.parameter_bytes:
-            doubts.append(
-                f"{where} has {expected} parameters by its description, "
-                f"{expected * _FLOAT_BYTES} bytes, but parameter_size says {node.parameter_bytes}"
-            )
-        computes = node.kind in ("Conv2d", "Linear")
-        if computes and node.forward_ns > max(_NOTABLE_NS, 2 * node.backward_ns):
-            doubts.append(
-                f"{where} takes {node.forward_ns / 1e6:g} ms forward and "
-                f"{node.backward_ns / 1e6:g} ms backward, which computes at least as much: the "
-                "forward time holds something else (set-up, choice of an algorithm)"
-            )
-        work = max(node.activation_bytes, node.parameter_bytes)
-        if (
-            work > _TINY_BYTES
-            and node.kind not in _VIEWS
-            and not node.forward_ns * node.backward_ns
-        ):
-            untimed.setdefault(node.kind, []).append(node)
-    for kind, rows in untimed.items():
-        lines = ", ".join(str(line) for line in sorted(node.line for node in rows))
-        largest = max(max(node.activation_bytes, node.parameter_bytes) for node in rows)
-        doubts.append(
-            f"line{'s' if len(rows) > 1 else ''} {lines}: {kind} handles up to {largest} bytes in "
-            "a time of 0: it was not timed"
-        )
-    return doubts
-
-
-def _parameters(operation: str) -> int | None:
-    """Return the number of parameters of an operation from its description, if it tells."""
-    try:
-        return _described_parameters(operation)
-    except (ArithmeticError, ValueError):  # a description nobody can compute with tells nothing
-        return None
-
-
-def _described_parameters(operation: str) -> int | None:
-    kind = operation.partition("(")[0]
-    if kind == "Linear":
-        found = re.search(r"in_features=(\d{1,9}), out_features=(\d{1,9})\b", operation)
-        if found is None:
-            return None
-        inputs, outputs = int(found[1]), int(found[2])
-        return outputs * (inputs + ("bias=False" not in operation))
-    if kind == "Conv2d":
-        found = re.search(r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}, \d{1,9})\)", operation)
-        if found is None:
-            return None
-        inputs, outputs = int(found[1]), int(found[2])
-        groups = re.search(r"groups=(\d{1,9})\b", operation)
-        weights = inputs // (int(groups[1]) if groups else 1) * prod(map(int, found[3].split(",")))
-        return outputs * (weights + ("bias=False" not in operation))
-    if kind == "BatchNorm2d" and "affine=False" not in operation:
-        found = re.search(r"\((\d{1,9})\b", operation)
-        return None if found is None else 2 * int(found[1])
-    return None

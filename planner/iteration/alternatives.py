@@ -212,12 +212,9 @@ def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
     memory, footprint = problem.cluster.worker_memory_bytes, problem.footprint
     assert memory is not None
     assert footprint is not None
-    needed = footprint.resident_bytes(mode, problem.cluster.workers) + element
-    return Infeasibility(
-        f"{mode}: parameters, gradients, optimiser state and activations take {needed} bytes on "
-        f"each worker, and memory_bytes leaves it {memory}",
-        ("memory_bytes",),
-    )
+    # Of all modes, whichever was asked for: who hears it for one wants to know of the other.
+    reason = footprint.shortage(problem.modes, problem.cluster.workers, memory, element)
+    return Infeasibility(reason, ("memory_bytes",))
 
 
 def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:

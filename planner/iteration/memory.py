@@ -4,7 +4,8 @@ Problem: does a plan fit into a worker's memory, and how large may its transfers
 
 Method: the large terms are added up.
 
-- replicated: parameters, gradients, the optimiser's state and the activations of one iteration;
+- replicated: parameters, gradients, the optimiser's state and the activations of one iteration,
+  which are what layers keep for the backward pass where that is known, and else their outputs;
 - sharded: the same, but for the state only the worker's share, with the copy of the parameters that
   it updates; the gathered parameters are kept from the forward pass to the end of the backward
   pass, and all gradients are counted, as if none had left before the last was there.
@@ -17,10 +18,12 @@ Complexity: O(layers).
 Source: the terms as in Rajbhandari et al., "ZeRO", SC 2020, section 3.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from planner.profiles import Profile
+from planner.units import format_bytes
 from planner.validation import exact, integer
 
 __all__ = ["Footprint"]
@@ -49,11 +52,27 @@ class Footprint:
         object.__setattr__(self, "optimiser", exact(self.optimiser, "optimiser"))
 
     @classmethod
-    def of(cls, profile: Profile, optimiser: Fraction = Fraction(0)) -> "Footprint":
-        """Return that of a profiled model; gradients are as large as parameters before sending."""
+    def of(
+        cls,
+        profile: Profile,
+        optimiser: Fraction = Fraction(0),
+        activation_bytes: int | None = None,
+    ) -> "Footprint":
+        """Return that of a profiled model; gradients are as large as parameters before sending.
+
+        Parameters
+        ----------
+        profile : Profile
+            The model.
+        optimiser : Fraction
+            As above.
+        activation_bytes : int, optional
+            Activations, if they are known better than from the profile.
+        """
         size = profile.parameter_bytes
-        activations = sum(layer.activation_bytes for layer in profile.layers)
-        return cls(size, size, activations, optimiser)
+        if activation_bytes is None:
+            activation_bytes = sum(layer.remembered_bytes for layer in profile.layers)
+        return cls(size, size, activation_bytes, optimiser)
 
     def resident_bytes(self, mode: str, workers: int) -> int:
         """Return what is there all the time, without the transfers' buffers.
@@ -70,3 +89,45 @@ class Footprint:
             state = (state + self.parameter_bytes) / workers
         kept = self.parameter_bytes + self.gradient_bytes + self.activation_bytes
         return kept - int(-state // 1)
+
+    def shortage(self, modes: Sequence[str], workers: int, available: int, transfer: int) -> str:
+        """Return one sentence: what is needed, what dominates, and what would help.
+
+        Parameters
+        ----------
+        modes : sequence of str
+            Modes to speak of.
+        workers : int
+            Number of workers.
+        available : int
+            Memory of each.
+        transfer : int
+            Bytes of the smallest transfer there can be.
+        """
+        needed = " and ".join(
+            f"{_precise(self.resident_bytes(mode, workers) + transfer, available)} {mode}"
+            for mode in modes
+        )
+        parts = {
+            "activations": self.activation_bytes,
+            "optimiser state": int(self.optimiser * self.parameter_bytes),
+            "parameters and gradients": self.parameter_bytes + self.gradient_bytes,
+        }
+        largest = max(parts, key=lambda name: parts[name])
+        helps = {
+            "activations": "a smaller batch size or recomputing them would help",
+            "optimiser state": "a smaller optimiser or, sharded, more workers would help",
+            "parameters and gradients": "only workers with more memory would help",
+        }
+        return (
+            f"memory: a worker needs {needed} and memory_bytes leaves it "
+            f"{format_bytes(available)}, mostly for {largest} ({format_bytes(parts[largest])}): "
+            f"{helps[largest]}; activation_bytes (--activations) replaces the estimate of the "
+            "activations, and ignore_memory (--ignore-memory) plans without this check"
+        )
+
+
+def _precise(size: int, other: int) -> str:
+    """Return a size so that it can be told from another one."""
+    shown = format_bytes(size)
+    return shown if shown != format_bytes(other) else f"{size:,} B"

@@ -187,6 +187,8 @@ class Problem:
         *,
         computation: Fraction | int = 1,
         optimiser: Fraction | int = 0,
+        activation_bytes: int | None = None,
+        ignore_memory: bool = False,
         **options: object,
     ) -> "Problem":
         """Return the problem of a profiled model.
@@ -203,6 +205,10 @@ class Problem:
             fast as those the profile was measured on.
         optimiser : Fraction or int
             Bytes of optimiser state for each byte of parameters: 1 for momentum, 2 for Adam.
+        activation_bytes : int, optional
+            Memory for the activations of an iteration, if not what the profile says of its layers.
+        ignore_memory : bool
+            Plan as if memory did not bind.
         **options
             As above.
         """
@@ -212,7 +218,7 @@ class Problem:
         if any(layer.pushed_bytes != layer.parameter_bytes for layer in sent):
             graph = graph_of_layers(profile.layers, pairwise(range(len(profile.layers))))
             pulled = tuple(max(layer.parameter_bytes, 1) for layer in sent)
-        footprint = Footprint.of(profile, exact(optimiser, "optimiser_ratio"))
+        footprint = Footprint.of(profile, exact(optimiser, "optimiser_ratio"), activation_bytes)
         try:
             graph = scaled(graph, factor)
         except InvalidInputError as error:
@@ -221,7 +227,7 @@ class Problem:
             graph,
             cluster,
             pull_bytes=pulled,
-            footprint=footprint,
+            footprint=None if ignore_memory else footprint,
             **options,  # type: ignore[arg-type]
         )
 

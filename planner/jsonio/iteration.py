@@ -16,7 +16,7 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Seconds
+from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Seconds, Size
 from planner.methods import deadline_in, known_method
 from planner.profiles import Profile
 from planner.validation import MAX_VALUE
@@ -45,6 +45,11 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Annotated[Rate, Meta(description="bytes of optimiser state for each of parameters")]
         | UnsetType
     ) = UNSET
+    activation_bytes: (
+        Annotated[Size, Meta(description="memory for activations, in place of the profile's")]
+        | UnsetType
+    ) = UNSET
+    ignore_memory: Annotated[bool, Meta(description="plan as if memory did not bind")] = False
     max_transfer_bytes: PositiveSize | UnsetType = UNSET
     algorithms: Annotated[tuple[Algorithm, ...], Meta(min_length=1)] | UnsetType = UNSET
     modes: (
@@ -75,6 +80,8 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return {
             "computation": 1 if self.computation_scale is UNSET else self.computation_scale,
             "optimiser": 0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
+            "activation_bytes": _given(self.activation_bytes),
+            "ignore_memory": self.ignore_memory,
             "max_transfer_bytes": _given(self.max_transfer_bytes),
             "algorithms": iteration.ALGORITHMS if self.algorithms is UNSET else self.algorithms,
             "modes": iteration.MODES if self.modes is UNSET else self.modes,

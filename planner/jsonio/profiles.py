@@ -42,6 +42,10 @@ class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     parameter_bytes: Size
     gradient_bytes: Size | None = None
     activation_bytes: Size = 0
+    kept_bytes: (
+        Annotated[Size, Meta(description="kept for the backward pass; if unknown, the output is")]
+        | None
+    ) = None
     gradient_ready_ns: Time | None = None
     forward_spread_ns: Time | None = None
     backward_spread_ns: Time | None = None

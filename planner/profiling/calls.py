@@ -3,13 +3,15 @@
 A layer is a module's call in which no other module is called.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from planner.errors import MeasurementError
 from planner.profiling.graph import order_number
@@ -32,6 +34,8 @@ class Call:
         Whether no other module was called during the call.
     activation_bytes : int
         Size of what it returned.
+    kept_bytes : int
+        Size of what autograd saved between the starts of this call and the next one.
     """
 
     module: str
@@ -39,6 +43,7 @@ class Call:
     end: int = 0
     leaf: bool = True
     activation_bytes: int = 0
+    kept_bytes: int = 0
 
 
 def observed_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -77,8 +82,14 @@ def forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
         ) from error
 
 
-def trace(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[list[Call], Any]:
-    """Run the model once; return the calls of its modules by start, and its output."""
+def trace(
+    model: nn.Module, inputs: tuple[Any, ...], *, saved: bool = False
+) -> tuple[list[Call], Any]:
+    """Run the model once; return the calls of its modules by start, and its output.
+
+    With `saved`, what autograd saves is counted: a tensor once, for the first call that makes it do
+    so, and the model's own tensors, which are there anyway, not at all.
+    """
     calls: list[Call] = []
     running: list[Call] = []
     probe = torch.zeros((), requires_grad=True)
@@ -95,7 +106,16 @@ def trace(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[list[Call], Any]:
         call.end = _next_number(probe)
         call.activation_bytes = byte_size(output)
 
+    first_for: dict[tuple[int, int], Call] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if calls:
+            first_for.setdefault(_place(tensor), calls[-1])
+        return tensor
+
     with ExitStack() as hooks:
+        if saved:
+            hooks.enter_context(saved_tensors_hooks(pack, lambda tensor: tensor))
         for name, module in observed_modules(model):
             before = module.register_forward_pre_hook(
                 lambda _module, _args, name=name: enter(name), prepend=True
@@ -106,7 +126,30 @@ def trace(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[list[Call], Any]:
             )
             hooks.callback(after.remove)
         output = forward(model, inputs)
+    _count_saved(model, first_for)
     return calls, output
+
+
+def _count_saved(model: nn.Module, saved: Mapping[tuple[int, int], Call]) -> None:
+    """Count what autograd saved for the calls; not the model's own tensors, which are there anyway.
+
+    Parameters
+    ----------
+    model : Module
+        The model; after its run, as its first run may make its parameters.
+    saved : mapping of (int, int) to Call
+        The first call that had the memory at each place saved.
+    """
+    own = {_place(one) for one in chain(model.parameters(), model.buffers())}
+    for place, call in saved.items():
+        if place not in own:
+            call.kept_bytes += place[1]
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    """Return where a tensor's memory is, and how large."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
 
 
 def layer_names(leaves: Sequence[Call], model: nn.Module) -> list[str]:

@@ -140,6 +140,7 @@ def _layers(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> tupl
                 parameter_bytes=parameter_bytes[layer],
                 gradient_bytes=gradient_bytes[layer],
                 activation_bytes=structure.activation_bytes[layer],
+                kept_bytes=structure.kept_bytes[layer],
                 gradient_ready_ns=round(median(ready)) if ready else None,
                 forward_spread_ns=_spread(forward),
                 backward_spread_ns=_spread(backward),

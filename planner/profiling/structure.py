@@ -36,6 +36,8 @@ class Structure:
         Name of each layer, in the order of computation.
     activation_bytes : tuple of int
         Size of each layer's output.
+    kept_bytes : tuple of int
+        What autograd saves in each layer, and behind it up to the next one.
     blocks : tuple of int
         Block of each layer.
     parameters : mapping of Parameter to int
@@ -58,6 +60,7 @@ class Structure:
 
     names: tuple[str, ...]
     activation_bytes: tuple[int, ...]
+    kept_bytes: tuple[int, ...]
     blocks: tuple[int, ...]
     parameters: Mapping[nn.Parameter, int]
     ops: tuple[Operation, ...]
@@ -86,7 +89,7 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
     What is computed between two layers counts for the earlier one, what comes before the first
     layer for the first, the loss for the last.
     """
-    calls, output = trace(model, inputs)
+    calls, output = trace(model, inputs, saved=True)
     leaves = [call for call in calls if call.leaf]
     nodes = nodes_behind([loss_of(output)])
     names = layer_names(leaves, model)
@@ -103,6 +106,7 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
     return Structure(
         names=tuple(names),
         activation_bytes=tuple(leaf.activation_bytes for leaf in leaves),
+        kept_bytes=tuple(_kept(calls)),
         blocks=tuple(blocks),
         parameters=parameters,
         ops=ops,
@@ -118,6 +122,20 @@ def observe(model: nn.Module, inputs: tuple[Any, ...]) -> Structure:
         node_names=tuple(node.name() for node in nodes),
         node_ops=tuple(owners[max(stretches.at(order_number(node)), 0)] for node in nodes),
     )
+
+
+def _kept(calls: Sequence[Call]) -> list[int]:
+    """Return what each leaf keeps; what calls around them keep counts as their time does."""
+    kept, before = [], 0
+    for call in calls:
+        if call.leaf:
+            kept.append(before + call.kept_bytes)
+            before = 0
+        elif kept:
+            kept[-1] += call.kept_bytes
+        else:
+            before += call.kept_bytes
+    return kept
 
 
 def _marks(

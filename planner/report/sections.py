@@ -225,7 +225,11 @@ def alternative_table(given: IterationAnswer) -> Html:
     shown = table("Ways of synchronising", header, rows, words=2, marked=place)
     if given.objective_ns is None:
         shown = Html("")
-    why = [(one.algorithm, one.reason) for one in ordered if one.reason is not UNSET]
+    why = [
+        (one.algorithm, one.reason)
+        for one in ordered
+        if one.reason is not UNSET and one.reason != given.reason  # the verdict has said that
+    ]
     left = {} if given.left_out is UNSET else given.left_out
     return joined(shown, reasons("Left out:", [*why, *left.items()]))
 

@@ -98,7 +98,7 @@ def test_machines_and_groups_are_chosen(
 def test_infeasible_is_an_answer(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path(files[2]).write_text(json.dumps({**CLUSTER, "memory_bytes": 5}))
     assert main(["plan", *files]) == 0
-    assert "infeasible: replicated: parameters" in capsys.readouterr().out
+    assert "infeasible: memory: a worker needs" in capsys.readouterr().out
 
 
 def test_without_a_plan_it_says_that_there_is_no_picture(

@@ -55,7 +55,7 @@ def test_the_command_on_the_page_makes_it_again(
 def test_infeasible_is_a_page(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("four.json").write_text(json.dumps({**CLUSTER, "memory_bytes": 5}))
     assert main(["report", *files]) == 0
-    assert "report.html: infeasible: replicated: parameters" in capsys.readouterr().out
+    assert "report.html: infeasible: memory: a worker needs" in capsys.readouterr().out
     assert "There is no plan" in Path("report.html").read_text()
 
 

@@ -167,3 +167,40 @@ def test_what_is_no_graph_is_refused(text: str, path: str, expected: str) -> Non
         read(text)
     assert caught.value.path == path
     assert expected in caught.value.message
+
+
+def test_views_are_no_missing_times_and_lists_of_lines_are_short() -> None:
+    rows = [row(f"node{i}", "__getitem__(0)", "0.0", "0.0", "411041792.0") for i in range(2, 9)]
+    assert read("\n".join(rows))[1] == ()
+    rows = [row(f"node{i}", "Add(inplace)", "0.0", "0.0", "411041792.0") for i in range(2, 109)]
+    (warning,) = read("\n".join(rows))[1]
+    assert warning.startswith("lines 1, 2, 3, 4, 5 and 102 more: Add handles up to 392 MiB")
+
+
+LSTM = "EmuBidirLSTM(  (bidir): LSTM(1024, 1024, bidirectional=True))"
+
+
+@pytest.mark.parametrize(
+    ("backward", "expected"),
+    [("25.538", "line 1, node2 Embedding, with 0.14 ms forward and 25.538"), ("0.3", "is missing")],
+)
+def test_a_backward_pass_that_is_missing_or_in_another_row(backward: str, expected: str) -> None:
+    text = "\n".join(
+        [
+            row("node2", "Embedding(32320, 1024)", "0.14", backward, size="132382720.0"),
+            row("node3", LSTM, "14.126", "0.019", size="67174400.0"),
+            row("node4", "LSTM(1024, 1024)", "2.5", "4.2", size="33587200.0"),
+            "\tnode2 -- node3",
+            "\tnode3 -- node4",
+        ]
+    )
+    (warning,) = read(text)[1]
+    assert "line 2: node3 EmuBidirLSTM takes 14.126 ms forward and 0.019 ms backward" in warning
+    assert "64.06 MiB of parameters" in warning
+    assert expected in warning
+
+
+def test_what_is_kept_for_the_backward_pass() -> None:
+    profile, _ = read_pipedream(GOOD, name="m", source="s")
+    # ReLU's output is what the linear layer reads and ReLU's own gradient is computed from.
+    assert [layer.kept_bytes for layer in profile.layers] == [0, 8, 8]

@@ -16,6 +16,7 @@ from planner.iteration import METHODS, Footprint, Problem, check, network_bound,
 from planner.iteration.bounds import bound
 from planner.iteration.checker import check_room
 from planner.topologies import Rails, Switch
+from planner.units import format_bytes
 from tests.iteration.iteration_strategies import problems
 
 
@@ -71,6 +72,53 @@ def test_the_footprint_of_a_profile() -> None:
     assert sum(op.duration_ns for op in problem.graph.ops) == 3 * 9
     # 100 + 100 + 13 of 1000 bytes, and the state of 200, or a fourth of it and of the copy.
     assert (problem.room("replicated"), problem.room("sharded")) == (587, 712)
+
+
+def test_what_layers_keep_counts_where_it_is_known() -> None:
+    layers = (
+        Layer("conv", 1, 2, 40, activation_bytes=70, kept_bytes=70),
+        Layer("norm", 1, 2, 4, activation_bytes=70, kept_bytes=0),
+        Layer("unknown", 1, 2, 4, activation_bytes=9),
+    )
+    profile = Profile("p", layers, Provenance("synthetic", "a test"))
+    assert Footprint.of(profile).activation_bytes == 79
+    assert Footprint.of(profile, activation_bytes=5).activation_bytes == 5
+    assert Footprint.of(profile.chain()).activation_bytes == 79
+
+    def room(**options: object) -> int | None:
+        options = {"modes": ("replicated",), **options}
+        return Problem.from_profile(profile, machines(4, 200), **options).room("replicated")  # type: ignore[arg-type]
+
+    assert room() == 200 - 48 - 48 - 79
+    assert room(activation_bytes=5) == 200 - 48 - 48 - 5
+    assert room(ignore_memory=True) is None
+    with pytest.raises(InvalidInputError, match="activation_bytes"):
+        room(activation_bytes=-1)
+
+
+@pytest.mark.parametrize(
+    ("footprint", "cause", "remedy"),
+    [
+        (Footprint(100, 100, 10**6), "activations (976.6 KiB)", "batch size"),
+        (Footprint(100, 100, 10, Fraction(9)), "optimiser state (900 B)", "more workers"),
+        (Footprint(900, 900, 10), "parameters and gradients (1.758 KiB)", "more memory"),
+    ],
+)
+def test_a_shortage_of_memory_is_explained_once_and_in_units(
+    footprint: Footprint, cause: str, remedy: str
+) -> None:
+    problem = Problem(chain(50, 50), machines(4, 210), footprint=footprint)
+    reason = solve(problem).infeasibility
+    assert reason is not None
+    assert reason.reason.count(cause) == reason.reason.count(remedy) == 1
+    for mode in ("replicated", "sharded"):
+        needed = format_bytes(footprint.resident_bytes(mode, 4) + 1)
+        assert f"{needed} {mode}" in reason.reason
+    assert "leaves it 210 B" in reason.reason
+    assert "--activations" in reason.reason
+    assert "--ignore-memory" in reason.reason
+    for method in ("ddp", "fsdp", "caramel"):
+        assert solve(problem, method=method).infeasibility == reason
 
 
 def test_memory_of_a_host_is_shared_by_its_accelerators() -> None:

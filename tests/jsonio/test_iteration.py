@@ -10,6 +10,7 @@ import planner
 from planner import iteration
 from planner.draw import GANTT
 from planner.jsonio import PROBLEMS, decode_answer, schema
+from planner.units import format_bytes
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error
 
@@ -124,7 +125,10 @@ def test_memory_is_counted_and_binds() -> None:
     answer = asked({"memory_bytes": needed}, optimiser_ratio=2, modes=["replicated"])
     assert answer["status"] == "infeasible"
     assert answer["binding"] == ["memory_bytes"]
-    assert str(needed) in answer["reason"]
+    assert format_bytes(needed) in answer["reason"] or f"{needed + 1:,} B" in answer["reason"]
+    assert "reason" not in asked({"memory_bytes": needed}, ignore_memory=True, modes=["replicated"])
+    roomy = asked({"memory_bytes": needed}, optimiser_ratio=2, activation_bytes=activations - 400)
+    assert roomy["memory"]["needed_bytes"] <= needed
     # shards of the state fit where copies do not
     answer = asked({"memory_bytes": needed}, optimiser_ratio=2)
     assert answer["synchronisation"]["mode"] == "sharded"

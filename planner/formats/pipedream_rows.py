@@ -1,0 +1,156 @@
+"""Rows of PipeDream's graphs, and which of them cannot be true.
+
+Rows are imported as they are; what is doubtful about them is said.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from planner.formats.kept import VIEWS
+from planner.units import format_bytes
+
+__all__ = ["Node", "doubts"]
+
+_FLOAT_BYTES = 4
+_TINY_BYTES = 1 << 20
+"""Work on less than this may truly take no measurable time."""
+_NOTABLE_NS = 10**6
+"""Shorter times are mostly the cost of starting a kernel."""
+_SWALLOWED = 10
+"""A backward pass so many times as long as the forward pass holds that of a row that lacks one."""
+_MISSING = 100
+"""A forward pass so many times as long as the backward pass is no matter of set-up."""
+_LINES = 5
+"""Most lines a warning lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One row: an operation, what it took and how large its tensors are."""
+
+    name: str
+    operation: str
+    line: int
+    forward_ns: int
+    backward_ns: int
+    activation_bytes: int
+    parameter_bytes: int
+
+    @property
+    def kind(self) -> str:
+        """What it computes, such as ``Conv2d``."""
+        return self.operation.partition("(")[0]
+
+    @property
+    def times(self) -> str:
+        """Its times as a person reads them."""
+        return f"{self.forward_ns / 1e6:g} ms forward and {self.backward_ns / 1e6:g} ms backward"
+
+    @property
+    def where(self) -> str:
+        """Where it stands, and what it is."""
+        return f"line {self.line}: {self.name} {self.kind}"
+
+
+def doubts(nodes: Sequence[Node], links: Iterable[tuple[int, int]]) -> list[str]:
+    """Say which rows cannot be true.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        The rows in the order of computation.
+    links : iterable of (int, int)
+        Pairs (producer, consumer), by position.
+    """
+    found = []
+    untimed: dict[str, list[Node]] = {}
+    swallowed = {
+        consumer: producer
+        for producer, consumer in links
+        if _lacks_backward(nodes[consumer]) and _has_others(nodes[producer])
+    }
+    for place, node in enumerate(nodes):
+        expected = _parameters(node.operation)
+        if expected is not None and expected * _FLOAT_BYTES != node.parameter_bytes:
+            found.append(
+                f"{node.where} has {expected} parameters by its description, "
+                f"{expected * _FLOAT_BYTES} bytes, but parameter_size says {node.parameter_bytes}"
+            )
+        if _lacks_backward(node):
+            where = "the forward time holds something else (set-up, choice of an algorithm)"
+            if place in swallowed:
+                other = nodes[swallowed[place]]
+                where = (
+                    f"line {other.line}, {other.name} {other.kind}, with {other.times}, seems to "
+                    "hold its backward time, and gradients get ready too early"
+                )
+            elif node.backward_ns * _MISSING < node.forward_ns:
+                where = "its backward time is missing, or is in another row"
+            found.append(
+                f"{node.where} takes {node.times}, which computes at least as much, for "
+                f"{format_bytes(node.parameter_bytes)} of parameters: {where}"
+            )
+        work = max(node.activation_bytes, node.parameter_bytes)
+        if (
+            work > _TINY_BYTES
+            and node.kind not in (*VIEWS, "Dropout")
+            and not node.forward_ns * node.backward_ns
+        ):
+            untimed.setdefault(node.kind, []).append(node)
+    for kind, rows in untimed.items():
+        largest = max(max(node.activation_bytes, node.parameter_bytes) for node in rows)
+        found.append(
+            f"{_lines([node.line for node in rows])}: {kind} handles up to "
+            f"{format_bytes(largest)} in a time of 0: it was not timed"
+        )
+    return found
+
+
+def _lacks_backward(node: Node) -> bool:
+    """Whether the forward pass is much longer than the backward pass, which computes more."""
+    return bool(node.parameter_bytes) and node.forward_ns > max(_NOTABLE_NS, 2 * node.backward_ns)
+
+
+def _has_others(node: Node) -> bool:
+    """Whether the backward pass is much longer than it can be by itself."""
+    return node.backward_ns > max(_NOTABLE_NS, _SWALLOWED * node.forward_ns)
+
+
+def _lines(lines: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sorted(lines)[:_LINES]))
+    more = len(lines) - _LINES
+    return f"line{'s' if len(lines) > 1 else ''} {shown}" + (
+        f" and {more} more" if more > 0 else ""
+    )
+
+
+def _parameters(operation: str) -> int | None:
+    """Return the number of parameters of an operation from its description, if it tells."""
+    try:
+        return _described_parameters(operation)
+    except (ArithmeticError, ValueError):  # a description nobody can compute with tells nothing
+        return None
+
+
+def _described_parameters(operation: str) -> int | None:
+    kind = operation.partition("(")[0]
+    if kind == "Linear":
+        found = re.search(r"in_features=(\d{1,9}), out_features=(\d{1,9})\b", operation)
+        if found is None:
+            return None
+        inputs, outputs = int(found[1]), int(found[2])
+        return outputs * (inputs + ("bias=False" not in operation))
+    if kind == "Conv2d":
+        found = re.search(r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}, \d{1,9})\)", operation)
+        if found is None:
+            return None
+        inputs, outputs = int(found[1]), int(found[2])
+        groups = re.search(r"groups=(\d{1,9})\b", operation)
+        weights = inputs // (int(groups[1]) if groups else 1) * prod(map(int, found[3].split(",")))
+        return outputs * (weights + ("bias=False" not in operation))
+    if kind == "BatchNorm2d" and "affine=False" not in operation:
+        found = re.search(r"\((\d{1,9})\b", operation)
+        return None if found is None else 2 * int(found[1])
+    return None
