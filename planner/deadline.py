@@ -26,6 +26,11 @@ class Deadline:
         """Seconds left, not below 0; None without a limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
+    def at_least(self, seconds: float) -> "Deadline":
+        """Return the later of this point and so many seconds from now."""
+        left = self.remaining_s
+        return self if left is None or left >= seconds else Deadline(seconds)
+
     @property
     def passed(self) -> bool:
         """Whether the time is up."""

@@ -25,10 +25,13 @@ def worker_bytes(problem: Problem, place: int, partitions: int, threads: int) ->
     and error terms, and the error terms it receives.
     """
     layer, constants = problem.layers[place], problem.constants
-    held, units = layer.held(partitions), layer.passed(partitions)
+    if layer.kind == "full":  # the first has most neurons, and needs as much as the others
+        held = units = [0, -(-layer.cuts // partitions)]
+    else:
+        held, units = layer.held(partitions), layer.passed(partitions)
     each = layer.neurons // layer.rows
     most = 0
-    for p in range(partitions if layer.kind == "conv" else 1):  # neurons: the first has most
+    for p in range(len(held) - 1):
         values = 2 * each * (held[p + 1] - held[p])
         if place:
             low, high = inputs(problem, place, held[p], held[p + 1])

@@ -26,7 +26,11 @@ from planner.yan.search import Search, Space, search
 from planner.yan.tables import Choice, Tables
 from planner.yan.ties import Exact, exact_best
 
-__all__ = ["Engine", "Exactly", "Solved", "configuration_of", "normal", "rank"]
+__all__ = ["GRACE_S", "Engine", "Exactly", "Solved", "configuration_of", "normal", "rank"]
+
+
+GRACE_S = 0.1
+"""What the first configuration may take when the time is up already, in seconds."""
 
 
 def normal(problem: Problem) -> Problem:
@@ -121,7 +125,7 @@ class Engine:
     allowed : callable, optional
         Whether a layer may have so many partitions and copies.
     deadline : Deadline, optional
-        After it a triple is solved quickly, not well.
+        After it a triple is solved quickly, not well; and the engine is not made, by TimeUpError.
     optimistic : bool
         Bound every mapping instead.
     """
@@ -144,6 +148,7 @@ class Engine:
         self.memory = (
             None if problem.memory_bytes is None else Memory(self.problem, problem.memory_bytes)
         )
+        self.deadline = deadline
         self._solved: dict[Triple, Solved | None] = {}
         self._exact: dict[Triple, Exactly] = {}
 
@@ -175,9 +180,16 @@ class Engine:
         return Solved(found.chosen, None, found.complete, found.states, epoch)
 
     def _quickly(self, triple: Triple) -> Solved | None:
-        """Return some configuration of a triple; None if it finds none that fits."""
+        """Return some configuration of a triple; None if it finds none that fits.
+
+        Raises
+        ------
+        TimeUpError
+            If even that takes long.
+        """
         bound = self.layerwise.bound(triple)
-        chosen = self.layerwise.quick(triple).best()
+        program = replace(self.layerwise.quick(triple), deadline=self.deadline.at_least(GRACE_S))
+        chosen = program.best()
         if self.memory is not None and not self.memory.fits(chosen.states):
             states = smallest(self.layerwise, self.memory, triple)
             if not self.memory.fits(states):

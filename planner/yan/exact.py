@@ -17,7 +17,7 @@ Complexity: see there. Source: Yan et al., KDD'15; exactness, bounds and ranking
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.validation import MAX_VALUE
 from planner.yan.applicable import refuse_different
@@ -28,6 +28,7 @@ from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import Triple
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
+from planner.yan.quick import quick
 from planner.yan.search import Space
 from planner.yan.tables import Choice
 
@@ -68,10 +69,13 @@ def best_of(
     nothing = infeasibility(problem, space, allowed)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    engine = Engine(problem, space, allowed, deadline=deadline)
-    if problem.fixed:
-        return _fixed(problem, engine)
-    result = engine.search(problem.top, deadline)
+    try:
+        engine = Engine(problem, space, allowed, deadline=deadline)
+        if problem.fixed:
+            return _fixed(problem, engine)
+        result = engine.search(problem.top, deadline)
+    except TimeUpError:
+        return quick(problem, space)
     assert result.found  # what fits with least memory is always tried
     ranking = engine.ranked(one.triple for one in result.found)
     bound = min(engine.exactly(one.triple).bound for one in result.found)
@@ -99,8 +103,11 @@ def any_mapping_bound(
     if deadline.passed:
         return None
     free = replace(problem, memory_bytes=None, fixed=())
-    engine = Engine(free, space, allowed, deadline=deadline, optimistic=True)
-    result = engine.search(1, deadline)
+    try:
+        engine = Engine(free, space, allowed, deadline=deadline, optimistic=True)
+        result = engine.search(1, deadline)
+    except TimeUpError:
+        return None
     if result.timed_out:
         return None
     best = min(one.epoch for one in result.found)

@@ -18,11 +18,12 @@ from functools import cache
 
 from planner.results import Infeasibility
 from planner.yan.checker import server_bytes, worker_bytes
+from planner.yan.layerwise import Triple
 from planner.yan.problem import Problem
 from planner.yan.search import Space
-from planner.yan.tables import Choice, choices
+from planner.yan.tables import Choice, partitions_of
 
-__all__ = ["fewest_servers", "infeasibility", "least_memory", "space_of"]
+__all__ = ["fewest_servers", "infeasibility", "least_memory", "least_triple", "space_of"]
 
 
 def fewest_servers(problem: Problem) -> int:
@@ -80,13 +81,14 @@ def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) ->
     A layer needs least with one thread; mostly, but not always, in as many partitions as there can
     be: an inner band of a convolution reads more rows than one at the edge, which has padding.
     """
+    needed = cache(lambda place, p: worker_bytes(problem, place, p, 1))
 
     @cache
     def with_workers(workers: int) -> _Least:
         found = []
         for place, layer in enumerate(problem.layers):
-            some = {one[0] for one in choices(problem, layer, workers) if allowed(one)}
-            found.append(min((worker_bytes(problem, place, p, 1), p) for p in some))
+            parts = partitions_of(problem, layer, workers)
+            found.append(min((needed(place, p), p) for p in parts if allowed((p, 1))))
         servers = space.machines - workers
         return _Least(servers, server_bytes(problem, servers), tuple(found))
 
@@ -117,9 +119,17 @@ def least_memory(
         Triples of workers, replicas and servers that count, however few servers there are; all by
         default.
     allowed : callable, optional
-        Whether a layer may have so many partitions and copies.
+        Whether a layer may have so many partitions and copies; with one copy it needs no more
+        memory than with more, and may have one wherever it may have more.
     """
     return _least(problem, space or _everything(problem), allowed).needed
+
+
+def least_triple(problem: Problem, space: Space) -> tuple[Triple, list[int]]:
+    """Return the triple of what needs least memory in `space`, and each layer's partitions."""
+    least = _least(problem, space, _any)
+    workers = min(space.machines - least.servers, space.most_workers)
+    return Triple(workers, 1, least.servers), [partitions for _, partitions in least.layers]
 
 
 def _everything(problem: Problem) -> Space:

@@ -33,7 +33,7 @@ from planner.deadline import Deadline, TimeUpError
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
 from planner.yan.cuts import Array, Places
-from planner.yan.engine import Engine, rank
+from planner.yan.engine import GRACE_S, Engine, rank
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import BEAM, Program, State, Triple, state_at
@@ -59,6 +59,8 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome:
     ------
     NotApplicableError
         If machines differ or configurations are fixed.
+    TimeUpError
+        If there was no time to find anything.
     """
     refuse_different(problem, "greedy")
     refuse_fixed(problem, "greedy")
@@ -205,7 +207,8 @@ class Greedy:
         except TimeUpError:
             through = layerwise.lowest(triple)
         few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in through]
-        best = self.path(layerwise.reduced(triple, few), triple.workers)
+        grace = self.deadline.at_least(GRACE_S)
+        best = self.path(layerwise.reduced(triple, few), triple.workers, grace)
         limit = best.epoch * (1 + 2 * self.tables.error)
         keep = [one <= limit for one in through]
         left = [np.flatnonzero(one.any(axis=1)) for one in keep]
@@ -240,10 +243,14 @@ class Greedy:
             np.where(one[row] == one.min(), 0.0, np.inf)
             for one, row in zip(sizes, rows, strict=True)
         ]
-        best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers)
+        grace = self.deadline.at_least(GRACE_S)
+        best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers, grace)
         low, high = 0.0, None
         price = best.epoch / memory.room * 2.0**-20
         for _ in range(PRICES):
+            if self.deadline.passed:
+                self.stopped = True
+                break
             priced = [one + price * size for one, size in zip(lowest, sizes, strict=True)]
             few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in priced]
             charges = [price * size[some] for size, some in zip(sizes, few, strict=True)]

@@ -23,6 +23,7 @@ Source: Yan et al., KDD'15, slides "Optimizing multi-layer composition"; the sep
 and the cuts are ours.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -232,7 +233,7 @@ class Layerwise:
     allowed : callable, optional
         Whether a choice may be made; every one by default.
     deadline : Deadline, optional
-        When `coarse` and `program` give up, by TimeUpError.
+        When making this, `coarse` and `program` give up, by TimeUpError.
     """
 
     def __init__(
@@ -243,6 +244,7 @@ class Layerwise:
         deadline: Deadline = NEVER,
     ) -> None:
         self.tables = tables
+        self.workers = workers
         self.deadline = deadline
         known: dict[int, Options] = {}
         self.options: list[Options] = []
@@ -250,10 +252,14 @@ class Layerwise:
             alike = tables.alike[place]
             if alike not in known:
                 some = [one for one in choices(tables.problem, layer, workers) if allowed(one)]
+                lowest = []
+                for p, r in some:
+                    deadline.check()
+                    lowest.append(sum(tables.lowest(place, p)) / r)
                 known[alike] = Options(
                     some,
                     np.array([p * r for p, r in some], dtype=float),
-                    np.array([sum(tables.lowest(place, p)) / r for p, r in some]),
+                    np.array(lowest),
                     np.array([float(volume(layer, *one)) for one in some]),
                 )
             self.options.append(known[alike])
@@ -352,7 +358,17 @@ class Layerwise:
 
     def states(self, workers: int) -> int:
         """Return the number of states of all layers on so many workers."""
-        return self.tables.problem.threads * sum(one.count(workers) for one in self.options)
+        return int(self.all_states[workers])
+
+    @cached_property
+    def all_states(self) -> Rows:
+        """The number of states of all layers, by workers from 0 on."""
+        most = np.arange(self.workers + 1)
+        found = np.zeros_like(most)
+        for alike, layers in Counter(map(id, self.options)).items():
+            one = next(one for one in self.options if id(one) == alike)
+            found += layers * np.searchsorted(one.segments, most, side="right")
+        return np.asarray(self.tables.problem.threads * found)
 
     def time(self, triple: Triple, states: Sequence[State]) -> float:
         """Return what an epoch takes with these layers, but for rounding."""

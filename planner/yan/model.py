@@ -222,8 +222,11 @@ def phases(
     nothing = Fraction(0)
     forward, backward, update = (nothing, nothing), (nothing, nothing), nothing
     differ = speeds is not None or nics is not None
-    kinds = {one if differ else one._replace(worker=0) for one in segments}  # equal ones cost alike
-    for one in sorted(kinds):
+    kinds: dict[tuple[int, ...], Segment] = {}  # equal ones cost alike; fractions are slow to hash
+    for one in segments:
+        received = (*one.activations.as_integer_ratio(), *one.errors.as_integer_ratio())
+        kinds[one[1:4] + received + ((one.worker,) if differ else ())] = one
+    for one in sorted(kinds.values()):
         compute = slower / speeds[one.worker] if speeds else slower
         receive = each / nics[one.worker] if nics else each
         work = compute * (muladd * one.connections + constants.activation_ns * one.neurons)

@@ -191,7 +191,13 @@ class Cluster:
 
 
 def ordered(problem: Problem, deadline: Deadline) -> Outcome:
-    """Plan for machines that differ."""
+    """Plan for machines that differ.
+
+    Raises
+    ------
+    TimeUpError
+        If there was no time to find anything.
+    """
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
@@ -230,7 +236,13 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome:
             continue
         lowest = min(lowest, bound)
         looked += 1
-        found = [Ranked(one, estimate(problem, one).epoch) for one in cluster.plans(triple)]
+        try:
+            found = [Ranked(one, estimate(problem, one).epoch) for one in cluster.plans(triple)]
+        except TimeUpError:
+            if not ranking:
+                raise
+            timed_out = True
+            break
         if found:
             ranking.append(min(found, key=lambda one: one.epoch))
             ranking.sort(key=rank)

@@ -143,6 +143,11 @@ def search(
         When to stop; one triple is solved in any case.
     below : float
         Only triples that take less are of interest.
+
+    Raises
+    ------
+    TimeUpError
+        If `solve` raises it for the first triple.
     """
     result: Search[SolvedT] = Search(triples=space.count)
     heap: list[tuple[float, int, int, Triple]] = []  # time or bound, stage, -servers, triple
@@ -182,7 +187,14 @@ def search(
                 if better < below:
                     heappush(heap, (better, stage + 1, -triple.servers, triple))
             elif stage <= 2:
-                outcome = solve(triple)
+                try:
+                    outcome = solve(triple)
+                except TimeUpError:
+                    if not (result.found or solutions):
+                        raise
+                    result.bound, result.timed_out = value, True
+                    heappush(heap, (value, stage, -triple.servers, triple))
+                    break
                 result.solved += 1
                 if outcome is not None and outcome[0] < below:
                     solutions[triple] = Found(triple, outcome[0], outcome[1])

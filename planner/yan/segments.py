@@ -102,20 +102,24 @@ def segments_of(
         starts_before = problem.layers[place - 1].passed(before.partitions)
     if after is not None:
         starts_after = problem.layers[place + 1].held(after.partitions)
+    activations_of: dict[tuple[int, int], Fraction] = {}
+    errors_of: dict[tuple[int, int], Fraction] = {}
     found = []
     for p in range(choice.partitions):
         outgoing, needed, wanted = 0, None, None
         if starts_before is not None:
             previous = problem.layers[place - 1]
             low, high = inputs(problem, place, held[p], held[p + 1])
-            needed = _Needed(low, high, starts_before, previous.width)
+            needed = _Needed(low, high, starts_before, previous.width, activations_of)
         if place + 1 < len(problem.layers):
             following = problem.layers[place + 1]
             into = problem.fields[place].into
             outgoing = into(layer, following, units[p + 1]) - into(layer, following, units[p])
             if starts_after is not None:
                 low, high = error_terms(problem, place, units[p], units[p + 1])
-                wanted = _Needed(low, high, starts_after, following.neurons // following.rows)
+                wanted = _Needed(
+                    low, high, starts_after, following.neurons // following.rows, errors_of
+                )
         connections = layer.share(layer.connections, held[p + 1])
         connections -= layer.share(layer.connections, held[p])
         for r, worker in enumerate(choice.mapping[p]):
@@ -132,23 +136,29 @@ def segments_of(
 
 
 class _Needed(NamedTuple):
-    """What a segment needs of another layer: units [low, high), cut at `starts`."""
+    """What a segment needs of another layer: units [low, high), cut at `starts`.
+
+    What others hold of so many units is `known` for those that were asked for: few differ, and
+    fractions are slow to make.
+    """
 
     low: int
     high: int
     starts: Sequence[int]
     width: int
+    known: dict[tuple[int, int], Fraction]
 
     def remote(self, copy: int, copies: int, there: _Held | None, others: int) -> Fraction:
         """Return how much of it other workers hold, on average over the samples of `copy`.
 
         Of these samples, those of each copy r' = copy (mod g) of the other layer are g in R'.
         """
-        own = Fraction(0)
-        if there is not None:
-            classes = gcd(copies, others)
-            if (there.copy - copy) % classes == 0:
-                start, stop = self.starts[there.partition], self.starts[there.partition + 1]
-                shared = max(0, min(self.high, stop) - max(self.low, start))
-                own = Fraction(shared * classes, others)
-        return (self.high - self.low - own) * self.width
+        shared, classes = 0, gcd(copies, others)
+        if there is not None and (there.copy - copy) % classes == 0:
+            start, stop = self.starts[there.partition], self.starts[there.partition + 1]
+            shared = max(0, min(self.high, stop) - max(self.low, start))
+        key = self.high - self.low, shared
+        if key not in self.known:
+            own = Fraction(shared * classes, others)
+            self.known[key] = (self.high - self.low - own) * self.width
+        return self.known[key]

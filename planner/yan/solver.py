@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from importlib import import_module
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.methods import attempt, plan_of_method
 from planner.results import Result
 from planner.validation import total
@@ -24,7 +24,11 @@ def _loaded(module: str, name: str) -> Method:
     """Return a method whose module, and the libraries it needs, are loaded when it is used."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome:
-        outcome: Outcome = getattr(import_module(f"planner.yan.{module}"), name)(problem, deadline)
+        try:
+            found = getattr(import_module(f"planner.yan.{module}"), name)(problem, deadline)
+        except TimeUpError:  # before anything was found
+            found = import_module("planner.yan.quick").quick(problem)
+        outcome: Outcome = found
         return outcome
 
     return method
@@ -75,7 +79,7 @@ def solve(
     """
     outcome, runtime, _ = attempt(METHODS, method, problem, time_limit)
     if outcome.plan is None:
-        return Result(method, None, None, None, runtime, infeasibility=outcome.infeasibility)
+        return Result(method, None, None, None, runtime, outcome.timed_out, outcome.infeasibility)
     with plan_of_method(method):
         prices = [estimate(problem, one.configuration).epoch for one in outcome.plan.ranking]
     if prices != [one.epoch for one in outcome.plan.ranking] or prices != sorted(prices):

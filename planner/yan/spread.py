@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, Outcome, Plan, Ranked
@@ -36,7 +36,7 @@ from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound, exact
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import State, Triple, state_at
+from planner.yan.layerwise import NEVER, State, Triple, state_at
 from planner.yan.model import estimate, reading_factor
 from planner.yan.problem import Problem
 
@@ -47,9 +47,6 @@ MAX_STEPS = 2**30
 
 SAMPLES = 10_000
 """Configurations of which the median is taken."""
-
-FIRST = 500
-"""Configurations that are drawn whatever the time."""
 
 TRIES = 20
 """Draws for each configuration that is to fit in memory."""
@@ -98,11 +95,10 @@ def spread(problem: Problem, *, samples: int = SAMPLES, seed: int = 0) -> Spread
     NotApplicableError
         If machines differ, configurations are fixed, the space is too large, or memory too short.
     """
-    forever = Deadline(None)
-    last, first = worst(problem, forever), exact(problem, forever)
+    last, first = worst(problem, NEVER), exact(problem, NEVER)
     if last.plan is None or first.plan is None:
         raise NotApplicableError("memory_bytes", "no configuration fits")
-    drawn = _sample(problem, samples, seed, forever)
+    drawn = _sample(problem, samples, seed, NEVER)
     low, high = _interval(len(drawn.order))
 
     def epoch(rank: int) -> Fraction:
@@ -146,7 +142,11 @@ def median(problem: Problem, deadline: Deadline) -> Outcome:
         return nothing
     drawn = _sample(problem, SAMPLES, 0, deadline)
     return _outcome(
-        problem, drawn.configuration((len(drawn.order) - 1) // 2), deadline, drawn.timed_out
+        problem,
+        drawn.engine,
+        drawn.configuration((len(drawn.order) - 1) // 2),
+        deadline,
+        drawn.timed_out,
     )
 
 
@@ -162,7 +162,7 @@ def worst(problem: Problem, deadline: Deadline) -> Outcome:
     nothing = _refused(problem, "worst")
     if nothing is not None:
         return nothing
-    engine = Engine(problem)
+    engine = Engine(problem, deadline=deadline)
     triples = [
         Triple(workers, replicas, engine.space.fewest_servers)
         for replicas, most in engine.space.pairs()
@@ -178,7 +178,7 @@ def worst(problem: Problem, deadline: Deadline) -> Outcome:
     triple, timed_out = _worst_triple(engine, triples, deadline)
     configuration = configuration_of(triple, _worst_states(engine, triple))
     try:
-        return _outcome(problem, configuration, deadline, timed_out)
+        return _outcome(problem, engine, configuration, deadline, timed_out)
     except BrokenConstraintError:
         raise NotApplicableError(
             "memory_bytes", "the worst configuration does not fit; leave it out, or use 'median'"
@@ -193,17 +193,15 @@ def _refused(problem: Problem, method: str) -> Outcome | None:
 
 
 def _outcome(
-    problem: Problem, configuration: Configuration, deadline: Deadline, timed_out: bool
+    problem: Problem,
+    engine: Engine,
+    configuration: Configuration,
+    deadline: Deadline,
+    timed_out: bool,
 ) -> Outcome:
     ranked = Ranked(configuration, estimate(problem, configuration).epoch)
     bound = any_mapping_bound(problem, deadline)
-    engine = Engine(problem)
-    triples = sum(
-        len(engine.space.servers(workers, replicas))
-        for replicas, most in engine.space.pairs()
-        for workers in range(1, most + 1)
-    )
-    explored = Explored(triples, 0, engine.all_states(), 0)
+    explored = Explored(engine.space.count, 0, engine.all_states(), 0)
     proven = None if bound is None else Fraction(bound)
     return Outcome(Plan(configuration, (ranked,), explored, bound), proven, timed_out)
 
@@ -214,7 +212,11 @@ def _worst_triple(
     """Return the triple of the worst configuration; the first one if the time is up."""
     layerwise = engine.layerwise
     program = layerwise.whole_program(max(triples))  # of one replica, as it has most workers
-    owns = [layerwise.whole_program(triple).own for triple in triples]
+    owns = []
+    for triple in triples:
+        if deadline.passed:
+            return triples[0], True
+        owns.append(layerwise.whole_program(triple).own)
     values = [own[0] for own in owns]
     for place in range(1, len(program.options)):
         own = [one[place] for one in owns]
@@ -286,7 +288,7 @@ class _Sample(NamedTuple):
 
 def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _Sample:
     """Draw from all configurations that fit, each as likely as the others, and price them."""
-    engine = Engine(problem)
+    engine = Engine(problem, deadline=deadline)
     layerwise, memory, threads = engine.layerwise, engine.memory, engine.tables.problem.threads
     pairs = [
         (workers, replicas)
@@ -311,7 +313,7 @@ def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _S
     for _ in range(samples * TRIES):
         if len(triples) == samples:
             break
-        if deadline.passed and len(triples) >= min(FIRST, samples):
+        if deadline.passed and triples:
             timed_out = True
             break
         workers, replicas = pairs[bisect(sums, random.randrange(sums[-1]))]
@@ -325,11 +327,16 @@ def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _S
         states.append(drawn)
     if not triples:
         raise NotApplicableError("memory_bytes", "hardly any configuration fits")
-    times = _times(engine, triples, np.array(states))
+    try:
+        times = _times(engine, triples, np.array(states), deadline)
+    except TimeUpError:  # the first drawn is as good as any
+        return _Sample(engine, triples[:1], states[:1], [0], timed_out=True)
     return _Sample(engine, triples, states, np.argsort(times, kind="stable").tolist(), timed_out)
 
 
-def _times(engine: Engine, triples: Sequence[Triple], states: Array) -> Array:
+def _times(
+    engine: Engine, triples: Sequence[Triple], states: Array, deadline: Deadline = NEVER
+) -> Array:
     """Return what an epoch takes in each configuration, but for rounding."""
     layerwise, tables = engine.layerwise, engine.tables
     replicas = np.array([one.replicas for one in triples], dtype=float)
@@ -337,6 +344,7 @@ def _times(engine: Engine, triples: Sequence[Triple], states: Array) -> Array:
     reads = tables.reads
     total = np.zeros(len(triples))
     for place, one in enumerate(layerwise.options):
+        deadline.check()
         row, thread = states[:, place].T
         ends = np.array([tables.ends(place, choice) for choice in one.choices])
         total += ends[row, thread] / replicas
@@ -346,6 +354,7 @@ def _times(engine: Engine, triples: Sequence[Triple], states: Array) -> Array:
             earlier, before = states[:, place - 1].T
             options = layerwise.options[place - 1].choices
             for a in np.unique(earlier).tolist():
+                deadline.check()
                 mine = np.flatnonzero(earlier == a)
                 rows, which = np.unique(row[mine], return_inverse=True)
                 ahead, back = tables.pair(

@@ -31,7 +31,7 @@ from planner.yan.cuts import Array, Cut, Places, Rows, Runs, held_rows, passed_u
 from planner.yan.layers import Layer
 from planner.yan.problem import Problem
 
-__all__ = ["ROUNDING", "Choice", "Tables", "choices"]
+__all__ = ["ROUNDING", "Choice", "Tables", "choices", "partitions_of"]
 
 Choice = tuple[int, int]
 """Partitions and copies of a layer."""
@@ -45,14 +45,21 @@ ROUNDING = 2.0**-44
 
 def choices(problem: Problem, layer: Layer, workers: int) -> list[Choice]:
     """Return what a layer may choose among on so many workers, fewest segments first."""
+    copies = problem.max_copies or workers
+    found = [
+        (p, r)
+        for p in partitions_of(problem, layer, workers)
+        for r in range(1, min(copies, workers // p) + 1)
+    ]
+    return sorted(found, key=lambda choice: (choice[0] * choice[1], choice[0]))
+
+
+def partitions_of(problem: Problem, layer: Layer, workers: int) -> list[int]:
+    """Return in how many partitions a layer may be cut on so many workers."""
     most = min(layer.cuts, workers)
     if problem.partitions == "all":
-        partitions = list(range(1, most + 1))
-    else:
-        partitions = [1 << power for power in range(most.bit_length())]
-    copies = problem.max_copies or workers
-    found = [(p, r) for p in partitions for r in range(1, min(copies, workers // p) + 1)]
-    return sorted(found, key=lambda choice: (choice[0] * choice[1], choice[0]))
+        return list(range(1, most + 1))
+    return [1 << power for power in range(most.bit_length())]
 
 
 class Tables:

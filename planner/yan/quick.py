@@ -1,0 +1,72 @@
+"""A configuration at once, for when the time is up before a search has found one.
+
+Problem: as `planner.yan.exact`, in hardly any time.
+
+Method: every worker has the whole model, with the number of replicas, of powers of two, that takes
+least; where memory is too short for that, the configuration that needs least of it.
+
+Guarantee: a configuration wherever there is one; no bound but 0.
+
+Complexity: O(L·K·log N); with memory that of `planner.yan.feasibility`. Source: own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from planner.errors import BrokenConstraintError
+from planner.results import Infeasibility
+from planner.yan.configuration import Explored, Outcome, Plan, Ranked
+from planner.yan.engine import configuration_of, normal
+from planner.yan.feasibility import infeasibility, least_triple, space_of
+from planner.yan.layerwise import Layerwise, State, Triple, state_at
+from planner.yan.model import estimate
+from planner.yan.problem import Problem
+from planner.yan.search import Space
+from planner.yan.tables import Tables
+
+__all__ = ["quick"]
+
+
+def quick(problem: Problem, space: Space | None = None) -> Outcome:
+    """Return a configuration whose triple is in `space`, all by default."""
+    if problem.fixed:
+        reason = "the time limit passed before the configurations in fixed were priced"
+        return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)
+    nothing = infeasibility(problem, space)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    space = space or space_of(problem)
+    try:
+        ranked = _priced(problem, *_data_parallel(problem, space))
+    except BrokenConstraintError:
+        triple, partitions = least_triple(problem, space)
+        ranked = _priced(problem, triple, [State(one, 1, 1) for one in partitions])
+    explored = Explored(space.count, 0, len(problem.layers), 0)
+    plan = Plan(ranked.configuration, (ranked,), explored)
+    return Outcome(plan, Fraction(0), timed_out=True)
+
+
+def _priced(problem: Problem, triple: Triple, states: Sequence[State]) -> Ranked:
+    configuration = configuration_of(triple, states)
+    if not problem.uniform:
+        from planner.yan.ordered import Cluster
+
+        cluster = Cluster(problem)
+        configuration = cluster.dealt(configuration, *cluster.used(cluster.orders[0], triple))
+    return Ranked(configuration, estimate(problem, configuration).epoch)
+
+
+def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[State]]:
+    """Return the best of some numbers of replicas, as if all machines were alike."""
+    alike = replace(problem, machine_speeds=None, nic_speeds=None)
+    layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)
+    most = min(space.most_replicas, problem.machines - space.fewest_servers)
+    counts = {1 << power for power in range(most.bit_length())} | {most}
+    triples = [Triple(1, one, problem.machines - one) for one in sorted(counts)]
+    best = min(triples, key=layerwise.bound)  # of one segment a layer the bound is the time
+    own = layerwise.lowest(best)
+    return best, [
+        state_at(one.choices, 0, int(cost[0].argmin()))
+        for one, cost in zip(layerwise.options, own, strict=True)
+    ]

@@ -1,0 +1,153 @@
+"""`time_limit_s` is kept, building and bounds included, and what comes back is honest."""
+
+import json
+import resource
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import planner
+from planner import ibatch
+from planner.yan import solver as yan
+
+Request = dict[str, Any]
+
+ROOT = Path(__file__).parents[1]
+
+LIMITS = (0.001, 0.2)
+
+LATE_S = 0.5
+"""How late an answer may be."""
+
+NOISE = 2
+"""How much slower than usual this machine may be just now."""
+
+
+def used_s() -> float:
+    """Processor time of this process and the solvers it has started."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
+def ibatch_sums(layers: int, **more: Any) -> Request:
+    times = Random(1).choices(range(1, 10**6), k=2 * layers)
+    costs = {"transfer_ns": times[:layers], "compute_ns": times[layers:]}
+    return {"problem": "ibatch", "startup_ns": 10**4, **costs, **more}
+
+
+def ibatch_table(layers: int) -> Request:
+    """Costs of a table that fall somewhere."""
+    random = Random(2)
+    return {
+        "problem": "ibatch",
+        "direction": "push",
+        "layer_bytes": random.choices(range(1, 10**5), k=layers),
+        "cost_table": [[0, 1000], [100, 5000]]
+        + [[10**4 * place, 4000 + 9000 * place + place % 2 * 20_000] for place in range(1, 60)],
+        "compute_ns": random.choices(range(1, 10**6), k=layers),
+    }
+
+
+def yan_request(machines: int, **more: Any) -> Request:
+    request: Request = json.loads((ROOT / "data/yan/imagenet22k.json").read_text())
+    return {**request, "machines": machines, **more}
+
+
+def yan_deep(layers: int) -> Request:
+    """No two layers are alike, so that nothing is shared."""
+    widths = [4096 + place for place in range(layers + 1)]
+    full = [
+        {
+            "name": str(place),
+            "kind": "full",
+            "neurons": after,
+            "connections": before * after,
+            "weights": before * after,
+        }
+        for place, (before, after) in enumerate(pairwise(widths))
+    ]
+    return yan_request(60, layers=full)
+
+
+def drizzle_request() -> Request:
+    request: Request = json.loads((ROOT / "data/drizzle/inception64.json").read_text())
+    return request
+
+
+IBATCH = sorted(set(ibatch.METHODS) - {"auto"})
+YAN = sorted(set(yan.METHODS) - {"auto", "brute_force"})
+
+CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
+    "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),
+    "ibatch, Eq. 4, 390 layers": (lambda: ibatch_sums(390, objective="eq4"), IBATCH),
+    "ibatch, Eq. 4, 4,096 layers": (lambda: ibatch_sums(4096, objective="eq4"), ["exact"]),
+    "ibatch, a table, 5,000 layers": (lambda: ibatch_table(5000), IBATCH),
+    "yan, 1,000 machines": (lambda: yan_request(1000), YAN),
+    "yan, 1,000 machines, memory": (lambda: yan_request(1000, memory_bytes=3 * 10**9), YAN),
+    "yan, 1,000 machines, short memory": (
+        lambda: yan_request(1000, memory_bytes=3 * 10**8),
+        ["exact", "greedy"],
+    ),
+    "yan, machines that differ": (
+        lambda: yan_request(1000, machine_speeds=[1.0, 0.5] * 500),
+        ["auto"],
+    ),
+    "yan, 100 layers": (lambda: yan_deep(100), ["exact", "median"]),
+    "drizzle": (drizzle_request, ["exact"]),
+}
+"""Large instances, and the methods that are asked for each. One that does not apply says so."""
+
+
+@cache
+def warm() -> None:
+    """Load what methods load when they are used: that is before their time begins."""
+    for method in ("milp", "cpsat", "exact"):
+        planner.solve(ibatch_sums(2, method=method))
+    for method in YAN:
+        planner.solve(yan_request(3, method=method))
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [(name, method) for name, (_, methods) in CASES.items() for method in methods],
+)
+def test_a_time_limit_is_kept(name: str, method: str) -> None:
+    warm()
+    request = {**CASES[name][0](), "method": method}
+    answers = []
+    for limit in LIMITS:
+        begin = used_s()
+        answer = planner.solve({**request, "time_limit_s": limit})
+        assert used_s() - begin <= NOISE * (limit + LATE_S), limit
+        if "error" in answer:  # the method does not apply
+            assert answer["error"]["code"] == "invalid_request", answer
+            assert answer["error"]["path"] in {"method", "layer_bytes", "memory_bytes"}, answer
+            return
+        answers.append(answer)
+    objectives = [one["objective_ns"] for one in answers if one["objective_ns"] is not None]
+    bounds = [one["lower_bound_ns"] or 0 for one in answers]
+    if objectives:
+        assert max(bounds) <= min(objectives)
+    for one in answers:
+        assert one["status"] in {"optimal", "feasible", "time_limit", "infeasible"}
+        proven = one["objective_ns"] is not None and one["objective_ns"] == one["lower_bound_ns"]
+        assert (one["status"] == "optimal") == proven
+        # Nothing takes these too long to find some plan, and for each there is one.
+        breaks_eq5 = name.startswith("ibatch, Eq. 4") and method == "layer_by_layer"
+        assert breaks_eq5 or one["objective_ns"] is not None, one
+
+
+@pytest.mark.parametrize("method", ["milp", "cpsat"])
+def test_models_answer_with_a_plan_as_good_as_the_greedy_one_when_there_is_no_time(
+    method: str,
+) -> None:
+    request = ibatch_sums(60, direction="push")
+    greedy = planner.solve({**request, "method": "greedy_backward"})["objective_ns"]
+    answer = planner.solve({**request, "method": method, "time_limit_s": 1e-9})
+    assert answer["status"] == "time_limit"
+    assert answer["lower_bound_ns"] <= answer["objective_ns"] <= greedy
