@@ -10,6 +10,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio.proofs import check_proof
 from planner.jsonio.yan_answer import (
     Breakdown,
+    ChoiceAnswer,
     ConfigurationAnswer,
     FrontRow,
     SensitivityAnswer,
@@ -141,6 +142,7 @@ def _layers(breakdown: Breakdown, one: ConfigurationAnswer, epoch: int) -> tuple
 
 def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, ...]:
     points: list[Point] = []
+    seen: set[tuple[str, tuple[ChoiceAnswer, ...]]] = set()
     for place, row in enumerate(rows):
         point = Point(row.workers_per_replica, row.replicas, row.parameter_servers, row.epoch_ns)
         path = f"top[{place}]"
@@ -150,8 +152,10 @@ def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, .
                 f"expected parameter_servers + replicas x workers_per_replica ({point.machines}), "
                 f"got {row.machines_used}",
             )
-        if point.label in {one.label for one in points}:
-            raise InvalidInputError(path, f"{point.label} given twice")
+        configuration = point.label, row.layers
+        if configuration in seen:
+            raise InvalidInputError(path, f"{point.label} with these layers is given twice")
+        seen.add(configuration)
         least = points[-1].epoch_ns if points else best.epoch_ns
         if point.epoch_ns < least:
             raise InvalidInputError(
