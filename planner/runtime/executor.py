@@ -82,7 +82,7 @@ class Executor(ABC):
         self._groups: list[list[int]] = parameters_of(optimizer)
         _spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
-        self.gate = Gate(model, self.finish_one, self.finish, self._entered, self._left)
+        self.gate = Gate(model, self.finish_one, self._finish_for_others, self._entered, self._left)
         self._handles: list[Any] = [
             parameter.register_post_accumulate_grad_hook(self._accumulated)  # type: ignore[no-untyped-call]
             for parameter in self.parameters.values()
@@ -252,6 +252,10 @@ class Executor(ABC):
         if not self._accumulating:
             self.world.watch.check()
             self.gradient_ready(parameter)
+
+    def _finish_for_others(self) -> None:
+        if not self._own_step:  # else all is being finished: it is the optimiser that is compiled
+            self.finish()
 
     def _entered(self) -> None:
         self.world.watch.check()

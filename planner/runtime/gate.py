@@ -21,6 +21,7 @@ nothing in others.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -155,7 +156,7 @@ class Gate:
 
     def _compiling(self) -> None:
         """Finish everything: what is compiled now is the first compiled code, and reads it."""
-        with self._lock:
+        with self._lock, suppress(PlannerError):  # the job knows; here Dynamo would wrap it
             if self.pending:
                 self._finish_all()
             self.unread = set()

@@ -35,6 +35,7 @@ from tests.runtime.reference import (
 )
 
 Call = Callable[[Tensor], Tensor]
+Step = Callable[[Tensor, int], Tensor]
 
 
 class Twice(nn.Module):
@@ -82,6 +83,10 @@ class Way:
     def after(self, model: nn.Module) -> Call:
         """Return what is called, given what was attached."""
         return model
+
+    def whole(self, step: Step) -> Step:
+        """Return what takes a step."""
+        return step
 
 
 class WrappedBefore(Way):
@@ -158,6 +163,11 @@ class Late(Way):
         return call
 
 
+class WholeStep(Way):
+    def whole(self, step: Step) -> Step:
+        return torch.compile(step, backend=self.backend)
+
+
 class InForward(Way):
     kind = Decorated
 
@@ -175,6 +185,7 @@ WAYS = {
         FunctionBefore,
         Piecewise,
         Late,
+        WholeStep,
         InForward,
     )
 }
@@ -207,14 +218,15 @@ def by_slices(model: nn.Module, world: World) -> Executor:
 EXECUTORS = {"gradients": by_gradients, "shards": by_shards, "slices": by_slices}
 
 
-def train(call: Call, rank: int, step: Callable[[], object]) -> list[float]:
-    losses = []
-    for number in range(STEPS):
-        loss = loss_of(call(make_inputs("perceptron", rank, number)), rank, number)
+def train(call: Call, rank: int, end: Callable[[], object], way: Way | None = None) -> list[float]:
+    def step(inputs: Tensor, number: int) -> Tensor:
+        loss = loss_of(call(inputs), rank, number)
         loss.backward()  # type: ignore[no-untyped-call]
-        losses.append(loss.item())
-        step()
-    return losses
+        end()
+        return loss.detach()
+
+    step = way.whole(step) if way else step
+    return [step(make_inputs("perceptron", rank, n), n).item() for n in range(STEPS)]
 
 
 def expected(way: str, rank: int) -> tuple[list[float], Weights]:
@@ -240,7 +252,7 @@ def differences(backend: str, ways: Sequence[str], executors: Sequence[str]) -> 
                 attached = EXECUTORS[executor](way.before(model), world)
                 with attached, warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of compilers about the other
-                    ours = train(way.after(attached.model), world.rank, attached.step)
+                    ours = train(way.after(attached.model), world.rank, attached.step, way)
                 trained = {plain_name(key): one for key, one in weights_of(model).items()}
                 off = [abs(one - other) for one, other in zip(ours, losses, strict=True)]
                 found[f"{name} {executor}"] = max(*off, largest_difference(trained, weights))
@@ -248,6 +260,55 @@ def differences(backend: str, ways: Sequence[str], executors: Sequence[str]) -> 
                 assert kinds.count("forward") == STEPS
                 assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     return found
+
+
+class AfterReset(Way):
+    """Dynamo forgets whom to tell just before it compiles the first function."""
+
+    def after(self, model: nn.Module) -> Call:
+        weight = model.get_parameter("first.weight")
+
+        def read(inputs: Tensor) -> Tensor:
+            return inputs @ weight.T
+
+        def call(inputs: Tensor) -> Tensor:
+            self.steps += 1
+            if self.steps < 3:
+                return torch.as_tensor(model(read(inputs)))
+            if self.steps == 3:
+                torch._dynamo.reset()
+            return torch.as_tensor(model(torch.compile(read, backend="eager")(inputs)))
+
+        return call
+
+
+def train_behind_our_back() -> None:
+    with join() as world, by_gradients(make(), world) as executor:
+        train(AfterReset("eager").after(executor.model), world.rank, executor.step)
+
+
+def test_what_slips_through_ends_with_a_sentence() -> None:
+    (outcome,) = launch(train_behind_our_back, 1)
+    assert outcome.error is not None
+    assert outcome.error.type == "CommunicationError", outcome.error.trace
+    assert "a function was compiled, and may have read parameters before" in outcome.error.text
+    assert outcome.error.attributes["step"] == 2
+
+
+def change_behind_our_back() -> None:
+    with join() as world, by_gradients(make(), world) as executor:
+        call = torch.compile(executor.model, backend="eager")
+        train(executor.model, world.rank, executor.step)
+        with torch.no_grad():
+            executor.model.get_parameter("first.weight").add_(1)
+        train(call, world.rank, executor.step)
+
+
+def test_what_fails_ahead_of_a_compilation_is_no_error_of_the_compiler() -> None:
+    (outcome,) = launch(change_behind_our_back, 1)
+    assert outcome.error is not None
+    assert outcome.error.type == "CommunicationError", outcome.error.trace
+    assert "first.weight was changed while its update was on its way" in outcome.error.text
 
 
 FEW = ["WrappedBefore", "WrappedAfter", "FunctionBefore"]

@@ -86,6 +86,18 @@ class Hidden(nn.Module):
         return outputs
 
 
+class HiddenBefore(Hidden):
+    """Does so ahead of a layer whose gradient comes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(CLASSES, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.last(torch.tanh(super().forward(inputs)))
+        return outputs
+
+
 def nothing(executor: GradientExecutor) -> None: ...
 
 
@@ -130,6 +142,7 @@ CASES: dict[str, tuple[type[nn.Module], tuple[Action, ...], str]] = {
     "changed": (Perceptron, (step, changed), "was changed after it was sent"),
     "dropped": (Perceptron, (step, dropped), "was changed after it was sent"),
     "read by a script": (Hidden, (step, step, step), "weight was read before it was updated"),
+    "read by a script before": (HiddenBefore, (step, step, step), "weight was read before it was"),
     "accumulated": (Hidden, (step, step, accumulated), "weight was read before it was updated"),
 }
 
