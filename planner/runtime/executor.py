@@ -14,18 +14,19 @@ from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError, PlannerError
 from planner.programs import Program, digest
 from planner.runtime.channel import Channel
+from planner.runtime.checks import check_model, check_optimizer
 from planner.runtime.compiled import uncompiled
 from planner.runtime.gate import Gate
 from planner.runtime.optimiser_state import settings, state
 from planner.runtime.table import described, trainable
 from planner.runtime.trace import Event, Trace
 from planner.runtime.world import World
-from planner.validation import shown
 
 __all__ = ["Executor", "parameters_of"]
 
@@ -66,10 +67,10 @@ class Executor(ABC):
         self.model = model
         self.optimizer = optimizer
         try:
-            _check_model(model)
+            check_model(model)
             self.parameters: Mapping[str, nn.Parameter] = trainable(model)
             self.names = {parameter: name for name, parameter in self.parameters.items()}
-            _check_optimizer(optimizer, self.names)
+            check_optimizer(optimizer, self.names)
             _check_free(self.names, world)
             self._agree(program, options)
             self.check(program)
@@ -259,6 +260,11 @@ class Executor(ABC):
 
     def _entered(self) -> None:
         self.world.watch.check()
+        outer = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]  # noqa: SLF001 - for Dynamo
+        if outer is not None and any(one in self.names for one in outer.parameters()):
+            self.stop(
+                "DistributedDataParallel, which sends gradients too, calls the model: call it"
+            )
         if not _in_backward():
             self._forward_start = time.monotonic_ns()
 
@@ -271,33 +277,9 @@ class Executor(ABC):
         self.trace.add(Event("forward", self.steps, -1, start, end))
 
 
-def _check_model(model: nn.Module) -> None:
-    if isinstance(model, torch.jit.ScriptModule):
-        raise InvalidInputError(
-            "model", "expected a module of Python, which may call scripted ones"
-        )
-
-
 def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
     if any(id(one) in world.attached for one in parameters):
         raise InvalidInputError("model", "another executor has it: close that one first")
-
-
-def _check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise InvalidInputError(
-            "optimizer", f"expected a torch.optim.Optimizer, got {shown(optimizer)}"
-        )
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise InvalidInputError("optimizer", "LBFGS needs all gradients at once, several times")
-    given = {one for group in optimizer.param_groups for one in group["params"]}
-    for parameter, name in names.items():
-        if parameter not in given:
-            raise InvalidInputError("optimizer", f"does not update the model's {name}")
-    if extra := [one for one in given - names.keys() if one.requires_grad and one.numel()]:
-        raise InvalidInputError(
-            "optimizer", f"updates {len(extra)} parameters that are not the model's"
-        )
 
 
 def parameters_of(optimizer: Optimizer) -> list[list[int]]:

@@ -55,13 +55,16 @@ class Twice(nn.Module):
         return outputs
 
 
-class Decorated(Twice):
-    """Has a forward pass that is compiled by a decorator."""
+def decorated() -> nn.Module:
+    """Return one whose forward pass is compiled by a decorator."""
 
-    forward = torch.compile(Twice.forward, backend="eager")
+    class Decorated(Twice):
+        forward = torch.compile(Twice.forward, backend="eager")
+
+    return Decorated()
 
 
-def make(kind: type[nn.Module] = Twice) -> nn.Module:
+def make(kind: Callable[[], nn.Module] = Twice) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return kind()
@@ -70,7 +73,7 @@ def make(kind: type[nn.Module] = Twice) -> nn.Module:
 class Way:
     """A way to compile: what is done to the model before an executor is attached, and after."""
 
-    kind: type[nn.Module] = Twice
+    kind: Callable[[], nn.Module] = Twice
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -169,7 +172,7 @@ class WholeStep(Way):
 
 
 class InForward(Way):
-    kind = Decorated
+    kind = staticmethod(decorated)
 
 
 WAYS = {

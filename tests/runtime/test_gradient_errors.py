@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, Optimizer
 
 from planner.errors import InvalidInputError, InvalidPlanError
@@ -188,6 +189,37 @@ def plain(model: nn.Module) -> Optimizer:
     return SGD(model.parameters(), lr=0.1)
 
 
+def parallel() -> nn.Module:
+    return nn.Sequential(DistributedDataParallel(Perceptron()))
+
+
+def sharded() -> nn.Module:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = Perceptron()
+    fully_shard(model.second, mesh=init_device_mesh("cpu", (1,)))
+    return model
+
+
+def distributed_weights() -> nn.Module:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_module
+
+    return distribute_module(Perceptron(), init_device_mesh("cpu", (1,)))
+
+
+class OfATrainer(Optimizer):
+    """Passes on what it is asked, as Accelerate's does."""
+
+    def __init__(self, inner: Optimizer) -> None:
+        self.inner = inner
+
+
+def wrapped(model: nn.Module) -> Optimizer:
+    return OfATrainer(plain(model))
+
+
 def whole(model: nn.Module) -> Optimizer:
     return torch.optim.LBFGS(model.parameters())
 
@@ -198,6 +230,10 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], Optimize
     "complex": (lambda: nn.Linear(2, 2, dtype=torch.complex64), plain, "model.weight", "complex"),
     "lazy": (lambda: nn.LazyLinear(2), plain, "model.weight", "no shape yet"),
     "elsewhere": (lambda: nn.Linear(2, 2, device="meta"), plain, "model.weight", "on the CPU"),
+    "parallel": (parallel, plain, "model.0", r"attach to the module inside \(\.module\)"),
+    "sharded": (sharded, plain, "model.second", "attach to the model as it was before"),
+    "DTensor": (distributed_weights, plain, "model.first.weight", "got a DTensor"),
+    "of a trainer": (Perceptron, wrapped, "optimizer", "OfATrainer wraps another one"),
     "partial": (Perceptron, partial, "optimizer", "does not update the model's first.weight"),
     "foreign": (Perceptron, foreign, "optimizer", "updates 1 parameters that are not"),
     "whole": (Perceptron, whole, "optimizer", "LBFGS"),
@@ -220,6 +256,21 @@ def refuse() -> None:
 def test_models_and_optimisers_that_do_not_fit_are_refused() -> None:
     (outcome,) = launch(refuse, 1)
     assert outcome.error is None, outcome.error
+
+
+def train_inside_ddp() -> None:
+    with join() as world:
+        model = make_model("perceptron")
+        parallel = DistributedDataParallel(model)
+        with attached(model, world):
+            backward(parallel, "perceptron", world.rank, 0)
+
+
+def test_a_model_that_ddp_calls_is_refused() -> None:
+    for outcome in launch(train_inside_ddp, 2, timeout_s=30):
+        assert outcome.error is not None
+        assert outcome.error.type == "CommunicationError", outcome.error.trace
+        assert "DistributedDataParallel, which sends gradients too, calls" in outcome.error.text
 
 
 def train_and_close() -> None:
