@@ -5,7 +5,8 @@ Problem: how short can an iteration be at best, however gradients are grouped, c
 Three kinds of bound, the largest counts: the computation itself; Jackson's preemptive schedule at
 the best rate any transfer reaches; and for affine and concave costs below the given one the least
 target with windows widened until they are nested, which counts start-ups
-(`planner.caramel.nested`).
+(`planner.caramel.nested`). A fourth, without widening (`planner.caramel.blocks`), is for plans that
+are not near the others.
 
 Guarantee: no plan for this op order and cost lasts less.
 
@@ -16,12 +17,16 @@ Source: Jackson's rule as in Carlier, EJOR 11 (1982); the start-up-aware bound i
 from fractions import Fraction
 from itertools import pairwise
 
+from planner.caramel.blocks import block_bound
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.nested import Line, Targets, widened
 from planner.caramel.windows import Windows
 from planner.costs import AffineCost, DepthCost, TransferCost
 
-__all__ = ["concave_bounds", "lower_bound", "supporting_lines"]
+__all__ = ["NEAR", "concave_bounds", "lower_bound", "supporting_lines", "tighter_bound"]
+
+NEAR = 2000
+"""A plan as near to its bound, relatively, is left at that by what takes long."""
 
 
 def supporting_lines(cost: TransferCost, largest: int) -> list[Line]:
@@ -77,3 +82,15 @@ def lower_bound(windows: Windows, cost: TransferCost) -> int:
         for nested in nests:
             best, _ = Targets(nested, lines).least(best)
     return best
+
+
+def tighter_bound(windows: Windows, cost: TransferCost, low: int, high: int) -> int:
+    """Return a bound from `low` on, a proven one, if a plan that lasts `high` is not near it.
+
+    Takes longer than `lower_bound`: worth it once it is known that the two do not meet.
+    """
+    if high <= low + low // NEAR:
+        return low
+    for line in supporting_lines(cost, sum(windows.sizes)):
+        low = block_bound(windows, line, low, high)
+    return low

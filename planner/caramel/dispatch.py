@@ -13,35 +13,47 @@ Complexity: O((n + transfers) log n) a size. Source: own, after Jackson's rule a
 (Peng et al., SOSP 2019).
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
+from itertools import chain, repeat
 
 from planner.caramel.jackson import least_rate, preemptive
 from planner.caramel.loads import Load, LoadPricer
 from planner.caramel.windows import Windows
 from planner.costs import TransferCost
 
-__all__ = ["preemptive_pieces", "priority_batches"]
+__all__ = ["most_urgent", "preemptive_pieces", "priority_batches"]
 
 
 def priority_batches(pricer: LoadPricer, limit: int, element_bytes: int = 1) -> list[Load]:
+    """Return what each transfer of at most `limit` bytes carries, at least one element."""
+    return most_urgent(pricer, repeat((limit, 0)), element_bytes)
+
+
+def most_urgent(
+    pricer: LoadPricer, sizes: Iterable[tuple[int, int]], element_bytes: int = 1
+) -> list[Load]:
     """Return what each transfer carries, in transfer order.
 
     Parameters
     ----------
     pricer : LoadPricer
         The windows and the cost.
-    limit : int
-        Largest size of a transfer, in bytes; at least one element.
+    sizes : iterable of (int, int)
+        Largest size of each transfer, in bytes, and when it may leave; at least one element. Where
+        they end, transfers carry whatever is ready.
     element_bytes : int
         Parameters are cut at multiples of so many bytes.
     """
-    known = pricer.windows
-    limit = max(limit, element_bytes)
+    known, total = pricer.windows, sum(pricer.windows.sizes)
+    limits = chain(sizes, repeat((total, 0)))
     arriving = sorted(range(len(known.sizes)), key=lambda j: (known.heads[j], j), reverse=True)
     ready: list[tuple[int, int, int]] = []  # (-tail, parameter, bytes left)
     loads: list[Load] = []
     now = 0
     while arriving or ready:
+        limit, start = next(limits)
+        limit, now = max(limit, element_bytes), max(now, start)
         if not ready:
             now = max(now, known.heads[arriving[-1]])
         while arriving and known.heads[arriving[-1]] <= now:

@@ -108,6 +108,7 @@ def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1))
 
 def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
     """Return when each gradient is ready on the last worker."""
+    heads: tuple[int, ...]
     last, heads = graph.found.get("heads", (None, ()))
     if last is plan.backward_orders:  # comparing thousands of orders takes longer than the rest
         return heads

@@ -148,6 +148,21 @@ class Problem:
             tuple(index for index in indices if graph.ops[index].phase == "forward"),
         )
 
+    @cached_property
+    def mirrored(self) -> OpOrder:
+        """The op order in which gradients are completed in the reverse order of the first reads.
+
+        As far as the graph allows it, transfer windows are nested under it. The given order, if one
+        is given.
+        """
+        if self.op_order is not None:
+            return self.order
+        found, tails = self.graph.found, self.windows.tails
+        if "mirrored" not in found:
+            last_read_first = sorted(range(len(tails)), key=lambda j: (tails[j], -j))
+            found["mirrored"] = backward_order(self.graph, last_read_first)
+        return OpOrder(found["mirrored"], self.order.forward)
+
     def drawn_orders(self, deadline: Deadline) -> tuple[tuple[int, ...], ...]:
         """Return an order of the backward ops for each worker where nothing is enforced.
 

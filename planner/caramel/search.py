@@ -5,8 +5,8 @@ Problem: what to send together, in which order and in which pieces, for any wind
 Starts: groups of nested windows for each supporting line of the cost (`nested`), the pieces of
 Jackson's preemptive schedule and priority batches of several sizes (`dispatch`), and what every
 other method sends, without its barrier. The transfers of the best ones are ordered by Carlier's
-branch and bound (`carlier`) and improved by local search (`descent`). Where a bound is met the
-search ends.
+branch and bound (`carlier`) and improved by local search (`descent`). If the best is not near the
+bound, its sizes are searched (`resizing`). Where a bound is met the search ends.
 
 Guarantee: at most what any start costs. For an affine cost and nested windows, so for every chain,
 the bound up to rounding.
@@ -17,13 +17,14 @@ Source: own.
 
 from collections.abc import Iterable, Iterator
 
-from planner.caramel.bounds import concave_bounds
+from planner.caramel.bounds import NEAR, concave_bounds
 from planner.caramel.carlier import carlier
 from planner.caramel.descent import descend
 from planner.caramel.dispatch import preemptive_pieces, priority_batches
 from planner.caramel.loads import Load, LoadPricer
 from planner.caramel.nested import Targets, tightened, widened
 from planner.caramel.network import batching_threshold
+from planner.caramel.resizing import resize
 from planner.costs import TransferCost
 from planner.deadline import Deadline
 
@@ -46,6 +47,9 @@ MANY = 1000
 
 ROUNDING = 10**7
 """A plan as near to the target, relatively, differs from it by rounding: no search is worth it."""
+
+TRANSFERS = 10_000
+"""Transfers the search over sizes simulates."""
 
 NODES = 64
 """Nodes of the branch and bound that orders the transfers of a start."""
@@ -97,7 +101,10 @@ def best_loads(
             improved = descend(pricer, ordered, target, budget, deadline)
             best = min(best, ordered, improved, key=pricer.rank)
     assert best is not None
-    return best
+    if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
+        return best
+    resized = resize(pricer, best, target, effort * TRANSFERS, element_bytes, deadline)
+    return min(best, descend(pricer, resized, target, budget, deadline), key=pricer.rank)
 
 
 def _best_order(

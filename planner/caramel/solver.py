@@ -1,7 +1,9 @@
 """The methods by name, and the way every plan takes: made, checked, priced, bounded.
 
 `auto` returns the best plan any of the others finds, and mostly a better one: it starts its search
-from all of them (`planner.caramel.search`), and on few parameters lets the exact methods finish.
+from all of them (`planner.caramel.search`), and on few parameters lets the exact methods finish. If
+no op order is given it plans for two, the activation order and the mirrored one, and takes the
+better; what it proves holds for that one.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +18,7 @@ from planner.caramel.baselines import (
     mg_wfbp,
     parameter_servers,
 )
-from planner.caramel.bounds import lower_bound
+from planner.caramel.bounds import lower_bound, tighter_bound
 from planner.caramel.descent import descend
 from planner.caramel.evaluation import check, check_times, evaluate, plan_heads
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
@@ -85,8 +87,7 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome:
             assert plan is not None
             plans.append(plan)
     outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
-    assert outcome.plan is not None
-    best = evaluate(problem, outcome.plan).iteration_ns
+    outcome, best = _mirrored(problem, outcome, deadline)
     luckiest = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns, default=None)
     if luckiest is None or evaluate(problem, luckiest).iteration_ns >= best:
         return outcome
@@ -94,6 +95,27 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome:
     # one of them, enforced, under which no gradient is ready later.
     order = OpOrder(luckiest.backward_orders[0], luckiest.forward_order)
     return _best(problem, order, [loads_of(luckiest)], deadline)
+
+
+def _mirrored(problem: Problem, outcome: Outcome, deadline: Deadline) -> tuple[Outcome, int]:
+    """Return the better of a plan and the best one under the mirrored op order, and its value.
+
+    Windows are nested there, or nearly so: the plan is mostly the best of its order, which may or
+    may not be the better order.
+    """
+    assert outcome.plan is not None
+    best = evaluate(problem, outcome.plan).iteration_ns
+    if deadline.passed or best == problem.windows.compute_ns:
+        return outcome, best
+    known = windows(problem.graph, *problem.mirrored)
+    if known == problem.windows or lower_bound(known, problem.cost) >= best:
+        return outcome, best
+    other = _best(problem, problem.mirrored, [], deadline)
+    assert other.plan is not None
+    value = evaluate(problem, other.plan).iteration_ns
+    if value < best:
+        return other, value
+    return replace(outcome, timed_out=outcome.timed_out or other.timed_out), best
 
 
 def _best(
@@ -106,6 +128,8 @@ def _best(
     loads = best_loads(pricer, problem.cost, bound, starts, problem.element_bytes, deadline)
     value = pricer.iteration_ns(loads)
     timed_out = deadline.passed
+    if not timed_out:
+        bound = tighter_bound(known, problem.cost, bound, value)
     if value > bound and len(known.sizes) <= EXACT_PARAMETERS:
         from planner.caramel.subsets import best_whole
 

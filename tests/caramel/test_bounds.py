@@ -1,12 +1,14 @@
 """The start-up-aware bound: never above the optimum, and for chains met by its own groups."""
 
 from fractions import Fraction
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.caramel.bounds import lower_bound, supporting_lines
+from planner.caramel.blocks import _Blocks, block_bound
+from planner.caramel.bounds import lower_bound, supporting_lines, tighter_bound
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.loads import LoadPricer
 from planner.caramel.nested import Targets, tightened, widened
@@ -131,3 +133,40 @@ def test_the_pieces_of_a_cost_are_the_cost(size: int) -> None:
             if piece.start <= size and (piece.stop is None or size <= piece.stop)
         )
         assert least.__ceil__() == cost.cost_ns(size)
+
+
+@settings(max_examples=200)
+@given(windows_strategy(4) | windows_strategy(3, max_bytes=4), costs, st.sampled_from([1, 2, 160]))
+def test_no_target_that_can_be_reached_is_refuted(
+    known: Windows, cost: TransferCost, grid: int
+) -> None:
+    small = max(known.sizes) <= 4 and len(known.sizes) <= 3
+    best = best_split(known, cost) if small else best_by_enumeration(known, cost)
+    for line in supporting_lines(cost, sum(known.sizes)):
+        assert block_bound(known, line, 0, best + 1) <= best
+        if all(line):
+            with patch("planner.caramel.blocks.GRID", grid):
+                blocks = _Blocks(known, line)
+            assert not any(blocks.refuted(best, by_heads=one) for one in (True, False))
+
+
+@settings(max_examples=200)
+@given(nested_windows(7), st.integers(40, 80), st.integers(1, 9))
+def test_in_a_chain_blocks_refute_what_nested_windows_do(
+    known: Windows, startup: int, rate: int
+) -> None:
+    line = Fraction(startup), Fraction(rate)
+    (nested,) = widened(known)
+    least, _ = Targets(nested, [line]).least(0)
+    blocks = _Blocks(known, line)
+    for one in (True, False):
+        assert not blocks.refuted(least, by_heads=one)
+        assert blocks.refuted(least - 1, by_heads=one)
+
+
+def test_blocks_see_more_than_widened_windows() -> None:
+    # The third gradient is ready late and read last: to nest, the others' windows are widened.
+    known = Windows((10, 10, 20, 40), (80, 10, 70, 60), (90, 100, 0, 80), 100, 100)
+    cost = AffineCost(30, Fraction(1))
+    low, best = lower_bound(known, cost), best_by_enumeration(known, cost)
+    assert low < tighter_bound(known, cost, low, best) <= best

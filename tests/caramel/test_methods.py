@@ -102,12 +102,17 @@ def test_every_plan_passes_the_checker_and_the_ladder_holds(problem: Problem) ->
         assert costs["exact_split"] <= costs["exact"]
 
 
+def in_its_order(problem: Problem) -> Problem:
+    """Return the problem with its own op order given."""
+    names = [problem.graph.ops[i].name for i in (*problem.order.backward, *problem.order.forward)]
+    return replace(problem, op_order=names)
+
+
 @settings(max_examples=150)
 @given(problems(), st.data())
 def test_on_one_op_order(problem: Problem, data: st.DataObject) -> None:
     """Bound ≤ cut optimum ≤ whole optimum ≤ every plan of whole parameters."""
-    names = [problem.graph.ops[i].name for i in (*problem.order.backward, *problem.order.forward)]
-    problem = replace(problem, op_order=names)
+    problem = in_its_order(problem)
     known, found = problem.windows, answers(problem)
     costs = {method: result.objective_ns or 0 for method, result in found.items()}
     assert preemptive_bound(known, problem.cost) <= lower_bound(known, problem.cost)
@@ -128,7 +133,7 @@ def test_on_one_op_order(problem: Problem, data: st.DataObject) -> None:
 @settings(max_examples=100)
 @given(graphs(max_parameters=3, sizes=st.integers(1, 4)), affine_costs())
 def test_cutting_is_solved_to_the_optimum(graph: Graph, cost: AffineCost) -> None:
-    problem = Problem(graph, cost)
+    problem = in_its_order(Problem(graph, cost))
     best = best_split(problem.windows, cost)
     for method in ("exact_split", "auto"):
         result = solve(problem, method=method)

@@ -1,0 +1,212 @@
+"""Local search on how much each transfer carries and when it leaves; urgency says what.
+
+Problem: transfers where windows are not nested. What each of them carries is many choices; how many
+bytes, and which head it waits for, are two.
+
+Rule: the k-th transfer leaves when the network is free, not before a given moment, with the ready
+bytes whose tails are longest, up to a given number. Threshold accepting (simulated annealing
+without chance in what is accepted) on these pairs: bytes move to a neighbour, a transfer grows or
+shrinks, waits for an earlier or a later gradient, is merged with the next or cut in two; mostly in
+the stretch of transfers that ends the iteration. A worse value is kept if it is below a threshold
+over the present one, which falls to nothing.
+
+Guarantee: never worse than the start. For every target, among the plans whose transfers leave when
+given ones do and carry as many bytes, urgency first is best: bytes of which one is in a later
+transfer and due earlier can change places. The steps are drawn with a fixed seed and all times are
+integers, so the same request gets the same answer on every machine.
+
+Complexity: O(n) a simulated transfer, in NumPy; a step simulates those it changes, until the value
+is above the threshold.
+Source: own; threshold accepting: Dueck and Scheuer, J. Comput. Phys. 90 (1990).
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.caramel.dispatch import most_urgent
+from planner.caramel.loads import Load, LoadPricer
+from planner.deadline import Deadline
+
+__all__ = ["resize"]
+
+_STEPS = ("back", "back", "forth", "forth", "grow", "shrink", "merge", "cut", "wait", "wait", "go")
+
+FIRST_THRESHOLD = 8
+"""Per mille of the value by which a step may be worse at first."""
+
+Size = tuple[int, int]
+"""Bytes of a transfer at most, and when it may leave."""
+
+
+class _State(NamedTuple):
+    """Where a run stands before a transfer: what is left to send, and what has been decided."""
+
+    left: NDArray[np.int64]
+    rest: int
+    free: int
+    value: int
+    begin: int
+    first: int
+    last: int
+
+
+class _Run(NamedTuple):
+    """Transfers, the state before each, what the iteration lasts and which of them end it."""
+
+    sizes: list[Size]
+    states: list[_State]
+    value: int
+    first: int
+    last: int
+
+
+def resize(
+    pricer: LoadPricer,
+    loads: Sequence[Load],
+    target: int,
+    budget: int,
+    element_bytes: int,
+    deadline: Deadline,
+) -> list[Load]:
+    """Return loads at least as good as `loads`.
+
+    Parameters
+    ----------
+    pricer : LoadPricer
+        Prices them.
+    loads : sequence of Load
+        The start, in transfer order.
+    target : int
+        A lower bound; the search ends when it is met.
+    budget : int
+        Transfers to simulate at most.
+    element_bytes : int
+        Parameters are cut at multiples of so many bytes.
+    deadline : Deadline
+        When to stop in any case.
+    """
+    simulation = _Simulation(pricer)
+    heads = pricer.windows.heads
+    sizes = [(sum(size for _, size in load), max(heads[j] for j, _ in load)) for load in loads]
+    run = simulation.run(sizes)
+    assert run is not None
+    now = best = run
+    random = Random(0)  # noqa: S311 - no secrets
+    most = best.value * FIRST_THRESHOLD // 1000
+    while simulation.transfers < budget and best.value > target and not deadline.passed:
+        left = budget - simulation.transfers
+        place, sizes = _changed(now, simulation.moments, element_bytes, random)
+        limit = now.value + most * left * left // budget // budget
+        changed = simulation.run(sizes, now.states[: place + 1], limit)
+        if changed is not None:
+            now = changed
+            if now.value < best.value:
+                best = now
+    found = most_urgent(pricer, best.sizes, element_bytes)
+    return min(list(loads), found, key=pricer.iteration_ns)
+
+
+class _Simulation:
+    """What an iteration lasts with transfers of given sizes, the most urgent bytes first."""
+
+    def __init__(self, pricer: LoadPricer) -> None:
+        known = pricer.windows
+        self.cost_ns = pricer.cost_ns
+        order = sorted(range(len(known.sizes)), key=lambda j: (-known.tails[j], j))
+        self.sizes = np.array([known.sizes[j] for j in order], dtype=np.int64)
+        self.heads = np.array([known.heads[j] for j in order], dtype=np.int64)
+        self.tails = [known.tails[j] for j in order]
+        self.moments = sorted(set(known.heads))
+
+        start = _State(self.sizes, sum(known.sizes), 0, known.compute_ns, 0, 0, -1)
+        self.start = [start]
+        self.transfers = 0
+
+    def run(
+        self, sizes: Sequence[Size], known: Sequence[_State] = (), limit: int | None = None
+    ) -> _Run | None:
+        """Return what happens with these sizes; None if it lasts longer than `limit`.
+
+        Parameters
+        ----------
+        sizes : sequence of (int, int)
+            The transfers; where they end, one more carries whatever is ready.
+        known : sequence of _State
+            The first states, if they are known.
+        limit : int, optional
+            Value of interest.
+        """
+        states = list(known or self.start)
+        left, rest, free, value, begin, first, last = states.pop()
+        used = list(sizes[: len(states)])
+        while rest:
+            states.append(_State(left, rest, free, value, begin, first, last))
+            most, wanted = sizes[len(used)] if len(used) < len(sizes) else (rest, 0)
+            start = max(free, wanted)
+            late, upto = self._ready(left, start)
+            if not upto[-1]:
+                start = int(self.heads[left > 0].min())
+                late, upto = self._ready(left, start)
+            self.transfers += 1
+            sent = min(most, int(upto[-1]))
+            place = int(upto.searchsorted(sent))
+            tail = self.tails[int(upto.searchsorted(1))]
+            left = left.copy()
+            left[:place] *= late[:place]
+            left[place] = int(upto[place]) - sent
+            if start > free:
+                begin = len(used)
+            free = start + self.cost_ns(sent)
+            if free + tail > value:
+                value, first, last = free + tail, begin, len(used)
+                if limit is not None and value > limit:
+                    return None
+            used.append((sent, wanted))
+            rest -= sent
+        return _Run(used, states, value, first, max(last, first))
+
+    def _ready(
+        self, left: NDArray[np.int64], moment: int
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Return which parameters are not ready yet, and the bytes up to each that are."""
+        late = self.heads > moment
+        return late, np.where(late, 0, left).cumsum()
+
+
+def _changed(
+    now: _Run, moments: Sequence[int], element_bytes: int, random: Random
+) -> tuple[int, list[Size]]:
+    """Return where one random step changes the sizes, mostly in what ends it all, and how."""
+    sizes = list(now.sizes)
+    near = range(max(now.first - 1, 0), min(now.last + 2, len(sizes)))
+    place = random.choice(near) if random.getrandbits(2) else random.randrange(len(sizes))
+    size, start = sizes[place]
+    part = size >> random.randint(1, 12)
+    part = max(part - part % element_bytes, element_bytes)
+    behind = place + 1 < len(sizes)
+    match random.choice(_STEPS):
+        case "back" if behind and size > part:
+            sizes[place] = (size - part, start)
+            sizes[place + 1] = (sizes[place + 1][0] + part, sizes[place + 1][1])
+        case "forth" if behind and sizes[place + 1][0] > part:
+            sizes[place] = (size + part, start)
+            sizes[place + 1] = (sizes[place + 1][0] - part, sizes[place + 1][1])
+        case "grow":
+            sizes[place] = (size + part, start)
+        case "shrink" if size > part:
+            sizes[place] = (size - part, start)
+        case "merge" if behind:
+            sizes[place : place + 2] = [(size + sizes[place + 1][0], start)]
+        case "cut" if size > part:
+            sizes[place : place + 1] = [(size - part, start), (part, 0)]
+        case "wait":
+            which = bisect_left(moments, start) + random.randint(-4, 4)
+            sizes[place] = (size, moments[min(max(which, 0), len(moments) - 1)])
+        case _:
+            sizes[place] = (size, 0)
+    return place, sizes
