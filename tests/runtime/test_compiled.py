@@ -228,8 +228,8 @@ def train(call: Call, rank: int, end: Callable[[], object], way: Way | None = No
         end()
         return loss.detach()
 
-    step = way.whole(step) if way else step
-    return [step(make_inputs("perceptron", rank, n), n).item() for n in range(STEPS)]
+    whole: Step = way.whole(step) if way else step
+    return [whole(make_inputs("perceptron", rank, n), n).item() for n in range(STEPS)]
 
 
 def expected(way: str, rank: int) -> tuple[list[float], Weights]:
