@@ -263,11 +263,12 @@ def _check_prices(
         low, high = (
             Fraction(max(chosen.group_time_ns - more, 0), size) * (1 - share) for more in (1, 0)
         )
-        other = 1 - Fraction(one.overhead)
+        other = 1 - Fraction(one.overhead)  # a float near 1 leaves no digits of the difference
+        off = (Fraction(time * one.group_size, size) + one.group_time_ns) / 2**50
         between(
-            low * one.group_size,
+            low * one.group_size - off,
             other * one.group_time_ns,
-            high * one.group_size + other,
+            high * one.group_size + other + off,
             f"curve[{place}]",
         )
     for place, (one, two, three) in enumerate(zip(points, points[1:], points[2:], strict=False)):

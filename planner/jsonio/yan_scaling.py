@@ -93,6 +93,8 @@ def _check_configuration(one: ConfigurationAnswer, machines: int) -> None:
         raise InvalidInputError("machines", f"expected an integer >= {used}, got {machines}")
     for place, layer in enumerate(one.layers):
         choice = LayerChoice(layer.partitions, layer.threads, layer.copies, layer.mapping)
+        if not layer.mapping:
+            raise InvalidInputError(f"configuration.layers[{place}].mapping", "expected workers")
         check_segments(choice, one.workers_per_replica, f"configuration.layers[{place}]")
     if one.machines is not UNSET:
         check_machines(one.machines, used, machines, "configuration.machines")

@@ -18,9 +18,11 @@ INTERNAL = {
     "layer_parameters",
     "machine",
     "methods",
+    "printing",
     "simulator",
     "units",
     "validation",
+    "workers",
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from planner.cli import main
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.programs import Answer, program_of, read_plan
+from tests.fuzzing.valid import MAKERS
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.jsonio.test_yan import SMALL
 
@@ -257,3 +259,41 @@ def test_batches_and_their_schedule_are_compared() -> None:
     assert said is not None
     assert said.startswith("schedule")
     assert refusal(program_of, text) == said
+
+
+@pytest.mark.parametrize("problem", [one for one in METHODS if one != "bml"])
+def test_every_answer_can_be_read_again(problem: str) -> None:
+    read = 0
+    for number in range(4 if problem == "iteration" else 25):  # which plans for longer
+        request = MAKERS[problem](Random(f"read again {problem} {number}"))
+        answer = planner.solve({**request, "time_limit_s": 0.2})
+        if answer.get("objective_ns") is not None:
+            decode_answer(json.dumps(answer).encode())
+            read += 1
+    assert read
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1.0])
+def test_shares_near_one_leave_room_for_rounding(rate: float) -> None:
+    request = {**DRIZZLE, "compute_ns": 3, "group_ns": 10**15 * rate, "max_overhead": 1 - 1e-15}
+    answer = planner.solve(request)
+    assert answer["status"] == "optimal"
+    decode_answer(json.dumps(answer).encode())
+
+
+@pytest.mark.parametrize("method", ["auto", "bml", "trees"])
+@pytest.mark.parametrize("failed", [{}, {"servers": [[0, 1]]}, {"switches": [[1, [0]]]}])
+@pytest.mark.parametrize(
+    "sizes",
+    [{"layer_bytes": [4, 0, 400]}, {"gradient_bytes": 0}, {"gradient_bytes": 4004}],
+    ids=str,
+)
+def test_every_list_of_transfers_can_be_read_again(
+    method: str, failed: dict[str, Any], sizes: dict[str, Any]
+) -> None:
+    base = {key: value for key, value in BML.items() if key != "gradient_bytes"}
+    for schedule in ("none", "all", {"server": [1, 0]}):
+        request = {**base, **sizes, "schedule": schedule, "method": method, "element_bytes": 4}
+        answer = planner.solve(request | ({"failed": failed} if failed else {}))
+        if answer.get("objective_ns") is not None:
+            decode_answer(json.dumps(answer).encode())
