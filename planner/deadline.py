@@ -2,6 +2,8 @@
 
 import time
 
+__all__ = ["NEVER", "Deadline", "TimeUpError"]
+
 
 class TimeUpError(Exception):
     """Raised inside a solver when its time is up; never leaves it."""
@@ -46,3 +48,7 @@ class Deadline:
         """
         if self.passed:
             raise TimeUpError
+
+
+NEVER = Deadline(None)
+"""No limit."""

@@ -12,7 +12,7 @@ exactly once, and receives nothing more from that step on: as steps only grow, w
 server arrives at the owner, once. The broadcast is the reverse, so every server gets the sum once.
 
 Guarantee. `check_complete`: exact. `check_piece`: exact for that piece; some servers are asked for
-all their transfers, and those must say the same. Above 2^18 servers, and nothing failed, only
+all their transfers, and those must say the same. Above 2^16 servers, and nothing failed, only
 transfers of some servers are looked at, one by one.
 
 Complexity. `check_complete`: O(transfers·length·N), memory N²·pieces. `check_piece`: O(steps·N)
@@ -20,13 +20,14 @@ array operations a piece.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
 from planner.bml.plan import Plan, Transfer
+from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
 
@@ -42,7 +43,7 @@ COMPLETE_CELLS = 2**25
 RANDOM_PIECES = 4
 """Pieces drawn at random, beside one of each thread, where a network is too large for that."""
 
-WHOLE_SERVERS = 2**18
+WHOLE_SERVERS = 2**16
 """Servers up to which pieces are followed through the whole network even if nothing has failed."""
 
 RANDOM_SERVERS = 16
@@ -50,6 +51,9 @@ RANDOM_SERVERS = 16
 
 SAMPLED_TRANSFERS = 16_000
 """Transfers of a BCube without failures up to which that many servers are drawn; else fewer."""
+
+SINGLE_TRANSFERS = 4_000
+"""Transfers that are looked at one by one where no piece is followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,17 @@ class Ground:
     exclusive: bool = False
 
 
-def check(ground: Ground, plan: Plan) -> str:
+def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
     """Check a plan as completely as its size allows, and say how.
+
+    Parameters
+    ----------
+    ground : Ground
+        What it may use.
+    plan : Plan
+        The plan.
+    deadline : Deadline
+        When to give up.
 
     Returns
     -------
@@ -87,18 +100,19 @@ def check(ground: Ground, plan: Plan) -> str:
     ------
     InvalidPlanError
         If the plan is wrong.
+    TimeUpError
+        At the deadline.
     """
     bcube = ground.bcube
     if bcube.servers**2 * plan.threads * plan.pieces <= COMPLETE_CELLS:
-        check_complete(
-            ground, plan, (one for server in range(bcube.servers) for one in plan.transfers(server))
-        )
+        check_complete(ground, plan, _all_transfers(plan, deadline))
         return "complete"
     draw = Random(0)  # noqa: S311 - a sample, no secret
     if bcube.servers > WHOLE_SERVERS and not (ground.dead or ground.down):
         for _ in range(RANDOM_SERVERS):
             transfers = plan.transfers(draw.randrange(bcube.servers))
-            for one in islice(transfers, SAMPLED_TRANSFERS // RANDOM_SERVERS):
+            for one in islice(transfers, SINGLE_TRANSFERS // RANDOM_SERVERS):
+                deadline.check()
                 _check_transfer(ground, plan, one)
                 _check_way(bcube, plan, one)
         return "transfers"
@@ -107,9 +121,16 @@ def check(ground: Ground, plan: Plan) -> str:
     servers = {draw.randrange(bcube.servers) for _ in range(count)}
     sent = [one for server in servers for one in plan.transfers(server)]
     for thread, piece in _sampled(plan, draw):
+        deadline.check()
         check_piece(ground, plan, thread, piece)
         _check_agreement(plan, thread, piece, servers, sent)
     return "pieces"
+
+
+def _all_transfers(plan: Plan, deadline: Deadline) -> Iterator[Transfer]:
+    for server in range(plan.bcube.servers):
+        deadline.check()
+        yield from plan.transfers(server)
 
 
 def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
@@ -318,15 +339,13 @@ def _check_transfer(ground: Ground, plan: Plan, one: Transfer) -> None:
 
 
 def _check_way(bcube: BCube, plan: Plan, one: Transfer) -> None:
-    """Refuse a transfer that does not bring its pieces one link closer to their owners, or back."""
+    """Refuse a transfer that does not bring its pieces one link closer to their owners, or back.
+
+    The servers of a link (`_check_transfer`) differ in the digit of its level, and in no other.
+    """
+    near = bcube.digit(one.peer if one.stage == "aggregate" else one.server, one.level)
     for piece in (one.offset, one.offset + one.length - 1):
-        owner = bcube.digits(plan.owner(one.thread, piece))
-        ends = (one.server, one.peer) if one.stage == "aggregate" else (one.peer, one.server)
-        far, near = (
-            sum(map(int.__ne__, bcube.digits(end), owner))  # digits that differ
-            for end in ends
-        )
-        if near != far - 1:
+        if near != bcube.digit(plan.owner(one.thread, piece), one.level):
             raise InvalidPlanError(str(one), "does not bring its pieces closer to their owners")
 
 

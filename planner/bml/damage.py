@@ -25,12 +25,13 @@ Source. The degraded bound generalises the formula for one failure (section 3.2 
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.bml.problem import Failures
+from planner.deadline import NEVER, Deadline
 from planner.topologies import BCube
 
 if TYPE_CHECKING:
@@ -50,10 +51,13 @@ class Damage:
         The topology.
     failed : Failures
         What does not work.
+    deadline : Deadline
+        When whatever looks at all of it gives up, with a `TimeUpError`.
     """
 
     bcube: BCube
     failed: Failures
+    deadline: Deadline = field(default=NEVER, compare=False)
 
     @property
     def dead(self) -> frozenset[int]:
@@ -77,6 +81,7 @@ class Damage:
             (level, bcube.switch(server, level)) for server in self.dead for level in range(bcube.k)
         )
         for level, switch in suspects:
+            self.deadline.check()
             up = [
                 server
                 for server in bcube.on_switch(level, switch)
@@ -170,6 +175,7 @@ class Damage:
         while True:
             before = labels.copy()
             for level in range(bcube.k):
+                self.deadline.check()
                 shape = (-1, n, n**level)
                 usable = up[level].reshape(shape)
                 seen = np.where(usable, labels.reshape(shape), nobody)

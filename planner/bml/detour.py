@@ -44,6 +44,7 @@ def detour(damage: Damage) -> Schedule:
     gone: set[int] = set()
     detours = []
     for thread, step, sender, receiver in sorted(set(_blocked(damage))):
+        damage.deadline.check()
         parts = _parts(damage, thread, step, sender, receiver)
         detours.append(Detour(thread, step, sender, receiver, parts))
         if not parts:
@@ -81,6 +82,7 @@ def _blocked(damage: Damage) -> Iterator[tuple[int, int, int, int]]:
     """Yield thread, step, sender and receiver of the transfers that cannot be made."""
     bcube, k = damage.bcube, damage.bcube.k
     for server, level in damage.down:
+        damage.deadline.check()
         for peer in bcube.neighbours(server, level):
             for thread in range(k):
                 yield thread, (level - thread) % k, server, peer
@@ -88,6 +90,7 @@ def _blocked(damage: Damage) -> Iterator[tuple[int, int, int, int]]:
                     yield thread, (level - thread) % k, peer, server
     for server in damage.dead:
         for level in range(k):
+            damage.deadline.check()
             for peer in bcube.neighbours(server, level):
                 if peer not in damage.dead:
                     for thread in range(k):

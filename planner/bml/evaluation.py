@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 from typing import TYPE_CHECKING
 
 from planner.bml.layout import EvenLayout, Layout
@@ -16,12 +17,13 @@ from planner.bml.pricing import busiest_intact, is_intact, time_ns
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
+from planner.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Evaluation", "StepLoad", "busiest_load", "evaluate", "steps_of"]
+__all__ = ["Evaluation", "StepLoad", "both_ways", "busiest_load", "evaluate", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +70,67 @@ def evaluate(problem: Problem, plan: Schedule | TreePlan) -> Evaluation:
     return Evaluation(time_ns(problem, plan), busiest_load(plan), steps_of(problem, plan))
 
 
-def steps_of(problem: Problem, plan: Schedule | TreePlan) -> tuple[StepLoad, ...]:
-    """Return the busiest NIC of every step, those of the aggregation first."""
+def steps_of(
+    problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER
+) -> tuple[StepLoad, ...]:
+    """Return the busiest NIC of every step, those of the aggregation first.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
+    """
     sizes = Counter(size // problem.element_bytes for size in problem.chunks)
     layouts = [(times, plan.layout(size, problem.element_bytes)) for size, times in sizes.items()]
-    pieces, bytes_ = (_busiest(plan, parts) for parts in ([(1, _units(plan))], layouts))
+    pieces, bytes_ = (_busiest(plan, parts, deadline) for parts in ([(1, _units(plan))], layouts))
     names: list[tuple[Stage, int]] = [
         (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
     ]
     return tuple(StepLoad(*name, *one) for name, *one in zip(names, pieces, bytes_, strict=True))
 
 
-def busiest_load(plan: Schedule | TreePlan) -> Fraction:
+def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fraction:
     """Return what the busiest NIC carries in one direction, × the gradient.
 
     On its way down a piece loads the other direction of the links of its way up.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
     """
     if is_intact(plan):
         servers, levels = plan.bcube.servers, plan.bcube.k
         return Fraction(2 * (servers - 1), levels * servers)
     if isinstance(plan, TreePlan):
-        carried: dict[tuple[int, int], Fraction] = {}
-        for tree, share in zip(plan.trees, plan.shares, strict=True):
-            for _, sender, receiver, level in tree.branches:
-                for nic in ((sender, level), (receiver, level)):
-                    carried[nic] = carried.get(nic, Fraction(0)) + share
-        return max(carried.values(), default=Fraction(0))
+        return _of_trees(plan, deadline)
     layout = plan.layout(plan.total_weight, 1)
-    both = sum(one.sent + one.received for one in loads(plan, layout))
-    return Fraction(_most(both), plan.total_weight)
+    return Fraction(_most(both_ways(plan, layout, deadline)), plan.total_weight)
+
+
+def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
+    """Return the same of trees: the sum of the shares of the hops that use a NIC."""
+    import numpy as np
+
+    unit = lcm(*(share.denominator for share in plan.shares))
+    parts = [int(share * unit) for share in plan.shares]
+    # Shares add up to 1, and a NIC has at most N-1 hops of a tree.
+    kind = np.int64 if unit * plan.bcube.servers < 2**62 else object
+    carried = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=kind)
+    weights = np.array(parts, dtype=kind)
+    deadline.check()
+    _, sender, receiver, level, piece = plan.branch_rows.T
+    for end in (sender, receiver):
+        deadline.check()
+        np.add.at(carried, (level, end), weights[piece])
+    return Fraction(int(carried.max()), unit)
+
+
+def both_ways(
+    plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER
+) -> "NDArray[np.int64] | int":
+    """Return what NICs send and receive on the way up: in one direction on both ways."""
+    return sum(one.sent + one.received for one in loads(plan, layout, deadline))
 
 
 def _units(plan: Schedule | TreePlan) -> EvenLayout:
@@ -110,17 +144,17 @@ def _most(amounts: "NDArray[np.int64] | int") -> int:
     return amounts if isinstance(amounts, int) else int(amounts.max(initial=0))
 
 
-def _busiest(plan: Schedule | TreePlan, layouts: Sequence[tuple[int, Layout]]) -> list[int]:
+def _busiest(
+    plan: Schedule | TreePlan, layouts: Sequence[tuple[int, Layout]], deadline: Deadline
+) -> list[int]:
     """Return what the busiest NIC carries in each step, of layouts that occur so many times."""
     if is_intact(plan):
         ways = [(times, busiest_intact(plan, layout)) for times, layout in layouts]
         return [sum(times * way[step][0] for times, way in ways) for step in range(2 * plan.steps)]
-    total = [
-        [(times * one.sent, times * one.received) for one in loads(plan, layout)]
-        for times, layout in layouts
-    ]
-    up = [
-        max(_most(sum(sent for sent, _ in same)), _most(sum(received for _, received in same)))
-        for same in zip(*total, strict=True)
-    ]
+    counts = [times for times, _ in layouts]
+    up = []
+    for same in zip(*(loads(plan, layout, deadline) for _, layout in layouts), strict=True):
+        sent = sum(times * one.sent for times, one in zip(counts, same, strict=True))
+        received = sum(times * one.received for times, one in zip(counts, same, strict=True))
+        up.append(max(_most(sent), _most(received)))
     return up + up[::-1]

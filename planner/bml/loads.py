@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from planner.bml.layout import Layout
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
+from planner.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,11 +34,17 @@ class Loads(NamedTuple):
     received: "NDArray[np.int64]"
 
 
-def loads(plan: Schedule | TreePlan, layout: Layout) -> Iterator[Loads]:
-    """Return what NICs carry in each step of the aggregation, one after the other."""
+def loads(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER) -> Iterator[Loads]:
+    """Return what NICs carry in each step of the aggregation, one after the other.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
+    """
     if isinstance(plan, TreePlan):
-        return _of_trees(plan, layout)
-    return _of_schedule(plan, layout)
+        return _of_trees(plan, layout, deadline)
+    return _of_schedule(plan, layout, deadline)
 
 
 def _nothing(plan: Schedule | TreePlan) -> Loads:
@@ -47,11 +54,12 @@ def _nothing(plan: Schedule | TreePlan) -> Loads:
     return Loads(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
 
 
-def _of_trees(plan: TreePlan, layout: Layout) -> Iterator[Loads]:
+def _of_trees(plan: TreePlan, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
     import numpy as np
 
     sizes = np.diff(layout.starts(np.arange(plan.pieces + 1, dtype=np.int64)))
     for step in range(plan.steps):
+        deadline.check()
         found = _nothing(plan)
         rows = plan.branch_rows
         _, sender, receiver, level, piece = rows[rows[:, 0] == step].T
@@ -60,7 +68,7 @@ def _of_trees(plan: TreePlan, layout: Layout) -> Iterator[Loads]:
         yield found
 
 
-def _of_schedule(schedule: Schedule, layout: Layout) -> Iterator[Loads]:
+def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iterator[Loads]:
     import numpy as np
 
     bcube = schedule.bcube
@@ -77,6 +85,7 @@ def _of_schedule(schedule: Schedule, layout: Layout) -> Iterator[Loads]:
         bounds = np.arange(n ** (w + 1) + 1, dtype=np.int64) * length
         before = sizes.copy()
         for t in range(k):
+            deadline.check()
             level = (t + w) % k
             held[t] = held[t] * n + servers // int(n**level) % n
             sizes[t] = np.diff(layout.starts(t * count + bounds))[held[t]]

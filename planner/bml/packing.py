@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING
 from planner.bml.packing_plan import Packing, check_packing, load_of
 from planner.bml.rationals import solve_exactly
 from planner.bml.spanning import Hop, Nic, SurvivingNetwork, Tree
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.topologies import BCube
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def pack(
     deadline: Deadline,
     *,
     start: Sequence[Tree] = (),
+    last: Deadline = NEVER,
 ) -> Packing:
     """Return the packing of least load, or the best one found by the deadline, with its bound.
 
@@ -104,13 +105,17 @@ def pack(
         When to stop.
     start : sequence of Tree, optional
         Trees to begin with, instead of BML's; what cannot be used of them is mended.
+    last : Deadline
+        When to give up even if there is none yet.
 
     Raises
     ------
+    TimeUpError
+        At the last deadline.
     ValueError
         If no server lives, or some living ones cannot reach each other.
     """
-    network = SurvivingNetwork(bcube, dead, down)
+    network = SurvivingNetwork(bcube, dead, down, last)
     if len(network.servers) == 1:
         return Packing(((),), (Fraction(1),), Fraction(0), Fraction(0), timed_out=False)
     search = _Search(network)
@@ -119,14 +124,20 @@ def pack(
 
 
 def few_trees(
-    bcube: BCube, dead: frozenset[int], down: frozenset[Nic], count: int, deadline: Deadline
+    bcube: BCube,
+    dead: frozenset[int],
+    down: frozenset[Nic],
+    count: int,
+    deadline: Deadline,
+    *,
+    last: Deadline = NEVER,
 ) -> Packing:
     """Return so many trees, one after the other the cheapest where a NIC costs what it carries.
 
     For networks that are too large for the linear program; `count` times a minimum spanning tree,
     or as many as there is time for. Other parameters and errors are those of `pack`.
     """
-    search = _Search(SurvivingNetwork(bcube, dead, down))
+    search = _Search(SurvivingNetwork(bcube, dead, down, last))
     search.begin((), deadline)  # the simple bounds
     used = [0] * len(search.network.nics)
     taken: Counter[Tree] = Counter()

@@ -18,6 +18,7 @@ Complexity. One look at the loads of each step, and at most five prices.
 Source. Pipelined collectives on trees; for one tree of equal hops this is the known square root.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
@@ -29,7 +30,7 @@ from planner.bml.pricing import time_ns
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
-from planner.deadline import Deadline
+from planner.deadline import NEVER, Deadline, TimeUpError
 
 __all__ = ["MAX_ROUNDS", "with_best_rounds"]
 
@@ -38,24 +39,31 @@ PlanT = TypeVar("PlanT", Schedule, TreePlan)
 MAX_ROUNDS = 1024
 """Without a start-up cost more parts are always better, by less and less."""
 
+MAX_HELD = 2**23
+"""Steps times NICs up to which the loads of all steps are held at once, in 128 MiB each time."""
 
-def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline | None = None) -> PlanT:
-    """Return the plan with the number of rounds that takes least, of those there is time for."""
-    worth = [] if deadline and deadline.passed else sorted(_worth_trying(problem, plan))
-    if not worth:
+
+def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline = NEVER) -> PlanT:
+    """Return the plan with the number of rounds that takes least, of those there is time for.
+
+    One round, where the loads of all steps are more than fit in memory together.
+    """
+    if plan.steps * plan.bcube.nics > MAX_HELD:
         return plan
-    best, least = plan, time_ns(problem, plan)
-    for rounds in worth:
-        if deadline and deadline.passed:
-            break
-        other = replace(plan, rounds=rounds)
-        time = time_ns(problem, other)
-        if time < least:
-            best, least = other, time
+    best = plan
+    with suppress(TimeUpError):
+        deadline.check()
+        worth = sorted(_worth_trying(problem, plan, deadline))
+        least = time_ns(problem, plan, deadline) if worth else 0
+        for rounds in worth:
+            other = replace(plan, rounds=rounds)
+            time = time_ns(problem, other, deadline)
+            if time < least:
+                best, least = other, time
     return best
 
 
-def _worth_trying(problem: Problem, plan: Schedule | TreePlan) -> set[int]:
+def _worth_trying(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) -> set[int]:
     """Return numbers of rounds above 1 that may be the best."""
     elements = max(problem.chunks) // problem.element_bytes
     in_use = plan.threads * plan.pieces - len(plan.left_out)
@@ -63,17 +71,16 @@ def _worth_trying(problem: Problem, plan: Schedule | TreePlan) -> set[int]:
     most = min(MAX_ROUNDS, each)
     if not hops or most < max(hops, 2):
         return set()
-    best = min(max(_unrounded(problem, plan), hops), most)
+    best = min(max(_unrounded(problem, plan, deadline), hops), most)
     # Parts are whole elements: of as many rounds as give parts of one size, the fewest.
     sizes = range(max(1, -(-each // best) - 1), -(-each // best) + 2)
     return {best, *(rounds for size in sizes if 2 <= (rounds := -(-each // size)) <= most)}
 
 
-def _unrounded(problem: Problem, plan: Schedule | TreePlan) -> int:
+def _unrounded(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) -> int:
     """Return the best number of rounds were sizes divisible."""
-    up = list(
-        loads(plan, plan.layout(problem.size // problem.element_bytes, problem.element_bytes))
-    )
+    layout = plan.layout(problem.size // problem.element_bytes, problem.element_bytes)
+    up = list(loads(plan, layout, deadline))
     down = [Loads(one.received, one.sent) for one in reversed(up)]
     sent = accumulate(one.sent for one in up + down)
     received = accumulate(one.received for one in up + down)

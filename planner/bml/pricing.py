@@ -21,6 +21,7 @@ from planner.bml.loads import Loads, loads
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
+from planner.deadline import NEVER, Deadline
 from planner.network import Network
 
 if TYPE_CHECKING:
@@ -29,8 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["busiest_intact", "is_intact", "time_ns"]
 
 
-def time_ns(problem: Problem, plan: Schedule | TreePlan) -> int:
-    """Return how long a plan takes."""
+def time_ns(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> int:
+    """Return how long a plan takes.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
+    """
     network, time = problem.network, Fraction(0)
     for size, times in Counter(problem.chunks).items():
         elements = size // problem.element_bytes
@@ -38,7 +45,7 @@ def time_ns(problem: Problem, plan: Schedule | TreePlan) -> int:
             way = busiest_intact(plan, plan.layout(elements, problem.element_bytes))
             time += times * sum(network.step(*carried) for carried in way)
         elif elements:
-            time += times * _chunk(problem, plan, elements)
+            time += times * _chunk(problem, plan, elements, deadline)
     return ceil(time)
 
 
@@ -63,18 +70,31 @@ def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     return found + [(carried, 0) for carried, _ in reversed(found)]
 
 
-def _chunk(problem: Problem, plan: Schedule | TreePlan, elements: int) -> Fraction:
+def _chunk(
+    problem: Problem, plan: Schedule | TreePlan, elements: int, deadline: Deadline
+) -> Fraction:
     """Return the time of one layer, or of a gradient that is not cut into layers."""
+    if plan.rounds == 1:
+        return sum(
+            (
+                _step(problem.network, one, True) + _step(problem.network, one, False)
+                for one in loads(plan, plan.layout(elements, problem.element_bytes), deadline)
+            ),
+            Fraction(0),
+        )
     quotient, longer = divmod(elements, plan.rounds)
     # The first `longer` parts have one element more than the others.
-    of_short = _hops(plan, plan.layout(quotient, problem.element_bytes))
-    of_long = _hops(plan, plan.layout(quotient + 1, problem.element_bytes)) if longer else []
+    of_short = _hops(plan, plan.layout(quotient, problem.element_bytes), deadline)
+    of_long = (
+        _hops(plan, plan.layout(quotient + 1, problem.element_bytes), deadline) if longer else []
+    )
     count = 2 * plan.steps
     under_way = _UnderWay(plan)
     events = {*range(count), *range(longer, longer + count)}
     events.update(range(plan.rounds, plan.rounds + count))
     time, before, each = Fraction(0), 0, Fraction(0)
     for step in sorted(events):
+        deadline.check()
         time += (step - before) * each
         # Part j is on hop step - j: on which one are the first, the first shorter, the last one?
         if step < count:
@@ -92,9 +112,15 @@ _Hop = tuple[Loads, bool]
 """What NICs carry in one hop of a part, and whether what arrives is added."""
 
 
-def _hops(plan: Schedule | TreePlan, layout: Layout) -> list[_Hop]:
+def _step(network: Network, carried: Loads, adds: bool) -> Fraction:
+    """Return the time of a step that carries nothing else; the reverse takes as long."""
+    busiest = max(int(carried.sent.max()), int(carried.received.max()))
+    return network.step(busiest, int(carried.received.sum(axis=0).max()) if adds else 0)
+
+
+def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list[_Hop]:
     """Return the hops of a part on its way up, and down."""
-    up = list(loads(plan, layout))
+    up = list(loads(plan, layout, deadline))
     down = [Loads(one.received, one.sent) for one in reversed(up)]
     return [(one, True) for one in up] + [(one, False) for one in down]
 

@@ -6,27 +6,40 @@ detours are far from the bound.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage
 from planner.bml.evaluation import busiest_load
 from planner.bml.pricing import time_ns
-from planner.bml.problem import Problem
+from planner.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.bml.schedule import Schedule
 from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.methods import deadline_in, known_method, plan_of_method
 from planner.results import Infeasibility, Result
 from planner.topologies import BCube
 from planner.validation import total
 
-__all__ = ["METHODS", "AnyPlan", "Method", "ideal_ns", "lower_bound_ns", "solve"]
+if TYPE_CHECKING:
+    from planner.bml.trees import RootedTree
+
+__all__ = [
+    "METHODS",
+    "AnyPlan",
+    "Method",
+    "ideal_ns",
+    "last_deadline",
+    "lower_bound_ns",
+    "solve",
+    "without_plan",
+]
 
 AnyPlan = Schedule | TreePlan
 
@@ -44,6 +57,9 @@ FEW_TREES = 128
 
 FEW_HOPS = 2**21
 """Unless so many trees would have more hops than this in all."""
+
+GRACE_S = 0.35
+"""Seconds after the time limit in which a plan may still be checked and priced."""
 
 
 class Outcome(NamedTuple):
@@ -84,39 +100,57 @@ def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
     plan = detour(damage)
     if not plan.changed:
         return Outcome("detour", plan)
-    plans = [plan] if deadline.passed else list(dict.fromkeys((plan, balanced(plan, damage))))
-    plans = [with_best_rounds(problem, one, deadline) for one in plans]
-    return Outcome("detour", _fastest(problem, plans), timed_out=deadline.passed)
+    plans = [plan]
+    if not deadline.passed:
+        with suppress(TimeUpError):
+            plans.append(balanced(plan, replace(damage, deadline=deadline)))
+    plans = [with_best_rounds(problem, one, deadline) for one in dict.fromkeys(plans)]
+    best = _fastest(problem, plans, damage.deadline)
+    return Outcome("detour", best, timed_out=deadline.passed)
 
 
 def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
     from planner.bml.packing import few_trees, pack
     from planner.bml.pipelining import with_best_rounds
-    from planner.bml.trees import RootedTree, root_at_centre
+    from planner.bml.trees import RootedTree
 
+    if damage.bcube.nics > MAX_DAMAGED_NICS:  # as it may be if nothing has failed
+        raise NotApplicableError(
+            "method",
+            f"trees takes networks of at most {MAX_DAMAGED_NICS} NICs, got {damage.bcube.nics}",
+        )
     if damage.living == 1:
         (alone,) = set(range(damage.bcube.servers)) - damage.dead
         return Outcome("trees", TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
     network = damage.bcube, damage.dead, damage.down
     if damage.bcube.nics > PACKED_MAX_NICS:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
-        packing = few_trees(*network, count, deadline)
+        packing = few_trees(*network, count, deadline, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
     else:
         start = _first_trees(damage)
-        packing = pack(*network, deadline, start=start)
+        packing = pack(*network, deadline, start=start, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
         if start and packing.timed_out:  # then the trees it began with may be better still
             packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))
     plans = [
         with_best_rounds(
             problem,
-            TreePlan(damage.bcube, tuple(map(root_at_centre, trees)), shares),
+            TreePlan(damage.bcube, tuple(_rooted(trees, damage.deadline)), shares),
             deadline,
         )
         for trees, shares in packings
     ]
-    return Outcome("trees", _fastest(problem, plans), packing.bound, packing.timed_out)
+    best = _fastest(problem, plans, damage.deadline)
+    return Outcome("trees", best, packing.bound, packing.timed_out)
+
+
+def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]:
+    from planner.bml.trees import root_at_centre
+
+    for tree in trees:
+        deadline.check()
+        yield root_at_centre(tree)
 
 
 def _first_trees(damage: Damage) -> list[Tree]:
@@ -136,17 +170,27 @@ def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
     with suppress(NotApplicableError):
         found.append(_detour(problem, damage, deadline))
     small = damage.bcube.nics <= TREES_MAX_NICS
-    if not found or small or busiest_load(found[0].plan) > FAR * damage.load_bound():
-        found.append(_trees(problem, damage, deadline))
-    best = _fastest(problem, [one.plan for one in found])
+    if not found or small or _is_far(found[0].plan, damage):
+        if found:  # a plan is there: trees are for what is left of the time
+            with suppress(TimeUpError):
+                found.append(_trees(problem, replace(damage, deadline=deadline), deadline))
+        else:
+            found.append(_trees(problem, damage, deadline))
+    best = _fastest(problem, [one.plan for one in found], damage.deadline)
     bound = max(one.load_bound for one in found)
     (method,) = (one.method for one in found if one.plan is best)
-    return Outcome(method, best, bound, any(one.timed_out for one in found))
+    return Outcome(method, best, bound, deadline.passed or any(one.timed_out for one in found))
 
 
-def _fastest(problem: Problem, plans: Sequence[AnyPlan]) -> AnyPlan:
+def _is_far(plan: AnyPlan, damage: Damage) -> bool:
+    return busiest_load(plan, damage.deadline) > FAR * damage.load_bound()
+
+
+def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyPlan:
     """Return the first of the fastest plans."""
-    return plans[0] if len(plans) == 1 else min(plans, key=lambda one: time_ns(problem, one))
+    if len(plans) == 1:
+        return plans[0]
+    return min(plans, key=lambda one: time_ns(problem, one, last))
 
 
 METHODS: Mapping[str, Method] = {"auto": _auto, "bml": _bml, "detour": _detour, "trees": _trees}
@@ -171,7 +215,8 @@ def solve(
     -------
     Result
         The plan, checked and priced outside the method, with a bound that holds for every plan;
-        infeasible if the failures cut the network.
+        infeasible if the failures cut the network; without a plan too if the time limit passed
+        before there was one.
 
     Raises
     ------
@@ -179,9 +224,29 @@ def solve(
         If the method is unknown or does not apply to the problem.
     """
     known_method(method, METHODS)
-    deadline = deadline_in(time_limit)
+    deadline, last = deadline_in(time_limit), last_deadline(time_limit)
     begin = time.perf_counter()
-    damage = Damage(problem.bcube, problem.failed)
+    damage = Damage(problem.bcube, problem.failed, last)
+    try:
+        return _solved(problem, damage, method, deadline, begin)
+    except TimeUpError:
+        return without_plan(method, time.perf_counter() - begin)
+
+
+def last_deadline(time_limit: float | None) -> Deadline:
+    """Return when checks and prices of a plan end too, so that there is none."""
+    return Deadline(None if time_limit is None else time_limit + GRACE_S)
+
+
+def without_plan(method: str, runtime_s: float) -> Result[AnyPlan]:
+    """Return what is answered if the time was up before there was a plan, checked and priced."""
+    reason = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
+    return Result(method, None, None, None, runtime_s, timed_out=True, infeasibility=reason)
+
+
+def _solved(
+    problem: Problem, damage: Damage, method: str, deadline: Deadline, begin: float
+) -> Result[AnyPlan]:
     cut = _cut(damage)
     if cut is not None:
         runtime = time.perf_counter() - begin
@@ -192,8 +257,9 @@ def solve(
     if isinstance(outcome.plan, TreePlan):
         ground = Ground(damage.bcube, damage.dead, damage.down)
     with plan_of_method(outcome.method):
-        check(ground, outcome.plan)
-    cost = total(time_ns(problem, outcome.plan), _largest_term(problem), "the time")
+        check(ground, outcome.plan, damage.deadline)
+    price = time_ns(problem, outcome.plan, damage.deadline)
+    cost = total(price, _largest_term(problem), "the time")
     bound = lower_bound_ns(problem, damage, outcome.load_bound)
     return Result(outcome.method, outcome.plan, cost, bound, runtime, outcome.timed_out)
 

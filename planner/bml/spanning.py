@@ -18,6 +18,7 @@ Proceedings of the AMS 7(1), 1956.
 
 from collections.abc import Iterable, Sequence
 
+from planner.deadline import NEVER, Deadline
 from planner.topologies import BCube
 
 __all__ = ["Hop", "Nic", "SurvivingNetwork", "Tree"]
@@ -43,6 +44,8 @@ class SurvivingNetwork:
         Servers that have failed.
     down : frozenset of (int, int)
         NICs (server, level) that have failed.
+    deadline : Deadline
+        When to give up, with a `TimeUpError`.
 
     Attributes
     ----------
@@ -57,9 +60,25 @@ class SurvivingNetwork:
         If no server lives, or some cannot reach each other.
     """
 
-    __slots__ = ("_distances", "_index", "_owner", "_switches", "nics", "servers")
+    __slots__ = (
+        "_deadline",
+        "_distances",
+        "_hanging",
+        "_index",
+        "_owner",
+        "_switches",
+        "nics",
+        "servers",
+    )
 
-    def __init__(self, bcube: BCube, dead: frozenset[int], down: frozenset[Nic]) -> None:
+    def __init__(
+        self,
+        bcube: BCube,
+        dead: frozenset[int],
+        down: frozenset[Nic],
+        deadline: Deadline = NEVER,
+    ) -> None:
+        self._deadline = deadline
         self.servers = [server for server in range(bcube.servers) if server not in dead]
         if not self.servers:
             raise ValueError("no server is alive")
@@ -68,6 +87,7 @@ class SurvivingNetwork:
         self._switches: list[range] = []
         for level in range(bcube.k):
             for switch in range(bcube.switches // bcube.k):
+                deadline.check()
                 plugged = [
                     (server, level)
                     for server in bcube.on_switch(level, switch)
@@ -79,6 +99,11 @@ class SurvivingNetwork:
                     self._switches.append(range(first, len(self.nics)))
         self._index = {nic: number for number, nic in enumerate(self.nics)}
         self._owner = [place[server] for server, _ in self.nics]
+        self._hanging: list[list[int]] = [[] for _ in self.servers]
+        for number, switch_nics in enumerate(self._switches):
+            deadline.check()
+            for nic in switch_nics:
+                self._hanging[self._owner[nic]].append(number)
         self._distances: dict[int, list[int]] = {}
         if -1 in self._distance_from(0):
             raise ValueError("the failures cut the network into parts")
@@ -106,10 +131,12 @@ class SurvivingNetwork:
                 taken += _joined(leader, owner, hop[0], hop[1])
         candidates = []
         for switch in self._switches:
+            self._deadline.check()
             hub = min(switch, key=lambda nic: (prices[nic], distance[owner[nic]]))
             near = distance[owner[hub]]
             candidates += [(prices[hub] + prices[nic], near, hub, nic) for nic in switch]
         candidates.sort()
+        self._deadline.check()
         for _, _, hub, nic in candidates:
             taken += _joined(leader, owner, hub, nic)
         hops = (sorted((self.nics[a], self.nics[b])) for a, b in taken)
@@ -129,19 +156,22 @@ class SurvivingNetwork:
         known = self._distances.get(root)
         if known is not None:
             return known
-        plugs: list[list[range]] = [[] for _ in self.servers]
-        for switch in self._switches:
-            for nic in switch:
-                plugs[self._owner[nic]].append(switch)
+        owner = self._owner
         distance = [-1] * len(self.servers)
         distance[root] = 0
         queue = [root]
+        seen = [False] * len(self._switches)
         for server in queue:
-            for switch in plugs[server]:
-                for nic in switch:
-                    if distance[self._owner[nic]] < 0:
-                        distance[self._owner[nic]] = distance[server] + 1
-                        queue.append(self._owner[nic])
+            further = distance[server] + 1
+            for switch in self._hanging[server]:
+                if seen[switch]:
+                    continue  # all on it are as near already
+                seen[switch] = True
+                self._deadline.check()
+                for nic in self._switches[switch]:
+                    if distance[owner[nic]] < 0:
+                        distance[owner[nic]] = further
+                        queue.append(owner[nic])
         return self._distances.setdefault(root, distance)
 
 

@@ -1,14 +1,16 @@
 """The JSON face of gradient synchronisation on a BCube: requests, and what they stand for."""
 
+import time
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.problem import Failures, Problem
-from planner.bml.solver import METHODS, solve
+from planner.bml.solver import METHODS, last_deadline, solve, without_plan
+from planner.deadline import TimeUpError
 from planner.errors import InvalidInputError
-from planner.jsonio.bml_answer import BmlAnswer, answer
+from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.types import PositiveRate, PositiveSize, Rate, Seconds, Size, Sizes, Time
 from planner.network import Network
 from planner.topologies import BCube
@@ -123,23 +125,32 @@ def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
     Raises
     ------
     InvalidInputError
-        If there is no such server, or it has failed.
+        If there is no such server, it has failed, or there would be too many transfers.
     """
-    schedule = request.schedule
+    schedule, wanted = request.schedule, None
     if isinstance(schedule, ServerDocument):
         server = problem.bcube.server(schedule.server, "schedule.server")
         if server in problem.failed.servers:
             raise InvalidInputError("schedule.server", "expected one that has not failed")
-        return range(server, server + 1)
-    return range(problem.bcube.servers) if schedule == "all" else None
+        wanted = range(server, server + 1)
+    elif schedule == "all":
+        wanted = range(problem.bcube.servers)
+    if wanted is not None:
+        check_listable(problem, wanted)  # before anything is built
+    return wanted
 
 
 def run(request: BmlRequest) -> BmlAnswer:
     """Answer one request."""
+    begin, limit = time.perf_counter(), _given(request.time_limit_s)
+    last = last_deadline(limit)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
-    result = solve(problem, method=request.method, time_limit=_given(request.time_limit_s))
-    return answer(problem, result, wanted)
+    result = solve(problem, method=request.method, time_limit=limit)
+    try:
+        return answer(problem, result, wanted, last)
+    except TimeUpError:
+        return answer(problem, without_plan(result.method, time.perf_counter() - begin))
 
 
 def _given(value: T | UnsetType) -> T | None:

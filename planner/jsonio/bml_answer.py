@@ -14,6 +14,7 @@ from planner.bml.plan import Stage
 from planner.bml.problem import Problem
 from planner.bml.solver import AnyPlan, ideal_ns
 from planner.collectives import COLLECTIVES, collective
+from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.types import Moment
 from planner.results import Result
@@ -21,10 +22,13 @@ from planner.topologies import BCube
 from planner.units import format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE
 
-__all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "comparison_of", "headline"]
+__all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "check_listable", "comparison_of", "headline"]
 
 MAX_TRANSFERS = 10**6
 """Answers list at most so many transfers."""
+
+MAX_LOOKED_AT = 4 * MAX_TRANSFERS
+"""So many are looked at for those that have bytes."""
 
 MAX_CUT_OFF = 1000
 """Answers name at most so many servers that are cut off."""
@@ -120,8 +124,19 @@ class BmlAnswer(Struct, frozen=True, kw_only=True):
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
 
 
-def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = None) -> BmlAnswer:
-    """Return the JSON form of a result, with the transfers of the servers that are wanted."""
+def answer(
+    problem: Problem,
+    result: Result[AnyPlan],
+    wanted: range | None = None,
+    deadline: Deadline = NEVER,
+) -> BmlAnswer:
+    """Return the JSON form of a result, with the transfers of the servers that are wanted.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
+    """
     bcube, ideal = problem.bcube, ideal_ns(problem)
     base = BmlAnswer(
         method=result.method,
@@ -147,7 +162,7 @@ def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = Non
     if plan is None:
         assert result.infeasibility is not None
         damage = Damage(bcube, problem.failed)
-        part = damage.cut_off() if damage.living else ()
+        part = damage.cut_off() if damage.living and not result.timed_out else ()
         return msgspec.structs.replace(
             base,
             reason=result.infeasibility.reason,
@@ -159,13 +174,13 @@ def answer(problem: Problem, result: Result[AnyPlan], wanted: range | None = Non
         pieces=plan.threads * plan.pieces,
         pieces_left_out=len(plan.left_out),
         rounds=plan.rounds,
-        times_full_transfer=float(busiest_load(plan)),
+        times_full_transfer=float(busiest_load(plan, deadline)),
         steps=tuple(
             StepRow(stage=one.stage, step=one.step, pieces=one.pieces, bytes=one.bytes)
-            for one in steps_of(problem, plan)
+            for one in steps_of(problem, plan, deadline)
         ),
         comparison=comparison_of(problem),
-        transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted)),
+        transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
         schedule=UNSET if wanted is None else _listed(bcube, wanted),
     )
 
@@ -198,18 +213,40 @@ def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
     return found
 
 
-def _transfers(problem: Problem, plan: AnyPlan, wanted: range) -> Iterator[TransferRow]:
+def check_listable(problem: Problem, wanted: range) -> None:
+    """Refuse more transfers than are looked at, those without bytes too, before there is a plan.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are more.
+    """
+    bcube = problem.bcube
+    each = 2 * bcube.k**2 * (bcube.n - 1)
+    if not problem.failed and len(wanted) * each * sum(map(bool, problem.chunks)) > MAX_LOOKED_AT:
+        raise _too_many(wanted)
+
+
+def _too_many(wanted: range) -> InvalidInputError:
+    hint = "; ask for one server" if len(wanted) > 1 else ""
+    return InvalidInputError(
+        "schedule", f"expected at most {MAX_TRANSFERS} transfers, got more{hint}"
+    )
+
+
+def _transfers(
+    problem: Problem, plan: AnyPlan, wanted: range, deadline: Deadline
+) -> Iterator[TransferRow]:
     bcube = problem.bcube
 
     def listing() -> Iterator[Listed]:
-        return (one for server in wanted for one in listed(problem, plan, server))
+        for server in wanted:
+            deadline.check()
+            yield from listed(problem, plan, server)
 
     # Counted first: what is refused is not made.
     if next(islice(listing(), MAX_TRANSFERS, None), None):
-        hint = "; ask for one server" if len(wanted) > 1 else ""
-        raise InvalidInputError(
-            "schedule", f"expected at most {MAX_TRANSFERS} transfers, got more{hint}"
-        )
+        raise _too_many(wanted)
     for one in listing():
         moved = one.transfer
         yield TransferRow(

@@ -39,7 +39,7 @@ def odd(draw: Random) -> Any:
             lambda: MARK + draw.choice(NUMBERS),
             lambda: draw.choice([None, True, False, [], {}, [[]], {"": 0}, [None], ["a", 1]]),
             lambda: [draw.choice(BOUNDARIES) for _ in range(draw.randrange(5))],
-            lambda: nested(draw.choice([5, 50, 99, 101, 500]), draw),
+            lambda: nested(draw.choice([5, 50, 99, 101, 300]), draw),
             lambda: "".join(draw.choices(string.printable, k=draw.randrange(12))),
             lambda: chr(draw.choice([0xD800, 0xDFFF, 0x7F, 0x2028, 0x10FFFF])),
         ]

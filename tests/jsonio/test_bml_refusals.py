@@ -1,9 +1,13 @@
 """Requests of gradient synchronisation that mean nothing: where, and what was expected."""
 
+import time
 from typing import Any
 
+import jsonschema
 import pytest
 
+import planner
+from planner.jsonio import schema
 from tests.jsonio.bml_requests import NIC, changed
 from tests.jsonio.test_service import error, without
 
@@ -206,3 +210,44 @@ def test_bad_requests(change: dict[str, Any], path: str, expected: str) -> None:
     found = error(changed(**change))
     assert found[0] == path
     assert found[1] == expected or (expected.endswith("got") and found[1].startswith(expected))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": 2, "k": 24, "gradient_bytes": 3, "schedule": "all"},
+        {"n": 2**20, "k": 2, "schedule": {"server": [0, 0]}},
+        {"n": 2, "k": 40, "schedule": "all", "gradient_bytes": 0, "layer_bytes": [0] * 9 + [3]},
+    ],
+)
+def test_more_transfers_than_are_looked_at_are_refused_before_there_is_a_plan(
+    change: dict[str, Any],
+) -> None:
+    request = {"problem": "bml", "gradient_bytes": 10**9, "link_bytes_per_s": 1e9, **change}
+    if "layer_bytes" in request:
+        del request["gradient_bytes"]
+    begin = time.process_time()
+    path, message = error(request)
+    assert time.process_time() - begin < 1
+    assert path == "schedule"
+    assert "at most 1000000 transfers" in message
+
+
+def test_a_request_without_a_plan_in_its_time_says_so() -> None:
+    """So much damage to look at takes seconds."""
+    request = {
+        "problem": "bml",
+        "n": 2,
+        "k": 16,
+        "gradient_bytes": 10**6,
+        "link_bytes_per_s": 1e9,
+        "failed": {"servers": [[0] * 15 + [1]]},
+        "time_limit_s": 0.001,
+    }
+    answer = planner.solve(request)
+    assert answer["status"] == "time_limit"
+    if answer["objective_ns"] is None:
+        assert answer["binding"] == ["time_limit_s"]
+        assert "time limit" in answer["reason"]
+        assert "transfers" not in answer
+    jsonschema.validate(answer, schema("bml")["answer"], jsonschema.Draft202012Validator)
