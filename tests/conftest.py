@@ -1,11 +1,14 @@
 """Settings of all tests."""
 
+from collections.abc import Iterator
+from hashlib import sha256
+from secrets import randbelow
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, seed, settings
 
-# The same examples on every run: a red test is a fact, not an accident.
+# The same examples on every run: a red test is a fact, not an accident. But for the few of `FRESH`.
 settings.register_profile(
     "planner",
     deadline=None,
@@ -14,7 +17,16 @@ settings.register_profile(
 )
 # What runs once more without optional packages needs to be imported, not proven again.
 settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
+# New examples in all tests, for the seed of `--hypothesis-seed`.
+settings.register_profile(
+    "fresh", settings.get_profile("planner"), derandomize=False, database=None
+)
 settings.load_profile("planner")
+
+FRESH = 4
+"""Of so many property tests one has new examples in each run, drawn from the seed of that run."""
+
+SEED = pytest.StashKey[int]()
 
 JOBS = (
     "tests/runtime/",
@@ -28,6 +40,57 @@ JOBS = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run those tests first: where tests run in parallel, the others then go on beside them."""
     items.sort(key=lambda item: not item.nodeid.startswith(JOBS))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed of this run: the one given, or a new one, the same in all processes."""
+    given = str(config.getoption("hypothesis_seed", default=None))
+    worker = getattr(config, "workerinput", None)
+    if given.isdecimal():
+        config.stash[SEED] = int(given)
+    else:
+        config.stash[SEED] = randbelow(10**6) if worker is None else worker["fresh_seed"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of pytest-xdist the seed."""
+    node.workerinput["fresh_seed"] = node.config.stash[SEED]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say how to see the same examples again."""
+    one = config.stash[SEED]
+    return f"new examples in one of {FRESH} property tests: again with --hypothesis-seed={one}"
+
+
+def is_fresh(item: pytest.Item) -> bool:
+    """Return whether a test has new examples, which only its name and the seed decide."""
+    drawn = sha256(f"{item.config.stash[SEED]} {item.nodeid}".encode()).digest()
+    return drawn[0] % FRESH == 0 and is_hypothesis_test(getattr(item, "obj", None))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run a test with new examples if it is its turn."""
+    if not is_fresh(item):
+        return (yield)
+    test = item.obj  # type: ignore[attr-defined]
+    seed(f"{item.config.stash[SEED]} {item.nodeid}")(test)
+    try:
+        return (yield)
+    finally:
+        seed(None)(test)  # parametrised tests share it
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Say beside a failure how to see it again."""
+    report: Any = yield
+    if report.failed and is_fresh(item):
+        again = f"--hypothesis-seed={item.config.stash[SEED]}"
+        report.sections.append(("new examples", f"this test's are drawn: again with {again}"))
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,6 +13,9 @@ import pytest
 
 import planner
 from planner import ibatch
+from planner.bigdl import solver as bigdl
+from planner.caramel import solver as caramel
+from planner.iteration import solver as iteration
 from planner.yan import solver as yan
 
 Request = dict[str, Any]
@@ -54,8 +57,7 @@ def ibatch_table(layers: int) -> Request:
 
 
 def yan_request(machines: int, **more: Any) -> Request:
-    request: Request = json.loads((ROOT / "data/yan/imagenet22k.json").read_text())
-    return {**request, "machines": machines, **more}
+    return {**shipped("yan/imagenet22k.json"), "machines": machines, **more}
 
 
 def yan_deep(layers: int) -> Request:
@@ -74,13 +76,60 @@ def yan_deep(layers: int) -> Request:
     return yan_request(60, layers=full)
 
 
-def drizzle_request() -> Request:
-    request: Request = json.loads((ROOT / "data/drizzle/inception64.json").read_text())
+def caramel_request(parameters: int, **more: Any) -> Request:
+    """A chain of layers."""
+    random = Random(3)
+    ops: list[Request] = []
+    for name in [f"f{place}" for place in range(parameters)]:
+        after = [ops[-1]["name"]] if ops else []
+        ops.append({"name": name, "ns": random.randrange(10**6), "pass": "forward", "after": after})
+    for place in reversed(range(parameters)):
+        after = [ops[-1]["name"]]
+        ops.append(
+            {
+                "name": f"b{place}",
+                "ns": random.randrange(10**6),
+                "pass": "backward",
+                "after": after,
+            }
+        )
+    sizes = [
+        {
+            "name": f"w{place}",
+            "bytes": 4 * random.randrange(1, 10**6),
+            "updated_by": f"b{place}",
+            "read_by": f"f{place}",
+        }
+        for place in range(parameters)
+    ]
+    network = {"startup_ns": 50_000, "ns_per_byte": 0.8}
+    return {"problem": "caramel", "ops": ops, "parameters": sizes, "network": network, **more}
+
+
+def bml_request(**more: Any) -> Request:
+    request = {"problem": "bml", "n": 4, "k": 3, "gradient_bytes": 10**8, "link_bytes_per_s": 5e9}
+    return {**request, **more}
+
+
+def iteration_request(profile: str, cluster: str) -> Request:
+    return {
+        "problem": "iteration",
+        "profile": shipped(f"profiles/{profile}.json"),
+        "cluster": shipped(f"clusters/{cluster}.json"),
+        "computation_scale": 0.05,
+    }
+
+
+def shipped(path: str) -> Request:
+    request: Request = json.loads((ROOT / "data" / path).read_text())
     return request
 
 
 IBATCH = sorted(set(ibatch.METHODS) - {"auto"})
 YAN = sorted(set(yan.METHODS) - {"auto", "brute_force"})
+CARAMEL = sorted(caramel.METHODS)
+BIGDL = sorted(set(bigdl.METHODS) - {"auto"})
+ITERATION = sorted(set(iteration.METHODS) - {"auto"})
 
 CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),
@@ -98,7 +147,18 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
         ["auto"],
     ),
     "yan, 100 layers": (lambda: yan_deep(100), ["exact", "median"]),
-    "drizzle": (drizzle_request, ["exact"]),
+    "drizzle": (lambda: shipped("drizzle/inception64.json"), ["exact"]),
+    "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
+    "caramel, 40 parameters": (lambda: caramel_request(40), ["exact", "exact_split", "auto"]),
+    "caramel, 65,536 workers": (lambda: caramel_request(15, workers=2**16), CARAMEL),
+    "bml": (bml_request, ["bml", "detour", "trees"]),
+    "bml, around failures": (
+        lambda: bml_request(failed={"nics": [[[0, 1, 2], 0]]}),
+        ["detour", "trees", "auto"],
+    ),
+    "bigdl, 512 nodes": (lambda: {**shipped("bigdl/vgg19-16.json"), "nodes": 512}, BIGDL),
+    "iteration, ResNet-152": (lambda: iteration_request("resnet152", "bml-bcube"), ITERATION),
+    "iteration, GPT-2": (lambda: iteration_request("gpt2_small", "h100-32"), ["auto"]),
 }
 """Large instances, and the methods that are asked for each. One that does not apply says so."""
 

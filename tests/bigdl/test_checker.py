@@ -73,6 +73,12 @@ def test_lists_pass_exactly_if_their_replay_does(problem: Problem, data: st.Data
         assert refusal(elements, slices, order, spread=False)
 
 
+def test_slices_do_not_run_backwards() -> None:
+    """Though they start where the one before ends, and end where the last should."""
+    order = own_order(Exchange(10, 3))
+    assert refusal(10, [(0, 7), (7, 4), (4, 10)], order) == "slices[1]"
+
+
 @given(problems(), st.data())
 def test_every_mutation_is_rejected(problem: Problem, data: st.DataObject) -> None:
     assume(problem.nodes > 1)

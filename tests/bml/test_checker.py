@@ -166,7 +166,8 @@ def test_dead_servers_and_broken_links_are_found(
             Ground(bcube, dead=frozenset({end})),
             Ground(bcube, down=frozenset({(end, one.level)})),
         ):
-            assert refused(bcube, transfers, ground) == "takes no link that works"
+            # By itself: else another transfer over the same NIC is refused in its place.
+            assert refused(bcube, [one], ground) == "takes no link that works"
 
 
 @settings(max_examples=50)
@@ -217,6 +218,17 @@ def test_two_threads_on_one_link_are_found() -> None:
     assert "used by thread" not in refused(bcube, [*transfers, clash], Ground(bcube))
 
 
+def test_two_threads_that_send_to_one_server_are_found() -> None:
+    """Over one NIC of the receiver, though each over a NIC of its own."""
+    bcube = BCube(3, 2)
+    transfers = [one for one in listed(Schedule(bcube)) if one.thread == 1]
+    one = transfers[0]
+    (other,) = set(bcube.neighbours(one.server, one.level)) - {one.peer}
+    clash = one._replace(thread=0, server=other)
+    assert "used by thread" in refused(bcube, [one, clash])
+    assert "used by thread" not in refused(bcube, [one, clash], Ground(bcube))
+
+
 # --- mutations of the way of one piece
 
 
@@ -235,6 +247,41 @@ class Altered:
 
     def transfers(self, server: int) -> Iterator[Transfer]:
         return self.plan.transfers(server)
+
+
+@dataclass(frozen=True)
+class Longer(Altered):
+    """A plan whose transfers take one piece more with them."""
+
+    def transfers(self, server: int) -> Iterator[Transfer]:
+        for one in self.plan.transfers(server):
+            if one.offset + one.length < self.plan.pieces:
+                yield one._replace(length=one.length + 1)
+
+
+def test_every_piece_of_a_transfer_comes_closer_in_networks_too_large_to_follow() -> None:
+    bcube = BCube(2, 19)
+    assert check(Ground(bcube), Schedule(bcube)) == "transfers"
+    with pytest.raises(InvalidPlanError, match="closer"):
+        check(Ground(bcube), Longer(Schedule(bcube)))  # type: ignore[arg-type]
+
+
+@given(small_bcubes, st.data())
+def test_broken_links_on_the_way_of_a_piece_are_found(bcube: BCube, data: st.DataObject) -> None:
+    """Whichever end is broken."""
+    schedule = Schedule(bcube)
+    thread = data.draw(st.integers(0, schedule.threads - 1))
+    piece = data.draw(st.integers(0, schedule.pieces - 1))
+    hops = data.draw(st.sampled_from(list(schedule.hops(thread, piece))))
+    place = data.draw(st.integers(0, len(hops.senders) - 1))
+    ends = int(hops.senders[place]), int(hops.receivers[place])
+    for end in ends:
+        broken = frozenset({(end, int(hops.levels[place]))})
+        with pytest.raises(InvalidPlanError, match="no link"):
+            check_piece(Ground(bcube, down=broken), schedule, thread, piece)
+        if end != schedule.owner(thread, piece):
+            with pytest.raises(InvalidPlanError, match="no link"):
+                check_piece(Ground(bcube, dead=frozenset({end})), schedule, thread, piece)
 
 
 @st.composite
