@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
+from math import lcm
 from operator import mul
 from typing import TYPE_CHECKING, Protocol
 
@@ -154,7 +155,7 @@ class RangedLayout:
         return found * self.element_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WeightedLayout:
     """Pieces of given shares of the elements, each start rounded down to a whole element.
 
@@ -172,10 +173,16 @@ class WeightedLayout:
     elements: int
     element_bytes: int
 
+    @cached_property
+    def _before(self) -> tuple[int, tuple[int, ...]]:
+        """A common denominator of the sums, and the numerator before each piece and after all."""
+        unit = lcm(*(end.denominator for end in self.ends))
+        return unit, (0, *(end.numerator * (unit // end.denominator) for end in self.ends))
+
     def start(self, piece: int) -> int:
         """Return where a piece starts, in bytes."""
-        share = self.ends[piece - 1] if piece else 0
-        return int(share * self.elements // 1) * self.element_bytes
+        unit, before = self._before
+        return before[piece] * self.elements // unit * self.element_bytes
 
     def span(self, first: int, count: int) -> int:
         """Return the size of `count` pieces in a row, in bytes."""

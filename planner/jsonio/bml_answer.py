@@ -1,6 +1,7 @@
 """The JSON face of gradient synchronisation on a BCube: answers."""
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -27,7 +28,7 @@ __all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "check_listable", "comparison
 MAX_TRANSFERS = 10**6
 """Answers list at most so many transfers."""
 
-MAX_LOOKED_AT = 4 * MAX_TRANSFERS
+MAX_LOOKED_AT = 2 * MAX_TRANSFERS
 """So many are looked at for those that have bytes."""
 
 MAX_CUT_OFF = 1000
@@ -234,28 +235,38 @@ def _too_many(wanted: range) -> InvalidInputError:
     )
 
 
+def _counted(plan: AnyPlan, server: int, deadline: Deadline) -> int:
+    """Return how many transfers a server makes for each part."""
+    deadline.check()
+    return sum(1 for _ in plan.transfers(server))
+
+
 def _transfers(
     problem: Problem, plan: AnyPlan, wanted: range, deadline: Deadline
 ) -> Iterator[TransferRow]:
-    bcube = problem.bcube
+    digits = cache(problem.bcube.digits)  # rows share them
 
     def listing() -> Iterator[Listed]:
         for server in wanted:
             deadline.check()
             yield from listed(problem, plan, server)
 
+    moves = sum(_counted(plan, server, deadline) for server in wanted)
+    parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
+    if moves * parts > MAX_LOOKED_AT:
+        raise _too_many(wanted)
     # Counted first: what is refused is not made.
     if next(islice(listing(), MAX_TRANSFERS, None), None):
         raise _too_many(wanted)
     for one in listing():
         moved = one.transfer
         yield TransferRow(
-            server=bcube.digits(moved.server),
+            server=digits(moved.server),
             thread=moved.thread,
             stage=moved.stage,
             step=moved.step,
             level=moved.level,
-            peer=bcube.digits(moved.peer),
+            peer=digits(moved.peer),
             offset=moved.offset,
             length=moved.length,
             offset_bytes=one.offset_bytes,

@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1000, help="requests for each problem")
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--start", type=int, default=0, help="number of the first request")
-    parser.add_argument("--seconds", type=float, default=20, help="processor time of a request")
+    parser.add_argument("--seconds", type=float, default=60, help="processor time of a request")
     parser.add_argument("--output", type=Path, help="folder for the requests that found something")
     options = parser.parse_args()
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
