@@ -2,32 +2,39 @@
 
 Problem: algorithm × mode, replicated or sharded: which plans are there to choose from?
 
-Method: for each algorithm the cluster allows, the best plan of gradient transfers
-(`planner.caramel`, method `auto`) and the best sharded plan: iBatch's exact batches both ways, or a
-rule's plan where that is better (`planner.iteration.sharded`, `planner.iteration.rules`). Transfers
+Method: algorithms that cost the same are planned once, those that cost least first. Where the bound
+of an algorithm and a mode is below the best plan so far, the best plan of gradient transfers
+(`planner.caramel`, method `auto`) is searched, or the best sharded plan: iBatch's exact batches
+both ways, pulls between pushes (`planner.iteration.interleaved`), a rule's plan, or all-reduces
+taken apart. Where it is not, they cannot win, and get what is made without a search. Transfers
 larger than the cap, or than memory leaves room for, are cut; where that is needed plans of
 transfers that fit compete with them: filled ones (`planner.iteration.filling`) and the rules'.
-Algorithms that cost the same are planned once.
 
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order, with
-any transfers; the least of them for all that are listed.
+any transfers; the least of them for all that are listed. When the time is up and there is a plan,
+what is left is not planned; its bound still counts.
 
-Complexity: that of the families' methods, for each distinct cost.
+Complexity: that of the families' methods, for each distinct cost that may win.
 Source: own.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from operator import ge
 
 from planner import caramel
+from planner.caramel.loads import LoadPricer, plan_of
+from planner.caramel.nested import Targets, tightened
 from planner.costs import AffineCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.bounds import bound
-from planner.iteration.evaluation import evaluate
+from planner.iteration.evaluation import evaluate, heads_of
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
+from planner.iteration.interleaved import interleaved
 from planner.iteration.problem import Mode, Part, Plan, Problem, Transfer
 from planner.iteration.rules import (
     GRADIENTS,
@@ -37,7 +44,7 @@ from planner.iteration.rules import (
     servers,
 )
 from planner.iteration.sharded import both_ways
-from planner.iteration.synchronisation import Synchronisation
+from planner.iteration.synchronisation import Synchronisation, undominated
 from planner.results import Infeasibility
 
 __all__ = ["Alternative", "alternatives", "capped", "too_many", "too_small"]
@@ -92,20 +99,27 @@ def alternatives(
     problem : Problem
         The problem.
     deadline : Deadline
-        When to stop searching; every alternative still gets a plan.
+        When to stop planning. The first algorithm has a plan even then.
     progress : callable, optional
         Called with the name of each alternative before it is planned.
     """
-    found: list[Alternative] = []
-    known: dict[AffineCost, tuple[Alternative, ...]] = {}
-    for synchronisation in problem.options:
-        key = synchronisation.half
-        if key not in known:
-            if progress:
-                progress(synchronisation.algorithm)
-            known[key] = _both_modes(problem, synchronisation, deadline)
-        found += [_renamed(one, synchronisation) for one in known[key]]
-    return tuple(found)
+    size = sum(problem.pushed + problem.pulled)
+    distinct = {one.half: one for one in reversed(problem.options)}
+    known: dict[AffineCost, dict[Mode, Alternative]] = {}
+    cheapest = {one.half for one in undominated(problem.options)}
+    best: int | None = None
+    for half, synchronisation in sorted(distinct.items(), key=lambda one: one[0].cost_ns(size)):
+        if progress:
+            progress(synchronisation.algorithm)
+        if best is not None and deadline.passed:
+            known[half] = _unplanned(problem, synchronisation, half in cheapest)
+            continue
+        known[half] = _both_modes(problem, synchronisation, best, deadline)
+        times = [one.objective_ns for one in known[half].values() if one.objective_ns is not None]
+        best = min([*times, *([] if best is None else [best])], default=None)
+    return tuple(
+        _renamed(known[one.half][mode], one) for one in problem.options for mode in problem.modes
+    )
 
 
 def _renamed(alternative: Alternative, synchronisation: Synchronisation) -> Alternative:
@@ -115,40 +129,134 @@ def _renamed(alternative: Alternative, synchronisation: Synchronisation) -> Alte
     return replace(alternative, synchronisation=synchronisation, plan=plan)
 
 
+def _unplanned(
+    problem: Problem, synchronisation: Synchronisation, cheapest: bool
+) -> dict[Mode, Alternative]:
+    """Return what is known of an algorithm when the time is up: bounds, if no other has lower."""
+    late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
+    found = {}
+    for mode in problem.modes:
+        small = too_small(problem, mode)
+        least = None
+        if cheapest and not small:
+            least = bound(problem, synchronisation, mode, brief=True)
+        found[mode] = Alternative(
+            synchronisation, mode, None, None, least, small or late, timed_out=not small
+        )
+    return found
+
+
 def _both_modes(
-    problem: Problem, synchronisation: Synchronisation, deadline: Deadline
-) -> tuple[Alternative, ...]:
-    """Plan for one algorithm, replicated and sharded."""
-    name, seconds = synchronisation.algorithm, deadline.remaining_s
+    problem: Problem, synchronisation: Synchronisation, best: int | None, deadline: Deadline
+) -> dict[Mode, Alternative]:
+    """Plan for one algorithm, replicated and sharded, the mode with the lower bound first."""
+    found: dict[Mode, Alternative] = {}
+    bounds: dict[Mode, int] = {}
+    for mode in problem.modes:
+        small, many = too_small(problem, mode), too_many(problem, mode)
+        if not small:
+            bounds[mode] = bound(problem, synchronisation, mode, brief=deadline.passed)
+        if small or many:  # if many, there are plans, though none is made: their bound counts
+            found[mode] = Alternative(
+                synchronisation, mode, None, None, bounds.pop(mode, None), small or many
+            )
+    for mode, least in sorted(bounds.items(), key=lambda one: one[1]):
+        open_ = best is None or least < best
+        if not open_ and mode == "replicated":
+            open_ = _sooner_unenforced(problem, synchronisation, best or 0, deadline)
+        searched = open_ and not deadline.passed
+        made = _replicated if mode == "replicated" else _sharded
+        plans, timed_out = made(problem, synchronisation, least, deadline, searched)
+        one = _best(problem, synchronisation, mode, plans, deadline)
+        assert one.plan is not None
+        assert one.objective_ns is not None
+        holds = least
+        if one.plan.backward_orders != (problem.base.order.backward,):
+            holds = bound(problem, synchronisation, mode, one.plan)
+        found[mode] = replace(
+            one,
+            lower_bound_ns=holds,
+            timed_out=one.timed_out or timed_out or (open_ and not searched),
+        )
+        best = one.objective_ns if best is None else min(best, one.objective_ns)
+    return found
+
+
+def _sooner_unenforced(
+    problem: Problem, synchronisation: Synchronisation, best: int, deadline: Deadline
+) -> bool:
+    """Return whether a plan of op orders that nobody enforces may be below the best."""
+    try:
+        orders = problem.base.drawn_orders(deadline)
+    except NotApplicableError:
+        return False
+    drawn = Plan(synchronisation.algorithm, (), orders, problem.base.order.forward)
+    if all(map(ge, heads_of(problem, drawn), problem.base.windows.heads)):
+        return False
+    return bound(problem, synchronisation, "replicated", drawn, brief=True) < best
+
+
+def _replicated(
+    problem: Problem,
+    synchronisation: Synchronisation,
+    least: int,
+    deadline: Deadline,
+    searched: bool,
+) -> tuple[list[Plan], bool]:
+    """Return plans of all-reduces, and whether the time limit cut in."""
+    name = synchronisation.algorithm
+    if not searched:
+        return [_nested(problem, name, least)], False
+    seconds = deadline.remaining_s
     if seconds is not None:
         seconds = max(seconds, LEAST_SECONDS)
     result = caramel.solve(problem.gradients[name], time_limit=seconds)
     assert result.plan is not None
-    together = from_gradients(name, result.plan)
-    apart = [
-        enforced(problem, name, both_ways(problem, synchronisation.half, problem.room("sharded"))),
-        servers(problem, synchronisation),
-        layers_apart(problem, synchronisation),
-    ]
-    if (
-        problem.room("sharded") is not None
-    ):  # units that fit can be better than batches that are cut
-        with suppress(NotApplicableError):
-            apart.append(fsdp_milp(problem, synchronisation))
-    if problem.pulled == problem.pushed:
-        apart.append(in_halves(together))
-    gradients, room = [together], problem.room("replicated")
-    if room is not None and any(one.size_bytes > room for one in together.transfers):
+    plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
+    if room is not None and any(one.size_bytes > room for one in plans[0].transfers):
         for rule in GRADIENTS.values():  # transfers that fit can be better than those that are cut
             if deadline.passed:
                 break
             with suppress(NotApplicableError):
-                gradients.append(rule(problem, synchronisation))
-    plans: dict[Mode, list[Plan]] = {"replicated": gradients, "sharded": apart}
-    return tuple(
-        _best(problem, synchronisation, mode, plans[mode], result.timed_out, deadline)
-        for mode in problem.modes
-    )
+                plans.append(rule(problem, synchronisation))
+    return plans, result.timed_out
+
+
+def _nested(problem: Problem, name: str, least: int) -> Plan:
+    """Return the best plan of all-reduces that is made without a search."""
+    one = problem.gradients[name]
+    pricer, element = LoadPricer(one.windows, one.cost), one.element_bytes
+    line = (Fraction(one.cost.startup_ns), problem.synchronisation(name).all_reduce.ns_per_byte)
+    loads = []
+    for nested in tightened(one.windows):
+        targets = Targets(nested, (line,))
+        reached, openings = targets.least(least)
+        loads += [targets.whole_loads(openings), targets.cut_loads(reached, openings, element)]
+    return from_gradients(name, plan_of(one, one.order, min(loads, key=pricer.rank)))
+
+
+def _sharded(
+    problem: Problem,
+    synchronisation: Synchronisation,
+    least: int,
+    deadline: Deadline,
+    searched: bool,
+) -> tuple[list[Plan], bool]:
+    """Return plans of pushes and pulls, and whether the time limit cut in."""
+    name, room, half = synchronisation.algorithm, problem.room("sharded"), synchronisation.half
+    if deadline.passed:
+        return [layers_apart(problem, synchronisation)], False
+    plans = [enforced(problem, name, both_ways(problem, half, room))]
+    if problem.pulled == problem.pushed:
+        plans.append(in_halves(_nested(problem, name, least)))
+    if not searched:
+        return plans, False
+    plans += [servers(problem, synchronisation), layers_apart(problem, synchronisation)]
+    plans += [enforced(problem, name, one) for one in interleaved(problem, half, least, deadline)]
+    if room is not None:  # units that fit can be better than batches that are cut
+        with suppress(NotApplicableError):
+            plans.append(fsdp_milp(problem, synchronisation))
+    return plans, deadline.passed
 
 
 def in_halves(plan: Plan) -> Plan:
@@ -162,19 +270,10 @@ def _best(
     synchronisation: Synchronisation,
     mode: Mode,
     plans: Sequence[Plan],
-    timed_out: bool,
     deadline: Deadline,
 ) -> Alternative:
-    """Return the best of the plans of one mode, with its bound."""
-    small = too_small(problem, mode)
-    if small:
-        return Alternative(synchronisation, mode, None, None, None, small)
-    many = too_many(problem, mode)
-    if many:  # there are plans, though none is made: their bound counts
-        return Alternative(
-            synchronisation, mode, None, None, bound(problem, synchronisation, mode), many
-        )
-    room, best = problem.room(mode), None
+    """Return the best of the plans of one mode."""
+    room, best, timed_out = problem.room(mode), None, False
     tight = room is not None and any(
         one.size_bytes > room for plan in plans for one in plan.transfers
     )
@@ -184,7 +283,7 @@ def _best(
             *plans,
         ]
     for plan in plans:
-        if best is not None and tight and deadline.passed:
+        if best is not None and deadline.passed:
             timed_out = True
             break
         fitting = capped(problem, plan)
@@ -193,8 +292,7 @@ def _best(
             best = price, fitting
     assert best is not None
     (objective, _), plan = best
-    least = bound(problem, synchronisation, mode, plan)
-    return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)
+    return Alternative(synchronisation, mode, plan, objective, None, timed_out=timed_out)
 
 
 def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:

@@ -10,31 +10,39 @@ pull comes later), at the cost of one half. Together they are a plan of gradient
 be cut, of pushed and pulled bytes with half the start-up, and the same bounds hold. Besides, every
 parameter becomes ready, is pushed, pulled and read one after the other. And the start-up-aware
 bound (`planner.caramel.nested`), which begins with one transfer for the innermost window, may begin
-with two here, a push and a pull, both within that window: one start-up more. Where transfers have
+with two here, a push and a pull, both within that window: one start-up more. Pushes and pulls
+counted apart give the strongest bound (`planner.iteration.sharded_bound`). Where transfers have
 at most c bytes, α + β·x is at least (β + α/c)·x: a bound for that rate without start-ups holds too.
 
 Guarantee: no plan of the mode and the op order lasts less. With the cost of
 `planner.iteration.synchronisation.least` no plan by any algorithm does.
 
-Complexity: that of `planner.caramel.bounds`. Source: own.
+Complexity: that of `planner.caramel.bounds` and `planner.iteration.sharded_bound`. Source: own.
 """
 
 from dataclasses import replace
 from fractions import Fraction
 
 from planner.caramel.bounds import lower_bound
+from planner.caramel.jackson import preemptive_bound
 from planner.caramel.nested import Targets, widened
 from planner.caramel.windows import Windows, windows
 from planner.costs import AffineCost
 from planner.iteration.evaluation import heads_of
 from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.sharded_bound import sharded_bound
 from planner.iteration.synchronisation import Synchronisation, least
 
 __all__ = ["bound", "network_bound"]
 
 
 def bound(
-    problem: Problem, synchronisation: Synchronisation, mode: Mode, plan: Plan | None = None
+    problem: Problem,
+    synchronisation: Synchronisation,
+    mode: Mode,
+    plan: Plan | None = None,
+    *,
+    brief: bool = False,
 ) -> int:
     """Return what no plan of one mode undercuts, in ns.
 
@@ -48,6 +56,8 @@ def bound(
         Which plans.
     plan : Plan, optional
         Whose op orders are meant; by default the problem's.
+    brief : bool
+        Whether to leave out what takes a search: weaker where start-ups count.
     """
     known = problem.base.windows
     if plan is not None:
@@ -63,9 +73,12 @@ def bound(
             for head, push, pull, tail in zip(known.heads, pushed, pulled, known.tails, strict=True)
         )
         known = replace(known, sizes=sizes)
-    least_ns = max(alone, lower_bound(known, cost))
+    least_ns = max(alone, preemptive_bound(known, cost) if brief else lower_bound(known, cost))
+    if brief:
+        return least_ns
     if mode == "sharded":
         least_ns = _with_both_halves(known, cost, least_ns)
+        least_ns = sharded_bound(known, pushed, pulled, cost, least_ns)
     room = problem.room(mode)
     if room is None or not 0 < room < sum(known.sizes):
         return least_ns

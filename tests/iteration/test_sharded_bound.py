@@ -1,0 +1,111 @@
+"""The bound on sharded plans against the best plan there is, and where it is met."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.caramel.windows import Windows
+from planner.clusters import Cluster, Nic
+from planner.costs import AffineCost
+from planner.graphs import Graph, Op, Parameter
+from planner.iteration import Problem, bound, solve
+from planner.iteration import sharded_bound as module
+from planner.iteration.sharded_bound import sharded_bound
+from planner.topologies import Switch
+from tests.iteration.sharded_oracle import best_sharded
+
+
+@st.composite
+def sides(draw: st.DrawFn) -> tuple[Windows, list[int], list[int], AffineCost]:
+    """Windows, nested more often than not, with bytes to push and to pull, and a cost."""
+    count = draw(st.integers(1, 5))
+    most = 2 if count < 4 else 1  # bytes
+    moments = draw(st.sampled_from([3, 10, 30]))
+
+    def some(low: int, high: int) -> list[int]:
+        return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
+
+    heads, tails = some(0, 2 * moments), some(0, moments)
+    if draw(st.integers(0, 2)):
+        heads.sort(reverse=True)
+        tails.sort(reverse=True)
+    pushed = some(1, most)
+    pulled = some(1, most) if draw(st.booleans()) else pushed
+    rate = Fraction(draw(st.integers(0, 8)), draw(st.sampled_from([1, 1, 3])))
+    cost = AffineCost(draw(st.sampled_from([1, 2, 3, 7])), rate)
+    known = Windows(tuple(pushed), tuple(heads), tuple(tails), max(heads), max(tails))
+    return known, pushed, pulled, cost
+
+
+@settings(max_examples=120)
+@given(sides())
+def test_no_sharded_plan_undercuts_the_bound(
+    drawn: tuple[Windows, list[int], list[int], AffineCost],
+) -> None:
+    known, pushed, pulled, cost = drawn
+    best = best_sharded(known.heads, known.tails, pushed, pulled, cost)
+    assert sharded_bound(known, pushed, pulled, cost, 0) <= best
+
+
+@settings(max_examples=60)
+@given(sides(), st.integers(0, 30))
+def test_a_search_that_is_cut_short_proves_less_and_nothing_false(
+    drawn: tuple[Windows, list[int], list[int], AffineCost], states: int
+) -> None:
+    known, pushed, pulled, cost = drawn
+    whole = sharded_bound(known, pushed, pulled, cost, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "STATES", states)
+        assert sharded_bound(known, pushed, pulled, cost, 0) <= whole
+
+
+@settings(max_examples=60)
+@given(sides(), st.integers(2, 1000))
+def test_slower_by_a_factor_is_longer_by_it(
+    drawn: tuple[Windows, list[int], list[int], AffineCost], factor: int
+) -> None:
+    known, pushed, pulled, cost = drawn
+    slow = Windows(
+        known.sizes,
+        tuple(factor * one for one in known.heads),
+        tuple(factor * one for one in known.tails),
+        factor * known.backward_ns,
+        factor * known.forward_ns,
+    )
+    best = best_sharded(known.heads, known.tails, pushed, pulled, cost)
+    slower = AffineCost(factor * cost.startup_ns, factor * cost.ns_per_byte)
+    rounding = len(pushed) + len(pulled)  # of the best plan's transfers, each up to a ns
+    assert sharded_bound(slow, pushed, pulled, slower, 0) <= factor * best
+    assert sharded_bound(slow, pushed, pulled, slower, 0) > factor * (
+        sharded_bound(known, pushed, pulled, cost, 0) - rounding - 1
+    ) * (1 - 2.0 ** (2 - module.PRECISION))
+
+
+def layers(count: int, each: int) -> Graph:
+    """A chain whose passes take less time than a few start-ups."""
+    ahead = [Op(f"f{i}", 5_000, "forward", (f"f{i - 1}",) if i else ()) for i in range(count)]
+    back = [
+        Op(f"b{i}", 10_000, "backward", (f"b{i + 1}",) if i + 1 < count else (f"f{i}",))
+        for i in range(count)
+    ]
+    parameters = tuple(Parameter(f"w{i}", each, (f"b{i}",), (f"f{i}",)) for i in range(count))
+    return Graph((*ahead, *back), parameters)
+
+
+@pytest.mark.parametrize(("startup_ns", "gap"), [(60_000, 0.017), (100_000, 0.0), (150_000, 0.0)])
+def test_start_ups_of_both_directions_count(startup_ns: int, gap: float) -> None:
+    """Pushes, then pulls, are the best here; windows that hold both say less."""
+    nic = Nic(Fraction(10**9), startup_ns)
+    problem = Problem(
+        layers(40, 10_000), Cluster("c", "a test", 2, Switch(2), nic), modes=("sharded",)
+    )
+    result = solve(problem)
+    assert result.objective_ns is not None
+    assert result.gap is not None
+    assert result.gap <= gap
+    ring = problem.synchronisation("ring")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("planner.iteration.bounds.sharded_bound", lambda *given: given[-1])
+        assert bound(problem, ring, "sharded") < 0.99 * (result.lower_bound_ns or 0)
