@@ -1,6 +1,6 @@
 """Settings of all tests."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from hashlib import sha256
 from secrets import randbelow
 from typing import Any
@@ -84,7 +84,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Say beside a failure how to see it again."""
     report: Any = yield
     if report.failed and is_fresh(item):

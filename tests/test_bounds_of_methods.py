@@ -79,7 +79,9 @@ def test_caramel(problem: iteration.Problem, cost: Any) -> None:
     sizes = one.windows.sizes
 
     def whole(method: str) -> bool:
-        groups = found[method].plan.groups
+        plan = found[method].plan
+        assert plan is not None
+        groups = plan.groups
         return all(
             part.stop - part.start == sizes[part.parameter]
             for group in groups

@@ -1,7 +1,7 @@
 """``planner solve``: requests in, answers out."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         return _written(limited_replies(messages(source, limits), limits), target, options.output)
 
 
-def _written(replies: Iterator[Reply], stream: BinaryIO, path: str) -> int:
+def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str) -> int:
     """Write each answer as soon as it is there."""
     statuses = set()
     with closing(replies):

@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import BinaryIO
 
 import msgspec
@@ -14,7 +14,7 @@ from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
 __all__ = ["limited_replies", "one_message", "read_lines"]
 
 
-def limited_replies(messages: Iterable[bytes], limits: Limits) -> Iterator[Reply]:
+def limited_replies(messages: Iterable[bytes], limits: Limits) -> Generator[Reply, None, None]:
     """Answer one request a message, in order, in a process of their own.
 
     Parameters
