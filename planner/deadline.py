@@ -1,8 +1,12 @@
 """How long a solver may still run."""
 
 import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
-__all__ = ["NEVER", "Deadline", "TimeUpError"]
+__all__ = ["NEVER", "Deadline", "TimeUpError", "watched"]
+
+T = TypeVar("T")
 
 
 class TimeUpError(Exception):
@@ -52,3 +56,17 @@ class Deadline:
 
 NEVER = Deadline(None)
 """No limit."""
+
+
+def watched(items: Iterable[T], deadline: Deadline) -> Iterator[T]:
+    """Yield the items, looking at the clock once in a thousand.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
+    """
+    for number, item in enumerate(items):
+        if not number % 1024:
+            deadline.check()
+        yield item

@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.bml.problem import Failures
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Deadline, watched
 from planner.topologies import BCube
 
 if TYPE_CHECKING:
@@ -75,21 +75,27 @@ class Damage:
         bcube = self.bcube
         broken = set(self.failed.nics)
         for level, switch in self.failed.switches:
-            broken.update((server, level) for server in bcube.on_switch(level, switch))
-        suspects = {(level, bcube.switch(server, level)) for server, level in broken}
+            servers = watched(bcube.on_switch(level, switch), self.deadline)
+            broken.update((server, level) for server in servers)
+        suspects = {
+            (level, bcube.switch(server, level)) for server, level in watched(broken, self.deadline)
+        }
         suspects.update(
             (level, bcube.switch(server, level)) for server in self.dead for level in range(bcube.k)
         )
         for level, switch in suspects:
-            self.deadline.check()
             up = [
                 server
-                for server in bcube.on_switch(level, switch)
+                for server in watched(bcube.on_switch(level, switch), self.deadline)
                 if server not in self.dead and (server, level) not in broken
             ]
             if len(up) == 1:
                 broken.add((up[0], level))
-        return frozenset((server, level) for server, level in broken if server not in self.dead)
+        return frozenset(
+            (server, level)
+            for server, level in watched(broken, self.deadline)
+            if server not in self.dead
+        )
 
     @cached_property
     def degraded(self) -> frozenset[int]:

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from planner.bml.damage import Damage
 from planner.bml.schedule import Detour, Part, Schedule, slice_of
+from planner.deadline import watched
 from planner.errors import NotApplicableError
 from planner.topologies import BCube
 
@@ -43,7 +44,8 @@ def detour(damage: Damage) -> Schedule:
     bcube = damage.bcube
     gone: set[int] = set()
     detours = []
-    for thread, step, sender, receiver in sorted(set(_blocked(damage))):
+    blocked = sorted(set(watched(_blocked(damage), damage.deadline)))
+    for thread, step, sender, receiver in blocked:
         damage.deadline.check()
         parts = _parts(damage, thread, step, sender, receiver)
         detours.append(Detour(thread, step, sender, receiver, parts))

@@ -128,9 +128,15 @@ def _of_trees(plan: TreePlan, deadline: Deadline) -> Fraction:
 
 def both_ways(
     plan: Schedule | TreePlan, layout: Layout, deadline: Deadline = NEVER
-) -> "NDArray[np.int64] | int":
+) -> "NDArray[np.int64]":
     """Return what NICs send and receive on the way up: in one direction on both ways."""
-    return sum(one.sent + one.received for one in loads(plan, layout, deadline))
+    import numpy as np
+
+    both: NDArray[np.int64] = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=np.int64)
+    for one in loads(plan, layout, deadline):
+        both += one.sent
+        both += one.received
+    return both
 
 
 def _units(plan: Schedule | TreePlan) -> EvenLayout:

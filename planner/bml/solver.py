@@ -128,7 +128,7 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         packing = few_trees(*network, count, deadline, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
     else:
-        start = _first_trees(damage)
+        start = _first_trees(damage, deadline)
         packing = pack(*network, deadline, start=start, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
         if start and packing.timed_out:  # then the trees it began with may be better still
@@ -153,13 +153,13 @@ def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]
         yield root_at_centre(tree)
 
 
-def _first_trees(damage: Damage) -> list[Tree]:
+def _first_trees(damage: Damage, deadline: Deadline) -> list[Tree]:
     """Return the trees of detours to begin with, if there are any."""
     from planner.bml.detour import detour
     from planner.bml.trees import trees_of
 
     with suppress(NotApplicableError):
-        return trees_of(detour(damage))
+        return trees_of(detour(damage), deadline)
     return []
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from planner.bml.layout import WeightedLayout
 from planner.bml.plan import Hops, Plan, Stage, Transfer
+from planner.deadline import NEVER, Deadline
 from planner.topologies import BCube
 
 if TYPE_CHECKING:
@@ -49,12 +50,17 @@ class RootedTree(NamedTuple):
     branches: tuple[Branch, ...]
 
 
-def trees_of(plan: Plan) -> list[tuple[tuple[int, int, int], ...]]:
-    """Return the tree of every piece of a plan that is in use, as undirected hops."""
+def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return the tree of every piece of a plan that is in use, as undirected hops.
+
+    At the deadline those of the first pieces, one at least.
+    """
     left_out = set(plan.left_out)
     in_use = (one for one in range(plan.threads * plan.pieces) if one not in left_out)
     found = []
     for number in in_use:
+        if found and deadline.passed:
+            break
         ways = plan.hops(*divmod(number, plan.pieces))
         found.append(
             tuple(

@@ -21,7 +21,7 @@ from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.topologies import BCube
 from planner.units import format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE
+from planner.validation import MAX_TOTAL, MAX_VALUE, total
 
 __all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "check_listable", "comparison_of", "headline"]
 
@@ -177,7 +177,12 @@ def answer(
         rounds=plan.rounds,
         times_full_transfer=float(busiest_load(plan, deadline)),
         steps=tuple(
-            StepRow(stage=one.stage, step=one.step, pieces=one.pieces, bytes=one.bytes)
+            StepRow(
+                stage=one.stage,
+                step=one.step,
+                pieces=one.pieces,
+                bytes=total(one.bytes, "layer_bytes", "the bytes of a step"),
+            )
             for one in steps_of(problem, plan, deadline)
         ),
         comparison=comparison_of(problem),

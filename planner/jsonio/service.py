@@ -197,10 +197,10 @@ def solve(request: Mapping[str, Any]) -> dict[str, Any]:
         ``{"error": {"code": "invalid_request", "path": …, "message": …}}``.
     """
     try:
-        answer = _answer(plain(request))
+        data = msgspec.json.encode(_answer(plain(request)))
     except InvalidInputError as error:
-        answer = _error("invalid_request", error.path, error.message)
-    result: dict[str, Any] = plain(msgspec.to_builtins(answer))  # arrays as lists, as in JSON
+        data = msgspec.json.encode(_error("invalid_request", error.path, error.message))
+    result: dict[str, Any] = msgspec.json.decode(data)  # arrays as lists, as in JSON
     return result
 
 

@@ -433,7 +433,7 @@ def test_the_largest_of_all() -> None:
 
 
 def test_a_wrong_plan_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(ground: Ground, plan: object) -> str:
+    def refuse(*_: object) -> None:
         raise InvalidPlanError("somewhere", "it is wrong")
 
     monkeypatch.setattr("planner.bml.solver.check", refuse)

@@ -31,7 +31,7 @@ MARK = "@number "
 
 def odd(draw: Random) -> Any:
     """Return a value of any type."""
-    return draw.choice(
+    make: Callable[[], Any] = draw.choice(
         [
             lambda: draw.choice(BOUNDARIES),
             lambda: draw.choice(BOUNDARIES),
@@ -43,7 +43,8 @@ def odd(draw: Random) -> Any:
             lambda: "".join(draw.choices(string.printable, k=draw.randrange(12))),
             lambda: chr(draw.choice([0xD800, 0xDFFF, 0x7F, 0x2028, 0x10FFFF])),
         ]
-    )()
+    )
+    return make()
 
 
 def nested(depth: int, draw: Random) -> Any:

@@ -43,7 +43,9 @@ def rate(draw: Random) -> float | int:
 def ibatch(draw: Random) -> Request:
     """Return layers to batch."""
     layers = size(draw)
-    each = draw.choice([lambda: amount(draw), lambda: draw.randrange(20), lambda: 7])
+    each: Callable[[], int] = draw.choice(
+        [lambda: amount(draw), lambda: draw.randrange(20), lambda: 7]
+    )
     request: Request = {"problem": "ibatch", "compute_ns": [each() for _ in range(layers)]}
     sizes = [draw.randrange(10**6) for _ in range(layers)]
     if draw.random() < 0.3:
@@ -71,7 +73,7 @@ def ibatch(draw: Random) -> Request:
 def graph(draw: Random) -> Request:
     """Return ops and parameters."""
     layers = min(size(draw), 400)
-    each = draw.choice([lambda: amount(draw) >> 12, lambda: draw.randrange(50)])
+    each: Callable[[], int] = draw.choice([lambda: amount(draw) >> 12, lambda: draw.randrange(50)])
     ops: list[dict[str, Any]] = []
     for number in range(layers):
         before = [f"f{number - 1}"] if number else []
@@ -290,19 +292,18 @@ def profile(draw: Random) -> Request:
 
 def cluster(draw: Random) -> Request:
     """Return machines on a network."""
-    machines, topology = draw.choice(
-        [
-            (4, {"kind": "switch"}),
-            (1, {"kind": "switch"}),
-            (2, {"kind": "switch"}),
-            (4, {"kind": "bcube", "n": 2, "k": 2}),
-            (9, {"kind": "bcube", "n": 3, "k": 2}),
-            (16, {"kind": "fattree", "ports": 4}),
-            (3, {"kind": "fattree", "ports": 16}),
-            (4, {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}),
-            (65536, {"kind": "switch"}),
-        ]
-    )
+    networks: list[tuple[int, dict[str, Any]]] = [
+        (4, {"kind": "switch"}),
+        (1, {"kind": "switch"}),
+        (2, {"kind": "switch"}),
+        (4, {"kind": "bcube", "n": 2, "k": 2}),
+        (9, {"kind": "bcube", "n": 3, "k": 2}),
+        (16, {"kind": "fattree", "ports": 4}),
+        (3, {"kind": "fattree", "ports": 16}),
+        (4, {"kind": "rails", "accelerators": 8, "link_bytes_per_s": 1e11}),
+        (65536, {"kind": "switch"}),
+    ]
+    machines, topology = draw.choice(networks)
     found: Request = {
         "name": "a cluster",
         "source": "a generator",

@@ -251,3 +251,17 @@ def test_a_request_without_a_plan_in_its_time_says_so() -> None:
         assert "time limit" in answer["reason"]
         assert "transfers" not in answer
     jsonschema.validate(answer, schema("bml")["answer"], jsonschema.Draft202012Validator)
+
+
+def test_steps_of_many_layers_that_do_not_fit_in_63_bits_are_refused() -> None:
+    """One byte of each layer is summed on one server, which hears of it from all 2^62 others."""
+    request = {
+        "problem": "bml",
+        "n": 2**62,
+        "k": 1,
+        "layer_bytes": [1, 1, 1],
+        "link_bytes_per_s": 1e18,
+    }
+    path, message = error(request)
+    assert path == "layer_bytes"
+    assert "63 bits" in message
