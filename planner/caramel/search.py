@@ -48,8 +48,8 @@ MANY = 1000
 ROUNDING = 10**7
 """A plan as near to the target, relatively, differs from it by rounding: no search is worth it."""
 
-TRANSFERS = 10_000
-"""Transfers the search over sizes simulates."""
+TRANSFERS, TRANSFERS_EACH = 10_000, 50
+"""Transfers the search over sizes simulates: in all, and at most so many for each parameter."""
 
 NODES = 64
 """Nodes of the branch and bound that orders the transfers of a start."""
@@ -103,7 +103,8 @@ def best_loads(
     assert best is not None
     if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
         return best
-    resized = resize(pricer, best, target, effort * TRANSFERS, element_bytes, deadline)
+    transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
+    resized = resize(pricer, best, target, transfers, element_bytes, deadline)
     return min(best, descend(pricer, resized, target, budget, deadline), key=pricer.rank)
 
 

@@ -217,7 +217,7 @@ def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
         assert all(mine <= last for mine, last in zip(own, heads, strict=True))
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(problems())
 def test_without_time_nothing_is_claimed(problem: Problem) -> None:
     """What is proven at the time limit holds for the best plan that more time finds."""
