@@ -126,9 +126,10 @@ def _plan(given: IterationAnswer) -> Iterator[str]:
 
 
 def _sizes(given: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
+    among = "" if sizing.proven else ", of the numbers that were planned in time"
     yield (
         f"{given.machines} of {sizing.at_most} machines make the shortest epoch of "
-        f"{counted(sizing.epoch_samples, 'sample')}"
+        f"{counted(sizing.epoch_samples, 'sample')}{among}"
     )
     header = ("machines", "iterations", "epoch by Yan's model", "bound", "epoch as planned")
     rows = [

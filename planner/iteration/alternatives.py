@@ -31,7 +31,7 @@ from planner.costs import AffineCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.bounds import bound
-from planner.iteration.evaluation import evaluate, heads_of
+from planner.iteration.evaluation import heads_of, lasting
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
@@ -287,7 +287,7 @@ def _best(
             timed_out = True
             break
         fitting = capped(problem, plan)
-        price = evaluate(problem, fitting).iteration_ns, len(fitting.transfers)
+        price = lasting(problem, fitting)(synchronisation.half), len(fitting.transfers)
         if best is None or price < best[0]:
             best = price, fitting
     assert best is not None

@@ -24,7 +24,7 @@ from typing import Literal
 from planner.clusters import Cluster
 from planner.costs import AffineCost
 from planner.iteration.alternatives import Alternative
-from planner.iteration.evaluation import evaluate
+from planner.iteration.evaluation import lasting
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.synchronisation import synchronisations
 from planner.topologies import Rails
@@ -120,16 +120,16 @@ def changes(
     found : sequence of Alternative
         All of them.
     """
+    assert other.plan is not None
     rivals, parts = _usable(other, found), _parts(problem, found)
+    chosen, runner_up = parts[plan.algorithm], parts[other.plan.algorithm]
+    lasts, other_lasts = lasting(problem, plan), lasting(problem, other.plan)
 
     def wins(what: Part, factor: Fraction) -> bool:
-        assert other.plan is not None
-        own = parts[other.plan.algorithm].scaled(what, factor)
+        own = runner_up.scaled(what, factor)
         if any(_undercuts(parts[one].scaled(what, factor), own) for one in rivals):
             return False
-        return _lasts(problem, other.plan, own) < _lasts(
-            problem, plan, parts[plan.algorithm].scaled(what, factor)
-        )
+        return other_lasts(own) < lasts(chosen.scaled(what, factor))
 
     nearest = [(what, _nearest(partial(wins, what))) for what in PARTS]
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
@@ -147,11 +147,6 @@ def _usable(other: Alternative, found: Sequence[Alternative]) -> tuple[str, ...]
 def _undercuts(cost: AffineCost, other: AffineCost) -> bool:
     no_more = cost.startup_ns <= other.startup_ns and cost.ns_per_byte <= other.ns_per_byte
     return no_more and cost != other
-
-
-def _lasts(problem: Problem, plan: Plan, half: AffineCost) -> int:
-    synchronisation = replace(problem.synchronisation(plan.algorithm), half=half)
-    return evaluate(problem, plan, synchronisation).iteration_ns
 
 
 def _parts(problem: Problem, found: Sequence[Alternative]) -> Mapping[str, _Parts]:

@@ -8,11 +8,12 @@ Source: the iteration as in Caramel §3.1; pulls as in iBatch §3: a layer compu
 parameters are there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from planner.caramel.evaluation import TransferTimes, plan_heads
 from planner.caramel.problem import Plan as GradientPlan
+from planner.caramel.windows import windows
 from planner.costs import AffineCost
 from planner.iteration.problem import Kind, Plan, Problem
 from planner.iteration.synchronisation import Synchronisation
@@ -24,6 +25,7 @@ __all__ = [
     "cost_of",
     "evaluate",
     "heads_of",
+    "lasting",
 ]
 
 
@@ -111,6 +113,46 @@ def evaluate(
         computation_ns=undisturbed[-1],
         startup_ns=sum(costs[transfer.kind].startup_ns for transfer in plan.transfers),
     )
+
+
+def lasting(problem: Problem, plan: Plan) -> Callable[[AffineCost], int]:
+    """Return what says how long an iteration lasts if a push, or a pull, has a certain cost.
+
+    It is `evaluate` without the times of anything else, for searches that ask often.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its problem.
+    plan : Plan
+        The plan.
+    """
+    known = problem.base.windows
+    heads, tails = known.heads, known.tails
+    order = problem.base.order
+    if (plan.backward_orders, plan.forward_order) != ((order.backward,), order.forward):
+        heads = heads_of(problem, plan)
+        tails = windows(problem.graph, plan.backward_orders[0], plan.forward_order).tails
+    steps = []
+    for one in plan.transfers:
+        ready, tail = one.not_before_ns, 0
+        if one.kind != "pull":
+            ready = max(ready, *(heads[part.parameter] for part in one.parts))
+        if one.kind != "push":
+            tail = max(tails[part.parameter] for part in one.parts)
+        if plan.barrier:
+            tail = known.forward_ns
+        steps.append((ready, one.kind == "all_reduce", one.size_bytes, tail))
+
+    def lasts(half: AffineCost) -> int:
+        costs = half, AffineCost(2 * half.startup_ns, 2 * half.ns_per_byte)
+        free, end = 0, known.compute_ns
+        for ready, whole, size, tail in steps:
+            free = max(free, ready) + costs[whole].cost_ns(size)
+            end = max(end, free + tail)
+        return end
+
+    return lasts
 
 
 def _times(

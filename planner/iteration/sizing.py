@@ -3,38 +3,36 @@
 Problem: a cluster may have up to so many machines. With which number of them does an epoch of a
 profiled model take the least time, every worker computing whole batches of the profile's size?
 
-Method: Yan's performance model prices an epoch with every number of machines
-(`planner.iteration.epochs`). Then the iteration is planned (`planner.iteration.solve`) with the
-best few of them, with all machines, and with one, which is added because in that model a single
-replica too reads its weights over the network. An epoch has ceil(samples / (batch size * workers))
-iterations; of the numbers of machines that make equally many only Yan's best is a candidate.
+Method: an epoch has ceil(samples / (batch size * workers)) iterations. Each number of machines has
+a bound on its epoch: at first computation, and what the network needs for all bytes without
+start-ups. The number with the least bound gets a stronger one, that of the best algorithm and mode
+(`planner.iteration.bounds`); if it still has the least, its iteration is planned. That ends when no
+bound is below the best plan's epoch.
 
-Candidates are planned in the order of a bound: computation, and what the network needs for all
-bytes without start-ups, times iterations. Once the bound of the next is no better than the best
-plan, it and those behind it are left out: they cannot win.
+Guarantee: no other number of machines makes a shorter epoch in the problem's op order, and none
+with fewer machines one as short, unless the time limit cuts in. That compares bounds with the plans
+that were found, so that a better plan than those may still prefer another number.
 
-Guarantee: of the candidates the one whose plan makes the shortest epoch, of equally short ones the
-one with the fewest machines, unless the time limit cuts in. Nothing is proven of numbers of
-machines that are no candidates.
+Complexity: O(machines + ops), one bound for each number of machines that the first one does not
+rule out, one run of `planner.iteration.solve` for each that the second one does not.
 
-Complexity: O(machines + ops), and one run of `planner.iteration.solve` for each candidate that is
-not left out: at most 5.
-
-Source: Yan et al., "Performance Modeling and Scalability Optimization of Distributed Deep Learning
-Systems", KDD'15 (the model); the rest is our own.
+Source: own. Yan's model (`planner.iteration.epochs`) is shown beside it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from planner.clusters import Cluster
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.iteration.alternatives import too_small
+from planner.iteration.bounds import bound
 from planner.iteration.epochs import Estimate, batch_size_of, computation_ns, yan_estimates
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.solver import solve
-from planner.iteration.synchronisation import least
+from planner.iteration.synchronisation import least, undominated
 from planner.methods import deadline_in
 from planner.profiles import Profile
 from planner.results import Infeasibility, Result
@@ -42,23 +40,22 @@ from planner.topologies import BCube, Rails, Switch
 from planner.validation import integer, total
 
 __all__ = [
-    "SHORTLIST",
     "Candidate",
     "Sizing",
     "choose_size",
     "resized",
 ]
 
-SHORTLIST = 3
-"""Numbers of machines that are taken from Yan's ranking, each with other iterations an epoch."""
-
 LEAST_SECONDS = 0.001
-"""What a candidate gets at least."""
+"""What a number of machines gets at least."""
+
+SHOWN = 3
+"""Numbers of machines that are shown though they have no plan, beside one and all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A number of machines that was considered for planning.
+    """A number of machines.
 
     Attributes
     ----------
@@ -69,7 +66,7 @@ class Candidate:
     estimate_ns : int
         Time of an epoch by Yan's model.
     bound_ns : int or None
-        What no plan's epoch undercuts; None if nothing can be planned.
+        What no plan's epoch undercuts; None if nothing can be planned or it is not known.
     result : Result or None
         The planned iteration, or why there is none; None if it was not planned, because of the
         bound or because the time was up.
@@ -101,13 +98,13 @@ class Sizing:
     Attributes
     ----------
     candidates : tuple of Candidate
-        By number of machines.
+        By number of machines: one, all, those that were planned, and those whose bound came next.
     chosen : Candidate or None
-        The one whose plan makes the shortest epoch; None if no candidate has a plan.
+        The one whose plan makes the shortest epoch; None if none has a plan.
     ranking : tuple of Estimate
         Every number of machines by Yan's model, the best first.
     timed_out : bool
-        Whether a candidate was left out because the time was up.
+        Whether a number was left out because the time was up, so that nothing is proven of it.
     """
 
     candidates: tuple[Candidate, ...]
@@ -142,8 +139,7 @@ def choose_size(
     epoch_samples : int
         Samples of an epoch.
     time_limit : float, optional
-        Seconds, of which each candidate gets an equal share of what is left. At least one is
-        planned.
+        Seconds after which no further number is planned. At least one is.
     progress : callable, optional
         Called with what is planned next.
     **options
@@ -161,69 +157,118 @@ def choose_size(
     batch_size_of(profile)  # refuses epochs that cannot be counted
     deadline = deadline_in(time_limit)
     resized(cluster, cluster.machines)  # refuses what has no other size
-    problems = {cluster.machines: Problem.from_profile(profile, cluster, **options)}
-    ranking = yan_estimates(profile, problems[cluster.machines], epoch_samples)
-    ranked = {one.machines: one for one in ranking}
-    found = {}
-    for machines in {1, cluster.machines, *_shortlist(ranking)}:
-        smaller = resized(cluster, machines)
-        iterations = ranked[machines].iterations
-        one = Candidate(smaller, iterations, ranked[machines].epoch_ns, None, None)
+    problem = Problem.from_profile(profile, cluster, **options)
+    ranking = yan_estimates(profile, problem, epoch_samples)
+    return _Search(problem, ranking, deadline, progress).run()
+
+
+class _Search:
+    """Plans numbers of machines, the one with the least bound first."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        ranking: tuple[Estimate, ...],
+        deadline: Deadline,
+        progress: Callable[[str], None] | None,
+    ) -> None:
+        self._problem = problem
+        self._ranking = ranking
+        self._ranked = {one.machines: one for one in ranking}
+        self._deadline = deadline
+        self._progress = progress
+        self._bounds: dict[int, int] = {}
+        self._results: dict[int, Result[Plan]] = {}
+        self._too_few = 0  # so many machines, or fewer, have too little memory
+
+    def run(self) -> Sizing:
+        """Return the best number, and what it was compared with."""
+        most = len(self._ranked)
+        if all(too_small(self._problem, mode) for mode in self._problem.modes):
+            self._too_few = most
+            self._planned(most, self._problem)  # says why there is none
+        waiting = []  # (bound on the epoch, machines, whether it is the stronger bound)
+        for machines in self._ranked:
+            self._note(machines, _simple_bound(self._problem, self._cluster(machines)))
+            waiting.append((self._bounds[machines], machines, False))
+        heapify(waiting)
+        best: tuple[int, int] | None = None
+        while waiting and (best is None or waiting[0] < best):
+            if self._deadline.passed and self._results:
+                break
+            _, machines, strong = heappop(waiting)
+            problem = None if machines <= self._too_few else self._resized(machines)
+            if problem is None:
+                self._bounds.pop(machines, None)
+                continue
+            if not strong and not self._deadline.passed:
+                self._note(machines, _bound(problem))
+                heappush(waiting, (self._bounds[machines], machines, True))
+                continue
+            epoch = self._planned(machines, problem)
+            if epoch is not None:
+                best = min((epoch, machines), best or (epoch, machines))
+            elif all(too_small(problem, mode) for mode in problem.modes):
+                self._too_few = max(self._too_few, machines)  # fewer have less memory in all
+        timed_out = bool(waiting) and (best is None or waiting[0] < best)
+        return self._sizing(None if best is None else best[1], timed_out)
+
+    def _note(self, machines: int, iteration_ns: int) -> None:
+        epoch = self._ranked[machines].iterations * iteration_ns
+        self._bounds[machines] = max(
+            self._bounds.get(machines, 0), total(epoch, "epoch_samples", "the time of an epoch")
+        )
+
+    def _cluster(self, machines: int) -> Cluster:
+        return resized(self._problem.cluster, machines)
+
+    def _resized(self, machines: int) -> Problem | None:
+        """Return the problem with so many machines; None, with the reason kept, if none can be."""
         try:
-            if machines not in problems:
-                problems[machines] = Problem.from_profile(profile, smaller, **options)
-            one = replace(one, bound_ns=iterations * _bound(problems[machines]))
+            return replace(self._problem, cluster=self._cluster(machines))
         except InvalidInputError as error:  # such as an algorithm for powers of two only
             reason = Infeasibility(f"{machines} machines: {error}", (error.path,))
-            one = replace(one, result=Result("auto", None, None, None, 0.0, infeasibility=reason))
-        found[machines] = one
-    return _planned(found, problems, ranking, deadline, progress)
+            self._results[machines] = Result("auto", None, None, None, 0.0, infeasibility=reason)
+            self._bounds.pop(machines, None)
+            return None
 
+    def _planned(self, machines: int, problem: Problem) -> int | None:
+        """Plan with so many machines, and return the time of an epoch."""
+        if self._progress:
+            self._progress(f"{machines} of {len(self._ranked)} machines")
+        left = self._deadline.remaining_s
+        result = solve(problem, time_limit=None if left is None else max(left, LEAST_SECONDS))
+        self._results[machines] = result
+        if result.objective_ns is None:
+            return None
+        epoch = self._ranked[machines].iterations * result.objective_ns
+        return total(epoch, "epoch_samples", "the time of an epoch")
 
-def _shortlist(ranking: Sequence[Estimate]) -> list[int]:
-    """Return the best of those with equally many iterations, for the best few of these."""
-    best: dict[int, int] = {}
-    for one in ranking:
-        best.setdefault(one.iterations, one.machines)
-    return list(best.values())[:SHORTLIST]
-
-
-def _planned(
-    found: dict[int, Candidate],
-    problems: Mapping[int, Problem],
-    ranking: tuple[Estimate, ...],
-    deadline: Deadline,
-    progress: Callable[[str], None] | None,
-) -> Sizing:
-    """Plan the candidates that may be the best, the most promising first."""
-    waiting = sorted(
-        (one.bound_ns, machines) for machines, one in found.items() if one.bound_ns is not None
-    )
-    best: tuple[int, int] | None = None
-    timed_out = False
-    for place, (bound, machines) in enumerate(waiting):
-        if best is not None and best < (bound, machines):
-            break
-        if best is not None and deadline.passed:
-            timed_out = True
-            break
-        if progress:
-            progress(f"{machines} of {max(found)} machines")
-        left = deadline.remaining_s
-        if left is not None:
-            left = max(left / (len(waiting) - place), LEAST_SECONDS)
-        result = solve(problems[machines], time_limit=left)
-        found[machines] = replace(found[machines], result=result)
-        epoch = found[machines].epoch_ns
-        if epoch is not None:
-            total(epoch, "epoch_samples", "the time of an epoch")
-            best = (epoch, machines) if best is None else min(best, (epoch, machines))
-    return Sizing(
-        tuple(found[machines] for machines in sorted(found)),
-        None if best is None else found[best[1]],
-        ranking,
-        timed_out,
-    )
+    def _sizing(self, chosen: int | None, timed_out: bool) -> Sizing:
+        """Return what was found, with the numbers that are worth showing."""
+        most = len(self._ranked)
+        shown = {1, most, *(one for one, result in self._results.items() if result.plan)}
+        shown.update(sorted(self._results.keys() - shown)[-SHOWN:])  # some that cannot be
+        for machines in {1, most} - self._results.keys():
+            self._resized(machines)  # keeps the reason if it cannot be
+        others = (one for one in self._bounds if one not in shown)
+        shown.update(sorted(others, key=lambda one: (self._bounds[one], one))[:SHOWN])
+        candidates = {
+            machines: Candidate(
+                self._cluster(machines),
+                self._ranked[machines].iterations,
+                self._ranked[machines].epoch_ns,
+                self._bounds.get(machines),
+                self._results.get(machines),
+            )
+            for machines in sorted(shown)
+        }
+        return Sizing(
+            tuple(candidates.values()),
+            None if chosen is None else candidates[chosen],
+            self._ranking,
+            timed_out,
+        )
 
 
 def resized(cluster: Cluster, machines: int) -> Cluster:
@@ -257,10 +302,21 @@ def resized(cluster: Cluster, machines: int) -> Cluster:
     return replace(cluster, machines=machines, topology=topology)
 
 
-def _bound(problem: Problem) -> int:
+def _simple_bound(problem: Problem, cluster: Cluster) -> int:
     """Return what no iteration undercuts: one worker's computation, and what all bytes take."""
-    cheapest = least(problem.cluster)
+    cheapest = least(cluster)
     pushed, pulled = sum(problem.pushed), sum(problem.pulled)
     replicated = cheapest.all_reduce.cost_ns(pushed)
     sharded = cheapest.half.cost_ns(pushed + pulled)
     return max(computation_ns(problem), min(replicated, sharded))
+
+
+def _bound(problem: Problem) -> int:
+    """Return what no iteration undercuts under the problem's op order."""
+    bounds = [
+        bound(problem, one, mode)
+        for one in undominated(problem.options)
+        for mode in problem.modes
+        if too_small(problem, mode) is None
+    ]
+    return min(bounds, default=0)

@@ -173,7 +173,12 @@ def planned(
         if method != "auto":
             raise InvalidInputError("epoch_samples", f"not with method {method}, only with auto")
         sizing = choose_size(
-            profile, cluster, epoch_samples, time_limit=time_limit, progress=progress, **options
+            profile,
+            cluster,
+            epoch_samples,
+            time_limit=None if time_limit is None else time_limit / 2,
+            progress=progress,
+            **options,
         )
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem = Problem.from_profile(profile, cluster, **options)

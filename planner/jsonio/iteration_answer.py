@@ -109,10 +109,14 @@ class CandidateAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SizingAnswer(Struct, frozen=True, kw_only=True):
-    """How many machines were chosen, and among which numbers."""
+    """How many machines were chosen, and what comes next."""
 
     epoch_samples: Count
     at_most: Count
+    proven: Annotated[
+        bool,
+        Meta(description="whether no other number's bound is below; false if the time was up"),
+    ] = True
     candidates: tuple[CandidateAnswer, ...]
 
 

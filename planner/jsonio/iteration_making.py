@@ -118,6 +118,7 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
     return SizingAnswer(
         epoch_samples=samples,
         at_most=max(one.machines for one in sizing.candidates),
+        proven=not sizing.timed_out,
         candidates=tuple(
             CandidateAnswer(
                 machines=one.machines,

@@ -19,6 +19,7 @@ from planner.iteration import (
     solve,
 )
 from planner.iteration.checker import check_room, check_times
+from planner.iteration.evaluation import lasting
 from planner.iteration.problem import Mode, scaled
 from planner.results import Result
 from planner.topologies import Rails
@@ -54,6 +55,8 @@ def test_every_method(problem: Problem) -> None:
         check_room(problem, plan)
         check_times(problem, plan, evaluate(problem, plan).iteration)
         assert result.objective_ns == lasts(problem, plan), method
+        half = problem.synchronisation(plan.algorithm).half
+        assert result.objective_ns == lasting(problem, plan)(half), method
         assert result.lower_bound_ns is not None
         assert network_bound(problem, plan) <= result.objective_ns
         assert least.objective_ns is not None
