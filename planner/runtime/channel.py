@@ -8,7 +8,7 @@ go through one channel, each when it is ready and those before it have ended.
 import atexit
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from planner.errors import PlannerError
 from planner.runtime.trace import Trace
@@ -63,17 +63,18 @@ class Channel:
         self._thread.start()
         atexit.register(self.close)
 
-    def submit(self, ticket: Ticket) -> None:
-        """Ask for a transfer, behind all that were asked for before."""
+    def submit(self, tickets: Iterable[Ticket]) -> None:
+        """Ask for transfers, behind all that were asked for before."""
         with self._changed:
-            self._queue.append(ticket)
+            self._queue.extend(tickets)
             self._changed.notify_all()
 
     def release(self, ticket: Ticket) -> None:
         """Say that what a transfer sends is there."""
         with self._changed:
             ticket.ready = True
-            self._changed.notify_all()
+            if self._queue and self._queue[0] is ticket:  # else nobody can do anything yet
+                self._changed.notify_all()
 
     def wait(self, ticket: Ticket) -> None:
         """Return once a transfer has ended.

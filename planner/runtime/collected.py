@@ -17,7 +17,10 @@ from typing import NoReturn
 
 from torch import Tensor, nn
 
-__all__ = ["Gradients", "version"]
+__all__ = ["Gradients", "Taken", "version"]
+
+Taken = list[tuple[Tensor, int] | None]
+"""Gradients by number of their parameter, each with its version; None where it is not there yet."""
 
 
 class Gradients:
@@ -46,64 +49,74 @@ class Gradients:
         self._names = names
         self._stop = stop
         self._instead = instead
-        found: dict[nn.Parameter, list[int]] = {one: [] for one in names}
+        self.index = {one: number for number, one in enumerate(names)}
+        """The number of each parameter: calls of a tensor's hash, which is Python's, add up."""
+        self.parameters = tuple(names)
+        found: list[list[int]] = [[] for _ in names]
         for number, batch in enumerate(self._batches):
             for parameter in batch:
-                found[parameter].append(number)
-        self.batches_of = {one: tuple(numbers) for one, numbers in found.items()}
-        """The batches that carry some of each parameter's gradient, in transfer order."""
-        self.taken: dict[nn.Parameter, tuple[Tensor, int]] = {}
-        """The complete gradients of this step, each with its version number."""
+                found[self.index[parameter]].append(number)
+        self.batches_of = tuple(map(tuple, found))
+        """By number of the parameter: the batches with some of its gradient, in transfer order."""
+        self.taken: Taken = []
+        """By number of the parameter: this step's gradient with its version, once complete."""
         self._missing: list[int] = []
         self.begin()
 
     def begin(self) -> None:
         """Begin a step: nothing is complete. Earlier steps' `taken` stays as it is."""
-        self.taken = {}
+        self.taken = [None] * len(self.parameters)
         self._missing = [len(batch) for batch in self._batches]
 
-    def take(self, parameter: nn.Parameter) -> tuple[int, ...]:
+    def take(self, parameter: nn.Parameter) -> list[int]:
         """Note that a parameter's gradient is complete; return the batches that now are."""
+        number = self.index[parameter]
         gradient = parameter.grad
         assert gradient is not None
-        name, numbers = self._names[parameter], self.batches_of[parameter]
-        if gradient.is_sparse:
-            self._stop(
-                f"the gradient of {name} is sparse, and only dense ones are summed up", numbers[0]
-            )
-        if parameter in self.taken:
-            self._stop(
-                f"a second gradient for {name} in one step: step() ends each backward pass, but "
-                "for those inside no_sync()",
-                numbers[0],
-            )
-        self.taken[parameter] = gradient, version(gradient)
-        for number in numbers:
-            self._missing[number] -= 1
-        return tuple(number for number in numbers if not self._missing[number])
+        if gradient.is_sparse or self.taken[number] is not None:
+            self._refuse(number, gradient)
+        self.taken[number] = gradient, version(gradient)
+        complete = []
+        for batch in self.batches_of[number]:
+            self._missing[batch] -= 1
+            if not self._missing[batch]:
+                complete.append(batch)
+        return complete
 
     def check(self) -> None:
         """Check that all gradients came, and are still those that were taken."""
         for number, missing in enumerate(self._missing):
             if missing:
-                absent = [one for one in self._batches[number] if one not in self.taken]
+                absent = [one for one in self._batches[number] if not self.taken[self.index[one]]]
                 self._stop(
                     f"{self._names[absent[0]]} got no gradient (does the loss depend on it?), so "
                     "its batch cannot leave",
                     number,
                 )
-        for parameter, (gradient, before) in self.taken.items():
-            if parameter.grad is not gradient or version(gradient) != before:
+        for number, (one, taken) in enumerate(zip(self.parameters, self.taken, strict=True)):
+            if not taken or one.grad is not taken[0] or version(taken[0]) != taken[1]:
                 self._stop(
-                    f"the gradient of {self._names[parameter]} was changed after it was sent: "
+                    f"the gradient of {self._names[one]} was changed after it was sent: "
                     f"{self._instead}",
-                    self.batches_of[parameter][0],
+                    self.batches_of[number][0],
                 )
 
     def forget(self) -> None:
         """Take the gradients away from their parameters."""
-        for parameter in self.taken:
+        for parameter in self.parameters:
             parameter.grad = None
+
+    def _refuse(self, number: int, gradient: Tensor) -> NoReturn:
+        name, batch = self._names[self.parameters[number]], self.batches_of[number][0]
+        if gradient.is_sparse:
+            self._stop(
+                f"the gradient of {name} is sparse, and only dense ones are summed up", batch
+            )
+        self._stop(
+            f"a second gradient for {name} in one step: step() ends each backward pass, but "
+            "for those inside no_sync()",
+            batch,
+        )
 
 
 def version(tensor: Tensor) -> int:

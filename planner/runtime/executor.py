@@ -81,6 +81,7 @@ class Executor(ABC):
         """All ranks; no other thread, and no other executor, sends in it."""
         world.attached.update(map(id, self.names))
         self._groups: list[list[int]] = parameters_of(optimizer)
+        self._trained_ids = set(map(id, self.names))
         _spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
         self.gate = Gate(model, self.finish_one, self._finish_for_others, self._entered, self._left)
@@ -123,6 +124,9 @@ class Executor(ABC):
     @abstractmethod
     def gradient_ready(self, parameter: nn.Parameter) -> None:
         """Note that a parameter's gradient of this step is complete."""
+
+    def entered(self) -> None:  # noqa: B027 - not all have something to do
+        """Do what can be done without waiting when a forward pass begins."""
 
     @abstractmethod
     def finish_one(self, parameter: nn.Parameter) -> None:
@@ -234,8 +238,7 @@ class Executor(ABC):
         """Check that the model and the optimiser still have the parameters that are planned."""
         if self._closed:
             raise PlannerError("this executor was closed")
-        trained = [one for one in self.model.parameters() if one.requires_grad and one.numel()]
-        if len(trained) != len(self.names) or any(one not in self.names for one in trained):
+        if _trained_ids(self.model) != self._trained_ids:
             self.stop("the model's trainable parameters are no longer those it began with")
         if parameters_of(self.optimizer) != self._groups:
             self.stop("the optimiser's parameters are no longer those it began with")
@@ -244,7 +247,8 @@ class Executor(ABC):
     def _accumulated(self, parameter: nn.Parameter) -> None:
         if not self._seen:  # a forward pass that is compiled as a whole has no hooks
             self._passed(self._step_start, time.monotonic_ns())
-        if parameter in self.gate.pending or parameter in self.gate.unread:
+        gate = self.gate
+        if (gate.pending or gate.unread) and (parameter in gate.pending or parameter in gate.unread):
             self.stop(
                 f"{self.names[parameter]} was read before it was updated, where it could not be "
                 "noticed (outside the model's modules, or in a scripted or compiled function): "
@@ -267,6 +271,7 @@ class Executor(ABC):
             )
         if not _in_backward():
             self._forward_start = time.monotonic_ns()
+            self.entered()
 
     def _left(self) -> None:
         if not _in_backward():
@@ -285,6 +290,22 @@ def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
 def parameters_of(optimizer: Optimizer) -> list[list[int]]:
     """Return the parameters of each group, by `id`."""
     return [list(map(id, group["params"])) for group in optimizer.param_groups]
+
+
+def _trained_ids(model: nn.Module) -> set[int]:
+    """Return the parameters that are trained, by `id`; many times as fast as `parameters`."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    left = [model]
+    while left:  # without names, and without asking modules whether they are empty
+        module = left.pop()
+        if id(module) not in seen:
+            seen.add(id(module))
+            left += [one for one in module._modules.values() if one is not None]  # noqa: SLF001
+            for one in module._parameters.values():  # noqa: SLF001
+                if one is not None and one.requires_grad and one.numel():
+                    found.add(id(one))
+    return found
 
 
 def _spread(model: nn.Module, world: World, group: Any) -> None:

@@ -6,35 +6,41 @@ the batch before it has ended, and let the next forward pass begin before all ha
 
 Method. A hook on each parameter notes when its gradient is complete. The channel copies the ready
 gradients of the next batch into one message, divided by the number of ranks, and sums up, as DDP
-does. `step` returns at once; a parameter is updated when the next forward pass reads it, by the
-optimiser's own `step` on just the parameters of the batches that have arrived, with the learning
-rate and the other settings that held when `step` was called. (The first step finishes at once:
-that is when optimisers and schedulers look whether they are used in the right order.)
+does. `step` returns at once; when the next forward pass reads a parameter, it waits for the last
+batch that carries some of it. All parameters that have arrived by then are updated, by the
+optimiser's own `step` on just these, with the learning rate and the other settings that held when
+`step` was called. (The first step finishes at once: that is when optimisers and schedulers look
+whether they are used in the right order.)
 
 Guarantee. After `finish`, weights are those of plain data-parallel training; bit by bit where the
 order of sums is the same. Batches travel in the planned order on every rank. A gradient that is
 missing, that comes twice, or that is changed after it was sent (other than through ``data``, which
 torch does not show) ends the step with an error.
 
-Complexity. One copy of each gradient into a message; the optimiser is called once a batch.
+Complexity. One copy of each gradient into a message. O(parameters + batches) beside that: each
+parameter is looked at once when its gradient is sent and once when it is updated. The optimiser is
+called once for all that has arrived, so between once a step and once a batch; it looks at all its
+groups each time if it is not one of torch's.
 
 Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
 """
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
-from planner.programs import Batch, GradientProgram
+from planner.programs import GradientProgram
 from planner.runtime.channel import Ticket
-from planner.runtime.collected import Gradients, version
+from planner.runtime.collected import Gradients, Taken, version
 from planner.runtime.collectives import AllReduce, Ring
 from planner.runtime.compiled import uncompiled
 from planner.runtime.executor import Executor
-from planner.runtime.table import by_dtype, check_cover, span
+from planner.runtime.messages import Message, means_of
+from planner.runtime.some_parameters import SomeParameters
+from planner.runtime.table import check_cover
 from planner.runtime.world import World
 
 __all__ = ["GradientExecutor"]
@@ -62,17 +68,23 @@ class GradientExecutor(Executor):
         self._barrier = program.barrier
         super().__init__(model, program, optimizer, world, all_reduce.name if all_reduce else "")
         self._all_reduce = all_reduce or Ring(self.group)
-        self._messages = [_Message(batch, self.parameters) for batch in program.batches]
+        self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]
         self._gradients = Gradients(
             [message.parameters for message in self._messages],
             self.names,
             self.stop,
             "call synchronise() before changing gradients",
         )
-        self._batches_of = self._gradients.batches_of
+        # From here on parameters go by their number.
+        self._means = means_of(self._messages, self.names)
+        self._last = [numbers[-1] for numbers in self._gradients.batches_of]
+        self._ending: list[list[int]] = [[] for _ in self._messages]
+        for number, batch in enumerate(self._last):
+            self._ending[batch].append(number)
+        self._arrived = 0  # batches of the step before that are taken care of
+        self._some = SomeParameters(optimizer, self._gradients.parameters)
         self._tickets: list[Ticket] = []
-        self._settings: list[dict[str, Any]] = []
-        self._versions: dict[nn.Parameter, int] = {}
+        self._versions: list[int] = []
         self._synchronised = False
         self._step = -1
         self._handles += [
@@ -104,12 +116,10 @@ class GradientExecutor(Executor):
         self.finish()
         self._gradients.check()
         self._gradients.forget()
-        self._settings = [
-            {key: _copied(value) for key, value in group.items() if key != "params"}
-            for group in self.optimizer.param_groups
-        ]
-        self._versions = {one: version(one) for one in self._gradients.taken}
-        self.gate.pending = set(self._gradients.taken)
+        self._some.remember()
+        self._versions = [version(one) for one in self._gradients.parameters]
+        self.gate.pending = set(self.names)
+        self._arrived = 0
         if self._barrier or self.steps == 0:
             self.finish()
 
@@ -125,47 +135,50 @@ class GradientExecutor(Executor):
         self._gradients.check()
         for ticket in self._tickets:
             self.channel.wait(ticket)
-        for parameter in self._gradients.taken:
-            parameter.grad = self._mean(parameter)
+        for parameter, mean in zip(self._gradients.parameters, self._means, strict=True):
+            parameter.grad = mean()
         self._synchronised = True
 
     def finish_one(self, parameter: nn.Parameter) -> None:
-        """Update a parameter, and those that travelled with it, once they have arrived."""
-        numbers = self._batches_of[parameter]
-        for number in numbers:
-            self.channel.wait(self._tickets[number])
-        arrived = {
-            one
-            for number in numbers
-            for one in self._messages[number].parameters
-            if one in self.gate.pending
-            and all(self._tickets[other].done for other in self._batches_of[one])
-        }
-        self.gate.pending -= arrived  # first: the gate may watch what follows
-        try:
-            self._check_unchanged(arrived, numbers[0])
-            with self.trace.span("update", self._step, numbers[0]):
-                self._optimise(arrived)
-        except BaseException as error:  # some parameters are now a step older than others
-            self.gate.pending |= arrived
-            self.world.report(error, self._step, numbers[0])
-            raise
-        if not self.gate.pending:
-            self._open()
+        """Update a parameter once it has arrived, and all others that have arrived by then."""
+        self._finish_through(self._last[self._gradients.index[parameter]])
+
+    def entered(self) -> None:
+        """Update what has arrived before a forward pass: if that is all, none has to be watched."""
+        if self.gate.pending and self._tickets[self._arrived].done:
+            self._finish_through(self._arrived)
 
     def finish_all(self) -> None:
         """Update all pending parameters once their gradients have arrived."""
         while self.gate.pending:
-            self.finish_one(min(self.gate.pending, key=self._batches_of.__getitem__))
+            self._finish_through(self._arrived)
 
-    def _check_unchanged(self, parameters: Collection[nn.Parameter], batch: int) -> None:
-        for one in parameters:
-            if version(one) != self._versions[one]:
-                self.stop(
-                    f"{self.names[one]} was changed while its update was on its way: call finish() "
-                    "before",
-                    batch,
-                )
+    def _finish_through(self, batch: int) -> None:
+        """Wait for a batch, and update what has arrived: batches arrive in their order."""
+        self.channel.wait(self._tickets[batch])
+        first, self._arrived = self._arrived, batch + 1
+        while self._arrived < len(self._tickets) and self._tickets[self._arrived].done:
+            self._arrived += 1
+        numbers = list(chain.from_iterable(self._ending[first : self._arrived]))
+        arrived = [self._gradients.parameters[number] for number in numbers]
+        self.gate.pending.difference_update(arrived)  # first: the gate may watch what follows
+        try:
+            for number, one in zip(numbers, arrived, strict=True):
+                if version(one) != self._versions[number]:
+                    self.stop(
+                        f"{self.names[one]} was changed while its update was on its way: call "
+                        "finish() before",
+                        batch,
+                    )
+            with self.trace.span("update", self._step, batch):
+                self._optimise(numbers)
+        except BaseException as error:  # some parameters are now a step older than others
+            self._arrived = first
+            self.gate.pending.update(arrived)
+            self.world.report(error, self._step, batch)
+            raise
+        if not self.gate.pending:
+            self._open()
 
     def _open(self) -> None:
         """Ask for the transfers of the next step."""
@@ -180,104 +193,31 @@ class GradientExecutor(Executor):
             )
             for number, message in enumerate(self._messages)
         ]
-        for ticket in self._tickets:
-            self.channel.submit(ticket)
+        self.channel.submit(self._tickets)
 
-    def _sending(
-        self, message: "_Message", gradients: "Mapping[nn.Parameter, tuple[Tensor, int]]"
-    ) -> Callable[[], None]:
+    def _sending(self, message: Message, gradients: Taken) -> Callable[[], None]:
         def send() -> None:
-            message.pack(gradients, self.world.size)
+            message.pack(gradients)
             for flat in message.buffers:
                 self._all_reduce(flat, message.depth)
 
         return send
 
-    def _mean(self, parameter: nn.Parameter) -> Tensor:
-        """Return the mean of the ranks' gradients, which has arrived."""
-        parts = [
-            part
-            for number in self._batches_of[parameter]
-            for part in self._messages[number].parts
-            if part.parameter is parameter
-        ]
-        parts.sort(key=lambda part: part.start)
-        flat = parts[0].view if len(parts) == 1 else torch.cat([part.view for part in parts])
-        return flat.view_as(parameter)
-
-    def _optimise(self, parameters: Collection[nn.Parameter]) -> None:
+    def _optimise(self, numbers: Sequence[int]) -> None:
         """Let the optimiser update some parameters, with the settings of the step they are of."""
-        groups = self.optimizer.param_groups
-        kept = [dict(group) for group in groups]
+        arrived = [self._gradients.parameters[number] for number in numbers]
         # What surrounds the forward pass does not concern the optimiser.
         with torch.inference_mode(mode=False), torch.autocast("cpu", enabled=False):
-            for parameter in parameters:
-                parameter.grad = self._mean(parameter)
+            for number, one in zip(numbers, arrived, strict=True):
+                one.grad = self._means[number]()
             try:
-                for group, settings in zip(groups, self._settings, strict=True):
-                    group.update(settings)
-                    group["params"] = [one for one in group["params"] if one in parameters]
                 with self.optimising():
-                    self.optimizer.step()
-                changed = [
-                    key
-                    for group, settings in zip(groups, self._settings, strict=True)
-                    for key, value in group.items()
-                    if key != "params" and not (key in settings and _same(value, settings[key]))
-                ]
+                    changed = self._some.step(numbers)
             finally:
-                for group, before in zip(groups, kept, strict=True):
-                    group.update(before)
-                for parameter in parameters:
-                    parameter.grad = None
+                for one in arrived:
+                    one.grad = None
         if changed:
             self.stop(
-                f"{type(self.optimizer).__name__} counts in its groups ({changed[0]}), and is "
-                "called once a batch: such optimisers do not go with late updates"
+                f"{type(self.optimizer).__name__} counts in its groups ({changed}), and is called "
+                "several times a step: such optimisers do not go with late updates"
             )
-
-
-class _Part(NamedTuple):
-    """Elements start … stop-1 of a parameter's gradient, and where they lie in a message."""
-
-    parameter: nn.Parameter
-    start: int
-    stop: int
-    view: Tensor
-
-
-class _Message:
-    """What one batch sends: one buffer for each type of number."""
-
-    def __init__(self, batch: Batch, parameters: Mapping[str, nn.Parameter]) -> None:
-        self.depth = batch.depth
-        self.buffers: list[Tensor] = []
-        self.parts: list[_Part] = []
-        for dtype, pieces in by_dtype(batch.pieces, parameters).items():
-            width = dtype.itemsize
-            spans = [span(piece, parameters[piece.parameter]) for piece in pieces]
-            flat = torch.empty(sum(stop - start for start, stop in spans) // width, dtype=dtype)
-            place = 0
-            for piece, (start, stop) in zip(pieces, spans, strict=True):
-                first, last = start // width, stop // width
-                view = flat.narrow(0, place, last - first)
-                self.parts.append(_Part(parameters[piece.parameter], first, last, view))
-                place += last - first
-            self.buffers.append(flat)
-        self.parameters = tuple(dict.fromkeys(part.parameter for part in self.parts))
-
-    def pack(self, gradients: Mapping[nn.Parameter, tuple[Tensor, int]], ranks: int) -> None:
-        """Copy the gradients in, each divided by the number of ranks."""
-        for parameter, start, stop, view in self.parts:
-            gradient = gradients[parameter][0].detach().reshape(-1)[start:stop]
-            torch.mul(gradient, 1 / ranks, out=view)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return bool(one is other or one == other)
-
-
-def _copied(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value

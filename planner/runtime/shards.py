@@ -36,6 +36,7 @@ from torch.optim import Optimizer
 from planner.errors import InvalidPlanError
 from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.channel import Ticket
+from planner.runtime.collected import Taken
 from planner.runtime.sliced import Slice, SlicedExecutor, check_elementwise
 from planner.runtime.table import by_dtype, check_cover, named
 from planner.runtime.world import World
@@ -122,8 +123,7 @@ class ShardExecutor(SlicedExecutor):
             Ticket(self._gathering(rows), self.steps, number, ready=True, direction="pull")
             for number, rows in enumerate(self._pulls)
         ]
-        for ticket in self._pulling:
-            self.channel.submit(ticket)
+        self.channel.submit(self._pulling)
         self.gate.pending = set(self.names)
         self._open(self.steps + 1)
 
@@ -163,15 +163,14 @@ class ShardExecutor(SlicedExecutor):
             )
             for number, push in enumerate(self._pushes)
         ]
-        for ticket in self._pushing:
-            self.channel.submit(ticket)
+        self.channel.submit(self._pushing)
 
-    def _exchanging(
-        self, push: "_Push", gradients: Mapping[nn.Parameter, tuple[Tensor, int]]
-    ) -> Callable[[], None]:
+    def _exchanging(self, push: "_Push", gradients: Taken) -> Callable[[], None]:
         def exchange() -> None:
             for parameter in push.sent.columns:
-                gradient = gradients[parameter][0].detach()
+                taken = gradients[self.gradients.index[parameter]]
+                assert taken is not None
+                gradient = taken[0].detach()
                 push.sent.put(parameter, gradient, 1 / self.world.size)
             for sent, received in zip(push.sent.matrices, push.received.matrices, strict=True):
                 distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)

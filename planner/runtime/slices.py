@@ -113,7 +113,8 @@ class SliceExecutor(SlicedExecutor):
         """Pull this rank's slice of the gradient, update it, and ask for the other slices."""
         self.gradients.check()
         for parameter, (begin, end) in self._spans.items():
-            flat = self.gradients.taken[parameter][0].detach().reshape(-1)
+            assert parameter.grad is not None  # as it was checked
+            flat = parameter.grad.detach().reshape(-1)
             torch.mul(flat, 1 / self.world.size, out=self._gradient[begin:end])
         self.gradients.forget()
         self.gradients.begin()
@@ -172,7 +173,7 @@ class SliceExecutor(SlicedExecutor):
             tag = turn + size * (direction == "pull")
             work = partial(self._exchange, turn, tag, parts)
             tickets.append(Ticket(work, self.steps, turn, ready=True, direction=direction))
-            self.channel.submit(tickets[-1])
+        self.channel.submit(tickets)
         return tickets
 
     def _exchange(self, turn: int, tag: int, parts: _Parts) -> None:

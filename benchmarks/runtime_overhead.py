@@ -1,0 +1,218 @@
+"""What executing a plan costs beside the network: processor time and memory, against DDP.
+
+    python benchmarks/runtime_overhead.py [--quick]
+
+Ranks are processes of this machine that talk over loopback. Time: a model of many small layers, of
+which a plan's hooks, copies and updates are a large part, is trained plainly, under DDP with
+buckets of a size, and by executors whose batches have that size; the three take turns in one job,
+step by step. What is printed is the processor time of a step, of all threads of rank 0, over that
+of plain training: medians of the rounds' ratios.
+
+Memory: a model of a few large layers is trained for three steps in jobs of its own, and what each
+rank's resident memory grew by at most (``VmHWM`` of Linux), the model included, is divided by the
+bytes of its parameters.
+"""
+
+import argparse
+import gc
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD, Adam, Optimizer
+
+from planner.bigdl.plan import Exchange
+from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
+from planner.runtime import World, join
+from planner.runtime.executor import Executor
+from planner.runtime.gradients import GradientExecutor
+from planner.runtime.shards import ShardExecutor
+from planner.runtime.slices import SliceExecutor
+
+LAYERS, WIDTH = 500, 64
+LARGE_LAYERS, LARGE_WIDTH = 16, 1024
+BATCHES = 8
+WARMUP = 4
+
+OPTIMIZERS: dict[str, Callable[[nn.Module], Optimizer]] = {
+    "SGD": lambda model: SGD(model.parameters(), lr=1e-3),
+    "Adam": lambda model: Adam(model.parameters(), lr=1e-3),
+}
+KINDS = ("plain", "DDP", "caramel", "ibatch", "bigdl")
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few rounds, of two ranks at most")
+    quick = parser.parse_args().quick
+    print("| ranks | batches | DDP over plain | attached over plain | attached over DDP |")
+    print("| --- | --- | --- | --- | --- |")
+    for ranks in (1, 2):
+        for batches in (2, 25, LAYERS):
+            ddp, ours, both = on_ranks(ranks, overhead, batches, 5 if quick else 40)[0]
+            print(f"| {ranks} | {batches} | {ddp:.2f} | {ours:.2f} | {both:.2f} |", flush=True)
+    sizes = (2,) if quick else (2, 4)
+    print(f"\n| optimiser | ranks | {' | '.join(KINDS)} |")
+    print("| --- " * (len(KINDS) + 2) + "|")
+    for optimizer in OPTIMIZERS:
+        for ranks in sizes:
+            peaks = [max(on_ranks(ranks, peak, kind, optimizer)) for kind in KINDS]
+            cells = " | ".join(f"{one:.2f}" for one in peaks)
+            print(f"| {optimizer} | {ranks} | {cells} |", flush=True)
+
+
+def on_ranks(size: int, worker: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Run ``worker(world, *arguments)`` in several processes; return what each one returned."""
+    context = multiprocessing.get_context("fork")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    pipes, processes = [], []
+    for rank in range(size):
+        receiver, sender = context.Pipe(duplex=False)
+        job = (rank, size, port, sender, worker, arguments)
+        processes.append(context.Process(target=_work, args=job, daemon=True))
+        processes[-1].start()
+        sender.close()
+        pipes.append(receiver)
+    try:
+        return [receiver.recv() for receiver in pipes]
+    except EOFError:
+        raise SystemExit("a rank stopped") from None
+    finally:
+        for process in processes:
+            process.join(10)
+            process.kill()
+
+
+def _work(
+    rank: int,
+    size: int,
+    port: int,
+    sender: Connection,
+    worker: Callable[..., Any],
+    arguments: Sequence[Any],
+) -> None:
+    os.environ.update(
+        RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+    )
+    torch.set_num_threads(1)
+    with join() as world:
+        sender.send(worker(world, *arguments))
+
+
+def layers(count: int, width: int) -> nn.Module:
+    """Return linear layers, one behind the other."""
+    return nn.Sequential(*(nn.Linear(width, width) for _ in range(count)))
+
+
+def batches_of(model: nn.Module, count: int) -> tuple[Batch, ...]:
+    """Return the parameters in `count` batches, in the order of the backward pass."""
+    names = [name for name, _ in model.named_parameters()][::-1]
+    each = -(-len(names) // count)
+    return tuple(
+        Batch(tuple(map(Piece, names[start : start + each])))
+        for start in range(0, len(names), each)
+    )
+
+
+def overhead(world: World, batches: int, rounds: int) -> tuple[float, float, float]:
+    """Return medians of ratios: DDP and executor over plain, executor over DDP."""
+    inputs = torch.randn(8, WIDTH)
+    plain, wrapped, planned = (layers(LAYERS, WIDTH) for _ in range(3))
+    size = sum(one.numel() * one.element_size() for one in plain.parameters())
+    ddp = DistributedDataParallel(
+        wrapped, process_group=world.group, bucket_cap_mb=size / batches / 2**20 * 0.99
+    )
+    program = GradientProgram(batches_of(planned, batches))
+    optimizer = OPTIMIZERS["SGD"]
+    executor = GradientExecutor(planned, program, optimizer(planned), world)
+
+    def by(model: nn.Module, updates: Optimizer) -> Callable[[], None]:
+        def step() -> None:
+            updates.zero_grad()
+            model(inputs).sum().backward()
+            updates.step()
+
+        return step
+
+    def attached() -> None:
+        planned(inputs).sum().backward()
+        executor.step()
+
+    ways = by(plain, optimizer(plain)), by(ddp, optimizer(wrapped)), attached
+    rows = []
+    for turn in range(WARMUP + rounds):
+        row = []
+        for way in ways:
+            start = time.process_time()
+            way()
+            row.append(time.process_time() - start)
+        if turn >= WARMUP:
+            rows.append(row)
+    executor.close()
+    pairs = (1, 0), (2, 0), (2, 1)
+    one, two, three = (median(row[a] / row[b] for row in rows) for a, b in pairs)
+    return one, two, three
+
+
+def peak(world: World, kind: str, optimizer: str) -> float:
+    """Return the most memory that training took, in bytes per byte of parameters."""
+    torch.ones(1).sum()  # loads what is loaded when it is used first
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = _memory("VmRSS")
+    model = layers(LARGE_LAYERS, LARGE_WIDTH)
+    size = sum(one.numel() * one.element_size() for one in model.parameters())
+    updates = OPTIMIZERS[optimizer](model)
+    forward: nn.Module = model
+    step: Callable[[], Any] = updates.step
+    if kind == "DDP":
+        forward = DistributedDataParallel(model, process_group=world.group)
+    elif kind != "plain":
+        executor = executor_of(kind, model, updates, world)
+        step = executor.step
+    for _ in range(3):
+        inputs = torch.randn(8, LARGE_WIDTH)
+        if kind in ("plain", "DDP"):
+            updates.zero_grad()
+        forward(inputs).sum().backward()
+        step()
+    if kind not in ("plain", "DDP"):
+        with closing(executor):
+            executor.finish()
+    return (_memory("VmHWM") - before) / size
+
+
+def executor_of(kind: str, model: nn.Module, updates: Optimizer, world: World) -> Executor:
+    """Return an executor of a plan of `BATCHES` batches, or of one slice a rank."""
+    pushes = batches_of(model, BATCHES)
+    if kind == "caramel":
+        return GradientExecutor(model, GradientProgram(pushes), updates, world)
+    if kind == "ibatch":
+        return ShardExecutor(model, ShardProgram(pushes[::-1], pushes), updates, world)
+    plan = Exchange(sum(one.numel() for one in model.parameters()), world.size, "rotated")
+    ranks = range(world.size)
+    program = SliceProgram(tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks)))
+    return SliceExecutor(model, program, updates, world)
+
+
+def _memory(field: str) -> int:
+    """Return a field of what Linux says about this process's memory, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (found,) = (line for line in lines if line.startswith(field))
+    return int(found.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Lets an optimiser update some of its parameters at a time, with the settings of one moment.
+
+Problem. A step's gradients arrive one batch after the other, while learning-rate schedulers already
+set up the next step; an optimiser's `step` looks at all its parameters.
+
+Method. While it steps, its groups hold just the parameters that are to be updated, and the settings
+that were remembered. Groups of none are left out for torch's own optimisers, which do not mind;
+others may count on the places of their groups, so these stay, empty.
+
+Guarantee. After a step the groups are what they were before it. An optimiser that keeps what it
+counts in its groups is found out.
+
+Complexity. O(n log n) for n parameters to update, and O(settings) for each of their groups; for
+optimisers that are not torch's, for each group.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+__all__ = ["SomeParameters"]
+
+
+class SomeParameters:
+    """An optimiser's parameters, some of which are updated at a time.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Its groups keep their parameters.
+    parameters : sequence of Parameter
+        What may be updated; here each goes by its number.
+    """
+
+    def __init__(self, optimizer: Optimizer, parameters: Sequence[nn.Parameter]) -> None:
+        self._optimizer = optimizer
+        self._leaves_out = type(optimizer).__module__.startswith(f"{torch.optim.__name__}.")
+        self._parameters = parameters
+        place = {
+            one: (number, place)
+            for number, group in enumerate(optimizer.param_groups)
+            for place, one in enumerate(group["params"])
+        }
+        self._place = [place[one] for one in parameters]
+        self._settings: list[dict[str, Any]] = []
+
+    def remember(self) -> None:
+        """Keep the settings that hold now for the steps that follow."""
+        self._settings = [
+            {key: _copied(value) for key, value in group.items() if key != "params"}
+            for group in self._optimizer.param_groups
+        ]
+
+    def step(self, numbers: Iterable[int]) -> str | None:
+        """Update some parameters by their gradients; return a setting that this changed, if any."""
+        groups = self._optimizer.param_groups
+        every = list(groups)
+        chosen: dict[int, list[nn.Parameter]] = {}
+        if not self._leaves_out:
+            chosen = {number: [] for number in range(len(self._settings))}
+        for one in sorted(numbers, key=self._place.__getitem__):
+            chosen.setdefault(self._place[one][0], []).append(self._parameters[one])
+        kept = {number: dict(every[number]) for number in chosen}
+        try:
+            for number, some in chosen.items():
+                every[number].update(self._settings[number], params=some)
+            groups[:] = [every[number] for number in chosen]
+            self._optimizer.step()
+            changed = (_changed(every[number], self._settings[number]) for number in chosen)
+            return next(filter(None, changed), None)
+        finally:
+            groups[:] = every
+            for number, before in kept.items():
+                every[number].update(before)
+
+
+def _changed(group: Mapping[str, Any], settings: Mapping[str, Any]) -> str | None:
+    """Return a setting of a group that is not the one that was remembered."""
+    for key, value in group.items():
+        if key != "params" and not (key in settings and _same(value, settings[key])):
+            return key
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return bool(one is other or one == other)
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
