@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from emulated_cluster import Layout, Nic, reason_unavailable
 from runtime_jobs import (
-    SAMPLE_NS,
     Variant,
     caramel_request,
     on_hosts,
@@ -118,9 +117,7 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
         raw = one_transfer(world, ways, options.size, options.rounds)
         sizes = [size for size in SIZES if size <= options.size] + [4 * (options.size // 3)]
         rows = {
-            name: table_of(
-                measure_network(world, way, sizes, options.samples, warmup=1, sample_ns=SAMPLE_NS)
-            )
+            name: table_of(measure_network(world, way, sizes, options.samples, warmup=1))
             for name, way in ways.items()
         }
         settings = []

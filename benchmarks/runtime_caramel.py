@@ -22,7 +22,6 @@ from typing import Any
 
 from emulated_cluster import Layout, reason_unavailable
 from runtime_jobs import (
-    SAMPLE_NS,
     Variant,
     caramel_request,
     on_hosts,
@@ -108,7 +107,6 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
             sweep_sizes(largest),
             options.samples,
             warmup=1,
-            sample_ns=SAMPLE_NS,
         )
         rows = table_of(sweep)
         settings, chart = [], None

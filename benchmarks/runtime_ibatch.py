@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from emulated_cluster import Layout, reason_unavailable
-from runtime_jobs import SAMPLE_NS, Variant, on_hosts, profiled, table_of, take_turns
+from runtime_jobs import Variant, on_hosts, profiled, table_of, take_turns
 from runtime_report import Measured, against, measured, side_by_side, summary, table
 from runtime_waiting import LABEL, Unit, WaitingModel, load, scaled_units
 
@@ -103,7 +103,6 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
                     sweep_sizes(largest),
                     options.samples,
                     warmup=1,
-                    sample_ns=SAMPLE_NS,
                 )
             )
             for direction, collective in COLLECTIVES.items()

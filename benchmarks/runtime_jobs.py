@@ -28,7 +28,6 @@ from planner.runtime.trace import Event
 from planner.sweeps import Sweep, fit_network
 
 __all__ = [
-    "SAMPLE_NS",
     "Times",
     "Variant",
     "caramel_request",
@@ -39,9 +38,6 @@ __all__ = [
 ]
 
 Times = dict[str, tuple[tuple[StepTime, ...], ...]]
-
-SAMPLE_NS = 200_000_000
-"""How long to time transfers in a row: the links pass 32 KiB at once, which a plan has but once."""
 
 _RATE = 1e-3
 

@@ -8,7 +8,7 @@ from statistics import median
 from runtime_jobs import Times
 
 from planner.draw.chart import Chart
-from planner.runtime.measured import chart_of
+from planner.runtime.measured import chart_of, off_by
 from planner.runtime.trace import Event
 from planner.timeline import Timeline
 from planner.units import format_ns
@@ -56,10 +56,8 @@ class Measured:
 
     @property
     def error(self) -> float | None:
-        """How much longer it took than predicted, relative to the measurement."""
-        if self.predicted_ns is None:
-            return None
-        return (self.median_ns - self.predicted_ns) / self.median_ns
+        """See `planner.runtime.measured.off_by`; None without a prediction."""
+        return None if self.predicted_ns is None else off_by(self.predicted_ns, self.median_ns)
 
 
 @dataclass(frozen=True, slots=True)

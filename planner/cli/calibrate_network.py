@@ -41,6 +41,7 @@ _NAMES = {
     "world": "--bcube",
 }
 _TIMEOUT_S = 60.0
+_MOST_SECONDS = 3600
 
 
 def add_network(kinds: Any) -> None:
@@ -80,6 +81,13 @@ def add_network(kinds: Any) -> None:
     )
     parser.add_argument(
         "--repetitions", type=int, default=20, metavar="N", help="rounds; default: 20"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="how long each sample repeats a transfer; default: chosen from the link, so that what "
+        "it passes at once (a token bucket's burst) is spent before times count",
     )
     parser.add_argument(
         "--timeout",
@@ -135,6 +143,10 @@ def _check(options: argparse.Namespace) -> None:
             "--picture", f"expected a name ending in {', '.join(_PICTURES)}, got {options.picture}"
         )
     integer(options.repetitions, "--repetitions", minimum=1, maximum=MAX_REPETITIONS)
+    if options.seconds is not None and not 0 < options.seconds <= _MOST_SECONDS:
+        raise InvalidInputError(
+            "--seconds", f"expected more than 0 and at most {_MOST_SECONDS}, got {options.seconds}"
+        )
     options.depths = _numbers(options.depths, "--depths")
     try:
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
@@ -180,6 +192,7 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
                 options.repetitions,
                 depths=options.depths,
                 warmup=_WARMUP,
+                sample_ns=None if options.seconds is None else max(round(options.seconds * 1e9), 1),
                 progress=shown,
             )
     except InvalidInputError as error:
@@ -205,6 +218,8 @@ def _source(options: argparse.Namespace) -> str:
     else:
         parts += ["--bcube", ",".join(map(str, options.bcube))]
     parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
+    if options.seconds is not None:
+        parts += ["--seconds", f"{options.seconds:g}"]
     return shlex.join([*parts, "--repetitions", str(options.repetitions)])
 
 

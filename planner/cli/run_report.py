@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_json", "report"]
 
-_OFF_BY = "off by: (measured - predicted) / predicted; beyond 100 %, measured / predicted"
+_OFF_BY = "off by: (measured - predicted) / measured"
 _NUMBERS = "batches are numbered from 0, as in plans and errors; pictures number them from 1"
 _TURNS = (
     "a batch is a turn of the plan, in which each rank pulls a slice from one other: with push "
@@ -154,9 +154,7 @@ def _row(one: "Comparison") -> tuple[str, ...]:
 
 
 def _off_by(error: float | None) -> str:
-    if error is None:
-        return "–"
-    return f"{1 + error:.1f}x" if error > 1 else f"{100 * error:+.1f} %"
+    return "–" if error is None else f"{100 * error:+.1f} %"
 
 
 def _middle(values: Sequence[int]) -> tuple[int, int]:

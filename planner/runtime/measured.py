@@ -29,6 +29,7 @@ __all__ = [
     "batch_times",
     "chart_of",
     "compared",
+    "off_by",
     "slowest",
     "steps_of",
 ]
@@ -51,6 +52,14 @@ class StepTime(NamedTuple):
     exposed_ns: int
     forward_phase_ns: int
     backward_phase_ns: int
+
+
+def off_by(predicted_ns: float, measured_ns: float) -> float | None:
+    """Return what share of a measured time its prediction misses; None if nothing was measured.
+
+    Above 0 it took longer than predicted.
+    """
+    return (measured_ns - predicted_ns) / measured_ns if measured_ns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +87,8 @@ class Comparison:
 
     @property
     def error(self) -> float | None:
-        """How much longer it took than predicted, relative to the prediction; None without one."""
-        if not self.predicted_ns:
-            return None
-        return (self.median_ns - self.predicted_ns) / self.predicted_ns
+        """See `off_by`; None without a prediction."""
+        return None if self.predicted_ns is None else off_by(self.predicted_ns, self.median_ns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,20 @@ this software? Other load and the ranks' own clocks disturb the answer.
 
 Method. Rounds: each goes through all sizes once, every other one backwards, so that a disturbance
 does not meet one size only. All ranks enter a sample together, behind a small all-reduce. Short
-transfers are repeated within a sample, as often as all ranks agreed on in the warm-up. The time of
-a sample is that of the slowest rank, which the ranks find at the end by one more all-reduce: all of
-them return the same sweep.
+transfers are repeated within a sample; how often, and after how many untimed ones, is chosen once
+for each size from the link (`planner.runtime.settling`), or from a given time. The time of a sample
+is that of the slowest rank, which the ranks find at the end by one more all-reduce: all of them
+return the same sweep.
 
 Guarantee. Ranks that would time different things stop with an error before the first transfer.
 
-Complexity. (warm-up + repetitions) · sizes · depths samples, each of at least `sample_ns`.
+Complexity. (warm-up + repetitions) · sizes · depths samples; 0.1 s for each size and depth to
+choose, up to a second where a link is slow to settle.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, distributed
@@ -23,6 +26,7 @@ from torch import Tensor, distributed
 from planner.errors import InvalidInputError, MeasurementError
 from planner.programs import digest
 from planner.runtime.collectives import AllReduce, Ring
+from planner.runtime.settling import Sample, repeats, settle
 from planner.runtime.world import World
 from planner.sweeps import (
     COLLECTIVES,
@@ -34,14 +38,12 @@ from planner.sweeps import (
 )
 from planner.validation import integer, integers
 
-__all__ = ["MAX_REPETITIONS", "SAMPLE_NS", "measure_network", "transfer"]
-
-SAMPLE_NS = 2_000_000
-"""How long a sample takes at least, however short a transfer is."""
+__all__ = ["MAX_REPETITIONS", "measure_network", "transfer"]
 
 MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64
-_MOST_REPEATS = 1000
+_PAUSE_S = 0.05
+"""After it a link that passes bursts passes one again."""
 
 
 def measure_network(
@@ -52,7 +54,7 @@ def measure_network(
     *,
     depths: Sequence[int] = (1,),
     warmup: int = 2,
-    sample_ns: int = SAMPLE_NS,
+    sample_ns: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
     """Time a collective among all ranks. Every rank has to call it.
@@ -71,10 +73,12 @@ def measure_network(
         Measured rounds, and rounds before them, of which there is at least one.
     depths : sequence of int
         Chunks in flight, increasing from 1; others than 1 only for all-reduces.
-    sample_ns : int
+    sample_ns : int, optional
         How long a sample takes at least, however short a transfer is. Where links pass bursts
         (token buckets), transfers one after the other, as executors send them, take longer than
-        single ones: a sample has to outlast the burst.
+        single ones, and a sample has to outlast the burst many times. By default it begins once
+        the burst is spent, which series of up to 0.4 s of transfers show; give a time for links
+        that pass longer bursts.
     progress : callable, optional
         Called after each round with how many are done, of how many.
 
@@ -93,7 +97,8 @@ def measure_network(
     _check(collective, depths)
     integer(repetitions, "repetitions", minimum=1, maximum=MAX_REPETITIONS)
     integer(warmup, "warmup", minimum=1, maximum=MAX_REPETITIONS)
-    integer(sample_ns, "sample_ns", minimum=1)
+    if sample_ns is not None:
+        integer(sample_ns, "sample_ns", minimum=1)
     if world.size < 2:
         raise MeasurementError("one rank has nobody to communicate with: start at least 2")
     kind: Collective = collective if isinstance(collective, str) else "all_reduce"
@@ -173,34 +178,55 @@ def _rounds(
     runs: Sequence[Callable[[], None]],
     repetitions: int,
     warmup: int,
-    sample_ns: int,
+    sample_ns: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> list[list[int]]:
     """Return for each run its times in all rounds, those of the slowest rank."""
     signal = torch.zeros(1)
 
-    def timed(run: Callable[[], None], repeats: int) -> int:
+    def timed(run: Callable[[], None], sample: Sample) -> int:
         distributed.all_reduce(signal, group=world.group)
-        start = time.perf_counter_ns()
-        for _ in range(repeats):
+        for _ in range(sample.lead):
             run()
-        return max((time.perf_counter_ns() - start) // repeats, 1)
+        start = time.perf_counter_ns()
+        for _ in range(sample.count):
+            run()
+        return max((time.perf_counter_ns() - start) // sample.count, 1)
 
-    repeats = [1] * len(runs)
+    samples = [Sample(0, 1)] * len(runs)
     rows: list[list[int]] = []
     for number in range(warmup + repetitions):
         order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
         row = [0] * len(runs)
         for place in order:
-            row[place] = timed(runs[place], repeats[place])
-        if number < warmup:
-            (row,) = _slowest(world, [row])
-            repeats = [min(max(sample_ns // one, 1), _MOST_REPEATS) for one in row]
-        else:
+            row[place] = timed(runs[place], samples[place])
+        if number >= warmup:
             rows.append(row)
+        elif number == warmup - 1:
+            (row,) = _slowest(world, [row])
+            samples = [
+                _sample(world, run, one, sample_ns) for run, one in zip(runs, row, strict=True)
+            ]
         if progress is not None:
             progress(number + 1, warmup + repetitions)
     return [list(times) for times in zip(*_slowest(world, rows), strict=True)]
+
+
+def _sample(world: World, run: Callable[[], None], once_ns: int, sample_ns: int | None) -> Sample:
+    """Return how to time a transfer that took some time once, the same on all ranks."""
+    if sample_ns is not None:
+        return Sample(0, repeats(sample_ns, once_ns))
+
+    def series(count: int) -> list[int]:
+        time.sleep(_PAUSE_S)
+        ends = [time.perf_counter_ns()]
+        for _ in range(count):
+            run()
+            ends.append(time.perf_counter_ns())
+        (times,) = _slowest(world, [[end - start for start, end in pairwise(ends)]])
+        return times
+
+    return settle(series, once_ns)
 
 
 def _slowest(world: World, rows: list[list[int]]) -> list[list[int]]:

@@ -78,7 +78,7 @@ def compare(profile: str, *options: str) -> int:
 def test_rank_0_writes_what_caramel_is_compared_on(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--repetitions", "1", "--depths", "1,2", "-o", "network.json"]
+    options = ["--repetitions", "1", "--depths", "1,2", "--seconds", "2e-3", "-o", "network.json"]
     (text, other), (shown, silent) = as_ranks(2, tmp_path, *options)
     assert other is None
     assert silent == ""
@@ -99,7 +99,7 @@ def test_rank_0_writes_what_caramel_is_compared_on(
     provenance = document["provenance"]
     assert provenance["source"] == (
         "planner calibrate network --collective all_reduce --largest 4MB --depths 1,2 "
-        "--repetitions 1"
+        "--seconds 0.002 --repetitions 1"
     )
     assert provenance["repetitions"] == 1
     assert set(provenance["versions"]) == {"python", "torch", "planner"}
@@ -128,7 +128,7 @@ def test_what_batches_are_compared_on(
 
 def test_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    options = ["--largest", "1kB", "--depths", "1,2", "--repetitions", "2"]
+    options = ["--largest", "1kB", "--depths", "1,2", "--repetitions", "2", "--seconds", "1e-3"]
     statuses, outputs = as_ranks(2, tmp_path, *options, "--picture", "network.svg")
     assert statuses == [None, None], outputs
     assert "2 chunks in flight" in (tmp_path / "0" / "network.svg").read_text()
@@ -166,6 +166,8 @@ def test_without_a_launcher(capsys: pytest.CaptureFixture[str]) -> None:
         (["--largest", "64B"], "--largest: expected an integer >= 128, got 64"),
         (["--largest", "1001B"], "--largest: expected a multiple of 4 bytes, got 1001"),
         (["--repetitions", "0"], "--repetitions: expected an integer >= 1, got 0"),
+        (["--seconds", "0"], "--seconds: expected more than 0 and at most 3600, got 0.0"),
+        (["--seconds", "nan"], "--seconds: expected more than 0 and at most 3600, got nan"),
         (["--depths", "1,x"], "--depths: expected numbers such as 1,2,4, got '1,x'"),
         (["--bcube", "2"], "--bcube: expected n,k such as 3,2"),
         (["--bcube", "2,2", "--collective", "all_gather"], "--bcube: BML is an all-reduce"),

@@ -118,7 +118,7 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert rows["exposed communication"].predicted_ns == 69
     assert rows["step"].measured_ns == (100, 140, 120)
     assert rows["step"].median_ns == 120
-    assert rows["step"].error == (120 - 99) / 99
+    assert rows["step"].error == (120 - 99) / 120
     pull, push = _ibatch("pull"), _ibatch("push")
     rows = {one.name: one for one in compared([pull, push], steps)}
     assert rows["forward phase"].predicted_ns == pull.makespan_ns
@@ -128,7 +128,8 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert "backward phase" not in rows
     assert rows["step"] == Comparison("step", None, (100, 140, 120))
     assert rows["step"].error is None
-    assert Comparison("x", 0, (5,)).error is None  # no share of nothing
+    assert Comparison("x", 0, (5,)).error == 1
+    assert Comparison("x", 5, (0,)).error is None  # no share of nothing
 
 
 def test_slices_predict_the_synchronisation() -> None:

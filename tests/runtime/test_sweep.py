@@ -16,7 +16,8 @@ from planner.costs import TableCost
 from planner.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.jsonio.network_measurements import encode_network
 from planner.runtime.joining import join
-from planner.runtime.sweep import SAMPLE_NS, measure_network, transfer
+from planner.runtime.settling import SAMPLE_NS
+from planner.runtime.sweep import measure_network, transfer
 from planner.runtime.world import World
 from planner.sweeps import COLLECTIVES, Sweep, fit_network
 from tests.runtime.launching import Outcome, launch
@@ -62,7 +63,12 @@ def measure(elements: int) -> tuple[Any, list[Sweep], list[tuple[int, int]], lis
         measure_network(world, "all_gather", SIZES, 2),
         measure_network(world, "reduce_scatter", SIZES, 2, warmup=1),
         measure_network(
-            world, counting, SIZES[:2], 3, progress=lambda now, of: done.append(100 * now + of)
+            world,
+            counting,
+            SIZES[:2],
+            3,
+            sample_ns=SAMPLE_NS,
+            progress=lambda now, of: done.append(100 * now + of),
         ),
     ]
     world.leave()
