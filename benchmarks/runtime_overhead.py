@@ -8,9 +8,9 @@ buckets of a size, and by executors whose batches have that size; the three take
 step by step. What is printed is the processor time of a step, of all threads of rank 0, over that
 of plain training: medians of the rounds' ratios.
 
-Memory: a model of a few large layers is trained for three steps in jobs of its own, and what each
-rank's resident memory grew by at most (``VmHWM`` of Linux), the model included, is divided by the
-bytes of its parameters.
+Memory: a model of a few large layers is trained for three steps in jobs of its own, and what a
+rank's resident memory grew by at most (``VmHWM`` of Linux; the median of the ranks), the model
+included, is divided by the bytes of its parameters.
 """
 
 import argparse
@@ -20,7 +20,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -67,7 +66,7 @@ def main() -> None:
     print("| --- " * (len(KINDS) + 2) + "|")
     for optimizer in OPTIMIZERS:
         for ranks in sizes:
-            peaks = [max(on_ranks(ranks, peak, kind, optimizer)) for kind in KINDS]
+            peaks = [median(on_ranks(ranks, peak, kind, optimizer)) for kind in KINDS]
             cells = " | ".join(f"{one:.2f}" for one in peaks)
             print(f"| {optimizer} | {ranks} | {cells} |", flush=True)
 
@@ -168,30 +167,34 @@ def overhead(world: World, batches: int, rounds: int) -> tuple[float, float, flo
 
 def peak(world: World, kind: str, optimizer: str) -> float:
     """Return the most memory that training took, in bytes per byte of parameters."""
-    torch.ones(1).sum()  # loads what is loaded when it is used first
+    train(world, kind, optimizer, LARGE_LAYERS, 8)  # loads whatever is loaded at its first use
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = _memory("VmRSS")
-    model = layers(LARGE_LAYERS, LARGE_WIDTH)
-    size = sum(one.numel() * one.element_size() for one in model.parameters())
+    size = train(world, kind, optimizer, LARGE_LAYERS, LARGE_WIDTH)
+    return (_memory("VmHWM") - before) / size
+
+
+def train(world: World, kind: str, optimizer: str, count: int, width: int) -> int:
+    """Train linear layers for three steps; return the size of their parameters in bytes."""
+    model = layers(count, width)
     updates = OPTIMIZERS[optimizer](model)
     forward: nn.Module = model
     step: Callable[[], Any] = updates.step
+    executor = None
     if kind == "DDP":
         forward = DistributedDataParallel(model, process_group=world.group)
     elif kind != "plain":
         executor = executor_of(kind, model, updates, world)
         step = executor.step
     for _ in range(3):
-        inputs = torch.randn(8, LARGE_WIDTH)
-        if kind in ("plain", "DDP"):
+        if executor is None:
             updates.zero_grad()
-        forward(inputs).sum().backward()
+        forward(torch.randn(8, width)).sum().backward()
         step()
-    if kind not in ("plain", "DDP"):
-        with closing(executor):
-            executor.finish()
-    return (_memory("VmHWM") - before) / size
+    if executor is not None:
+        executor.close()
+    return sum(one.numel() * one.element_size() for one in model.parameters())
 
 
 def executor_of(kind: str, model: nn.Module, updates: Optimizer, world: World) -> Executor:

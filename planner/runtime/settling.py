@@ -47,12 +47,12 @@ class Sample(NamedTuple):
     ----------
     lead : int
         Transfers that are not timed.
-    count : int
+    timed : int
         Transfers after them, whose mean time is measured.
     """
 
     lead: int
-    count: int
+    timed: int
 
 
 def settle(series: Callable[[int], Sequence[int]], once_ns: int) -> Sample:

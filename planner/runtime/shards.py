@@ -17,31 +17,36 @@ plain data-parallel training; bit by bit where the order of sums is the same (bu
 changed after it was sent ends the step with an error.
 
 Complexity. In either direction each rank sends (N-1)/N of the bytes of all parameters, and less
-than N elements more for each parameter that cannot be cut evenly. Messages take three times the
-memory of the parameters, the optimiser's state 1/N of what it takes elsewhere.
+than N elements more for each parameter that cannot be cut evenly. Beside the parameters and their
+gradients, a rank keeps 1/N of the optimiser's state and of the gradients' means, and room for two
+messages, of an eighth of the parameters' size each or 1 MiB: a larger batch is cut.
 
 Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
 Computation"; a slice of every parameter on each rank is how ours shares the servers' work.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidPlanError
 from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.channel import Ticket
 from planner.runtime.collected import Taken
+from planner.runtime.columns import Message, messages_of, slice_of
 from planner.runtime.sliced import Slice, SlicedExecutor, check_elementwise
-from planner.runtime.table import by_dtype, check_cover, named
+from planner.runtime.table import check_cover, named
 from planner.runtime.world import World
 
 __all__ = ["ShardExecutor"]
+
+_SHARE = 8
+_LEAST_BYTES = 2**20
+"""A batch larger than an eighth of all parameters, and than this, leaves in several messages."""
 
 
 class ShardExecutor(SlicedExecutor):
@@ -68,26 +73,22 @@ class ShardExecutor(SlicedExecutor):
     ) -> None:
         super().__init__(model, program, optimizer, world, "")
         pulls, pushes = self._trained(program)
-        self._pulls = [_Rows(batch, self.parameters, world.size) for batch in pulls]
-        self._pushes = [
-            _Push(*(_Rows(batch, self.parameters, world.size) for _ in range(2)))
-            for batch in pushes
-        ]
-        self._batch_of = {one: n for n, rows in enumerate(self._pulls) for one in rows.columns}
-        slices: dict[nn.Parameter, Slice] = {}
-        self._means: dict[nn.Parameter, Tensor] = {}
-        for one, number in self._batch_of.items():
-            rows = self._pulls[number]
-            rows.put(one, one.detach())
-            start, stop = rows.slice(one, world.rank)
-            if start < stop:
-                kept = rows.columns[one][world.rank, : stop - start]
-                slices[one] = Slice(start, stop, nn.Parameter(kept))
-        for push in self._pushes:
-            for one, columns in push.received.columns.items():
-                if one in slices:
-                    self._means[one] = columns[0, : slices[one].stop - slices[one].start]
-        self.begin([push.sent.columns for push in self._pushes], slices)
+        size = sum(one.numel() * one.element_size() for one in self.names)
+        most = max(size // _SHARE, _LEAST_BYTES)
+        self._pulls, self._pushes = (
+            [messages_of(batch, self.parameters, world.size, most) for batch in batches]
+            for batches in (pulls, pushes)
+        )
+        sizes = [message.size_bytes for one in self._pulls + self._pushes for message in one]
+        self._room = torch.zeros(2, max(sizes), dtype=torch.uint8)
+        self._pulled = [_parameters(messages) for messages in self._pulls]
+        self._batch_of = {one: n for n, batch in enumerate(self._pulled) for one in batch}
+        own = {one: slice_of(one, world.rank, world.size) for one in self._batch_of}
+        slices = {
+            one: Slice.of(one, start, stop) for one, (start, stop) in own.items() if start < stop
+        }
+        self._means = {one: torch.zeros_like(some.stand_in) for one, some in slices.items()}
+        self.begin([_parameters(messages) for messages in self._pushes], slices)
         self._pulling: list[Ticket] = []
         self._pushing: list[Ticket] = []
         self._open(0)
@@ -120,8 +121,10 @@ class ShardExecutor(SlicedExecutor):
         self.gradients.forget()
         self.optimise(self._means)
         self._pulling = [
-            Ticket(self._gathering(rows), self.steps, number, ready=True, direction="pull")
-            for number, rows in enumerate(self._pulls)
+            Ticket(
+                partial(self._gather, messages), self.steps, number, ready=True, direction="pull"
+            )
+            for number, messages in enumerate(self._pulls)
         ]
         self.channel.submit(self._pulling)
         self.gate.pending = set(self.names)
@@ -131,14 +134,15 @@ class ShardExecutor(SlicedExecutor):
         """Put in place a parameter, and those that travel with it, once they have arrived."""
         number = self._batch_of[parameter]
         self.channel.wait(self._pulling[number])
-        rows = self._pulls[number]
-        for one in rows.columns:
-            self.put_in_place(one, number, partial(rows.get, one))
+        for one in self._pulled[number]:
+            self.put_in_place(one, number)
 
     def finish_all(self) -> None:
         """Put all pending parameters in place once they have arrived."""
-        while self.gate.pending:
-            self.finish_one(min(self.gate.pending, key=self._batch_of.__getitem__))
+        for batch in self._pulled:
+            for one in batch:
+                if one in self.gate.pending:
+                    self.finish_one(one)
 
     def _trained(self, program: ShardProgram) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
         """Return pulls and pushes without the parameters that are not trained."""
@@ -155,84 +159,50 @@ class ShardExecutor(SlicedExecutor):
         self.gradients.begin()
         self._pushing = [
             Ticket(
-                self._exchanging(push, self.gradients.taken),
+                partial(self._exchange, messages, self.gradients.taken),
                 step,
                 number,
-                ready=not push.sent.columns,
+                ready=not messages,
                 direction="push",
             )
-            for number, push in enumerate(self._pushes)
+            for number, messages in enumerate(self._pushes)
         ]
         self.channel.submit(self._pushing)
 
-    def _exchanging(self, push: "_Push", gradients: Taken) -> Callable[[], None]:
-        def exchange() -> None:
-            for parameter in push.sent.columns:
-                taken = gradients[self.gradients.index[parameter]]
+    def _exchange(self, messages: Iterable[Message], gradients: Taken) -> None:
+        """Give each rank its slices of the gradients, and add up this rank's."""
+        rank, ranks = self.world.rank, self.world.size
+        for message in messages:
+            sent, received = map(message.matrix, self._room)
+            for columns in message.columns:
+                taken = gradients[self.gradients.index[columns.parameter]]
                 assert taken is not None
-                gradient = taken[0].detach()
-                push.sent.put(parameter, gradient, 1 / self.world.size)
-            for sent, received in zip(push.sent.matrices, push.received.matrices, strict=True):
-                distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
-                for row in received[1:]:
-                    received[0] += row
+                for place, part in columns.parts(sent, taken[0].detach().reshape(-1)):
+                    torch.mul(part, 1 / ranks, out=place)
+            distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
+            for row in received[1:]:
+                received[0] += row
+            for columns in message.columns:
+                first, last = columns.own(rank, ranks)
+                if first < last:
+                    mean = received[0, columns.place : columns.place + last - first]
+                    self._means[columns.parameter][first:last] = mean
 
-        return exchange
-
-    def _gathering(self, rows: "_Rows") -> Callable[[], None]:
-        def gather() -> None:
-            for matrix in rows.matrices:
-                distributed.all_gather(
-                    list(matrix.unbind()), matrix[self.world.rank], group=self.group
-                )
-
-        return gather
-
-
-class _Rows:
-    """A batch's elements in one row for each rank; one matrix for each type of number.
-
-    A parameter's elements lie row by row in columns of their own, the last rows padded.
-    """
-
-    def __init__(self, batch: Batch, parameters: Mapping[str, nn.Parameter], ranks: int) -> None:
-        self.matrices: list[Tensor] = []
-        self.columns: dict[nn.Parameter, Tensor] = {}
-        for dtype, pieces in by_dtype(batch.pieces, parameters).items():
-            several = [parameters[piece.parameter] for piece in pieces]
-            widths = [-(-one.numel() // ranks) for one in several]
-            matrix = torch.zeros(ranks, sum(widths), dtype=dtype)
-            self.matrices.append(matrix)
-            self.columns.update(zip(several, torch.split(matrix, widths, dim=1), strict=True))
-
-    def put(self, parameter: nn.Parameter, values: Tensor, factor: float = 1) -> None:
-        """Copy a parameter's values in, times a factor."""
-        for place, part in self._parts(parameter, values.reshape(-1)):
-            torch.mul(part, factor, out=place)
-
-    def get(self, parameter: nn.Parameter, values: Tensor) -> None:
-        """Copy a parameter's values into a flat tensor."""
-        for place, part in self._parts(parameter, values):
-            part.copy_(place)
-
-    def slice(self, parameter: nn.Parameter, rank: int) -> tuple[int, int]:
-        """Return which of a parameter's elements lie in a rank's row."""
-        width = self.columns[parameter].shape[1]
-        size = parameter.numel()
-        return min(rank * width, size), min((rank + 1) * width, size)
-
-    def _parts(self, parameter: nn.Parameter, values: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield parts of the columns and of flat values that belong together."""
-        columns = self.columns[parameter]
-        width = columns.shape[1]
-        full, rest = divmod(len(values), width)
-        yield columns[:full], values[: full * width].view(full, width)
-        if rest:
-            yield columns[full, :rest], values[full * width :]
+    def _gather(self, messages: Iterable[Message]) -> None:
+        """Write all ranks' slices into the parameters."""
+        rank, ranks = self.world.rank, self.world.size
+        for message in messages:
+            matrix = message.matrix(self._room[0])
+            for columns in message.columns:
+                first, last = columns.own(rank, ranks)
+                start, _ = slice_of(columns.parameter, rank, ranks)
+                own = self.flats[columns.parameter][start + first : start + last]
+                matrix[rank, columns.place : columns.place + last - first] = own
+            distributed.all_gather(list(matrix.unbind()), matrix[rank], group=self.group)
+            for columns in message.columns:
+                for place, part in columns.parts(matrix, self.flats[columns.parameter]):
+                    part.copy_(place)
 
 
-class _Push(NamedTuple):
-    """What one push batch sends, and where what it receives goes: a row from each rank."""
-
-    sent: _Rows
-    received: _Rows
+def _parameters(messages: Iterable[Message]) -> tuple[nn.Parameter, ...]:
+    return tuple(dict.fromkeys(one.parameter for some in messages for one in some.columns))

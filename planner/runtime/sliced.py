@@ -4,25 +4,28 @@ Problem. Where each rank updates only a part of the weights, the user's optimise
 that part, with the user's groups and settings, and learning-rate schedulers have to reach it.
 
 Method. In the optimiser's groups the parameters are replaced by flat ones that hold this rank's
-elements of them, taken anew from the model in each step: others may have written into it. The
-groups themselves stay, and so do their settings.
+elements of them: views of the parameters' own memory, which the optimiser updates where it lies.
+New values of the other elements are written there as they arrive. The groups themselves stay, and
+so do their settings.
 
 Guarantee. The elements come out as if the whole parameters had been updated, because only
 optimisers are accepted that update each element by itself. (In bfloat16 and float16, and in fused
 optimisers, torch rounds the last few elements of a tensor in another way than those before; there
 the last bit may depend on where parameters are cut.)
 
-Complexity. The optimiser's work and state are those of this rank's elements alone.
+Complexity. The optimiser's work and state are those of this rank's elements alone. Parameters whose
+elements do not lie in their order are copied in each step.
 
 Source. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
 stage 1 (partitioned optimiser states).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
@@ -54,6 +57,11 @@ class Slice(NamedTuple):
     stop: int
     stand_in: nn.Parameter
 
+    @classmethod
+    def of(cls, parameter: nn.Parameter, start: int, stop: int) -> Self:
+        """Return a slice in a parameter's own memory, if that is flat."""
+        return cls(start, stop, nn.Parameter(_flat(parameter)[start:stop]))
+
 
 class SlicedExecutor(Executor):
     """What executors have in common in which each rank updates some elements of the parameters."""
@@ -73,29 +81,20 @@ class SlicedExecutor(Executor):
         instead = "to clip or scale gradients takes their means, which no rank has as a whole"
         self.gradients = Gradients(batches, self.names, self.stop, instead)
         self._sliced = SlicedOptimizer(self.optimizer, slices)
+        self.flats = {one: _flat(one) for one in self.names}
+        """Where new values of each parameter are written: in its own memory if that is flat."""
         self._groups = parameters_of(self.optimizer)
         self._versions = {one: version(one) for one in self.names}
 
     def optimise(self, means: Mapping[nn.Parameter, Tensor]) -> None:
         """Update this rank's slices of what the parameters are now, with a gradient for each."""
+        self.flats = {one: _flat(one) for one in self.names}
         with self.trace.span("update", self.steps), self.optimising():
-            self._sliced.step(means)
+            self._sliced.step(means, self.flats)
         self._versions = {one: version(one) for one in self.names}
 
-    def put_in_place(
-        self, parameter: nn.Parameter, batch: int, fill: Callable[[Tensor], object]
-    ) -> None:
-        """Copy new values, which have arrived, into a pending parameter.
-
-        Parameters
-        ----------
-        parameter : Parameter
-            The parameter.
-        batch : int
-            What they arrived with.
-        fill : callable
-            Writes them into a flat tensor.
-        """
+    def put_in_place(self, parameter: nn.Parameter, batch: int) -> None:
+        """Say that all new values of a pending parameter have arrived, and with what."""
         if version(parameter) != self._versions[parameter]:
             self.stop(
                 f"{self.names[parameter]} was changed while new values were on their way: call "
@@ -104,9 +103,10 @@ class SlicedExecutor(Executor):
             )
         self.gate.pending.discard(parameter)
         with torch.inference_mode(mode=False), torch.no_grad():
-            values = parameter.detach().contiguous().view(-1)
-            fill(values)
-            if not parameter.is_contiguous():  # then `values` is a copy
+            values = self.flats[parameter]
+            if values.data_ptr() == parameter.data_ptr():
+                increment_version(parameter)  # as if they had been written here and now
+            else:
                 parameter.copy_(values.view_as(parameter))
         self._versions[parameter] = version(parameter)
 
@@ -151,11 +151,14 @@ class SlicedOptimizer:
                 group[key] = [values[place] for place in places]
             group["params"] = [slices[one].stand_in for one in group["params"]]
 
-    def step(self, gradients: Mapping[nn.Parameter, Tensor]) -> None:
-        """Update the slices, with a flat gradient for each."""
+    def step(
+        self, gradients: Mapping[nn.Parameter, Tensor], flats: Mapping[nn.Parameter, Tensor]
+    ) -> None:
+        """Update the slices of flat parameters, with a flat gradient for each."""
         for parameter, one in self._slices.items():
-            own = parameter.detach().reshape(-1)[one.start : one.stop]
-            one.stand_in.detach().copy_(own)
+            own = flats[parameter][one.start : one.stop]
+            if one.stand_in.data_ptr() != own.data_ptr():
+                one.stand_in.data = own
             one.stand_in.grad = gradients[parameter]
         try:
             self._optimizer.step()
@@ -194,6 +197,11 @@ def check_elementwise(optimizer: Optimizer) -> None:
                 "expected one that has not taken a step: a rank keeps the state of its own "
                 "elements alone",
             )
+
+
+def _flat(parameter: nn.Parameter) -> Tensor:
+    """Return a parameter's elements in their order, whose changes do not count as its own."""
+    return parameter.data.contiguous().view(-1)
 
 
 def _part(value: Any, parameter: nn.Parameter, one: Slice) -> Any:

@@ -4,9 +4,10 @@ Problem. Execute BigDL's synchronisation: all gradients, one after the other, fo
 rank owns a slice of it, pulls that slice from every other rank in a planned order, updates the
 weights in it, and then pulls the other slices of the weights in the same order.
 
-Method. `step` copies the gradients, divided by the number of ranks, into the vector. In each turn
-every rank receives from the one it asks, and sends to those that ask it, whom it knows from the
-orders of all ranks. What was pulled is added up in the order of the ranks. The weights' turns run
+Method. The vector is only thought of: gradients and weights stay where they are. In each turn every
+rank receives from the one it asks, and sends to those that ask it, whom it knows from the orders of
+all ranks, slices of its gradients divided by the number of ranks. What was pulled is added to this
+rank's own slice in the order of the turns. The weights' turns write into the parameters, and run
 while the next forward pass begins: it waits for the slices of each parameter where it reads it.
 
 Guarantee. A turn's transfers match each other, so no order can lead to a deadlock. After `finish`,
@@ -16,17 +17,18 @@ A gradient that is missing, that comes twice, or that is changed after the backw
 step with an error.
 
 Complexity. Each rank receives (N-1)/N of the gradient and as much of the weights, in N - 1 turns
-each. Messages take three times the memory of the parameters, the optimiser's state 1/N of what it
-takes elsewhere.
+each. Beside the parameters and their gradients, a rank keeps 1/N of the optimiser's state, the mean
+of its slice, and room for a slice to receive and one to send for each rank that asks it at once:
+one where the orders are rotated.
 
 Source. Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
 on Apache Spark", section "Communications in BigDL".
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
@@ -39,9 +41,6 @@ from planner.runtime.sliced import Slice, SlicedExecutor, check_elementwise
 from planner.runtime.world import World, blaming
 
 __all__ = ["SliceExecutor", "check_slices"]
-
-_Parts = Callable[[int], tuple[Tensor, Tensor]]
-"""For a rank: where what it sends to this one goes, and what this one sends to it."""
 
 
 class SliceExecutor(SlicedExecutor):
@@ -73,21 +72,15 @@ class SliceExecutor(SlicedExecutor):
         super().__init__(model, program, optimizer, world, "")
         self._program = program
         self._spans = _spans(self.parameters.values())
-        dtype = next(iter(self.names)).dtype
         start, stop = program.slices[world.rank]
-        total = sum(one.numel() for one in self.names)
-        self._gradient = torch.zeros(total, dtype=dtype)
-        self._weights = torch.zeros(total, dtype=dtype)
-        self._pulled = torch.zeros(world.size, stop - start, dtype=dtype)
-        slices: dict[nn.Parameter, Slice] = {}
-        self._means: dict[nn.Parameter, Tensor] = {}
-        for one, (begin, end) in self._spans.items():
-            self._weights[begin:end] = one.detach().reshape(-1)
-            low, high = max(begin, start), min(end, stop)
-            if low < high:
-                stand_in = nn.Parameter(self._weights[low:high])
-                slices[one] = Slice(low - begin, high - begin, stand_in)
-                self._means[one] = self._pulled[0, low - start : high - start]
+        self._pieces = [self._overlaps(*one) for one in program.slices]
+        self._mean = torch.zeros(stop - start, dtype=next(iter(self.names)).dtype)
+        self._rooms: list[Tensor] = []
+        slices = {
+            piece.parameter: Slice.of(piece.parameter, piece.start, piece.stop)
+            for piece in self._pieces[world.rank]
+        }
+        self._means = {piece.parameter: piece.of(self._mean) for piece in self._pieces[world.rank]}
         self.begin([self.names], slices)
         self._turns_of = {one: self._turns(*span) for one, span in self._spans.items()}
         self._pulling: list[Ticket] = []
@@ -112,20 +105,13 @@ class SliceExecutor(SlicedExecutor):
     def update(self) -> None:
         """Pull this rank's slice of the gradient, update it, and ask for the other slices."""
         self.gradients.check()
-        for parameter, (begin, end) in self._spans.items():
-            assert parameter.grad is not None  # as it was checked
-            flat = parameter.grad.detach().reshape(-1)
-            torch.mul(flat, 1 / self.world.size, out=self._gradient[begin:end])
+        self._pack(self._mean, self.world.rank)
+        for ticket in self._submit("push", self._add):
+            self.channel.wait(ticket)
         self.gradients.forget()
         self.gradients.begin()
-        for ticket in self._submit("push", self._of_gradient):
-            self.channel.wait(ticket)
-        start, stop = self._program.slices[self.world.rank]
-        self._pulled[self.world.rank] = self._gradient[start:stop]
-        for row in self._pulled[1:]:
-            self._pulled[0] += row
         self.optimise(self._means)
-        self._pulling = self._submit("pull", self._of_weights)
+        self._pulling = self._submit("pull", self._spread)
         self.gate.pending = set(self.names)
 
     def finish_one(self, parameter: nn.Parameter) -> None:
@@ -133,9 +119,7 @@ class SliceExecutor(SlicedExecutor):
         turns = self._turns_of[parameter]
         for turn in turns:
             self.channel.wait(self._pulling[turn])
-        begin, end = self._spans[parameter]
-        values = self._weights[begin:end]
-        self.put_in_place(parameter, turns[-1] if turns else 0, lambda flat: flat.copy_(values))
+        self.put_in_place(parameter, turns[-1] if turns else 0)
 
     def finish_all(self) -> None:
         """Put all pending parameters in place, and serve the other ranks to the end."""
@@ -154,45 +138,93 @@ class SliceExecutor(SlicedExecutor):
             if order[turn] != self.world.rank and max(begin, start) < min(end, stop)
         )
 
-    def _of_gradient(self, peer: int) -> tuple[Tensor, Tensor]:
-        """Return where a rank's gradient goes, and what that rank gets of this one's."""
-        start, stop = self._program.slices[peer]
-        return self._pulled[peer], self._gradient[start:stop]
+    def _overlaps(self, start: int, stop: int) -> list["_Piece"]:
+        """Return which elements of which parameters a slice of the vector has."""
+        return [
+            _Piece(one, max(begin, start) - begin, min(end, stop) - begin, max(begin - start, 0))
+            for one, (begin, end) in self._spans.items()
+            if max(begin, start) < min(end, stop)
+        ]
 
-    def _of_weights(self, peer: int) -> tuple[Tensor, Tensor]:
-        """Return where a rank's weights go, and this rank's."""
-        start, stop = self._program.slices[peer]
-        own_start, own_stop = self._program.slices[self.world.rank]
-        return self._weights[start:stop], self._weights[own_start:own_stop]
+    def _pack(self, flat: Tensor, rank: int) -> None:
+        """Copy a rank's slice of this rank's gradient, divided by the number of ranks."""
+        for piece in self._pieces[rank]:
+            taken = self.gradients.taken[self.gradients.index[piece.parameter]]
+            assert taken is not None
+            gradient = taken[0].detach().reshape(-1)[piece.start : piece.stop]
+            torch.mul(gradient, 1 / self.world.size, out=piece.of(flat))
 
-    def _submit(self, direction: str, parts: _Parts) -> list[Ticket]:
-        """Ask for the turns of one phase."""
-        size = self.world.size
+    def _room(self, number: int, rank: int) -> Tensor:
+        """Return room for a rank's slice, the same in each turn."""
+        while len(self._rooms) <= number:
+            most = max(stop - start for start, stop in self._program.slices)
+            self._rooms.append(torch.zeros(most, dtype=self._mean.dtype))
+        start, stop = self._program.slices[rank]
+        return self._rooms[number][: stop - start]
+
+    def _add(self, turn: int, asked: int, asking: Sequence[int]) -> None:
+        """Send others their slices of the gradient; add to this rank's what one of them sends."""
+        sent = {}
+        for number, peer in enumerate(asking, 1):
+            sent[peer] = self._room(number, peer)
+            self._pack(sent[peer], peer)
+        received = self._room(0, self.world.rank)
+        self._exchange(turn, asked, received, sent)
+        if asked != self.world.rank:
+            self._mean += received
+
+    def _spread(self, turn: int, asked: int, asking: Sequence[int]) -> None:
+        """Send others this rank's slice of the weights; write that of one of them in its place."""
+        own = self._room(1, self.world.rank)
+        if turn == 0:
+            for piece in self._pieces[self.world.rank]:
+                piece.of(own).copy_(self.flats[piece.parameter][piece.start : piece.stop])
+        received = self._room(0, asked)
+        self._exchange(turn + self.world.size, asked, received, dict.fromkeys(asking, own))
+        if asked != self.world.rank:
+            for piece in self._pieces[asked]:
+                self.flats[piece.parameter][piece.start : piece.stop] = piece.of(received)
+
+    def _submit(
+        self, direction: str, turn_of: Callable[[int, int, Sequence[int]], None]
+    ) -> list[Ticket]:
+        """Ask for the turns of one phase, in each of which this rank asks one, and some ask it."""
+        rank, order = self.world.rank, self._program.pull_order
         tickets = []
-        for turn in range(size):
-            tag = turn + size * (direction == "pull")
-            work = partial(self._exchange, turn, tag, parts)
+        for turn, asked in enumerate(order[rank]):
+            asking = [one for one, theirs in enumerate(order) if theirs[turn] == rank != one]
+            work = partial(turn_of, turn, asked, asking)
             tickets.append(Ticket(work, self.steps, turn, ready=True, direction=direction))
         self.channel.submit(tickets)
         return tickets
 
-    def _exchange(self, turn: int, tag: int, parts: _Parts) -> None:
-        """Receive from the rank that is asked, and send to all that ask this one."""
-        rank, order = self.world.rank, self._program.pull_order
-        asked = order[rank][turn]
-        asking = [other for other, theirs in enumerate(order) if theirs[turn] == rank]
+    def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
+        """Receive from the rank that is asked, and send to those that ask this one."""
         transfers: list[tuple[Callable[..., Any], int, Tensor]] = [
-            (distributed.irecv, asked, parts(asked)[0]),  # before sending: else half-duplex
-            *((distributed.isend, other, parts(other)[1]) for other in asking),
+            (distributed.irecv, asked, received),  # before sending: else half-duplex
+            *((distributed.isend, peer, part) for peer, part in sent.items()),
         ]
         begun = []
         for begin, peer, part in transfers:
-            if peer != rank and part.numel():
+            if peer != self.world.rank and part.numel():
                 with blaming(peer):
                     begun.append((peer, begin(part, peer, group=self.group, tag=tag)))
         for peer, work in begun:
             with blaming(peer):
                 work.wait()
+
+
+class _Piece(NamedTuple):
+    """Elements start … stop-1 of a parameter, and where they begin in a slice of the vector."""
+
+    parameter: nn.Parameter
+    start: int
+    stop: int
+    place: int
+
+    def of(self, flat: Tensor) -> Tensor:
+        """Return where they lie in that slice."""
+        return flat[self.place : self.place + self.stop - self.start]
 
 
 def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:

@@ -189,9 +189,9 @@ def _rounds(
         for _ in range(sample.lead):
             run()
         start = time.perf_counter_ns()
-        for _ in range(sample.count):
+        for _ in range(sample.timed):
             run()
-        return max((time.perf_counter_ns() - start) // sample.count, 1)
+        return max((time.perf_counter_ns() - start) // sample.timed, 1)
 
     samples = [Sample(0, 1)] * len(runs)
     rows: list[list[int]] = []
