@@ -248,7 +248,9 @@ class Executor(ABC):
         if not self._seen:  # a forward pass that is compiled as a whole has no hooks
             self._passed(self._step_start, time.monotonic_ns())
         gate = self.gate
-        if (gate.pending or gate.unread) and (parameter in gate.pending or parameter in gate.unread):
+        if (gate.pending or gate.unread) and (
+            parameter in gate.pending or parameter in gate.unread
+        ):
             self.stop(
                 f"{self.names[parameter]} was read before it was updated, where it could not be "
                 "noticed (outside the model's modules, or in a scripted or compiled function): "
