@@ -342,7 +342,8 @@ def test_compiled_models_train_as_ddp_does(
 @pytest.mark.parametrize(
     ("size", "ways", "executors"),
     [
-        (1, ["WrappedAfter"], ["gradients"]),
+        # Both are slow: its first compilation on a machine takes half a minute.
+        pytest.param(1, ["WrappedAfter"], ["gradients"], marks=pytest.mark.slow),
         pytest.param(2, [*FEW, "PartAfter", "Late"], list(EXECUTORS), marks=pytest.mark.slow),
     ],
 )
