@@ -15,7 +15,7 @@ from planner.bml.plan import Stage
 from planner.bml.problem import Problem
 from planner.bml.solver import AnyPlan, ideal_ns
 from planner.collectives import COLLECTIVES, collective
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.types import Moment
 from planner.results import Result
@@ -240,12 +240,6 @@ def _too_many(wanted: range) -> InvalidInputError:
     )
 
 
-def _counted(plan: AnyPlan, server: int, deadline: Deadline) -> int:
-    """Return how many transfers a server makes for each part."""
-    deadline.check()
-    return sum(1 for _ in plan.transfers(server))
-
-
 def _transfers(
     problem: Problem, plan: AnyPlan, wanted: range, deadline: Deadline
 ) -> Iterator[TransferRow]:
@@ -253,14 +247,15 @@ def _transfers(
 
     def listing() -> Iterator[Listed]:
         for server in wanted:
-            deadline.check()
-            yield from listed(problem, plan, server)
+            yield from watched(listed(problem, plan, server), deadline)
 
-    moves = sum(_counted(plan, server, deadline) for server in wanted)
     parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
-    if moves * parts > MAX_LOOKED_AT:
-        raise _too_many(wanted)
+    if not parts:
+        return
     # Counted first: what is refused is not made.
+    moves = watched((one for server in wanted for one in plan.transfers(server)), deadline)
+    if next(islice(moves, MAX_LOOKED_AT // parts, None), None):
+        raise _too_many(wanted)
     if next(islice(listing(), MAX_TRANSFERS, None), None):
         raise _too_many(wanted)
     for one in listing():

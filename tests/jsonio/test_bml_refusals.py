@@ -265,3 +265,17 @@ def test_steps_of_many_layers_that_do_not_fit_in_63_bits_are_refused() -> None:
     path, message = error(request)
     assert path == "layer_bytes"
     assert "63 bits" in message
+
+
+def test_a_gradient_without_bytes_has_no_transfers_however_many_servers_there_are() -> None:
+    request = {
+        "problem": "bml",
+        "n": 2**62,
+        "k": 1,
+        "gradient_bytes": 0,
+        "link_bytes_per_s": 1e9,
+        "schedule": "all",
+    }
+    begin = time.process_time()
+    assert planner.solve(request)["transfers"] == []
+    assert time.process_time() - begin < 5
