@@ -193,7 +193,7 @@ def _sooner_unenforced(
     drawn = Plan(synchronisation.algorithm, (), orders, problem.base.order.forward)
     if all(map(ge, heads_of(problem, drawn), problem.base.windows.heads)):
         return False
-    return bound(problem, synchronisation, "replicated", drawn, brief=True) < best
+    return bound(problem, synchronisation, "replicated", drawn) < best
 
 
 def _replicated(
@@ -245,7 +245,7 @@ def _sharded(
     """Return plans of pushes and pulls, and whether the time limit cut in."""
     name, room, half = synchronisation.algorithm, problem.room("sharded"), synchronisation.half
     if deadline.passed:
-        return [layers_apart(problem, synchronisation)], False
+        return [enforced(problem, name, next(interleaved(problem, half, least, deadline)))], False
     plans = [enforced(problem, name, both_ways(problem, half, room))]
     if problem.pulled == problem.pushed:
         plans.append(in_halves(_nested(problem, name, least)))

@@ -21,7 +21,7 @@ from planner.iteration.synchronisation import (
     synchronisations,
 )
 from planner.profiles import Profile, graph_of_layers
-from planner.validation import exact, integer, integers, shown, total
+from planner.validation import MAX_VALUE, exact, integer, integers, shown, total
 
 __all__ = ["MODES", "Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
 
@@ -154,6 +154,21 @@ class Problem:
             total(sum(sizes), "pull_bytes", "the sum of the sizes")
             object.__setattr__(self, "pull_bytes", sizes)
             self._check_times(sizes, "pull_bytes")
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Check that what a worker needs is a size, whatever is sent at once."""
+        if self.footprint is None:
+            return
+        largest = max(sum(self.pushed), sum(self.pulled))
+        for mode in self.modes:
+            needed = self.footprint.resident_bytes(mode, self.cluster.workers) + largest
+            if needed > MAX_VALUE:
+                raise InvalidInputError(
+                    "footprint",
+                    "expected parameters, gradients, optimiser state, activations and a transfer "
+                    f"of at most {MAX_VALUE} bytes on a worker, got {shown(needed)}",
+                )
 
     def _check_times(self, sizes: Sequence[int], path: str) -> None:
         """Check that no method's sum of times is too large, whatever it sends at once."""
@@ -223,13 +238,18 @@ class Problem:
             graph = scaled(graph, factor)
         except InvalidInputError as error:
             raise InvalidInputError("computation_scale", str(error)) from None
-        return cls(
-            graph,
-            cluster,
-            pull_bytes=pulled,
-            footprint=None if ignore_memory else footprint,
-            **options,  # type: ignore[arg-type]
-        )
+        try:
+            return cls(
+                graph,
+                cluster,
+                pull_bytes=pulled,
+                footprint=None if ignore_memory else footprint,
+                **options,  # type: ignore[arg-type]
+            )
+        except InvalidInputError as error:
+            if error.path != "footprint":
+                raise
+            raise InvalidInputError("profile", error.message) from None
 
     @cached_property
     def _usable(self) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:

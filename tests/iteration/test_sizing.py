@@ -200,11 +200,13 @@ def test_memory() -> None:
 
 
 def test_sizes_an_algorithm_cannot_have() -> None:
-    rails = Cluster("r", "a test", 3, Rails(3, 2, FAST), Nic(FAST, 0, 2))
+    rails = Cluster("r", "a test", 4, Rails(4, 2, FAST), Nic(FAST, 0, 2))
     found = choose_size(profile((500, 500, 8)), rails, 960, algorithms=("halving_doubling",))
     assert found.chosen is not None
-    assert found.chosen.machines == 2
-    refused = found.candidates[-1]
+    assert found.chosen.machines == 4
+    # 3 hosts would make an epoch of 24 samples in one iteration, and are looked at before 4.
+    fewer = choose_size(profile((500, 500, 8)), rails, 24, algorithms=("halving_doubling",))
+    refused = {one.machines: one for one in fewer.candidates}[3]
     assert refused.bound_ns is None
     assert refused.result is not None
     assert refused.result.infeasibility is not None

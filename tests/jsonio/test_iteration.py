@@ -1,6 +1,7 @@
 """Requests and answers about whole iterations."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ CLUSTER: dict[str, Any] = {
     "nic": {"bytes_per_s": 1e9, "startup_ns": 100},
 }
 REQUEST = {"problem": "iteration", "profile": PROFILE, "cluster": CLUSTER}
+DATA = Path(__file__).parents[2] / "data"
 LAYER_SUMS = 12800, 3000  # bytes of parameters, and of activations
 
 
@@ -156,6 +158,38 @@ def test_the_number_of_machines_is_chosen() -> None:
     bcube = {**CLUSTER, "topology": {"kind": "bcube", "n": 2, "k": 2}}
     bcube["nic"] = {**CLUSTER["nic"], "per_machine": 2}
     assert error({**REQUEST, "cluster": bcube, "epoch_samples": 1})[0] == "cluster.topology"
+
+
+def test_no_answer_leaves_its_ranges() -> None:
+    """Sizes end at 2^62, times at 2^63: what would be above is refused."""
+    assert error({**REQUEST, "optimiser_ratio": 2**58})[0] == "profile"
+    large = asked(optimiser_ratio=2**47, modes=["replicated"])
+    assert large["memory"]["needed_bytes"] > 2**60
+    assert error({**REQUEST, "activation_bytes": 2**62})[0] == "profile"
+    slow = {**PROFILE, "layers": [{**LAYERS[0], "forward_ns": 2**55}, *LAYERS[1:]]}
+    # Four machines would take 2^62 ns, and one takes 2^64.
+    path, message = error({**REQUEST, "profile": slow, "epoch_samples": 2**10})
+    assert path == "epoch_samples"
+    assert "63 bits" in message
+
+
+def test_when_the_time_is_up_there_is_a_plan_and_a_bound() -> None:
+    """One algorithm is planned without a search, and the others' bounds count."""
+    profile = json.loads((DATA / "profiles/resnet152.json").read_bytes())
+    cluster = json.loads((DATA / "clusters/h100-32.json").read_bytes())
+    request = {"problem": "iteration", "profile": profile, "cluster": cluster}
+    whole = ask(request)
+    begin = time.process_time()
+    answer = ask({**request, "time_limit_s": 1e-6})
+    assert time.process_time() - begin < 3  # it takes a tenth of that
+    assert answer["status"] == "time_limit"
+    assert whole["lower_bound_ns"] <= answer["objective_ns"]
+    assert 0 < answer["lower_bound_ns"] <= whole["objective_ns"]
+    planned = [one for one in answer["alternatives"] if one["objective_ns"] is not None]
+    late = [one for one in answer["alternatives"] if one["objective_ns"] is None]
+    assert len({one["objective_ns"] for one in planned}) <= 2
+    assert late
+    assert all("time limit" in one["reason"] for one in late)
 
 
 def test_engines_that_schedule_get_a_group_size() -> None:
