@@ -40,9 +40,9 @@ def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world:
         ranks = range(world.size)
         slices, orders = tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks))
         return SliceExecutor(model, SliceProgram(slices, orders), updates, world)
-    batches = (Batch(tuple(pieces)),)
-    if kind == "ibatch":
-        batches = tuple(Batch(tuple(pieces[start : start + 2])) for start in range(0, 8, 2))
+    width = 2 if kind == "ibatch" else len(pieces)
+    starts = range(0, len(pieces), width)
+    batches = tuple(Batch(tuple(pieces[start : start + width])) for start in starts)
     return ShardExecutor(model, ShardProgram(batches, batches), updates, world)
 
 
