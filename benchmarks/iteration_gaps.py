@@ -38,19 +38,19 @@ class Case(NamedTuple):
 
 def made(seed: int) -> dict[str, Any]:
     """Return a profile of blocks whose branches have a few ops and parameters each."""
-    draw = Random(seed)  # noqa: S311 - no secrets
+    draw = Random(seed)
     ops: list[dict[str, Any]] = []
     parameters: list[dict[str, Any]] = []
 
     def op(name: str, after: Sequence[str]) -> str:
         forward = round(exp(draw.gauss(log(2e5), 1.5)))
-        ops.append({"name": name, "duration_ns": forward, "phase": "forward", "after": after})
+        ops.append({"name": name, "ns": forward, "pass": "forward", "after": after})
         if draw.random() < 0.8:
             size = 4 * round(exp(draw.gauss(log(300), 1.5)))
             if draw.random() < 0.15:
                 size = 4 * round(exp(draw.gauss(log(3e5), 1.5)))
             parameters.append(
-                {"name": f"{name}.w", "bytes": size, "updated_by": [f"{name}'"], "read_by": [name]}
+                {"name": f"{name}.w", "bytes": size, "updated_by": f"{name}'", "read_by": name}
             )
         return name
 
@@ -72,14 +72,12 @@ def made(seed: int) -> dict[str, Any]:
     for one in reversed(tuple(ops)):
         name = one["name"]
         after = followers.get(name, [name])
-        duration = 2 * one["duration_ns"]
-        ops.append(
-            {"name": f"{name}'", "duration_ns": duration, "phase": "backward", "after": after}
-        )
+        ops.append({"name": f"{name}'", "ns": 2 * one["ns"], "pass": "backward", "after": after})
     return {
         "name": f"made {seed}",
         "provenance": {"kind": "synthetic", "source": f"benchmarks/iteration_gaps.py, seed {seed}"},
-        "graph": {"ops": ops, "parameters": parameters},
+        "ops": ops,
+        "parameters": parameters,
     }
 
 
