@@ -57,7 +57,7 @@ def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, in
     """
     left_out = set(plan.left_out)
     in_use = (one for one in range(plan.threads * plan.pieces) if one not in left_out)
-    found = []
+    found: list[tuple[tuple[int, int, int], ...]] = []
     for number in in_use:
         if found and deadline.passed:
             break
