@@ -102,10 +102,25 @@ def test_every_plan_passes_the_checker_and_the_ladder_holds(problem: Problem) ->
         assert costs["exact_split"] <= costs["exact"]
 
 
-def in_its_order(problem: Problem) -> Problem:
-    """Return the problem with its own op order given."""
-    names = [problem.graph.ops[i].name for i in (*problem.order.backward, *problem.order.forward)]
+def in_its_order(problem: Problem, order: OpOrder | None = None) -> Problem:
+    """Return the problem with its own op order, or another one, given."""
+    order = order or problem.order
+    names = [problem.graph.ops[index].name for index in (*order.backward, *order.forward)]
     return replace(problem, op_order=names)
+
+
+@settings(max_examples=20)
+@given(problems())
+def test_of_two_orders_the_better_one(problem: Problem) -> None:
+    found = solve(problem)
+    assert found.plan is not None
+    for order in (problem.order, problem.mirrored):
+        given = solve(in_its_order(problem, order), method="exact_split")
+        assert found.objective_ns is not None
+        assert found.objective_ns <= (given.objective_ns or 0)
+    own = OpOrder(found.plan.backward_orders[0], found.plan.forward_order)
+    again = solve(in_its_order(problem, own), method="exact_split")
+    assert (found.lower_bound_ns or 0) <= (again.objective_ns or 0)
 
 
 @settings(max_examples=150)
