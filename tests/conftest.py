@@ -1,6 +1,6 @@
 """Settings of all tests."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from hashlib import sha256
 from secrets import randbelow
 from typing import Any
@@ -71,7 +71,7 @@ def is_fresh(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Run a test with new examples if it is its turn."""
     if not is_fresh(item):
         return (yield)

@@ -15,6 +15,7 @@ import planner
 from planner import ibatch
 from planner.bigdl import solver as bigdl
 from planner.caramel import solver as caramel
+from planner.deadline import Deadline
 from planner.iteration import solver as iteration
 from planner.yan import solver as yan
 
@@ -211,3 +212,17 @@ def test_models_answer_with_a_plan_as_good_as_the_greedy_one_when_there_is_no_ti
     answer = planner.solve({**request, "method": method, "time_limit_s": 1e-9})
     assert answer["status"] == "time_limit"
     assert answer["lower_bound_ns"] <= answer["objective_ns"] <= greedy
+
+
+def test_fixed_configurations_that_there_is_no_time_to_complete_are_not_made_up() -> None:
+    warm()
+    given = {"parameter_servers": 1, "replicas": 1, "workers_per_replica": 900}
+    answer = planner.solve(yan_request(1000, fixed=[given], time_limit_s=0.001))
+    assert (answer["status"], answer["binding"]) == ("time_limit", ["time_limit_s"])
+
+
+def test_a_deadline_put_off_is_never_earlier() -> None:
+    assert Deadline(None).at_least(1).remaining_s is None
+    assert (Deadline(1e-9).at_least(1000).remaining_s or 0) > 900
+    late = Deadline(1000)
+    assert late.at_least(1) is late

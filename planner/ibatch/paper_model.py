@@ -43,8 +43,7 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome:
         raise NotApplicableError(
             "objective", f"eq4 can be solved exactly up to {MAX_LAYERS} layers, got {count}"
         )
-    late = deadline.passed
-    if late:
+    if deadline.remaining_s == 0:
         return out_of_time(problem)  # before the table is made
     computed = np.array(problem.compute_prefix, dtype=np.int64)
     value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)

@@ -42,6 +42,14 @@ def test_the_plan_itself_passes() -> None:
 A, B, C = PLAN.groups
 
 
+def test_more_traffic_is_whole_bytes_rounded_up() -> None:
+    """10 % more than 40, 30 and 20 bytes is 44, 33 and 22; 1 % more 41, 31 and 21."""
+    for traffic, sizes in ((Fraction(11, 10), (44, 33, 22)), (Fraction(101, 100), (41, 31, 21))):
+        priced = evaluate(PROBLEM, replace(PLAN, traffic=traffic))
+        lengths = [end - start for start, end in priced.iteration.transfers]
+        assert lengths == [PROBLEM.cost.cost_ns(size) for size in sizes]
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
