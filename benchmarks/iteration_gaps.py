@@ -109,7 +109,7 @@ def gap(answer: dict[str, Any]) -> float | None:
     assert "error" not in answer, answer
     if answer["objective_ns"] is None:
         return None
-    return answer["objective_ns"] / answer["lower_bound_ns"] - 1
+    return float(answer["objective_ns"] / answer["lower_bound_ns"] - 1)
 
 
 def tables(cases: Sequence[Case]) -> str:
