@@ -187,7 +187,8 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
         assert used_s() - begin <= NOISE * (limit + LATE_S), limit
         if "error" in answer:  # the method does not apply
             assert answer["error"]["code"] == "invalid_request", answer
-            assert answer["error"]["path"] in {"method", "layer_bytes", "memory_bytes"}, answer
+            refused = {"method", "layer_bytes", "memory_bytes", "time_limit_s"}
+            assert answer["error"]["path"] in refused, answer
             return
         answers.append(answer)
     objectives = [one["objective_ns"] for one in answers if one["objective_ns"] is not None]
@@ -198,9 +199,9 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
         assert one["status"] in {"optimal", "feasible", "time_limit", "infeasible"}
         proven = one["objective_ns"] is not None and one["objective_ns"] == one["lower_bound_ns"]
         assert (one["status"] == "optimal") == proven
-        # Nothing takes these too long to find some plan, and for each there is one.
+        # Nothing but packing trees takes these too long to find some plan, and each has one.
         breaks_eq5 = name.startswith("ibatch, Eq. 4") and method == "layer_by_layer"
-        assert breaks_eq5 or one["objective_ns"] is not None, one
+        assert breaks_eq5 or method == "trees" or one["objective_ns"] is not None, one
 
 
 @pytest.mark.parametrize("method", ["milp", "cpsat"])

@@ -17,7 +17,6 @@ Source: Jackson's rule as in Carlier, EJOR 11 (1982); the start-up-aware bound i
 from fractions import Fraction
 from itertools import pairwise
 
-from planner.caramel.blocks import block_bound
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.nested import Line, Targets, widened
 from planner.caramel.windows import Windows
@@ -89,6 +88,8 @@ def tighter_bound(windows: Windows, cost: TransferCost, low: int, high: int) -> 
 
     Takes longer than `lower_bound`: worth it once it is known that the two do not meet.
     """
+    from planner.caramel.blocks import block_bound  # imports NumPy
+
     if high <= low + low // NEAR:
         return low
     for line in supporting_lines(cost, sum(windows.sizes)):

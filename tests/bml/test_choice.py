@@ -13,7 +13,6 @@ from planner.bml.detour import detour
 from planner.bml.evaluation import busiest_load
 from planner.bml.pipelining import with_best_rounds
 from planner.bml.pricing import time_ns
-from planner.bml.trees import root_at_centre, trees_of
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.network import Network
@@ -78,13 +77,12 @@ def hasty(problem: Problem, method: str) -> solver.Outcome:
 
 
 @pytest.mark.parametrize("failed", [LOST, Failures(servers=frozenset({5}))])
-def test_without_time_trees_are_no_worse_than_those_they_begin_with(failed: Failures) -> None:
+def test_without_time_there_are_some_trees_and_they_are_right(failed: Failures) -> None:
     bcube = BCube(4, 3)
-    problem = Problem(bcube, FAST, 10**9, failed=failed)
-    start = trees_of(detour(Damage(bcube, failed)))
-    shares = (Fraction(1, len(start)),) * len(start)
-    first = TreePlan(bcube, tuple(map(root_at_centre, start)), shares)
-    assert time_ns(problem, hasty(problem, "trees").plan) <= time_ns(problem, first)
+    plan = hasty(Problem(bcube, FAST, 10**9, failed=failed), "trees").plan
+    assert isinstance(plan, TreePlan)
+    damage = Damage(bcube, failed)
+    check(Ground(bcube, damage.dead, damage.down), plan)
 
 
 def test_without_time_detours_stay_as_they_are() -> None:

@@ -235,7 +235,7 @@ def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
         (["pull.json", "--bcube", "2,2"], "--bcube: only with a plan of caramel"),
         (["caramel.json", "--bcube", "2"], "--bcube: expected n,k"),
         (["caramel.json", "--model", "nothing"], "--model: expected module:factory"),
-        (["caramel.json", "--model", "my_model:lost"], "--model: module my_model has no lost"),
+        (["caramel.json", "--model", "my_model:lost"], "my_model.py) has no lost"),
         (["caramel.json", "--input", "3"], "--input: no effect here"),
         (["caramel.json", "--picture", "none/step.svg"], "--picture: no such folder"),
         (["caramel.json", "pull.json"], "expected one plan, or two of ibatch"),

@@ -227,7 +227,8 @@ def test_triples_solved_after_the_deadline_keep_their_bounds() -> None:
     given = problem_of(decode_request(file.read_bytes()))
     slow = replace(given.constants, latency_ns=[Fraction(100_000)])
     problem = replace(given, constants=slow, machines=40)
-    patient, hasty = Engine(problem), Engine(problem, deadline=Deadline(1e-9))
+    patient, hasty = Engine(problem), Engine(problem)
+    hasty.deadline = hasty.layerwise.deadline = Deadline(1e-9)
     missed = 0
     for workers, replicas in ((39, 1), (20, 1), (13, 2), (1, 38)):
         triple = Triple(workers, replicas, 40 - workers * replicas)
