@@ -24,7 +24,6 @@ from planner.caramel.dispatch import preemptive_pieces, priority_batches
 from planner.caramel.loads import Load, LoadPricer
 from planner.caramel.nested import Targets, tightened, widened
 from planner.caramel.network import batching_threshold
-from planner.caramel.resizing import resize
 from planner.costs import TransferCost
 from planner.deadline import Deadline
 
@@ -104,6 +103,8 @@ def best_loads(
     if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
         return best
     transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
+    from planner.caramel.resizing import resize  # imports NumPy
+
     resized = resize(pricer, best, target, transfers, element_bytes, deadline)
     return min(best, descend(pricer, resized, target, budget, deadline), key=pricer.rank)
 
