@@ -69,6 +69,7 @@ class Compilations:
             with suppress(ValueError):
                 starts.remove(self._told)
 
+    @_disable_dynamo  # a lock of Dynamo is held: it would wait for ever if this were compiled
     def _told(self, _args: object) -> None:
         before = self._before()
         if before is None:
