@@ -29,7 +29,10 @@ PRELOADED = [
     "torch._dynamo",
     "torch.distributed",
     "torch.nn.parallel",
-    "planner.runtime",
+    "planner.runtime.attaching",
+    "planner.runtime.bcube",
+    "planner.runtime.joining",
+    "planner.runtime.trial",
 ]
 """What the fork server imports; what does not exist is left out."""
 
