@@ -28,6 +28,9 @@ LIMITS = (0.001, 0.2)
 LATE_S = 0.5
 """How late an answer may be."""
 
+REFUSED_AT = {"method", "layer_bytes", "memory_bytes", "workers", "time_limit_s"}
+"""What a method may say it does not apply to, or that there was no time even for the question."""
+
 NOISE = 2
 """How much slower than usual this machine may be just now."""
 
@@ -187,8 +190,7 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
         assert used_s() - begin <= NOISE * (limit + LATE_S), limit
         if "error" in answer:  # the method does not apply
             assert answer["error"]["code"] == "invalid_request", answer
-            refused = {"method", "layer_bytes", "memory_bytes", "time_limit_s"}
-            assert answer["error"]["path"] in refused, answer
+            assert answer["error"]["path"] in REFUSED_AT, answer
             return
         answers.append(answer)
     objectives = [one["objective_ns"] for one in answers if one["objective_ns"] is not None]

@@ -1,5 +1,6 @@
 """The order in which triples are looked at, on made-up times that are hard to tell apart."""
 
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from planner.deadline import Deadline
 from planner.yan import Constants, Layer, Problem, solve
+from planner.yan.exact import exact
 from planner.yan.layerwise import Triple
 from planner.yan.search import Space, search
+from tests.yan.small_problems import TINY
 
 ERROR = 1e-12
 TIMES = st.sampled_from([1.0, 1.0, 1.0 + 2e-15, 1.0 - 2e-15, 1.5, 2.0, 2.0 + 4e-15, 3.0])
@@ -109,6 +112,21 @@ def test_the_bound_holds_for_what_time_did_not_allow(made: Any, top: int, looks:
     assert found or not times
     for triple in set(times) - found:
         assert result.bound <= times[triple] * (1 + 2 * ERROR)
+
+
+def test_bounds_hold_however_early_the_search_ends() -> None:
+    """One triple may be solved, and a better one not looked at yet."""
+    problem = replace(TINY, machines=9)
+    best = exact(problem, Deadline(None)).lower_bound
+    assert best is not None
+    proven = set()
+    for looks in (0, *range(40, 140, 4)):
+        outcome = exact(problem, Patience(looks))
+        assert outcome.plan is not None
+        assert outcome.lower_bound is not None
+        assert outcome.lower_bound <= best <= outcome.plan.ranking[0].epoch
+        proven.add(outcome.lower_bound if outcome.timed_out else None)
+    assert len(proven - {None, 0}) > 1  # the time was up in the middle of it, too
 
 
 @pytest.mark.parametrize("method", ["auto", "greedy", "ordered"])
