@@ -11,7 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.bml import Failures, Ground, Schedule, Transfer, check
-from planner.bml.checker import COMPLETE_CELLS, check_complete, check_piece
+from planner.bml.checker import (
+    COMPLETE_CELLS,
+    _check_agreement,
+    check_complete,
+    check_piece,
+)
 from planner.bml.damage import Damage
 from planner.bml.detour import detour
 from planner.bml.plan import Hops
@@ -320,6 +325,17 @@ def beside(hops: Hops, others: Hops, place: int) -> Hops:
         hops.step,
         *(np.append(one, other[place]) for one, other in zip(hops[1:], others[1:], strict=True)),
     )
+
+
+def test_servers_whose_transfers_do_not_follow_the_way_are_found() -> None:
+    schedule = Schedule(BCube(3, 2))
+    sent = list(schedule.transfers(4))
+    one = sent[0]
+    _check_agreement(schedule, one.thread, one.offset, {4}, sent)
+    other = schedule.bcube.neighbours(4, 1 - one.level)[0]
+    for wrong in (one._replace(peer=other), one._replace(step=1 - one.step)):
+        with pytest.raises(InvalidPlanError, match="do not follow"):
+            _check_agreement(schedule, one.thread, one.offset, {4}, [wrong, *sent[1:]])
 
 
 @given(ways())
