@@ -81,7 +81,7 @@ class Ground:
     exclusive: bool = False
 
 
-def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
+def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool = False) -> str:
     """Check a plan as completely as its size allows, and say how.
 
     Parameters
@@ -92,6 +92,8 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
         The plan.
     deadline : Deadline
         When to give up.
+    hasty : bool
+        Whether only small plans are checked completely.
 
     Returns
     -------
@@ -107,7 +109,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER) -> str:
         At the deadline.
     """
     bcube = ground.bcube
-    most = COMPLETE_CELLS if deadline.remaining_s is None else HASTY_CELLS
+    most = HASTY_CELLS if hasty else COMPLETE_CELLS
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
         check_complete(ground, plan, _all_transfers(plan, deadline))
         return "complete"

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from planner.bml.checker import Ground, check
 from planner.bml.damage import Damage
 from planner.bml.evaluation import busiest_load
-from planner.bml.pricing import time_ns
+from planner.bml.pricing import is_intact, time_ns
 from planner.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.bml.schedule import Schedule
 from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.methods import deadline_in, known_method, plan_of_method
 from planner.results import Infeasibility, Result
@@ -128,7 +128,7 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         packing = few_trees(*network, count, deadline, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
     else:
-        start = _first_trees(damage, deadline)
+        start = _first_trees(damage)
         packing = pack(*network, deadline, start=start, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
         if start and packing.timed_out:  # then the trees it began with may be better still
@@ -153,13 +153,13 @@ def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]
         yield root_at_centre(tree)
 
 
-def _first_trees(damage: Damage, deadline: Deadline) -> list[Tree]:
+def _first_trees(damage: Damage) -> list[Tree]:
     """Return the trees of detours to begin with, if there are any."""
     from planner.bml.detour import detour
     from planner.bml.trees import trees_of
 
     with suppress(NotApplicableError):
-        return trees_of(detour(damage), deadline)
+        return trees_of(detour(damage), damage.deadline)
     return []
 
 
@@ -256,9 +256,11 @@ def _solved(
     ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=not problem.failed)
     if isinstance(outcome.plan, TreePlan):
         ground = Ground(damage.bcube, damage.dead, damage.down)
+    # Algorithm 1 is there at once, its price is a formula, and a hasty check is short.
+    last = NEVER if is_intact(outcome.plan) else damage.deadline
     with plan_of_method(outcome.method):
-        check(ground, outcome.plan, damage.deadline)
-    price = time_ns(problem, outcome.plan, damage.deadline)
+        check(ground, outcome.plan, last, hasty=damage.deadline.remaining_s is not None)
+    price = time_ns(problem, outcome.plan, last)
     cost = total(price, _largest_term(problem), "the time")
     bound = lower_bound_ns(problem, damage, outcome.load_bound)
     return Result(outcome.method, outcome.plan, cost, bound, runtime, outcome.timed_out)

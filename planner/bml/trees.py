@@ -53,14 +53,16 @@ class RootedTree(NamedTuple):
 def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, int, int], ...]]:
     """Return the tree of every piece of a plan that is in use, as undirected hops.
 
-    At the deadline those of the first pieces, one at least.
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
     """
     left_out = set(plan.left_out)
     in_use = (one for one in range(plan.threads * plan.pieces) if one not in left_out)
     found: list[tuple[tuple[int, int, int], ...]] = []
     for number in in_use:
-        if found and deadline.passed:
-            break
+        deadline.check()
         ways = plan.hops(*divmod(number, plan.pieces))
         found.append(
             tuple(

@@ -433,7 +433,7 @@ def test_the_largest_of_all() -> None:
 
 
 def test_a_wrong_plan_never_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise InvalidPlanError("somewhere", "it is wrong")
 
     monkeypatch.setattr("planner.bml.solver.check", refuse)
@@ -470,6 +470,17 @@ def test_a_time_limit_holds_for_damage_detours_trees_and_checks(
     if result.plan is None:
         assert result.infeasibility is not None
         assert result.infeasibility.binding == ("time_limit_s",)
+
+
+@pytest.mark.parametrize(
+    "network", [BCube(16, 2), BCube(2, 16), BCube(10, 6), BCube(51, 10), BCube(2**62, 1)]
+)
+def test_without_failures_there_is_a_plan_however_short_the_time_is(network: BCube) -> None:
+    problem = Problem(network, Network(Fraction(10**9)), 10**6)
+    begin = time.process_time()
+    result = solve(problem, time_limit=1e-9)
+    assert time.process_time() - begin < 1.5
+    assert isinstance(result.plan, Schedule)
 
 
 @pytest.mark.parametrize("network", [BCube(2**30, 2), BCube(51, 10)])
