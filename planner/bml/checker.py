@@ -41,7 +41,9 @@ COMPLETE_CELLS = 2**25
 """Counts of contributors up to which a plan is checked completely: (servers)²·pieces."""
 
 HASTY_CELLS = 2**21
-"""The same where time is limited."""
+HASTY_SERVERS = 2**12
+HASTY_TRANSFERS = 1000
+"""The same as `COMPLETE_CELLS`, `WHOLE_SERVERS` and `SINGLE_TRANSFERS`, where time is limited."""
 
 RANDOM_PIECES = 4
 """Pieces drawn at random, beside one of each thread, where a network is too large for that."""
@@ -114,10 +116,12 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
         check_complete(ground, plan, _all_transfers(plan, deadline))
         return "complete"
     draw = Random(0)  # noqa: S311 - a sample, no secret
-    if bcube.servers > WHOLE_SERVERS and not (ground.dead or ground.down):
+    whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
+    if bcube.servers > whole and not (ground.dead or ground.down):
+        single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS
         for _ in range(RANDOM_SERVERS):
             transfers = plan.transfers(draw.randrange(bcube.servers))
-            for one in islice(transfers, SINGLE_TRANSFERS // RANDOM_SERVERS):
+            for one in islice(transfers, single // RANDOM_SERVERS):
                 deadline.check()
                 _check_transfer(ground, plan, one)
                 _check_way(bcube, plan, one)
