@@ -6,7 +6,7 @@ those of the aggregation, then those of the broadcast. With R rounds each piece 
 and part j takes every step j steps later: in each step links carry several parts, on their ways up
 and down. Layers are synchronised one after the other. The sum of all steps is rounded up once.
 
-Complexity. Without failures O(k²) a layer of a size of its own. Else O(D·k·N) for each of these, D
+Complexity. Without failures O(k) a layer of a size of its own. Else O(D·k·N) for each of these, D
 being the steps of the aggregation: whatever R is, each of the 2D hops of a part begins, passes from
 longer to shorter parts and ends once, and between these events steps are alike.
 """
@@ -61,12 +61,18 @@ def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     elements. So n - 1 largest slices arrive at whoever that slice belongs to, and to the same
     server belong the first slices of all threads.
     """
-    n, k = schedule.bcube.n, schedule.bcube.k
+    n, k, pieces = schedule.bcube.n, schedule.bcube.k, schedule.pieces
+    # Threads of as many elements are cut alike, and there are two such numbers at most.
+    alike = Counter(layout.span(thread * pieces, pieces) for thread in range(k))
+    some = {layout.span(thread * pieces, pieces): thread for thread in range(k)}
     found = []
     for w in range(k):
         length = int(n ** (k - 1 - w))
-        firsts = [layout.span(thread * schedule.pieces, length) for thread in range(k)]
-        found.append(((n - 1) * firsts[0], (n - 1) * sum(firsts)))
+        first = layout.span(0, length)
+        all_firsts = sum(
+            count * layout.span(some[size] * pieces, length) for size, count in alike.items()
+        )
+        found.append(((n - 1) * first, (n - 1) * all_firsts))
     return found + [(carried, 0) for carried, _ in reversed(found)]
 
 
