@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import planner
-from planner import caramel, iteration
+from planner import iteration
 from planner.cli.peers_text import markdown
 from planner.deadline import Deadline
 from planner.iteration.bounds import bound
@@ -35,8 +35,7 @@ AIM_S = 2.0
 QUICK = (("lenet5", "alexnet_v2"), ("bml-bcube", "h100-8"))
 PARTS = (
     "read the request",
-    "plan all-reduces",
-    "plan pushes and pulls, price all",
+    "plan and price",
     "bounds",
     "check the best",
     "explain it",
@@ -62,29 +61,20 @@ def parts(request: dict[str, Any]) -> list[float]:
     """Return the processor time of each of `PARTS`, each run by itself on a fresh problem."""
     data = msgspec.json.encode(request)
     problem, reading = timed(lambda: decode_request(data).to_problem())
-    other = decode_request(data).to_problem()
-    costs = {one.half: one.algorithm for one in problem.options}
-
-    def all_reduces() -> None:
-        for name in costs.values():
-            caramel.solve(problem.gradients[name])
-
-    _, reducing = timed(all_reduces)
-    found, planning = timed(lambda: iteration.alternatives(other, Deadline(None)))
+    found, planning = timed(lambda: iteration.alternatives(problem, Deadline(None)))
     distinct = {(one.synchronisation.half, one.mode): one for one in found if one.plan is not None}
 
     def bounds() -> None:
         for one in distinct.values():
-            bound(other, one.synchronisation, one.mode, one.plan)
+            bound(problem, one.synchronisation, one.mode)
 
     _, bounding = timed(bounds)
-    best, checking = timed(lambda: iteration.best_of(other, found, 0.0))
+    best, checking = timed(lambda: iteration.best_of(problem, found, 0.0))
     explaining = 0.0
     if best.plan is not None:
-        _, explaining = timed(partial(iteration.explain, other, best.plan, found))
-    _, answering = timed(lambda: msgspec.json.encode(answer(other, best, found)))
-    apart = planning - reducing - bounding
-    whole = (reading, reducing, apart, bounding, checking, explaining, answering - explaining)
+        _, explaining = timed(partial(iteration.explain, problem, best.plan, found))
+    _, answering = timed(lambda: msgspec.json.encode(answer(problem, best, found)))
+    whole = (reading, planning - bounding, bounding, checking, explaining, answering - explaining)
     return [max(one, 0.0) for one in whole]
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from operator import ge
+from operator import ge, itemgetter
 
 from planner import caramel
 from planner.caramel.loads import LoadPricer, plan_of
@@ -35,7 +35,8 @@ from planner.iteration.evaluation import heads_of, lasting
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
-from planner.iteration.problem import Mode, Part, Plan, Problem, Transfer
+from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.room import capped, too_many, too_small
 from planner.iteration.rules import (
     GRADIENTS,
     enforced,
@@ -47,13 +48,13 @@ from planner.iteration.sharded import both_ways
 from planner.iteration.synchronisation import Synchronisation, undominated
 from planner.results import Infeasibility
 
-__all__ = ["Alternative", "alternatives", "capped", "too_many", "too_small"]
+__all__ = ["Alternative", "alternatives"]
 
 LEAST_SECONDS = 0.001
 """What each alternative gets even when the time is up: a plan by rule, and its bound."""
 
-MAX_TRANSFERS = 10_000
-"""Transfers of a plan if all are as large as there is room for; more of them take too long."""
+ROUNDING = 10**6
+"""Sharded plans that differ by less, relatively, are as good; those that cut nothing are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def _both_modes(
         searched = open_ and not deadline.passed
         made = _replicated if mode == "replicated" else _sharded
         plans, timed_out = made(problem, synchronisation, least, deadline, searched)
-        one = _best(problem, synchronisation, mode, plans, deadline)
+        one = _best(problem, synchronisation, mode, plans, least, deadline)
         assert one.plan is not None
         assert one.objective_ns is not None
         holds = least
@@ -270,10 +271,11 @@ def _best(
     synchronisation: Synchronisation,
     mode: Mode,
     plans: Sequence[Plan],
+    least: int,
     deadline: Deadline,
 ) -> Alternative:
-    """Return the best of the plans of one mode."""
-    room, best, timed_out = problem.room(mode), None, False
+    """Return the best of the plans of one mode, none of which is below a bound."""
+    room, timed_out = problem.room(mode), False
     tight = room is not None and any(
         one.size_bytes > room for plan in plans for one in plan.transfers
     )
@@ -282,77 +284,26 @@ def _best(
             *(filled(problem, synchronisation, mode, waiting=waiting) for waiting in (True, False)),
             *plans,
         ]
+    priced: list[tuple[int, int, Plan]] = []
     for plan in plans:
-        if best is not None and deadline.passed:
+        if priced and deadline.passed:
             timed_out = True
             break
         fitting = capped(problem, plan)
-        price = lasting(problem, fitting)(synchronisation.half), len(fitting.transfers)
-        if best is None or price < best[0]:
-            best = price, fitting
-    assert best is not None
-    (objective, _), plan = best
-    return Alternative(synchronisation, mode, plan, objective, None, timed_out=timed_out)
+        price = lasting(problem, fitting)(synchronisation.half)
+        priced.append((price, len(fitting.transfers), fitting))
+    objective, _, plan = min(priced, key=itemgetter(0, 1))
+    if mode == "sharded" and objective > least:  # as good but for rounding, and it can be executed
+        near = [one for one in priced if one[0] <= objective + objective // ROUNDING]
+        objective, _, plan = min(near, key=lambda one: (_is_cut(problem, one[2]), *one[:2]))
+    return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)
 
 
-def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
-    """Return why no transfer at all can be made in a mode, if so."""
-    room = problem.room(mode)
-    largest = max(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
-    element = min(problem.element_bytes, largest)
-    if room is None or room >= element:
-        return None
-    if room == problem.max_transfer_bytes:
-        return Infeasibility(
-            f"max_transfer_bytes = {room} is less than an element ({element} bytes)",
-            ("max_transfer_bytes",),
-        )
-    memory, footprint = problem.cluster.worker_memory_bytes, problem.footprint
-    assert memory is not None
-    assert footprint is not None
-    # Of all modes, whichever was asked for: who hears it for one wants to know of the other.
-    reason = footprint.shortage(problem.modes, problem.cluster.workers, memory, element)
-    return Infeasibility(reason, ("memory_bytes",))
-
-
-def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
-    """Return why the transfers of a mode are too many to be planned, if so."""
-    room = problem.room(mode)
-    size = sum(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
-    if room is None or size <= room * MAX_TRANSFERS:
-        return None
-    binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
-    return Infeasibility(
-        f"{mode}: {binding} leaves transfers room for {room} of {size} bytes, and at most "
-        f"{MAX_TRANSFERS} transfers are planned",
-        (binding,),
+def _is_cut(problem: Problem, plan: Plan) -> bool:
+    """Return whether a sharded plan cuts a parameter."""
+    return any(
+        part.stop - part.start < sizes[part.parameter]
+        for one in plan.transfers
+        for sizes in (problem.pulled if one.kind == "pull" else problem.pushed,)
+        for part in one.parts
     )
-
-
-def capped(problem: Problem, plan: Plan) -> Plan:
-    """Return the plan with every transfer cut that is larger than there is room for."""
-    room = problem.room(plan.mode)
-    if room is None or all(one.size_bytes <= room for one in plan.transfers):
-        return plan
-    pieces = tuple(
-        piece for one in plan.transfers for piece in _cut(one, room, problem.element_bytes)
-    )
-    return replace(plan, transfers=pieces)
-
-
-def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
-    """Return transfers of at most `room` bytes that carry the same in the same order."""
-    pieces: list[list[Part]] = [[]]
-    left = room
-    for index, first, last in transfer.parts:
-        start = first
-        while start < last:
-            size = last - start if last - start <= left else left - left % element
-            if size:
-                pieces[-1].append(Part(index, start, start + size))
-                start += size
-                left -= size
-            if start < last:
-                pieces.append([])
-                left = room
-    return [replace(transfer, parts=tuple(parts)) for parts in pieces if parts]

@@ -25,10 +25,11 @@ from typing import Literal
 
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
-from planner.iteration.alternatives import Alternative, alternatives, too_small
+from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import evaluate
 from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.room import too_small
 from planner.iteration.solver import best_of, solve
 from planner.methods import deadline_in
 from planner.topologies import Rails

@@ -27,10 +27,10 @@ from typing import Any
 from planner.clusters import Cluster
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.iteration.alternatives import too_small
 from planner.iteration.bounds import bound
 from planner.iteration.epochs import Estimate, batch_size_of, computation_ns, yan_estimates
 from planner.iteration.problem import Plan, Problem
+from planner.iteration.room import too_small
 from planner.iteration.solver import solve
 from planner.iteration.synchronisation import least, undominated
 from planner.methods import deadline_in

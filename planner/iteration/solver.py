@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable
 
 from planner.costs import AffineCost
 from planner.errors import BrokenConstraintError, NotApplicableError
-from planner.iteration.alternatives import Alternative, alternatives, too_many, too_small
+from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.evaluation import evaluate
 from planner.iteration.problem import Plan, Problem
+from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES
 from planner.iteration.synchronisation import undominated
 from planner.methods import deadline_in, known_method, plan_of_method

@@ -1,0 +1,82 @@
+"""Room for transfers: what a cap, or memory, leaves to them.
+
+Problem: can there be any transfer in a mode, can a plan be made of so many, and how is a plan cut
+to transfers that fit?
+
+Guarantee: a plan that was cut sends the same bytes in the same order.
+
+Complexity: O(parts + transfers). Source: own.
+"""
+
+from dataclasses import replace
+
+from planner.iteration.problem import Mode, Part, Plan, Problem, Transfer
+from planner.results import Infeasibility
+
+__all__ = ["capped", "too_many", "too_small"]
+
+MAX_TRANSFERS = 10_000
+"""Transfers of a plan if all are as large as there is room for; more of them take too long."""
+
+
+def too_small(problem: Problem, mode: Mode) -> Infeasibility | None:
+    """Return why no transfer at all can be made in a mode, if so."""
+    room = problem.room(mode)
+    largest = max(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
+    element = min(problem.element_bytes, largest)
+    if room is None or room >= element:
+        return None
+    if room == problem.max_transfer_bytes:
+        return Infeasibility(
+            f"max_transfer_bytes = {room} is less than an element ({element} bytes)",
+            ("max_transfer_bytes",),
+        )
+    memory, footprint = problem.cluster.worker_memory_bytes, problem.footprint
+    assert memory is not None
+    assert footprint is not None
+    # Of all modes, whichever was asked for: who hears it for one wants to know of the other.
+    reason = footprint.shortage(problem.modes, problem.cluster.workers, memory, element)
+    return Infeasibility(reason, ("memory_bytes",))
+
+
+def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
+    """Return why the transfers of a mode are too many to be planned, if so."""
+    room = problem.room(mode)
+    size = sum(problem.pushed if mode == "replicated" else problem.pushed + problem.pulled)
+    if room is None or size <= room * MAX_TRANSFERS:
+        return None
+    binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
+    return Infeasibility(
+        f"{mode}: {binding} leaves transfers room for {room} of {size} bytes, and at most "
+        f"{MAX_TRANSFERS} transfers are planned",
+        (binding,),
+    )
+
+
+def capped(problem: Problem, plan: Plan) -> Plan:
+    """Return the plan with every transfer cut that is larger than there is room for."""
+    room = problem.room(plan.mode)
+    if room is None or all(one.size_bytes <= room for one in plan.transfers):
+        return plan
+    pieces = tuple(
+        piece for one in plan.transfers for piece in _cut(one, room, problem.element_bytes)
+    )
+    return replace(plan, transfers=pieces)
+
+
+def _cut(transfer: Transfer, room: int, element: int) -> list[Transfer]:
+    """Return transfers of at most `room` bytes that carry the same in the same order."""
+    pieces: list[list[Part]] = [[]]
+    left = room
+    for index, first, last in transfer.parts:
+        start = first
+        while start < last:
+            size = last - start if last - start <= left else left - left % element
+            if size:
+                pieces[-1].append(Part(index, start, start + size))
+                start += size
+                left -= size
+            if start < last:
+                pieces.append([])
+                left = room
+    return [replace(transfer, parts=tuple(parts)) for parts in pieces if parts]
