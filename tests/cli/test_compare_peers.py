@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import planner
 from planner.cli import main
 from planner.cli.peers_text import markdown
 from planner.draw.peers import PeersChart
@@ -200,6 +199,10 @@ def test_a_request_is_compared(
     assert shown[0] == "auto"
     assert set(METHODS) == {name.removeprefix("left out: ") for name in shown} - {"left"}
     written = json.loads(best.read_text(encoding="utf-8"))
-    joint = planner.solve(json.loads(Path(request_file).read_bytes()))
+    problem = Problem.from_profile(
+        decode_profile(Path(PROFILES[0]).read_bytes()),
+        decode_cluster(Path(CLUSTERS[1]).read_bytes()),
+        computation=Fraction(1, 50),
+    )
     assert written["problem"] == "iteration"
-    assert written["objective_ns"] == joint["objective_ns"]
+    assert written["objective_ns"] == solve(problem).objective_ns
