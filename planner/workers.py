@@ -6,7 +6,8 @@ those gets a sentence in its place and all others their answers.
 Method. One child process is forked before anything is solved, and answers message after message
 over a pair of pipes. Its memory and its processor time are limited by the kernel (``setrlimit``),
 which stops compiled code too. One that dies, or has grown large, is replaced by a new fork of the
-parent, which stays small. What the child starts itself dies with it.
+parent. Memory counts from what the child inherits, so that a large parent, such as a trainer,
+leaves as much for a message as a small one. What the child starts itself dies with it.
 
 Cost. Two pipe transfers and two system calls a message.
 """
@@ -53,7 +54,7 @@ class Limits:
     request_bytes, answer_bytes : int or None
         Length of a message, and of its answer.
     memory_bytes : int or None
-        Writable memory of the process that answers.
+        Writable memory of the process that answers, beside what it inherits.
     seconds : float or None
         Processor time of one answer; it ends up to a second later.
     """
@@ -65,7 +66,10 @@ class Limits:
 
 
 class Usage(NamedTuple):
-    """What an answer took: processor seconds, and the most memory its process has had, in bytes."""
+    """What an answer took.
+
+    Processor seconds, and the most memory its process has had, in bytes, beside what it inherited.
+    """
 
     seconds: float
     peak_bytes: int
@@ -163,8 +167,8 @@ class Worker:
         """Return what the end of the process means."""
         assert self._process is not None
         code, usage = _ended(self._process)
+        peak = max(0, usage.ru_maxrss * 1024 - self._process.inherited)
         self._process = None
-        peak = usage.ru_maxrss * 1024
         self.usage = Usage(usage.ru_utime + usage.ru_stime, peak)
         number = -os.waitstatus_to_exitcode(code)
         if number == signal.SIGXCPU:
@@ -179,6 +183,7 @@ class Worker:
 
 class _Process(NamedTuple):
     pid: int
+    inherited: int
     requests: int
     answers: int
 
@@ -189,6 +194,7 @@ def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Pr
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+    resident, data = _memory()
     with warnings.catch_warnings():
         # Threads of the parent, if it has any, are not needed in the child.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -196,12 +202,25 @@ def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Pr
     if pid == 0:
         os.close(requests_out)
         os.close(answers_in)
-        _answering(serve, limits, requests_in, answers_out)
+        memory = limits.memory_bytes
+        most = None if memory is None else memory + data
+        _answering(serve, limits, requests_in, answers_out, most, resident)
     os.close(requests_in)
     os.close(answers_out)
     with suppress(OSError):
         os.setpgid(pid, pid)  # by both, whoever is first
-    return _Process(pid, requests_out, answers_in)
+    return _Process(pid, resident, requests_out, answers_in)
+
+
+def _memory() -> tuple[int, int]:
+    """Return the resident and the writable memory of this process; 0 where nobody can say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no imports here
+            pages = [int(field) for field in file.read().split()]
+    except OSError:
+        return 0, 0
+    size = resource.getpagesize()
+    return pages[1] * size, pages[5] * size
 
 
 def _ended(process: _Process) -> tuple[int, resource.struct_rusage]:
@@ -214,7 +233,12 @@ def _ended(process: _Process) -> tuple[int, resource.struct_rusage]:
 
 
 def _answering(
-    serve: Callable[[bytes], tuple[int, bytes]], limits: Limits, requests: int, answers: int
+    serve: Callable[[bytes], tuple[int, bytes]],
+    limits: Limits,
+    requests: int,
+    answers: int,
+    most: int | None,
+    inherited: int,
 ) -> NoReturn:
     """Answer until there are no more messages; the life of the child."""
     try:
@@ -230,11 +254,11 @@ def _answering(
         for name in _THREADS:
             os.environ.setdefault(name, "1")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if limits.memory_bytes is not None:
-            _lowered(resource.RLIMIT_DATA, limits.memory_bytes)
+        if most is not None:
+            _lowered(resource.RLIMIT_DATA, most)
         while True:
             _, message = _received(requests, _LENGTH)
-            _answer(serve, limits, message, answers)
+            _answer(serve, limits, message, answers, inherited)
     except BaseException as error:  # noqa: BLE001 - nothing of the parent may run in the child
         os._exit(0 if isinstance(error, EOFError | BrokenPipeError) else 1)
 
@@ -248,7 +272,11 @@ def _die_with_the_parent() -> None:
 
 
 def _answer(
-    serve: Callable[[bytes], tuple[int, bytes]], limits: Limits, message: bytes, answers: int
+    serve: Callable[[bytes], tuple[int, bytes]],
+    limits: Limits,
+    message: bytes,
+    answers: int,
+    inherited: int,
 ) -> None:
     before = _cpu_s()
     if limits.seconds is not None:
@@ -258,10 +286,11 @@ def _answer(
         status, answer = serve(message)
     except MemoryError:
         kind, status, answer = _NO_MEMORY, 0, b""
-    peak = max(
+    peaks = (
         resource.getrusage(who).ru_maxrss * 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
+    peak = max(0, *(one - inherited for one in peaks))
     if status == 1 and limits.memory_bytes is not None and peak > limits.memory_bytes // 2:
         kind, answer = _NO_MEMORY, b""  # compiled code says in its own way that there is no memory
     if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:

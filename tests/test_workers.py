@@ -10,7 +10,7 @@ import pytest
 
 from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
 
-LIMITS = Limits(request_bytes=1000, answer_bytes=1000, memory_bytes=2**31, seconds=1.0)
+LIMITS = Limits(request_bytes=1000, answer_bytes=1000, memory_bytes=2**27, seconds=1.0)
 
 
 def _busy() -> None:
@@ -25,7 +25,7 @@ def serve(message: bytes) -> tuple[int, bytes]:
     if word == "pid":
         return 0, str(os.getpid()).encode()
     if word == "memory":
-        return 0, bytes(2**32)[:1]
+        return 0, bytes(2**28)[:1]
     if word == "long":
         return 0, bytes(1001)
     if word == "busy":
@@ -104,7 +104,19 @@ def test_nothing_is_left_behind(worker: Worker) -> None:
 def test_what_an_answer_took_is_known(worker: Worker) -> None:
     worker.ask(b"abc")
     assert 0 <= worker.usage.seconds < 1
-    assert 2**20 < worker.usage.peak_bytes < 2**30
+    assert 0 <= worker.usage.peak_bytes < 2**27
+
+
+def test_a_large_parent_leaves_as_much_memory_as_a_small_one() -> None:
+    held = bytearray(os.urandom(2**20) * 192)  # more than the limit, and written to
+    with Worker(serve, LIMITS) as worker:
+        assert worker.ask(b"abc") == (0, b"cba")
+        assert worker.usage.peak_bytes < 2**26
+        with pytest.raises(OverLimitError):
+            worker.ask(b"memory")
+        with pytest.raises(WorkerFaultError):
+            worker.ask(b"exit")
+    assert len(held) == 192 * 2**20
 
 
 def test_without_limits_there_are_none() -> None:
