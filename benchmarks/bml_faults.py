@@ -20,6 +20,8 @@ from itertools import product
 from math import isqrt
 from typing import NamedTuple
 
+from tables import rows_below
+
 from planner.bml import Failures, Problem, evaluate, solve
 from planner.bml.solver import TREES_MAX_NICS, AnyPlan
 from planner.errors import NotApplicableError
@@ -162,9 +164,7 @@ def show(title: str, demand: Demand, what: Sequence[Case], *, absolute: bool) ->
     header = ["network", "failed", "bound" if absolute else "bound (×T_F)"]
     for method in ("detour", "trees"):
         header += [f"{method}, one round", f"{method}, pipelined", "rounds"]
-    for cells in (header, ["---"] * len(header), *rows):
-        print(f"| {' | '.join(cells)} |")
-    print(flush=True)
+    rows_below(header, rows)
 
 
 def main() -> None:

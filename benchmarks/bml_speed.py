@@ -18,6 +18,8 @@ from fractions import Fraction
 from functools import partial
 from typing import TypeVar
 
+from tables import rows_below
+
 from planner.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
 from planner.bml.algorithm1 import run_thread
 from planner.bml.detour import detour
@@ -74,12 +76,6 @@ def span(taken: float) -> str:
         if taken * scale >= 1:
             return f"{taken * scale:.3g} {unit}"
     return f"{taken * 1e9:.3g} ns"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    for cells in (header, ["---"] * len(header), *rows):
-        print(f"| {' | '.join(cells)} |")
-    print(flush=True)
 
 
 def exponents(rows: Sequence[Sequence[float]]) -> list[str]:
@@ -142,7 +138,7 @@ def one_server(quick: bool) -> None:
     header = ["network", "servers", "pieces", "transfers"]
     for form in ("closed form", "literally"):
         header += [form, "a transfer", "a piece"]
-    table([*header, "ratio"], rows)
+    rows_below([*header, "ratio"], rows)
 
 
 def complete(quick: bool) -> None:
@@ -166,7 +162,7 @@ def complete(quick: bool) -> None:
             ]
         )
         before = cells, taken
-    table(["network", "servers", "transfers", "counts, k·N³", "time", "counts → time"], rows)
+    rows_below(["network", "servers", "transfers", "counts, k·N³", "time", "counts → time"], rows)
 
 
 def representative(quick: bool) -> None:
@@ -183,7 +179,7 @@ def representative(quick: bool) -> None:
     for what, ground, plan in cases:
         assert check(ground, plan) == "pieces"
         rows.append([what, str(len(plan.detours)), span(seconds(partial(check, ground, plan)))])
-    table(["failed", "blocked transfers", "time (aim: 1 s)"], rows)
+    rows_below(["failed", "blocked transfers", "time (aim: 1 s)"], rows)
 
 
 def growth(title: str, networks: Sequence[BCube]) -> None:
@@ -212,8 +208,9 @@ def growth(title: str, networks: Sequence[BCube]) -> None:
         rows.append([name(bcube), f"{bcube.servers:,}", *map(span, taken)])
         times.append([float(bcube.servers), *taken])
         print(f"{bcube}: {sum(taken):.1f} s", file=sys.stderr)
-    rows.append(["grows as", "", *exponents(times)])
-    table(header, rows)
+    rows_below(header, rows)
+    print("Each grows as:\n")
+    rows_below(header[2:], [exponents(times)])
 
 
 def trees(networks: Sequence[BCube], limit: float) -> None:
@@ -240,7 +237,7 @@ def trees(networks: Sequence[BCube], limit: float) -> None:
             )
         print(f"{bcube}, trees", file=sys.stderr)
     header = ["network", "NICs", "failed", "time", "trees", "load (×T_F)", "above the bound"]
-    table([*header, "stopped"], rows)
+    rows_below([*header, "stopped"], rows)
 
 
 def main() -> None:

@@ -23,6 +23,8 @@ from pathlib import Path
 from random import Random
 from statistics import fmean, median
 
+from tables import rows_below
+
 from planner import AffineCost
 from planner.caramel import OpOrder, Problem, solve
 from planner.caramel.loads import loads_of
@@ -212,12 +214,29 @@ def main() -> None:
             together = [dict(enumerate(annealer.known.sizes))]
             found = min(annealer.best(one, options.seconds / 2) for one in (planned, together))
             text += f"; annealed {found / value - 1:+.3%} of the plan"
-        print(text, flush=True)
-    print(
-        f"{len(ratios)} cases: geometric mean {exp(fmean(map(log, ratios))) - 1:.3%}, worst "
-        f"{max(ratios) - 1:.3%}, above 0.3 %: {sum(one > 1.003 for one in ratios)}; "
-        f"{orders} under another op order than by activation; processor time: median "
-        f"{median(times):.3f} s, largest {max(times):.2f} s"
+        print(f"- {text}", flush=True)
+    print()
+    rows_below(
+        (
+            "cases",
+            "above the bound, mean",
+            "worst",
+            "above 0.3 %",
+            "another order",
+            "median",
+            "longest",
+        ),
+        [
+            (
+                len(ratios),
+                f"{exp(fmean(map(log, ratios))) - 1:.3%}",
+                f"{max(ratios) - 1:.3%}",
+                sum(one > 1.003 for one in ratios),
+                orders,
+                f"{median(times):.3f} s",
+                f"{max(times):.2f} s",
+            )
+        ],
     )
 
 

@@ -17,6 +17,8 @@ import tracemalloc
 from collections.abc import Callable
 from math import prod
 
+from tables import head, row, rows_below
+
 from planner.caramel.activation import activation_order, backward_order
 from planner.caramel.enforcement import control_edges
 from planner.graphs import Graph, Op, Parameter
@@ -148,8 +150,8 @@ def seconds(action: Callable[[Graph], object], graph: Graph, runs: int) -> float
 
 def growth(title: str, make: Callable[[int, int], Graph], sizes: list[int], runs: int) -> None:
     print(f"## {title}\n")
-    print("| ops | parameters | order | per doubling | backward order and edges | peak memory |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    header = ("ops", "parameters", "order", "per doubling", "backward order and edges")
+    head((*header, "peak memory"))
     previous: float | None = None
     ratios = []
     for count in sizes:
@@ -166,11 +168,9 @@ def growth(title: str, make: Callable[[int, int], Graph], sizes: list[int], runs
         activation_order(copy)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        print(
-            f"| {len(graph.ops):,} | {len(graph.parameters):,} | {taken * 1e3:.0f} ms | {ratio} | "
-            f"{rest * 1e3:.0f} ms | {peak / 2**20:.1f} MiB |",
-            flush=True,
-        )
+        sizes_of = (f"{len(graph.ops):,}", f"{len(graph.parameters):,}")
+        times = (f"{taken * 1e3:.0f} ms", ratio, f"{rest * 1e3:.0f} ms")
+        row((*sizes_of, *times, f"{peak / 2**20:.1f} MiB"))
     mean = prod(ratios) ** (1 / len(ratios))
     print(f"\nGeometric mean per doubling: {mean:.2f}\n")
 
@@ -182,22 +182,17 @@ def enforcing(activation: tuple[int, ...]) -> Callable[[Graph], object]:
 
 def against_literal(count: int) -> None:
     print(f"## Against recomputing every closure at each pick, about {count:,} ops\n")
-    print("| graph | ops | parameters | order | recomputed | ratio | same order |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for title, make in KINDS.items():
-        print(f"| {title} | {literal_row(make(count, 1))} |", flush=True)
-    print()
+    header = ("graph", "ops", "parameters", "order", "recomputed", "ratio", "same order")
+    rows_below(header, ((title, *literal_row(make(count, 1))) for title, make in KINDS.items()))
 
 
-def literal_row(graph: Graph) -> str:
+def literal_row(graph: Graph) -> tuple[str, ...]:
     own = seconds(activation_order, graph, 5)
     orders: list[list[int]] = []
     published = seconds(lambda copy: orders.append(literal(copy)), graph, 1)
     assert orders == [list(activation_order(graph))]
-    return (
-        f"{len(graph.ops):,} | {len(graph.parameters):,} | {own * 1e3:.1f} ms | "
-        f"{published:.2f} s | {published / own:,.0f}× | yes"
-    )
+    sizes = (f"{len(graph.ops):,}", f"{len(graph.parameters):,}")
+    return (*sizes, f"{own * 1e3:.1f} ms", f"{published:.2f} s", f"{published / own:,.0f}×", "yes")
 
 
 KINDS: dict[str, Callable[[int, int], Graph]] = {

@@ -24,6 +24,8 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+from tables import rows_below
+
 from planner import AffineCost, Profile, Result
 from planner.caramel import METHODS, Plan, Problem, solve
 from planner.caramel.bounds import lower_bound
@@ -162,13 +164,12 @@ def show(title: str, ratios: Ratios, rows: Iterable[str], columns: Iterable[str]
     """Print the geometric mean and the worst distance in each cell."""
     columns = list(columns)
     print(f"### {title}\n")
-    print(f"| | {' | '.join(columns)} |")
-    print("| --- " * (len(columns) + 1) + "|")
-    for row in rows:
-        cells = [ratios[row, column] for column in columns]
+    texts = []
+    for name in rows:
+        cells = [ratios[name, column] for column in columns]
         text = [f"{geometric(c) - 1:.2%} ({max(c) - 1:.1%})" if c else "–" for c in cells]
-        print(f"| {row} | {' | '.join(text)} |")
-    print()
+        texts.append((name, *text))
+    rows_below(("", *columns), texts)
 
 
 def main() -> None:

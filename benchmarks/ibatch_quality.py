@@ -17,6 +17,8 @@ from itertools import product
 from pathlib import Path
 from statistics import fmean
 
+from tables import rows_below
+
 from planner import AffineCost, Profile
 from planner.ibatch import Problem, evaluate, solve
 from planner.jsonio import decode_profile
@@ -64,13 +66,11 @@ def loss(problem: Problem, method: str, optimum: int) -> float:
 def show(title: str, losses: Losses, rows: Iterable[str], methods: tuple[str, ...]) -> None:
     """Print mean and worst loss of each method in each row."""
     print(f"### {title}\n")
-    print(f"| | {' | '.join(methods)} |")
-    print("| --- " * (len(methods) + 1) + "|")
-    for row in rows:
-        cells = [losses[row, method] for method in methods]
-        text = [f"{fmean(cell):.1%} ({max(cell):.0%})" for cell in cells]
-        print(f"| {row} | {' | '.join(text)} |")
-    print()
+    texts = []
+    for name in rows:
+        cells = [losses[name, method] for method in methods]
+        texts.append((name, *(f"{fmean(cell):.1%} ({max(cell):.0%})" for cell in cells)))
+    rows_below(("", *methods), texts)
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from itertools import accumulate
 from math import prod
 
 import ibatch_milp
+from tables import head, row
 
 from planner.bucketing import mg_wfbp_groups
 from planner.deadline import Deadline
@@ -91,8 +92,7 @@ def fresh(problem: Problem) -> Problem:
 
 def against_milp(limit: float) -> None:
     print(f"## Exact method against mixed-integer programs, 200 layers, limit {limit:g} s\n")
-    print("| start-up | exact | `solve` | program, solver | its time | ratio | same optimum |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    head(("start-up", "exact", "`solve`", "program, solver", "its time", "ratio", "same optimum"))
     for startup in (1, 10, 100, 1000, 10_000):
         problem = table(200, startup, seed=startup)
         whole = solving(problem, 50)
@@ -102,18 +102,14 @@ def against_milp(limit: float) -> None:
             objective, proven, taken = milp(problem, limit)
             sign = "" if proven else "≥ "
             same = "yes" if proven and objective == optimum else "stopped" if not proven else "NO"
-            print(
-                f"| {startup} | {own * 1e3:.2f} ms | {whole * 1e3:.2f} ms | {name} | "
-                f"{sign}{taken:.2f} s | {sign}{taken / own:,.0f}× | {same} |",
-                flush=True,
-            )
+            times = (f"{own * 1e3:.2f} ms", f"{whole * 1e3:.2f} ms", name, f"{sign}{taken:.2f} s")
+            row((startup, *times, f"{sign}{taken / own:,.0f}×", same))
     print()
 
 
 def growth(title: str, make: Callable[[int, int], Problem], sizes: list[int]) -> None:
     print(f"## Growth: {title}\n")
-    print("| layers | batches | solve | per doubling | peak memory | bytes a layer |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    head(("layers", "batches", "solve", "per doubling", "peak memory", "bytes a layer"))
     previous: float | None = None
     ratios = []
     for count in sizes:
@@ -129,11 +125,12 @@ def growth(title: str, make: Callable[[int, int], Problem], sizes: list[int]) ->
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert result.plan is not None
-        print(
-            f"| {count:,} | {len(result.plan.batches):,} | {taken / 3 * 1e3:.1f} ms | {ratio} | "
-            f"{peak / 2**20:.1f} MiB | {peak / count:.0f} |",
-            flush=True,
+        sizes_and_time = (
+            f"{count:,}",
+            f"{len(result.plan.batches):,}",
+            f"{taken / 3 * 1e3:.1f} ms",
         )
+        row((*sizes_and_time, ratio, f"{peak / 2**20:.1f} MiB", f"{peak / count:.0f}"))
     mean = prod(ratios) ** (1 / len(ratios))
     print(f"\nGeometric mean per doubling: {mean:.2f}\n")
 
@@ -185,8 +182,8 @@ def linear_mg_wfbp(problem: Problem) -> list[int]:
 
 def against_mg_wfbp() -> None:
     print("## Exact method against MG-WFBP's rule, push, 2,000 layers\n")
-    print("| start-up | exact | rule as published | ratio | rule, O(n) | ratio | rule's makespan |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    header = ("start-up", "exact", "rule as published", "ratio", "rule, O(n)", "ratio")
+    head((*header, "rule's makespan"))
     for startup in (10, 100, 1000, 10_000):
         problem = table(2000, startup, seed=startup, direction="push")
         result, rule = solve(problem), solve(problem, method="mg_wfbp")
@@ -200,12 +197,9 @@ def against_mg_wfbp() -> None:
         published = seconds(lambda p=problem: literal_mg_wfbp(p), 3)  # type: ignore[misc]
         linear = seconds(lambda p=problem: linear_mg_wfbp(p), 10)  # type: ignore[misc]
         loss = rule.objective_ns / result.objective_ns - 1
-        print(
-            f"| {startup} | {own * 1e3:.2f} ms | {published * 1e3:.0f} ms | "
-            f"{published / own:.0f}× | {linear * 1e3:.2f} ms | {linear / own:.2f}× | "
-            f"+{loss:.2%} |",
-            flush=True,
-        )
+        once = (f"{own * 1e3:.2f} ms", f"{published * 1e3:.0f} ms", f"{published / own:.0f}×")
+        again = (f"{linear * 1e3:.2f} ms", f"{linear / own:.2f}×", f"+{loss:.2%}")
+        row((startup, *once, *again))
     print()
 
 

@@ -1,6 +1,6 @@
 """How much planning an iteration at once gains, on every shipped profile and cluster.
 
-    python benchmarks/iteration_peers.py [--quick] [--full FILE] [--picture FILE]
+    python benchmarks/iteration_peers.py [--quick] [--full] [--picture FILE]
 
 Prints tables in Markdown: the methods over all cases, and by cluster and by profile, with the
 computation as measured (on two processor cores) and 50 times as fast. Ends with an error if any
@@ -25,11 +25,6 @@ from planner.jsonio.clusters import decode_cluster
 
 DATA = Path(__file__).parent.parent / "data"
 SCALES = (Fraction(1), Fraction(1, 50))
-ABOUT = (
-    "Written by `python benchmarks/iteration_peers.py --full docs/peers.md`; the summary is in "
-    "[How fast, how good](benchmarks.md). Under the methods: how many times as fast as with DDP an "
-    "iteration is; –: the method has no plan."
-)
 CLEARLY = 0.01
 QUICK = (("lenet5", "alexnet_v2"), ("a10g-16", "bml-bcube", "h100-8"))
 
@@ -101,28 +96,25 @@ def margin(cases: Sequence[PeerCase]) -> str:
 
 
 def full(cases: Sequence[PeerCase]) -> str:
-    """Return the document with every case."""
-    blocks = [
-        "---\norphan: true\n---",
-        "# Whole iterations and peers: every case",
-        ABOUT,
-    ]
+    """Return every case: how many times as fast as with DDP an iteration is; –: no plan."""
+    blocks = []
     for scale in SCALES:
         own = [case for case in cases if case.computation == scale]
-        blocks += [f"## Computation × {scale_text(scale)}", case_table(own, METHODS)]
-    return "\n\n".join(blocks) + "\n"
+        what = f"computation × {scale_text(scale)}"
+        blocks += [f"### {what}: every case", case_table(own, METHODS)]
+    return "\n\n".join(blocks)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two profiles on three clusters")
-    parser.add_argument("--full", type=Path, metavar="FILE", help="write every case there")
+    parser.add_argument("--full", action="store_true", help="print every case too")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the methods there")
     options = parser.parse_args()
     cases = planned_cases(options.quick)
     print(tables(cases))
     if options.full:
-        options.full.write_text(full(cases), encoding="utf-8")
+        print(f"\n{full(cases)}")
     if options.picture:
         save_peers(chart_of(cases, SCALES, METHODS), options.picture)
 

@@ -31,6 +31,7 @@ from runtime_jobs import (
 )
 from runtime_report import Measured, measured, ratio, summary, table
 from runtime_waiting import LABEL, WaitingModel, load, scaled_units
+from tables import head, row
 from torch import distributed
 
 import planner
@@ -163,11 +164,10 @@ def show(result: dict[str, Any], size: int) -> None:
         print(f"### {title}\n\n{about}\n")
         print(table(found, RING, "all-reduce"), end="\n\n")
     print("### a step with BML against a step with the ring\n")
-    print("| setting | shorter by | lowest – highest round | paper, all settings |")
-    print("| --- | --- | --- | --- |")
+    head(("setting", "shorter by", "lowest – highest round", "paper, all settings"))
     for name, title, _, (ring, bml) in result["settings"]:
         middle, low, high = ratio(bml, ring)
-        print(f"| {title} | {1 - middle:.1%} | {1 - high:.1%} – {1 - low:.1%} | {PAPER[name]} |")
+        row((title, f"{1 - middle:.1%}", f"{1 - high:.1%} – {1 - low:.1%}", PAPER[name]))
     print("\n### predicted against measured\n")
     print(summary([(title, found) for _, title, _, found in result["settings"]]))
 

@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from tables import head, row
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, Adam, Optimizer
@@ -55,20 +56,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few rounds, of two ranks at most")
     quick = parser.parse_args().quick
-    print("| ranks | batches | DDP over plain | attached over plain | attached over DDP |")
-    print("| --- | --- | --- | --- | --- |")
+    head(("ranks", "batches", "DDP over plain", "attached over plain", "attached over DDP"))
     for ranks in (1, 2):
         for batches in (2, 25, LAYERS):
             ddp, ours, both = on_ranks(ranks, overhead, batches, 5 if quick else 40)[0]
-            print(f"| {ranks} | {batches} | {ddp:.2f} | {ours:.2f} | {both:.2f} |", flush=True)
+            row((ranks, batches, f"{ddp:.2f}", f"{ours:.2f}", f"{both:.2f}"))
     sizes = (2,) if quick else (2, 4)
-    print(f"\n| optimiser | ranks | {' | '.join(KINDS)} |")
-    print("| --- " * (len(KINDS) + 2) + "|")
+    print()
+    head(("optimiser", "ranks", *KINDS))
     for optimizer in OPTIMIZERS:
         for ranks in sizes:
             peaks = [median(on_ranks(ranks, peak, kind, optimizer)) for kind in KINDS]
-            cells = " | ".join(f"{one:.2f}" for one in peaks)
-            print(f"| {optimizer} | {ranks} | {cells} |", flush=True)
+            row((optimizer, ranks, *(f"{one:.2f}" for one in peaks)))
 
 
 def on_ranks(size: int, worker: Callable[..., Any], *arguments: Any) -> list[Any]:

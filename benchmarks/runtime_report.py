@@ -6,6 +6,7 @@ from itertools import combinations
 from statistics import median
 
 from runtime_jobs import Times
+from tables import as_text
 
 from planner.draw.chart import Chart
 from planner.runtime.measured import chart_of, off_by
@@ -141,33 +142,31 @@ def table(variants: Sequence[Measured], reference: str, first: str = "plan") -> 
     """Return the table of one setting; speed-ups are over the variant of name `reference`."""
     base = next(one for one in variants if one.name == reference)
     columns = (first, "predicted", "measured", "rounds", "off by", f"against {reference}", "rounds")
-    lines = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
+    rows = []
     for one in variants:
         low, high = min(one.medians_ns), max(one.medians_ns)
         middle, least, most = ratio(base, one)
         predicted = "–" if one.predicted_ns is None else format_ns(one.predicted_ns)
         error = "–" if one.error is None else f"{one.error:+.1%}"
-        lines.append(
-            f"| {one.name} | {predicted} | {format_ns(one.median_ns)} | "
-            f"{format_ns(round(low))} – {format_ns(round(high))} | {error} | "
-            f"{middle:.2f} | {least:.2f} – {most:.2f} |"
-        )
-    return "\n".join(lines)
+        rounds = f"{format_ns(round(low))} – {format_ns(round(high))}"
+        ratios = (f"{middle:.2f}", f"{least:.2f} – {most:.2f}")
+        rows.append((one.name, predicted, format_ns(one.median_ns), rounds, error, *ratios))
+    return as_text(columns, rows)
 
 
 def against(
     settings: Sequence[tuple[str, Sequence[Measured]]], name: str, others: Sequence[str]
 ) -> str:
     """Return the table of how many times as long as variant `name` the others take."""
-    lines = [f"| setting | {' | '.join(others)} |", "| --- " * (len(others) + 1) + "|"]
+    rows = []
     for setting, variants in settings:
         found = {one.name: one for one in variants}
         cells = []
         for other in others:
             middle, low, high = ratio(found[other], found[name])
             cells.append(f"{middle:.2f}× ({low:.2f} – {high:.2f})")
-        lines.append(f"| {setting} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((setting, *cells))
+    return as_text(("setting", *others), rows)
 
 
 def summary(settings: Sequence[tuple[str, Sequence[Measured]]]) -> str:
@@ -176,21 +175,16 @@ def summary(settings: Sequence[tuple[str, Sequence[Measured]]]) -> str:
         abs(one.error) for _, variants in settings for one in variants if one.error is not None
     ]
     worst = f"{max(errors):.1%} at worst"
-    lines = [
-        f"{len(errors)} predictions, off by {median(errors):.1%} (median), {worst}.",
-        "",
-        "| setting | pairs that differ in every round | ranked rightly | Kendall's τ | wrongly |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    about = f"{len(errors)} predictions, off by {median(errors):.1%} (median), {worst}."
+    header = ("setting", "pairs that differ in every round", "ranked rightly", "Kendall's τ")
+    rows = []
     for name, variants in settings:
         found = ranking(variants)
         clear = found.right + found.wrong + found.tied
         tau = "–" if found.tau is None else f"{found.tau:.2f}"
-        lines.append(
-            f"| {name} | {clear} of {clear + found.within_noise} | {found.right} | {tau} | "
-            f"{'; '.join(found.mistakes) or '–'} |"
-        )
-    return "\n".join(lines)
+        mistakes = "; ".join(found.mistakes) or "–"
+        rows.append((name, f"{clear} of {clear + found.within_noise}", found.right, tau, mistakes))
+    return f"{about}\n\n{as_text((*header, 'wrongly'), rows)}"
 
 
 def side_by_side(title: str, runs: Sequence[tuple[str, Sequence[Event]]]) -> Chart:

@@ -22,6 +22,7 @@ from random import Random
 from statistics import fmean
 
 import numpy as np
+from tables import head, row
 
 from planner.deadline import Deadline
 from planner.yan import Constants, Layer, Problem, estimate, solve
@@ -262,10 +263,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100, help="networks of each kind")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    print(
-        f"{'space':12} {'network':8} {'mapping':10} {'cases':>6} {'optimal':>8} {'mean loss':>10} "
-        f"{'worst':>8}"
-    )
+    head(("configurations", "network", "mapping", "cases", "optimal", "mean loss", "worst"))
     measures = {
         "everything": losses,
         "one replica": losses_of_one_replica,
@@ -280,11 +278,8 @@ def main() -> None:
                 ("canonical", "greedy"), zip(*table, strict=True), strict=True
             ):
                 optimal = sum(loss < SAME for loss in column) / len(column)
-                print(
-                    f"{space:12} {kind:8} {method:10} {len(column):6} {optimal:8.1%} "
-                    f"{fmean(column):10.3%} {max(column):8.2%}",
-                    flush=True,
-                )
+                loss = (f"{optimal:.1%}", f"{fmean(column):.3%}", f"{max(column):.2%}")
+                row((space, kind, method, len(column), *loss))
 
 
 if __name__ == "__main__":

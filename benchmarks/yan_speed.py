@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from tables import rows_below
 
 from planner.deadline import Deadline
-from planner.draw import format_table
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
 from planner.yan import Problem
@@ -113,10 +113,11 @@ def against_brute_force(imagenet: Problem) -> None:
     assert brute.plan is not None
     epoch = float(brute.plan.ranking[0].epoch)
     assert abs(best - epoch) <= 1e-9 * epoch >= abs(dp - epoch)
+    print("## Against brute force and the plain dynamic program\n")
     print(
         f"6 machines, 3 layers, 2 threads: {count(small):,} configurations; brute force takes "
         f"{slow / fast:.0f} times as long as the search with bounds, the plain program "
-        f"{middle / fast:.1f} times"
+        f"{middle / fast:.1f} times.\n"
     )
 
 
@@ -132,10 +133,10 @@ def against_plain(networks: dict[str, Problem], sizes: list[int]) -> None:
             space = f"{count(one):.1e}"
             rows.append((name, str(machines), space, f"{slow / fast:.0f}x", f"{fast:.2f} s", cut))
     header = ("network", "machines", "configurations", "plain / bounds", "bounds", "looked at")
-    print("\n" + format_table(header, rows))
+    rows_below(header, rows)
 
 
-def growth(title: str, cases: list[tuple[str, Problem]]) -> None:
+def growth(title: str, of: str, cases: list[tuple[str, Problem]]) -> None:
     """Print how the time grows from case to case."""
     rows, before = [], None
     for label, problem in cases:
@@ -144,7 +145,8 @@ def growth(title: str, cases: list[tuple[str, Problem]]) -> None:
         rows.append((label, f"{took:.2f} s", ratio, cut))
         before = took
         print(f"{label}: {took:.1f} s", file=sys.stderr)
-    print("\n" + format_table((title, "time", "to the line above", "looked at"), rows))
+    print(f"## Growth: {title}, {of}\n")
+    rows_below((of, "time", "to the line above", "looked at"), rows)
 
 
 def deep(problem: Problem, layers: int) -> Problem:
@@ -174,17 +176,17 @@ def main() -> None:
     machines = [10, 20] if quick else [20, 50, 100, 200]
     for name, problem in networks.items():
         cases = [(f"{n}", replace(problem, machines=n)) for n in machines]
-        growth(f"{name}: machines, full grid", cases)
+        growth(f"{name}, full grid", "machines", cases)
     machines = [10, 20] if quick else [20, 100, 250, 500, 1000]
     for name, problem in networks.items():
         cases = [
             (f"{n}", replace(problem, machines=n, partitions="powers_of_two")) for n in machines
         ]
-        growth(f"{name}: machines, powers of two", cases)
+        growth(f"{name}, powers of two", "machines", cases)
     layers = [8, 12] if quick else [8, 25, 50, 100]
-    growth("layers (20 machines)", [(f"{n}", deep(imagenet, n)) for n in layers])
+    growth("20 machines", "layers", [(f"{n}", deep(imagenet, n)) for n in layers])
     threads = [4, 8] if quick else [8, 16, 32, 64]
-    growth("cores (20 machines)", [(f"{n}", cores(imagenet, n)) for n in threads])
+    growth("20 machines", "cores", [(f"{n}", cores(imagenet, n)) for n in threads])
 
 
 if __name__ == "__main__":

@@ -201,10 +201,12 @@ def report() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="remake a figure of BigDL and Drizzle")
-    parser.add_argument("what", choices=("3", "claims"))
+    tables = {"3": ("Fig. 3", report), "claims": ("What the text claims", bigdl_claims.report)}
+    parser.add_argument("what", nargs="?", choices=tuple(tables), help="default: both")
     parser.add_argument("--picture", type=Path, help="draw the hot spot and the methods")
     options = parser.parse_args()
-    print(report() if options.what == "3" else bigdl_claims.report())
+    for title, table in (tables[options.what],) if options.what else tables.values():
+        print(f"## {title}\n\n{table()}\n")
     if options.picture:
         bigdl_claims.save(options.picture)
 

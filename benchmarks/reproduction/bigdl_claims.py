@@ -10,8 +10,10 @@ from collections import deque
 from fractions import Fraction
 from pathlib import Path
 
+from grids import grid, sections
+
 from planner.bigdl import METHODS, Problem, evaluate, solve
-from planner.draw import HotSpotsChart, format_table, save_hot_spots
+from planner.draw import HotSpotsChart, save_hot_spots
 from planner.jsonio import bigdl as face
 from planner.network import Network
 
@@ -45,7 +47,7 @@ def against_nodes() -> str:
                 found[0].status.value,
             )
         )
-    return format_table(("nodes", "2(N-1)/N", *NAMES, "rotated is"), rows)
+    return grid(("nodes", "2(N-1)/N", *NAMES, "rotated is"), rows)
 
 
 def first_come(nodes: int) -> int:
@@ -105,7 +107,7 @@ def without_turns() -> str:
             )
         )
     header = ("nodes", "rotated", "one at a time", "shared link", "turn by turn")
-    return format_table(header, rows)
+    return grid(header, rows)
 
 
 def growth() -> str:
@@ -121,7 +123,7 @@ def growth() -> str:
         least = min(spent)
         rows.append((f"2^{power}", f"{least / before:.2f}" if before else "–"))
         before = least
-    return format_table(("nodes", "time over that of a quarter of the nodes"), rows)
+    return grid(("nodes", "time over that of a quarter of the nodes"), rows)
 
 
 def save(path: Path) -> None:
@@ -140,4 +142,4 @@ def report() -> str:
         ("One pull order for all against rotated, if nodes do not wait for turns", without_turns()),
         ("Run time of planning", growth()),
     )
-    return "\n\n".join(f"{title}\n\n{table}" for title, table in tables)
+    return sections(tables)

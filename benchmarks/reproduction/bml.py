@@ -1,8 +1,8 @@
 """Remakes Figs. 5, 6 and 7 of the BML paper (Wang et al., NeurIPS 2018).
 
-    python benchmarks/reproduction/bml.py 5 [--picture FILE]
-    python benchmarks/reproduction/bml.py 6        LeNet-5
-    python benchmarks/reproduction/bml.py 7        VGG-19
+    python benchmarks/reproduction/bml.py [5 | 6 | 7] [--picture FILE]
+
+All three if none is named; `--picture` draws Fig. 5, or Figs. 6 (LeNet-5) and 7 (VGG-19).
 
 Fig. 5 is the time of one synchronisation in units of T_F, the time of one gradient over one link:
 closed forms, nothing fitted (`bml_times`).
@@ -182,17 +182,16 @@ def jobs(number: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="remake a figure of the BML paper")
-    parser.add_argument("figure", type=int, choices=(5, 6, 7))
+    parser.add_argument("figure", nargs="?", type=int, choices=(5, 6, 7), help="default: all")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw it (.svg, .png, .pdf)")
     options = parser.parse_args()
-    if options.figure == 5:
-        print(bml_times.report())
-        if options.picture:
-            bml_times.save(options.picture)
-        return
-    if options.picture:
+    for number in (options.figure,) if options.figure else (5, 6, 7):
+        report = bml_times.report() if number == 5 else jobs(number)
+        print(f"## Fig. {number}\n\n{report}\n")
+    if options.picture and options.figure == 5:
+        bml_times.save(options.picture)
+    elif options.picture:
         bml_pictures.draw(list(FIGURES.values()), CASES, options.picture)
-    print(jobs(options.figure))
 
 
 if __name__ == "__main__":

@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("figure", nargs="?", choices=tuple(FIGURES), help="all if none is named")
     options = parser.parse_args()
     for number in (options.figure,) if options.figure else FIGURES:
-        print(f"Caramel, Fig. {number}\n\n{FIGURES[number]()}\n")
+        print(f"## Fig. {number}\n\n{FIGURES[number]()}\n")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
 """Remakes Figs. 4 to 6 of "Accelerating Deep Learning Training with BigDL and Drizzle".
 
-    python benchmarks/reproduction/drizzle.py 4 [--picture FILE]    overhead against partitions
-    python benchmarks/reproduction/drizzle.py 5                     VGG, groups of 20
-    python benchmarks/reproduction/drizzle.py 6                     Inception-v1, groups of 10
-    python benchmarks/reproduction/drizzle.py online                the rule that finds group sizes
+    python benchmarks/reproduction/drizzle.py [4 | 5 | 6 | online] [--picture FILE]
+
+Fig. 4 is overhead against partitions, Fig. 5 VGG in groups of 20, Fig. 6 Inception-v1 in groups of
+10; `online` is the rule that finds group sizes. Without a name all are printed.
 
 Each figure is scored with a constant that was fitted to one number of another one
 (`drizzle_model`); the picture holds all three, whichever figure is asked for.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import drizzle_online
@@ -195,10 +196,15 @@ def panels() -> list[Panel]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="remake a figure of BigDL and Drizzle")
-    parser.add_argument("what", choices=(*map(str, NUMBERS), "online"))
+    tables: dict[str, tuple[str, Callable[[], str]]] = {
+        f"{number}": (f"Fig. {number}", partial(report, number)) for number in NUMBERS
+    }
+    tables["online"] = ("Group sizes that follow", drizzle_online.report)
+    parser.add_argument("what", nargs="?", choices=tuple(tables), help="default: all")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw it (.svg, .png, .pdf)")
     options = parser.parse_args()
-    print(drizzle_online.report() if options.what == "online" else report(int(options.what)))
+    for title, table in (tables[options.what],) if options.what else tables.values():
+        print(f"## {title}\n\n{table()}\n")
     if options.picture:
         drizzle_pictures.draw(panels(), drizzle_online.replay(fits()[0].task_ns), options.picture)
 

@@ -291,7 +291,7 @@ def main() -> None:
 
         draw(constants, options.picture)
     for number in (options.figure,) if options.figure else FIGURES:
-        print(f"iBatch, Fig. {number}\n\n{FIGURES[number](constants)}\n")
+        print(f"## Fig. {number}\n\n{FIGURES[number](constants)}\n")
 
 
 if __name__ == "__main__":

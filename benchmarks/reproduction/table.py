@@ -13,6 +13,8 @@ constants were fitted to is no result, and its row says so.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from grids import grid
+
 __all__ = ["Claim", "Row", "claims", "difference", "numbers"]
 
 
@@ -83,19 +85,14 @@ def difference(row: Row) -> float | None:
 
 def numbers(rows: Iterable[Row]) -> str:
     """Return the table of `rows` in Markdown."""
-    lines = ["| | paper | ours | difference |", "| --- | --- | --- | --- |"]
-    lines += [f"| {row.name} | {_paper(row)} | {_ours(row)} | {_difference(row)} |" for row in rows]
-    return "\n".join(lines)
+    cells = ((row.name, _paper(row), _ours(row), _difference(row)) for row in rows)
+    return grid(("", "paper", "ours", "difference"), cells)
 
 
 def claims(sentences: Iterable[Claim]) -> str:
     """Return the table of `sentences` in Markdown."""
-    lines = ["| the paper says | ours | |", "| --- | --- | --- |"]
-    lines += [
-        f"| {claim.says} | {claim.ours} | {'holds' if claim.holds else 'does not hold'} |"
-        for claim in sentences
-    ]
-    return "\n".join(lines)
+    cells = ((one.says, one.ours, "holds" if one.holds else "does not hold") for one in sentences)
+    return grid(("the paper says", "ours", ""), cells)
 
 
 def _paper(row: Row) -> str:
