@@ -227,17 +227,17 @@ def markdown(table: Table, columns: Sequence[str] = ()) -> str:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """Yield headings, tables and paragraphs, as lines."""
+    """Yield headings, tables and paragraphs, as lines; each ends at an empty line at the latest."""
     block: list[str] = []
     for line in [*text.splitlines(), ""]:
-        alone = line.startswith("#")
-        other = bool(block) and line.startswith("|") != block[0].startswith("|")
-        if block and (alone or other or not line.strip()):
+        alone, below = line.startswith("#"), bool(block) and block[0].startswith("|")
+        if block and (alone or not line.strip() or (line.startswith("|") and not below)):
             yield block
             block = []
+            below = False
         if alone:
             yield [line]
-        elif line.strip():
+        elif line.strip() and (line.startswith("|") or not below):  # solvers print into tables
             block.append(line.rstrip())
 
 
