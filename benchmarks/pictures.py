@@ -136,10 +136,10 @@ def executed(figure: "Figure") -> None:
     left, right = figure.subplots(1, 2, width_ratios=(5, 4))
     gradients = load("runtime_caramel").table("`auto` against the others")
     _ratios(left, gradients, ("DDP", "DDP, buckets scaled", "`mg_wfbp`", "`layer_by_layer`"))
-    left.set_title("gradients (Caramel): a step over that of auto", fontsize=10)
+    left.set_title("gradients (Caramel): over a step under auto", fontsize=10)
     pulls = load("runtime_ibatch").table("`exact` against the others")
     _ratios(right, pulls, ("`one_batch`", "`greedy`", "`layer_by_layer`"))
-    right.set_title("pulls and pushes (iBatch), ρ = 1: time over that of exact", fontsize=10)
+    right.set_title("pulls, pushes (iBatch), ρ = 1: over exact", fontsize=10)
 
 
 def failures(figure: "Figure") -> None:

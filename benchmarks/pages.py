@@ -1,0 +1,163 @@
+"""Writes what the pages show of `benchmarks/results` into them.
+
+    python benchmarks/pages.py [--check]
+
+A page marks each place in a comment and an end:
+
+    <!-- figures --> … <!-- end -->                                   the figures below
+    <!-- results: NAME | SECTION | PLACE [| COLUMNS] --> … <!-- end -->    a table, and its columns
+
+With `--check` nothing is written, and the run ends with an error if a page would change.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from results import Results, load, markdown
+from tables import as_text
+
+DOCS = Path(__file__).parent.parent / "docs"
+PLACE = re.compile(r"(<!-- (figures|results: .*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+JOINT = ("computation × 1: all 120 cases", "computation × 0.02: all 120 cases")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure that matters.
+
+    Attributes
+    ----------
+    says : str
+        What it is the figure of.
+    name : str
+        Of the results file.
+    value : callable
+        What it is, as text, by those results.
+    """
+
+    says: str
+    name: str
+    value: Callable[[Results], str]
+
+
+def iteration_gap(results: Results) -> str:
+    worst = max(results.table(title).cell("auto", "worst") for title in JOINT)
+    return f"{worst} % at worst"
+
+
+def iteration_gain(results: Results) -> str:
+    (mean, most) = (results.table(JOINT[1]).cell("auto", at) for at in ("speed-up over ddp", "to"))
+    return f"{mean:.2f}× in the mean, {most:.2f}× at most"
+
+
+def not_shipped(results: Results) -> str:
+    near, cases = (results.number(text) for text in (r"(\d+) of \d+ within", r"of (\d+) within"))
+    return f"{near:.0f} of {cases:.0f}"
+
+
+def slowest_request(results: Results) -> str:
+    return f"{max(results.table('').column('slowest')):.2f} s at most"
+
+
+def million_layers(results: Results) -> str:
+    table = results.table("Growth: random tables, start-up 100")
+    return f"{table.column('solve')[-1]:.2f} s for {table.column('layers')[-1]:,}"
+
+
+def greedy_loss(results: Results) -> str:
+    mean, worst = results.table("pull / by profile").cell("all", "greedy")
+    return f"{mean} % in the mean, {worst} % at worst"
+
+
+def caramel_gap(results: Results) -> str:
+    table = results.table("above the lower bound: geometric mean (worst)")
+    (mean, worst), (its_mean, its_worst) = table.cell("all", "auto"), table.cell("all", "caramel")
+    return f"{mean:.2f} % ({worst} % at worst); the paper's method {its_mean} % ({its_worst} %)"
+
+
+def best_configuration(results: Results) -> str:
+    table = results.table("Against brute force and the plain dynamic program")
+    space, seconds = table.column("configurations")[-1], table.column("bounds")[-1]
+    return f"{seconds} s for {space:.1e}"
+
+
+def largest_schedule(results: Results) -> str:
+    table = results.table("One server's schedule against Algorithm 1 literally")
+    (servers, ratio) = (table.column(name)[-1] for name in ("servers", "ratio"))
+    return f"{1e3 * table.column('closed form')[-1]:.1f} ms for {servers:,}; {ratio:,}×"
+
+
+def against_ddp(results: Results) -> str:
+    ratios = [one[0] for one in results.table("`auto` against the others").column("DDP")]
+    about = results.table("predicted against measured").about
+    error = re.search(r"off by ([\d.]+)% \(median\)", about)
+    assert error is not None
+    return f"{min(ratios)} to {max(ratios)}×; {error[1]} % off (median)"
+
+
+FIGURES = (
+    Figure("whole iterations, 240 cases: above the bound", "iteration_peers", iteration_gap),
+    Figure("the same, workers 50 times as fast: over DDP", "iteration_peers", iteration_gain),
+    Figure("other profiles: plans within 1 % of the bound", "iteration_gaps", not_shipped),
+    Figure(
+        "planning and explaining an iteration, 120 requests", "iteration_speed", slowest_request
+    ),
+    Figure("iBatch: the optimum, proven, by layers", "ibatch_speed", million_layers),
+    Figure("iBatch: what the greedy rule loses, 1,470 cases", "ibatch_quality", greedy_loss),
+    Figure("Caramel: above the bound, 624 cases", "caramel_quality", caramel_gap),
+    Figure("scaling out: the best of all configurations", "yan_speed", best_configuration),
+    Figure("BML: a server's schedule, by servers; over Algorithm 1", "bml_speed", largest_schedule),
+    Figure(
+        "executed, four emulated hosts: DDP's step over the plan's; predictions",
+        "runtime_caramel",
+        against_ddp,
+    ),
+)
+
+
+def figures() -> str:
+    """Return the table of the figures that matter."""
+    rows = []
+    for figure in FIGURES:
+        results = load(figure.name)
+        script = results.command.split()[1]
+        rows.append((figure.says, figure.value(results), f"`python {script}`"))
+    return as_text(("figure", "value", "command"), rows)
+
+
+def shown(mark: str) -> str:
+    """Return what stands at a mark."""
+    if mark == "figures":
+        return figures()
+    name, title, place, *columns = (part.strip() for part in mark.split(":", 1)[1].split("|"))
+    wanted = [column.strip() for column in columns[0].split(";")] if columns else []
+    return markdown(load(name).table(title, int(place)), wanted)
+
+
+def filled(text: str) -> str:
+    """Return a page with everything at its marks."""
+    return PLACE.sub(lambda found: f"{found[1]}{shown(found[2])}\n{found[3]}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    changed = []
+    for path in sorted(DOCS.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        new = filled(text)
+        if new != text:
+            changed.append(str(path))
+            if not options.check:
+                path.write_text(new, encoding="utf-8")
+    if options.check and changed:
+        sys.exit(f"not as the results say: {', '.join(changed)}")
+
+
+if __name__ == "__main__":
+    main()
