@@ -36,7 +36,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("name", metavar="NAME", help="of a script beside this one")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: see above")
     parser.add_argument("--check", action="store_true", help="compare the columns, write nothing")

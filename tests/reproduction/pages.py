@@ -1,14 +1,11 @@
-"""What a page of the documentation shows of a script's tables."""
+"""What the results files keep of a script's tables."""
 
-import re
-from pathlib import Path
-
-PAGES = Path(__file__).parents[2] / "docs" / "reproduction"
+from results import Table, load, sections
 
 
-def missing(report: str, page: str) -> list[str]:
-    """Return the tables of a report that a page does not hold as they are."""
-    text = (PAGES / page).read_text(encoding="utf-8")
-    found = re.findall(r"(?:^\|.*\n?)+", report, flags=re.MULTILINE)
+def missing(report: str, name: str) -> list[Table]:
+    """Return the tables of a report that the results file of a paper does not hold as they are."""
+    found = [table for section in sections(report) for table in section.tables]
+    kept = [table for section in load(f"reproduction/{name}").sections for table in section.tables]
     assert found
-    return [table for table in found if table.strip() not in text]
+    return [table for table in found if table not in kept]

@@ -47,5 +47,5 @@ def test_what_is_scored_was_not_used_in_the_fit(monkeypatch: pytest.MonkeyPatch)
         assert (old == new) == name.startswith("ResNet")
 
 
-def test_the_page_holds_the_tables() -> None:
-    assert not missing(bigdl.report(), "bigdl.md")
+def test_the_results_file_holds_the_tables() -> None:
+    assert not missing(bigdl.report(), "bigdl")

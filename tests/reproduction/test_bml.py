@@ -145,9 +145,9 @@ def test_what_is_scored_was_not_used_in_the_fit(number: int) -> None:
     assert ours(replace(figure, least=figure.least + 1), other)[0] != scored[0]
 
 
-def test_the_page_holds_the_tables() -> None:
+def test_the_results_file_holds_the_tables() -> None:
     for report in (bml_times.report(), bml.jobs(6), bml.jobs(7)):
-        assert not missing(report, "bml.md")
+        assert not missing(report, "bml")
 
 
 def test_every_way_is_priced() -> None:

@@ -86,5 +86,5 @@ def test_costs_by_depth_have_the_two_printed_factors() -> None:
         caramel_network.figure_14,
     ],
 )
-def test_the_documentation_shows_what_is_printed(figure: Callable[[], str]) -> None:
-    assert not missing(figure(), "caramel.md")
+def test_the_results_file_holds_what_is_printed(figure: Callable[[], str]) -> None:
+    assert not missing(figure(), "caramel")

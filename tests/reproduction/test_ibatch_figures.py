@@ -87,5 +87,5 @@ def test_no_batches_exceed_what_the_forward_pass_can_hide(constants: Constants) 
 
 
 @pytest.mark.parametrize("number", list(ibatch.FIGURES))
-def test_the_documentation_shows_what_is_printed(constants: Constants, number: str) -> None:
-    assert not missing(ibatch.FIGURES[number](constants), "ibatch.md")
+def test_the_results_file_holds_what_is_printed(constants: Constants, number: str) -> None:
+    assert not missing(ibatch.FIGURES[number](constants), "ibatch")

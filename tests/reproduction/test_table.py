@@ -34,7 +34,7 @@ def test_numbers_by_hand() -> None:
         Row("missing", paper=3, ours=None, unit="×"),
     )
     assert numbers(rows).splitlines() == [
-        "| | paper | ours | difference |",
+        "|  | paper | ours | difference |",
         "| --- | --- | --- | --- |",
         "| speed-up | 1,234× | 1,000.0× | -19.0 % |",
         "| share | 68.5 % | 68.0 % | fitted |",

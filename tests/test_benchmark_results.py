@@ -1,0 +1,194 @@
+"""Results files of the benchmarks: what they hold, how they are made, what pages show of them."""
+
+import ast
+import datetime
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pages
+import pictures
+import pytest
+import record
+from results import FOLDER, Section, Table, dumps, load, markdown, sections, unknown
+
+ROOT = Path(__file__).parents[1]
+NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+
+
+def only_table(text: str) -> Table:
+    (section,) = sections(text)
+    (table,) = section.tables
+    return table
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_results_file_says_where_it_comes_from(name: str) -> None:
+    results = load(name)
+    script = ROOT / "benchmarks" / f"{name}.py"
+    about = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8")))
+    assert about is not None
+    assert results.benchmark == name
+    assert results.about == about.splitlines()[0]
+    assert results.command.split()[:2] == ["python", f"benchmarks/{name}.py"]
+    assert datetime.date.fromisoformat(results.date) >= datetime.date(2026, 11, 1)
+    assert results.machine
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_results_file_holds_rows_of_its_columns(name: str) -> None:
+    results = load(name)
+    assert results.sections
+    for section in results.sections:
+        assert section.notes or section.tables, section.title
+        for table in section.tables:
+            assert table.rows
+            assert {len(table.columns), len(table.units)} == {len(row) for row in table.rows} | {
+                len(table.columns)
+            }
+            for place, unit in enumerate(table.units):
+                values = [row[place] for row in table.rows]
+                assert not unit or all(is_number(value) for value in values), (section, place)
+
+
+def is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return re.fullmatch(r"[≥≤<] [\d.e+-]+", value) is not None
+    return value is None or isinstance(value, int | float | list)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_results_file_is_written_as_it_stands(name: str) -> None:
+    assert dumps(load(name)) == (FOLDER / f"{name}.json").read_text(encoding="utf-8")
+
+
+def test_every_benchmark_on_the_page_has_results() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)\.py`", page)) - {"record", "emulated_cluster"}
+    assert len(named) > 10
+    assert named <= set(NAMES)
+
+
+def test_numbers_have_one_unit_a_column() -> None:
+    table = only_table(
+        "| way | time | mixed | loss | range | limit | note |\n"
+        "|---|---|---|---|---|---|---|\n"
+        "| a | 1,024.5 ms | 15 µs | 2.3% (85%) | 1.02× (1.00 – 1.06) | ≥ 30 s | 1 of 2 |\n"
+        "| b | 2 ms | 3 s | +0.0 % (0 %) | – | <0.5 s | 7 |"
+    )
+    assert table.units == ["", "ms", "s", "%", "×", "s", ""]
+    assert table.rows == [
+        ["a", 1024.5, 15e-6, [2.3, 85], [1.02, 1.0, 1.06], "≥ 30", "1 of 2"],
+        ["b", 2, 3.0, [0.0, 0], None, "< 0.5", "7"],
+    ]
+    assert table.column("time") == pytest.approx([1.0245, 0.002])
+    assert table.cell("b", "mixed") == 3.0
+
+
+def test_different_units_stay_as_printed() -> None:
+    table = only_table("| a |\n| --- |\n| 68 % |\n| 1.35× |")
+    assert (table.units, table.rows) == ([""], [["68 %"], ["1.35×"]])
+
+
+def test_headings_sentences_and_tables() -> None:
+    text = (
+        "All in one run.\n\n# One\n\nA sentence.\n\n## Two\nwhat\nit is\n\n| a |\n| --- |\n"
+        "solver: stopped\n| 1 |\n\n| b |\n| --- |\n| 2 |\n\n# Three\n\nThe end."
+    )
+    assert sections(text) == [
+        Section("", ["All in one run."], []),
+        Section("One", ["A sentence."], []),
+        Section(
+            "One / Two",
+            [],
+            [Table("what\nit is", ["a"], [""], [[1]]), Table("", ["b"], [""], [[2]])],
+        ),
+        Section("Three", ["The end."], []),
+    ]
+
+
+def test_a_table_in_markdown_says_the_same() -> None:
+    text = "| a | difference |\n| --- | --- |\n| 1,024 s | +2.5 % |\n| 3 s | -1 % |\n| – | – |"
+    assert markdown(only_table(text)) == text
+    assert markdown(only_table(text), ["a"]).splitlines()[2] == "| 1,024 s |"
+
+
+def test_a_table_of_other_columns_is_found() -> None:
+    kept = load("ibatch_speed").sections
+    assert unknown(kept, kept) == []
+    table = kept[0].tables[0]
+    other = replace(table, columns=["start", *table.columns[1:]])
+    assert unknown([Section("", [], [table, other])], kept) == [other.columns]
+
+
+def run_record(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["record.py", *arguments])
+    record.main()
+
+
+def test_a_recorded_run_has_the_shape_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "made.json"
+    run_record(monkeypatch, "reproduction/bigdl", "-o", str(path), "3")
+    monkeypatch.setattr("results.FOLDER", tmp_path)
+    made = load("made")
+    monkeypatch.undo()
+    kept = load("reproduction/bigdl")
+    assert made.sections == [kept.section("Fig. 3")]
+    assert made.command == "python benchmarks/reproduction/bigdl.py 3"
+    assert (made.benchmark, made.about) == (kept.benchmark, kept.about)
+
+
+def test_a_short_run_is_checked_against_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = ("--check", "ibatch_quality", "data/profiles/lenet5.json")
+    monkeypatch.chdir(ROOT)
+    run_record(monkeypatch, *short)
+    kept = load("ibatch_quality")
+    monkeypatch.setattr(record, "load", lambda _: replace(kept, sections=kept.sections[:1]))
+    with pytest.raises(SystemExit, match=r"ibatch_quality\.json has no table of columns"):
+        run_record(monkeypatch, *short)
+
+
+def test_no_benchmark_of_a_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run_record(monkeypatch, "nothing")
+    assert "no benchmark of the name 'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages_show_what_the_results_say(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert pages.filled(text) == text
+
+
+def test_pages_have_marks() -> None:
+    found = [pages.PLACE.findall(path.read_text(encoding="utf-8")) for path in PAGES]
+    assert sum(map(len, found)) > 10
+    assert len(pages.figures().splitlines()) == 2 + 10
+
+
+def test_another_number_changes_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "<!-- results: caramel_branches |  | 0 | cases; worst -->\n<!-- end -->"
+    before = pages.filled(text)
+    assert before.splitlines()[1:3] == ["| cases | worst |", "| --- | --- |"]
+    results = load("caramel_branches")
+    results.sections[0].tables[0].rows[0][0] = 37
+    monkeypatch.setattr(pages, "load", lambda _: results)
+    assert pages.filled(before) == before.replace("| 36 |", "| 37 |") != before
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_pictures_are_drawn_and_shown(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys, "argv", ["pictures.py", name, "--folder", str(tmp_path)])
+    pictures.main()
+    assert (tmp_path / f"{name}.svg").stat().st_size > 10_000
+    assert (pictures.IMAGES / f"{name}.svg").is_file()
+    assert any(f"images/{name}.svg" in path.read_text(encoding="utf-8") for path in PAGES)
