@@ -219,7 +219,7 @@ def main() -> None:
     rows_below(
         (
             "cases",
-            "above the bound, mean",
+            "above the bound",
             "worst",
             "above 0.3 %",
             "another order",
