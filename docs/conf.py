@@ -43,6 +43,4 @@ def setup(app: Any) -> None:
 
 
 def _write_json_reference(app: Any) -> None:
-    source = Path(app.srcdir)
-    handwritten = (source / "json.md").read_text(encoding="utf-8")
-    json_reference.write(source / "_generated" / "json", handwritten)
+    json_reference.write(Path(app.srcdir) / "_generated" / "json")

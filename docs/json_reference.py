@@ -1,12 +1,13 @@
 """Writes the JSON reference: a page for each problem, with every field of its requests and answers.
 
-Types, limits, defaults and units are those of `planner schema`; what a field means stands in the
-tables of `json.md`, written by hand, and is shown beside them. `conf.py` calls `write` before
+Types, limits, defaults and units are those of `planner schema`; what a field means stands in
+`json_fields.toml`, written by hand, and is shown beside them. `conf.py` calls `write` before
 Sphinx reads the pages.
 """
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from planner.jsonio import schema
 
 __all__ = ["field_rows", "meanings", "page", "write"]
+
+MEANINGS = tomllib.loads((Path(__file__).parent / "json_fields.toml").read_text(encoding="utf-8"))
 
 UNITS = {"nanoseconds": "ns", "bytes": "bytes", "seconds": "s"}
 SUFFIXES = (
@@ -24,16 +27,6 @@ SUFFIXES = (
     ("_bytes", "bytes"),
     ("_s", "s"),
 )
-COMMON = {
-    "problem": "which problem this is",
-    "method": "what made the plan",
-    "status": "`optimal`, `feasible`, `time_limit` or `infeasible`",
-    "objective_ns": "what the plan costs; `null` if there is none",
-    "lower_bound_ns": "what no plan can undercut",
-    "runtime_s": "how long planning took",
-    "reason": "of an infeasible answer: why",
-    "binding": "of an infeasible answer: what binds",
-}
 COLUMNS = ("field", "type", "unit", "default", "meaning")
 
 _CLASS = "```{rst-class} fields\n```\n\n"
@@ -41,18 +34,16 @@ _CLASS = "```{rst-class} fields\n```\n\n"
 Schema = Mapping[str, Any]
 
 
-def write(folder: Path, handwritten: str) -> None:
+def write(folder: Path) -> None:
     """Write the pages; one that would not change is left alone, so that it is not built again.
 
     Parameters
     ----------
     folder : Path
         Where they go; it is made if it is missing.
-    handwritten : str
-        The text of `json.md`.
     """
     schemas = schema()
-    pages = {name: page(name, found, handwritten) for name, found in schemas.items()}
+    pages = {name: page(name, found) for name, found in schemas.items()}
     pages["index"] = _index(list(schemas))
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.md"):
@@ -64,50 +55,35 @@ def write(folder: Path, handwritten: str) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def page(name: str, found: Schema, handwritten: str) -> str:
+def page(name: str, found: Schema) -> str:
     """Return the page of one problem, or of another file, such as a profile."""
     if "request" not in found:
         return f"# `{name}`\n\n" + "\n".join(_tables(found, "", {}, set()))
-    asked, answered = meanings(handwritten, name)
     seen: set[str] = set()
-    origin = f"`planner schema {name}` prints this as JSON Schema; [more about it](../../json.md)."
+    origin = f"`planner schema {name}` prints this as JSON Schema; [an example](../../json.md)."
     return "\n".join(
         (
             f"# `{name}`\n",
             f"{origin}\n",
             "## Request\n",
-            *_tables(found["request"], "request", asked, seen),
+            *_tables(found["request"], "request", meanings(name, "request"), seen),
             "## Answer\n",
-            *_tables(found["answer"], "answer", answered, seen),
+            *_tables(found["answer"], "answer", meanings(name, "answer"), seen),
         )
     )
 
 
-def meanings(handwritten: str, name: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what `json.md` says about fields: of requests (its first table), and of answers."""
-    section = re.search(rf"^## `{name}`.*?(?=^## |\Z)", handwritten, flags=re.DOTALL | re.MULTILINE)
-    tables = re.findall(r"(?:^\|.*\n)+", section[0] if section else "", flags=re.MULTILINE)
-    rows = [dict(_said(table)) for table in tables]
-    answered = {field: text for table in rows[1:] for field, text in table.items()}
-    asked = rows[0] if rows else {}
-    if any(text.startswith("as above") for text in asked.values()):
-        first = meanings(handwritten, "ibatch")[0]  # the page's first section
-        asked = {
-            field: text.replace("as above", first[field]) if text.startswith("as above") else text
-            for field, text in asked.items()
-        }
-    return asked, answered
-
-
-def _said(table: str) -> Iterator[tuple[str, str]]:
-    for line in table.splitlines()[2:]:
-        left, _, right = line.strip("| ").partition(" | ")
-        text = re.sub(r"\]\((?!http)", "](../../", right)
-        fields = re.findall(r"`(\w+)`", left)
-        for field in fields[:1]:
-            yield field, text if len(fields) == 1 else f"{left}: {text}"
-        for field in fields[1:]:
-            yield field, f"see `{fields[0]}`"
+def meanings(name: str, part: str) -> dict[str, str]:
+    """Return what the fields of a problem's `"request"` or `"answer"` mean."""
+    said: dict[str, str] = {}
+    for group in (MEANINGS["common"], MEANINGS.get(name, {})):
+        for fields, text in group.get(part, {}).items():
+            first, *others = fields.split(", ")
+            linked = re.sub(r"\]\((?!http)", "](../../", text)
+            together = ", ".join(f"`{field}`" for field in (first, *others))
+            said[first] = f"{together}: {linked}" if others else linked
+            said |= {other: f"see `{first}`" for other in others}
+    return said
 
 
 def _tables(found: Schema, kind: str, said: Mapping[str, str], seen: set[str]) -> Iterator[str]:
@@ -121,7 +97,7 @@ def _tables(found: Schema, kind: str, said: Mapping[str, str], seen: set[str]) -
             yield f"{'###' if kind else '##'} {title}\n"
         yield _paragraphs(body.get("description", "")) + "\n"
         yield _table(
-            field_rows(body, {**(COMMON if kind else {}), **said} if title == main else {})
+            field_rows(body, said if title == main else {})
         )
 
 
@@ -234,9 +210,8 @@ def _index(names: list[str]) -> str:
     return f"""# Fields of requests and answers
 
 A page for each problem, made from `planner schema`: every field with its type, limits, unit and
-default. Whole numbers go up to 2^62 where no limit is shown. Where
-[the JSON interface](../../json.md) says what a field means, that stands beside it. An invalid
-request is answered with `error`: `code`, `path`, `message`.
+default, and what it means. Whole numbers go up to 2^62 where no limit is shown. How requests are
+sent, limited and refused is on the page of [the JSON interface](../../json.md).
 
 ```{{toctree}}
 :maxdepth: 1
