@@ -96,9 +96,7 @@ def _tables(found: Schema, kind: str, said: Mapping[str, str], seen: set[str]) -
         if kind == "" or title != main:
             yield f"{'###' if kind else '##'} {title}\n"
         yield _paragraphs(body.get("description", "")) + "\n"
-        yield _table(
-            field_rows(body, said if title == main else {})
-        )
+        yield _table(field_rows(body, said if title == main else {}))
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> str:
