@@ -58,7 +58,7 @@ def write(folder: Path) -> None:
 def page(name: str, found: Schema) -> str:
     """Return the page of one problem, or of another file, such as a profile."""
     if "request" not in found:
-        return f"# `{name}`\n\n" + "\n".join(_tables(found, "", {}, set()))
+        return f"# `{name}`\n\n" + "\n".join(_tables(found, name, "", set()))
     seen: set[str] = set()
     origin = f"`planner schema {name}` prints this as JSON Schema; [an example](../../json.md)."
     return "\n".join(
@@ -66,15 +66,15 @@ def page(name: str, found: Schema) -> str:
             f"# `{name}`\n",
             f"{origin}\n",
             "## Request\n",
-            *_tables(found["request"], "request", meanings(name, "request"), seen),
+            *_tables(found["request"], name, "request", seen),
             "## Answer\n",
-            *_tables(found["answer"], "answer", meanings(name, "answer"), seen),
+            *_tables(found["answer"], name, "answer", seen),
         )
     )
 
 
 def meanings(name: str, part: str) -> dict[str, str]:
-    """Return what the fields of a problem's `"request"` or `"answer"` mean."""
+    """Return what fields mean: of a `"request"` or `"answer"`, or of an object with this title."""
     said: dict[str, str] = {}
     for group in (MEANINGS["common"], MEANINGS.get(name, {})):
         for fields, text in group.get(part, {}).items():
@@ -82,11 +82,11 @@ def meanings(name: str, part: str) -> dict[str, str]:
             linked = re.sub(r"\]\((?!http)", "](../../", text)
             together = ", ".join(f"`{field}`" for field in (first, *others))
             said[first] = f"{together}: {linked}" if others else linked
-            said |= {other: f"see `{first}`" for other in others}
+            said |= dict.fromkeys(others, f"see `{first}`")
     return said
 
 
-def _tables(found: Schema, kind: str, said: Mapping[str, str], seen: set[str]) -> Iterator[str]:
+def _tables(found: Schema, name: str, kind: str, seen: set[str]) -> Iterator[str]:
     """Yield the main object, then the ones inside it that no table has shown yet."""
     main = _name(found)
     for title, body in sorted(found["$defs"].items(), key=lambda item: item[0] != main):
@@ -96,7 +96,7 @@ def _tables(found: Schema, kind: str, said: Mapping[str, str], seen: set[str]) -
         if kind == "" or title != main:
             yield f"{'###' if kind else '##'} {title}\n"
         yield _paragraphs(body.get("description", "")) + "\n"
-        yield _table(field_rows(body, said if title == main else {}))
+        yield _table(field_rows(body, meanings(name, kind if kind and title == main else title)))
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> str:

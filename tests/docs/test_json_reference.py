@@ -96,10 +96,11 @@ def test_pages_are_written_once_and_old_ones_go(reference: ModuleType, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_every_meaning_is_of_a_field(reference: ModuleType, name: str) -> None:
-    for part in ("request", "answer"):
-        explained = {
-            field for fields in reference.MEANINGS[name][part] for field in fields.split(", ")
-        }
-        assert explained - properties(schema(name)[part]) == set()
+def test_every_meaning_is_of_a_field(reference: ModuleType) -> None:
+    for name in set(reference.MEANINGS) - {"common"}:
+        found = schema(name)
+        for part, texts in reference.MEANINGS[name].items():
+            explained = {field for fields in texts for field in fields.split(", ")}
+            of = found["$defs"][part] if "$defs" in found else found[part]
+            fields = set(of["properties"]) if "$defs" in found else properties(of)
+            assert explained - fields == set()
