@@ -23,6 +23,7 @@ from typing import NamedTuple
 from tables import rows_below
 
 from planner.bml import Failures, Problem, evaluate, solve
+from planner.bml.evaluation import Evaluation
 from planner.bml.solver import TREES_MAX_NICS, AnyPlan
 from planner.errors import NotApplicableError
 from planner.network import Network
@@ -87,7 +88,7 @@ def several(bcube: BCube) -> Iterator[tuple[str, Failures]]:
         yield f"{len(nics)} NICs at random", Failures(nics=pairs)
 
 
-def planned(problem: Problem, method: str) -> Result[AnyPlan] | None:
+def planned(problem: Problem, method: str) -> Result[AnyPlan, Evaluation] | None:
     """Return a plan that has been checked, or None if the method does not apply."""
     try:
         result = solve(problem, method=method)

@@ -30,6 +30,7 @@ from planner import AffineCost, Profile, Result
 from planner.caramel import METHODS, Plan, Problem, solve
 from planner.caramel.bounds import lower_bound
 from planner.caramel.carlier import carlier
+from planner.caramel.evaluation import Evaluation
 from planner.caramel.loads import LoadPricer, loads_of
 from planner.caramel.network import batching_threshold
 from planner.caramel.op_order import best_op_order
@@ -238,7 +239,7 @@ def main() -> None:
     print("\n".join(f"- {text}" for _, text in sorted(gaps, reverse=True)) or "nowhere")
 
 
-def _longer(problem: Problem, best: Result[Plan]) -> int:
+def _longer(problem: Problem, best: Result[Plan, Evaluation]) -> int:
     """Return what a search twenty times as long finds for the op order of a plan."""
     assert best.plan is not None
     known = windows(problem.graph, best.plan.backward_orders[0], best.plan.forward_order)

@@ -18,10 +18,13 @@ from pathlib import Path
 from planner.cli.compare_peers import chart_of, planned
 from planner.cli.peers_text import by, case_table, scale_text, summary_table
 from planner.draw.peers import save_peers
-from planner.iteration import METHODS
+from planner.iteration import METHODS as ALL
 from planner.iteration.peers import JOINT, PeerCase, Spread
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
+from planner.methods import concrete
+
+METHODS = concrete(ALL)
 
 DATA = Path(__file__).parent.parent / "data"
 SCALES = (Fraction(1), Fraction(1, 50))

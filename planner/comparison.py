@@ -7,27 +7,11 @@ from typing import Generic, TypeVar
 from planner.errors import NotApplicableError
 from planner.results import Result
 
-__all__ = ["Comparison", "Row", "compare"]
+__all__ = ["Comparison", "compare"]
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
-
-
-@dataclass(frozen=True, slots=True)
-class Row(Generic[PlanT, EvaluationT]):
-    """One method's result.
-
-    Attributes
-    ----------
-    result : Result
-        The plan, or why there is none.
-    evaluation : object or None
-        What the plan costs, as its family says it; None without a plan.
-    """
-
-    result: Result[PlanT]
-    evaluation: EvaluationT | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +20,13 @@ class Comparison(Generic[PlanT, EvaluationT]):
 
     Attributes
     ----------
-    rows : tuple of Row
+    rows : tuple of Result
         By objective, the best first; methods without a plan last.
     left_out : tuple of (str, str)
         Methods that do not apply, and why.
     """
 
-    rows: tuple[Row[PlanT, EvaluationT], ...]
+    rows: tuple[Result[PlanT, EvaluationT], ...]
     left_out: tuple[tuple[str, str], ...]
 
 
@@ -50,8 +34,7 @@ def compare(
     problem: ProblemT,
     methods: Iterable[str],
     *,
-    solve: Callable[..., Result[PlanT]],
-    evaluate: Callable[[ProblemT, PlanT], EvaluationT],
+    solve: Callable[..., Result[PlanT, EvaluationT]],
     time_limit: float | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison[PlanT, EvaluationT]:
@@ -65,14 +48,12 @@ def compare(
         Their names.
     solve : callable
         A family's `solve`: called with the problem, and `method` and `time_limit` by name.
-    evaluate : callable
-        Returns what a plan of the problem costs.
     time_limit : float, optional
         Seconds for each method.
     progress : callable, optional
         Called with each method's name before it runs.
     """
-    rows: list[Row[PlanT, EvaluationT]] = []
+    rows: dict[str, Result[PlanT, EvaluationT]] = {}
     left_out = []
     for method in methods:
         if progress:
@@ -82,6 +63,8 @@ def compare(
         except NotApplicableError as error:
             left_out.append((method, error.message))
             continue
-        rows.append(Row(result, None if result.plan is None else evaluate(problem, result.plan)))
-    rows.sort(key=lambda row: (row.result.objective_ns is None, row.result.objective_ns or 0))
-    return Comparison(tuple(rows), tuple(left_out))
+        rows.setdefault(result.method, result)  # `auto` is one of the others
+    best_first = sorted(
+        rows.values(), key=lambda row: (row.objective_ns is None, row.objective_ns or 0)
+    )
+    return Comparison(tuple(best_first), tuple(left_out))

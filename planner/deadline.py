@@ -37,6 +37,12 @@ class Deadline:
         left = self.remaining_s
         return self if left is None or left >= seconds else Deadline(seconds)
 
+    def later(self, seconds: float) -> "Deadline":
+        """Return the point so many seconds after this one."""
+        left = Deadline(None)
+        left._end = None if self._end is None else self._end + seconds
+        return left
+
     @property
     def passed(self) -> bool:
         """Whether the time is up."""

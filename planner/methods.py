@@ -1,61 +1,187 @@
-"""What all families do alike when they are asked: find the method, time it, distrust its plan."""
+"""The one way every plan takes in every family: made, checked, priced, bounded, a `Result`.
+
+A *method* is a function of a problem and a deadline that returns an `Outcome`. A family is a
+mapping of names to methods (its ``METHODS``) with three functions that know no method: one checks
+a plan, one prices it, one bounds what any plan costs. `solve_with` puts them together.
+"""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib import import_module
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError, InvalidPlanError
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
+from planner.results import Infeasibility, Result
 from planner.validation import did_you_mean, shown
 
-__all__ = ["Attempt", "attempt", "deadline_in", "known_method", "plan_of_method"]
+__all__ = [
+    "OUT_OF_TIME",
+    "Method",
+    "Outcome",
+    "concrete",
+    "deadline_in",
+    "judged",
+    "known_method",
+    "loaded",
+    "named",
+    "solve_with",
+]
 
 ProblemT = TypeVar("ProblemT")
-OutcomeT = TypeVar("OutcomeT")
+PlanT = TypeVar("PlanT")
+EvaluationT = TypeVar("EvaluationT")
+
+OUT_OF_TIME = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
+"""Why there is no plan if a method had no time to make one."""
 
 
-class Attempt(NamedTuple, Generic[OutcomeT]):
-    """What a method answered, in how many seconds, and until when there is time for more."""
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[PlanT]):
+    """What a method answers: a plan, or why there is none, and what it proved.
 
-    outcome: OutcomeT
-    runtime_s: float
-    deadline: Deadline
+    Attributes
+    ----------
+    plan : PlanT or None
+        The plan; None exactly if `infeasibility` is given.
+    lower_bound : int or Fraction or None
+        Bound (ns) on the cost of every plan that the method proved on the way, if any.
+    timed_out : bool
+        Whether the deadline cut in.
+    infeasibility : Infeasibility or None
+        Why there is no plan.
+    method : str
+        The method that made it, if this one only chose among others.
+    """
+
+    plan: PlanT | None
+    lower_bound: int | Fraction | None = None
+    timed_out: bool = False
+    infeasibility: Infeasibility | None = None
+    method: str = ""
 
 
-def attempt(
-    methods: Mapping[str, Callable[[ProblemT, Deadline], OutcomeT]],
-    method: str,
+Method: TypeAlias = Callable[[ProblemT, Deadline], Outcome[PlanT]]
+
+
+def solve_with(
+    methods: Mapping[str, Method[ProblemT, PlanT]],
     problem: ProblemT,
+    method: str,
     time_limit: float | None,
-) -> Attempt[OutcomeT]:
-    """Run one of `methods` on a problem.
+    *,
+    judge: Callable[[ProblemT, PlanT, Deadline], tuple[EvaluationT, int]],
+    bound: Callable[[ProblemT, PlanT, Deadline], tuple[int | Fraction | None, bool]],
+) -> Result[PlanT, EvaluationT]:
+    """Solve a problem by one of a family's methods.
+
+    Parameters
+    ----------
+    methods : mapping of str to method
+        The family's.
+    problem : object
+        What to solve.
+    method : str
+        A key of `methods`.
+    time_limit : float or None
+        Seconds after which a method returns the best it has.
+    judge : callable
+        Checks a plan and returns what it costs, in detail and as the objective (ns).
+    bound : callable
+        Returns a bound (ns) on the cost of every plan, for methods that prove none (None if
+        there is none to be had), and whether the deadline cut it short.
 
     Raises
     ------
     InvalidInputError
         If the method is unknown, the time limit is none, or the method refuses the problem.
+    RuntimeError
+        If the method's plan is none: a fault of the method.
     """
     known_method(method, methods)
     deadline = deadline_in(time_limit)
     begin = time.perf_counter()
-    outcome = methods[method](problem, deadline)
-    return Attempt(outcome, time.perf_counter() - begin, deadline)
+    try:
+        outcome = methods[method](problem, deadline)
+        runtime = time.perf_counter() - begin
+        outcome = replace(outcome, method=outcome.method or method)
+        return judged(problem, outcome, runtime, deadline, judge=judge, bound=bound)
+    except TimeUpError:
+        runtime = time.perf_counter() - begin
+        late: Outcome[PlanT] = Outcome(None, None, True, OUT_OF_TIME, method)
+        return judged(problem, late, runtime, deadline, judge=judge, bound=bound)
 
 
-@contextmanager
-def plan_of_method(method: str) -> Iterator[None]:
-    """Turn a refusal of a method's own plan into what it is: a fault of the method.
+def judged(
+    problem: ProblemT,
+    outcome: Outcome[PlanT],
+    runtime_s: float,
+    deadline: Deadline,
+    *,
+    judge: Callable[[ProblemT, PlanT, Deadline], tuple[EvaluationT, int]],
+    bound: Callable[[ProblemT, PlanT, Deadline], tuple[int | Fraction | None, bool]],
+) -> Result[PlanT, EvaluationT]:
+    """Check, price and bound what a method answered in so many seconds; see `solve_with`.
 
     Raises
     ------
     RuntimeError
-        In place of an `InvalidPlanError`.
+        If the method's plan is none: a fault of the method.
     """
+    method, plan, timed_out = outcome.method, outcome.plan, outcome.timed_out
+    if plan is None:
+        reason = outcome.infeasibility
+        return Result(method, None, None, None, runtime_s, timed_out, reason)
     try:
-        yield
+        evaluation, objective = judge(problem, plan, deadline)
     except InvalidPlanError as error:
         raise RuntimeError(f"method {method} made no plan: {error}") from error
+    lowest = outcome.lower_bound
+    if lowest is None:
+        lowest, cut = bound(problem, plan, deadline)
+        timed_out |= cut
+    # Objectives are rounded up to whole nanoseconds too, so it stays a bound.
+    whole = None if lowest is None else -int(-lowest // 1)
+    return Result(method, plan, objective, whole, runtime_s, timed_out, evaluation=evaluation)
+
+
+def named(name: str, method: Method[ProblemT, PlanT]) -> Method[ProblemT, PlanT]:
+    """Return a method whose answers say that the method of this name made them."""
+
+    def answered(problem: ProblemT, deadline: Deadline) -> Outcome[PlanT]:
+        return replace(method(problem, deadline), method=name)
+
+    return answered
+
+
+def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
+    """Return a method whose module, and the libraries it needs, are imported when it is used.
+
+    Parameters
+    ----------
+    module, name : str
+        Where the method is.
+    library : str
+        The solver it needs, for the error if that cannot be imported.
+    """
+
+    def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
+        try:
+            found: Method[Any, Any] = getattr(import_module(module), name)
+        except ImportError as error:
+            if not library:
+                raise
+            raise NotApplicableError("method", f"{library} cannot be loaded: {error}") from None
+        return found(problem, deadline)
+
+    return method
+
+
+def concrete(methods: Iterable[str]) -> list[str]:
+    """Return the names of methods without `auto`, which chooses one of them."""
+    return [name for name in methods if name != "auto"]
 
 
 def known_method(method: Any, known: Iterable[str]) -> str:

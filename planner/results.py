@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 PlanT = TypeVar("PlanT")
+EvaluationT = TypeVar("EvaluationT")
 
 __all__ = ["Infeasibility", "Result", "Status"]
 
@@ -41,13 +42,13 @@ class Infeasibility:
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[PlanT]):
+class Result(Generic[PlanT, EvaluationT]):
     """What a solver answers.
 
     Attributes
     ----------
     method : str
-        Method that made the plan.
+        Method that made the plan: the one asked for, or the one that `auto` chose.
     plan : PlanT or None
         The plan, None exactly when `infeasibility` is given.
     objective_ns : int or None
@@ -60,6 +61,8 @@ class Result(Generic[PlanT]):
         Whether the time limit cut the search, or the proof, short.
     infeasibility : Infeasibility or None
         Why there is no plan.
+    evaluation : EvaluationT or None
+        What the plan costs, in detail, as its family says it; None without a plan.
     """
 
     method: str
@@ -69,6 +72,7 @@ class Result(Generic[PlanT]):
     runtime_s: float
     timed_out: bool = False
     infeasibility: Infeasibility | None = None
+    evaluation: EvaluationT | None = None
 
     def __post_init__(self) -> None:
         if (self.plan is None) != (self.infeasibility is not None):

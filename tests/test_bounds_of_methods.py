@@ -27,7 +27,7 @@ from tests.drizzle.drizzle_strategies import problems as drizzle_problems
 from tests.iteration.iteration_strategies import problems as iteration_problems
 from tests.yan.small_problems import small_problems
 
-Answers = Mapping[str, Result[Any]]
+Answers = Mapping[str, Result[Any, Any]]
 
 CANONICAL = {"exact", "brute_force", "data_parallel", "model_parallel", "median", "worst"}
 """Methods of `yan` whose layers are mapped canonically, for which exact bounds hold."""
@@ -41,7 +41,9 @@ def _hardly_any_cutting() -> Iterator[None]:
         yield
 
 
-def answers(solve: Callable[..., Result[Any]], methods: Iterable[str], problem: Any) -> Answers:
+def answers(
+    solve: Callable[..., Result[Any, Any]], methods: Iterable[str], problem: Any
+) -> Answers:
     """Ask every method; those that are not for this problem, or find no plan, say nothing."""
     found = {}
     for method in methods:

@@ -28,7 +28,7 @@ def test_contradictions_are_refused() -> None:
     with pytest.raises(ValueError, match="less than the bound"):
         Result("m", "plan", 3, 4, 0.0)
     with pytest.raises(ValueError, match="either a plan"):
-        Result[str]("m", None, None, None, 0.0)
+        Result[str, None]("m", None, None, None, 0.0)
     with pytest.raises(ValueError, match="either a plan"):
         Result("m", "plan", 3, None, 0.0, infeasibility=WHY)
     with pytest.raises(ValueError, match="objective"):

@@ -29,11 +29,11 @@ from caramel_networks import as_printed
 from planner import AffineCost, Profile
 from planner.caramel import Evaluation, Plan, Problem, Stages, check, evaluate, solve
 from planner.caramel.baselines import horovod
-from planner.caramel.problem import Outcome
 from planner.costs import DepthCost
 from planner.deadline import Deadline
 from planner.graphs import Graph
 from planner.jsonio import decode_profile
+from planner.methods import Outcome
 
 __all__ = [
     "DEPTHS",
@@ -140,7 +140,7 @@ def by_horovod(problem: Problem) -> Evaluation:
 
     Every worker has its own op order.
     """
-    made: Outcome = horovod(problem, Deadline(None), **HOROVOD_0_11)
+    made: Outcome[Plan] = horovod(problem, Deadline(None), **HOROVOD_0_11)
     return evaluated(problem, made.plan)
 
 

@@ -12,9 +12,10 @@ Source: Venkataraman, Ding and Ermolin, section "Communications in BigDL"; Apach
 
 from math import isqrt
 
-from planner.bigdl.plan import Driver, Exchange
+from planner.bigdl.plan import Driver, Exchange, Plan
 from planner.bigdl.problem import Problem
 from planner.deadline import Deadline
+from planner.methods import Outcome
 
 __all__ = [
     "reduce",
@@ -26,29 +27,29 @@ __all__ = [
 ]
 
 
-def rotated(problem: Problem, _: Deadline) -> Exchange:
+def rotated(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Pull from oneself first, then from the next node, and so on around."""
-    return Exchange(problem.elements, problem.nodes, "rotated")
+    return Outcome(Exchange(problem.elements, problem.nodes, "rotated"))
 
 
-def same_order(problem: Problem, _: Deadline) -> Exchange:
+def same_order(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Pull from node 0 first, then from node 1, and so on."""
-    return Exchange(problem.elements, problem.nodes, "same")
+    return Outcome(Exchange(problem.elements, problem.nodes, "same"))
 
 
-def reduce(problem: Problem, _: Deadline) -> Driver:
+def reduce(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Send the gradient of every task to the driver."""
-    return Driver((problem.tasks,))
+    return Outcome(Driver((problem.tasks,)))
 
 
-def tree_aggregate(problem: Problem, _: Deadline) -> Driver:
+def tree_aggregate(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Merge gradients on the nodes first, as Spark does with its default depth of 2."""
-    return Driver(tree_levels(problem.tasks))
+    return Outcome(Driver(tree_levels(problem.tasks)))
 
 
-def tree_aggregate_torrent(problem: Problem, _: Deadline) -> Driver:
+def tree_aggregate_torrent(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Merge in the same way; nodes pass the weights on to each other."""
-    return Driver(tree_levels(problem.tasks), torrent=True)
+    return Outcome(Driver(tree_levels(problem.tasks), torrent=True))
 
 
 def tree_levels(tasks: int) -> tuple[int, ...]:

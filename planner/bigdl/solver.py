@@ -1,13 +1,14 @@
-"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+"""The methods by name, and how their plans are judged.
 
 `auto` is `rotated`; its bound says where nothing can be faster.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from planner.bigdl.bounds import lower_bound_ns
 from planner.bigdl.checker import check
-from planner.bigdl.evaluation import evaluate
+from planner.bigdl.evaluation import Evaluation, evaluate
 from planner.bigdl.methods import (
     reduce,
     rotated,
@@ -18,15 +19,16 @@ from planner.bigdl.methods import (
 from planner.bigdl.plan import Plan
 from planner.bigdl.problem import Problem
 from planner.deadline import Deadline
-from planner.methods import attempt, plan_of_method
+from planner.methods import Method as AnyMethod
+from planner.methods import named, solve_with
 from planner.results import Result
 
 __all__ = ["METHODS", "Method", "solve"]
 
-Method = Callable[[Problem, Deadline], Plan]
+Method: TypeAlias = AnyMethod[Problem, Plan]
 
 METHODS: Mapping[str, Method] = {
-    "auto": rotated,
+    "auto": named("rotated", rotated),
     "rotated": rotated,
     "same_order": same_order,
     "reduce": reduce,
@@ -38,7 +40,7 @@ METHODS: Mapping[str, Method] = {
 
 def solve(
     problem: Problem, *, method: str = "auto", time_limit: float | None = None
-) -> Result[Plan]:
+) -> Result[Plan, Evaluation]:
     """Plan how gradients are summed and weights handed out.
 
     Parameters
@@ -60,9 +62,14 @@ def solve(
     InvalidInputError
         If the method is unknown, or times do not fit in 63 bits.
     """
-    method = "rotated" if method == "auto" else method
-    plan, runtime, _ = attempt(METHODS, method, problem, time_limit)
-    with plan_of_method(method):
-        check(problem, plan)
-    cost = evaluate(problem, plan).objective_ns
-    return Result(method, plan, cost, lower_bound_ns(problem), runtime)
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+
+
+def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
+    check(problem, plan)
+    evaluation = evaluate(problem, plan)
+    return evaluation, evaluation.objective_ns
+
+
+def _bound(problem: Problem, _: Plan, __: Deadline) -> tuple[int, bool]:
+    return lower_bound_ns(problem), False

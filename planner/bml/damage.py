@@ -27,10 +27,10 @@ Source. The degraded bound generalises the formula for one failure (section 3.2 
 from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from planner.bml.problem import Failures
+from planner.bml.problem import Failures, Problem
 from planner.deadline import NEVER, Deadline, watched
 from planner.topologies import BCube
 
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Damage"]
+__all__ = ["GRACE_S", "Damage", "damage_of"]
+
+GRACE_S = 0.35
+"""Seconds after the time limit in which a plan may still be checked and priced."""
 
 
 @dataclass(frozen=True)
@@ -191,3 +194,9 @@ class Damage:
                 break
         labels[labels == nobody] = -1
         return labels
+
+
+@lru_cache(maxsize=1)  # a solution asks several times: its method, its check and its bound
+def damage_of(problem: Problem, deadline: Deadline) -> Damage:
+    """Return what failures leave of a problem's network, to be looked at by a deadline."""
+    return Damage(problem.bcube, problem.failed, deadline.later(GRACE_S))

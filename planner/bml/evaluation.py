@@ -65,9 +65,19 @@ class Evaluation:
     steps: tuple[StepLoad, ...]
 
 
-def evaluate(problem: Problem, plan: Schedule | TreePlan) -> Evaluation:
-    """Return what `plan` costs."""
-    return Evaluation(time_ns(problem, plan), busiest_load(plan), steps_of(problem, plan))
+def evaluate(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Evaluation:
+    """Return what `plan` costs.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
+    """
+    return Evaluation(
+        time_ns(problem, plan, deadline),
+        busiest_load(plan, deadline),
+        steps_of(problem, plan, deadline),
+    )
 
 
 def steps_of(

@@ -1,20 +1,19 @@
-"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+"""The methods by name, and how their plans are judged.
 
 `auto` is `bml` where nothing has failed, which then is optimal but for start-up costs and whole
 elements; else the better one of `detour` and `trees`, which is left out in large networks unless
 detours are far from the bound.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from planner.bml.checker import Ground, check
-from planner.bml.damage import Damage
-from planner.bml.evaluation import busiest_load
+from planner.bml.damage import Damage, damage_of
+from planner.bml.evaluation import Evaluation, busiest_load, evaluate
 from planner.bml.pricing import is_intact, time_ns
 from planner.bml.problem import MAX_DAMAGED_NICS, Problem
 from planner.bml.schedule import Schedule
@@ -22,7 +21,8 @@ from planner.bml.spanning import Tree
 from planner.bml.trees import TreePlan
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.methods import deadline_in, known_method, plan_of_method
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, solve_with
 from planner.results import Infeasibility, Result
 from planner.topologies import BCube
 from planner.validation import total
@@ -30,18 +30,11 @@ from planner.validation import total
 if TYPE_CHECKING:
     from planner.bml.trees import RootedTree
 
-__all__ = [
-    "METHODS",
-    "AnyPlan",
-    "Method",
-    "ideal_ns",
-    "last_deadline",
-    "lower_bound_ns",
-    "solve",
-    "without_plan",
-]
+__all__ = ["METHODS", "AnyPlan", "Method", "ideal_ns", "lower_bound_ns", "solve"]
 
-AnyPlan = Schedule | TreePlan
+AnyPlan: TypeAlias = Schedule | TreePlan
+
+Method: TypeAlias = AnyMethod[Problem, AnyPlan]
 
 TREES_MAX_NICS = 400
 """Networks of at most so many NICs are re-planned by `auto` with trees too."""
@@ -58,58 +51,36 @@ FEW_TREES = 128
 FEW_HOPS = 2**21
 """Unless so many trees would have more hops than this in all."""
 
-GRACE_S = 0.35
-"""Seconds after the time limit in which a plan may still be checked and priced."""
 
-
-class Outcome(NamedTuple):
-    """What a method answers.
-
-    Attributes
-    ----------
-    method : str
-        What made the plan; `auto` has a choice.
-    plan : Schedule or TreePlan
-        The plan.
-    load_bound : Fraction
-        A bound on what the busiest NIC carries, × T_F, if the method proves one.
-    timed_out : bool
-        Whether the time limit cut in.
-    """
-
-    method: str
-    plan: AnyPlan
-    load_bound: Fraction = Fraction(0)
-    timed_out: bool = False
-
-
-Method = Callable[[Problem, Damage, Deadline], Outcome]
-
-
-def _bml(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:  # noqa: ARG001
+def _bml(problem: Problem, _: Deadline) -> Outcome[AnyPlan]:
     if problem.failed:
         raise NotApplicableError("method", "bml is Algorithm 1, which knows no failures")
-    return Outcome("bml", Schedule(problem.bcube))
+    return Outcome(Schedule(problem.bcube))
 
 
-def _detour(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
+def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     from planner.bml.balance import balanced
     from planner.bml.detour import detour
     from planner.bml.pipelining import with_best_rounds
 
+    damage = damage_of(problem, deadline)
     plan = detour(damage)
     if not plan.changed:
-        return Outcome("detour", plan)
+        return Outcome(plan)
     plans = [plan]
     if not deadline.passed:
         with suppress(TimeUpError):
             plans.append(balanced(plan, replace(damage, deadline=deadline)))
     plans = [with_best_rounds(problem, one, deadline) for one in dict.fromkeys(plans)]
-    best = _fastest(problem, plans, damage.deadline)
-    return Outcome("detour", best, timed_out=deadline.passed)
+    return Outcome(_fastest(problem, plans, damage.deadline), timed_out=deadline.passed)
 
 
-def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
+def _trees(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+    return _trees_until(problem, damage_of(problem, deadline), deadline)
+
+
+def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome[AnyPlan]:
+    """Return the best trees found by a deadline; that of the damage is when there must be some."""
     from planner.bml.packing import few_trees, pack
     from planner.bml.pipelining import with_best_rounds
     from planner.bml.trees import RootedTree
@@ -121,7 +92,7 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         )
     if damage.living == 1:
         (alone,) = set(range(damage.bcube.servers)) - damage.dead
-        return Outcome("trees", TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
+        return Outcome(TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
     network = damage.bcube, damage.dead, damage.down
     if damage.bcube.nics > PACKED_MAX_NICS:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
@@ -142,7 +113,8 @@ def _trees(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
         for trees, shares in packings
     ]
     best = _fastest(problem, plans, damage.deadline)
-    return Outcome("trees", best, packing.bound, packing.timed_out)
+    bound = lower_bound_ns(problem, damage, packing.bound)
+    return Outcome(best, bound, packing.timed_out)
 
 
 def _rooted(trees: Sequence[Tree], deadline: Deadline) -> Iterator["RootedTree"]:
@@ -163,26 +135,30 @@ def _first_trees(damage: Damage) -> list[Tree]:
     return []
 
 
-def _auto(problem: Problem, damage: Damage, deadline: Deadline) -> Outcome:
+def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     if not problem.failed:
-        return _bml(problem, damage, deadline)
-    found = []
+        return replace(_bml(problem, deadline), method="bml")
+    damage = damage_of(problem, deadline)
+    found: list[Outcome[AnyPlan]] = []
     with suppress(NotApplicableError):
-        found.append(_detour(problem, damage, deadline))
+        found.append(replace(_detour(problem, deadline), method="detour"))
     small = damage.bcube.nics <= TREES_MAX_NICS
     if not found or small or _is_far(found[0].plan, damage):
         if found:  # a plan is there: trees are for what is left of the time
+            hurried = replace(damage, deadline=deadline)
             with suppress(TimeUpError):
-                found.append(_trees(problem, replace(damage, deadline=deadline), deadline))
+                found.append(replace(_trees_until(problem, hurried, deadline), method="trees"))
         else:
-            found.append(_trees(problem, damage, deadline))
-    best = _fastest(problem, [one.plan for one in found], damage.deadline)
-    bound = max(one.load_bound for one in found)
-    (method,) = (one.method for one in found if one.plan is best)
-    return Outcome(method, best, bound, deadline.passed or any(one.timed_out for one in found))
+            found.append(replace(_trees(problem, deadline), method="trees"))
+    plan = _fastest(problem, [one.plan for one in found if one.plan], damage.deadline)
+    (best,) = (one for one in found if one.plan is plan)
+    bounds = [one.lower_bound for one in found if one.lower_bound is not None]
+    late = deadline.passed or any(one.timed_out for one in found)
+    return replace(best, lower_bound=max(bounds, default=None), timed_out=late)
 
 
-def _is_far(plan: AnyPlan, damage: Damage) -> bool:
+def _is_far(plan: AnyPlan | None, damage: Damage) -> bool:
+    assert plan is not None
     return busiest_load(plan, damage.deadline) > FAR * damage.load_bound()
 
 
@@ -193,13 +169,28 @@ def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyP
     return min(plans, key=lambda one: time_ns(problem, one, last))
 
 
-METHODS: Mapping[str, Method] = {"auto": _auto, "bml": _bml, "detour": _detour, "trees": _trees}
+def _connected(run: Method) -> Method:
+    """Return a method that says which servers the failures cut off."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
+        cut = _cut(damage_of(problem, deadline))
+        return Outcome(None, infeasibility=cut) if cut else run(problem, deadline)
+
+    return method
+
+
+METHODS: Mapping[str, Method] = {
+    "auto": _connected(_auto),
+    "bml": _connected(_bml),
+    "detour": _connected(_detour),
+    "trees": _connected(_trees),
+}
 """Every method by the name requests use."""
 
 
 def solve(
     problem: Problem, *, method: str = "auto", time_limit: float | None = None
-) -> Result[AnyPlan]:
+) -> Result[AnyPlan, Evaluation]:
     """Plan the synchronisation of a gradient.
 
     Parameters
@@ -223,47 +214,22 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    known_method(method, METHODS)
-    deadline, last = deadline_in(time_limit), last_deadline(time_limit)
-    begin = time.perf_counter()
-    damage = Damage(problem.bcube, problem.failed, last)
-    try:
-        return _solved(problem, damage, method, deadline, begin)
-    except TimeUpError:
-        return without_plan(method, time.perf_counter() - begin)
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
 
 
-def last_deadline(time_limit: float | None) -> Deadline:
-    """Return when checks and prices of a plan end too, so that there is none."""
-    return Deadline(None if time_limit is None else time_limit + GRACE_S)
-
-
-def without_plan(method: str, runtime_s: float) -> Result[AnyPlan]:
-    """Return what is answered if the time was up before there was a plan, checked and priced."""
-    reason = Infeasibility("the time limit passed before any plan was found", ("time_limit_s",))
-    return Result(method, None, None, None, runtime_s, timed_out=True, infeasibility=reason)
-
-
-def _solved(
-    problem: Problem, damage: Damage, method: str, deadline: Deadline, begin: float
-) -> Result[AnyPlan]:
-    cut = _cut(damage)
-    if cut is not None:
-        runtime = time.perf_counter() - begin
-        return Result(method, None, None, None, runtime, infeasibility=cut)
-    outcome = METHODS[method](problem, damage, deadline)
-    runtime = time.perf_counter() - begin
-    ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=not problem.failed)
-    if isinstance(outcome.plan, TreePlan):
-        ground = Ground(damage.bcube, damage.dead, damage.down)
+def _judge(problem: Problem, plan: AnyPlan, deadline: Deadline) -> tuple[Evaluation, int]:
+    damage = damage_of(problem, deadline)
+    exclusive = not problem.failed and not isinstance(plan, TreePlan)
+    ground = Ground(damage.bcube, damage.dead, damage.down, exclusive=exclusive)
     # Algorithm 1 is there at once, its price is a formula, and a hasty check is short.
-    last = NEVER if is_intact(outcome.plan) else damage.deadline
-    with plan_of_method(outcome.method):
-        check(ground, outcome.plan, last, hasty=damage.deadline.remaining_s is not None)
-    price = time_ns(problem, outcome.plan, last)
-    cost = total(price, _largest_term(problem), "the time")
-    bound = lower_bound_ns(problem, damage, outcome.load_bound)
-    return Result(outcome.method, outcome.plan, cost, bound, runtime, outcome.timed_out)
+    last = NEVER if is_intact(plan) else damage.deadline
+    check(ground, plan, last, hasty=damage.deadline.remaining_s is not None)
+    evaluation = evaluate(problem, plan, last)
+    return evaluation, total(evaluation.time_ns, _largest_term(problem), "the time")
+
+
+def _bound(problem: Problem, _: AnyPlan, deadline: Deadline) -> tuple[int, bool]:
+    return lower_bound_ns(problem, damage_of(problem, deadline)), False
 
 
 def _largest_term(problem: Problem) -> str:

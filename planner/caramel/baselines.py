@@ -16,10 +16,11 @@ from itertools import accumulate, pairwise
 
 from planner.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.caramel.evaluation import plan_heads
-from planner.caramel.problem import Group, Outcome, Part, Plan, Problem
+from planner.caramel.problem import Group, Part, Plan, Problem
 from planner.costs import DepthCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
+from planner.methods import Outcome
 
 __all__ = [
     "BYTESCHEDULER_PARTITION_BYTES",
@@ -66,7 +67,7 @@ def ready_order(heads: Sequence[int]) -> list[int]:
     return sorted(range(len(heads)), key=lambda j: (heads[j], -j))
 
 
-def layer_by_layer(problem: Problem, deadline: Deadline) -> Outcome:
+def layer_by_layer(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Send what the same op updates and the same op reads together, each as it becomes ready."""
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
@@ -77,7 +78,7 @@ def layer_by_layer(problem: Problem, deadline: Deadline) -> Outcome:
     return _finished(problem, plan, layers.values())
 
 
-def ddp(problem: Problem, deadline: Deadline) -> Outcome:
+def ddp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Fill buckets as PyTorch's DistributedDataParallel, in the order in which worker 0 is ready.
 
     Notes
@@ -92,7 +93,7 @@ def ddp(problem: Problem, deadline: Deadline) -> Outcome:
     return _finished(problem, plan, _runs(order, ddp_buckets([sizes[j] for j in order])))
 
 
-def mg_wfbp(problem: Problem, deadline: Deadline) -> Outcome:
+def mg_wfbp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Merge gradients as MG-WFBP (see `planner.bucketing.mg_wfbp_groups`)."""
     plan = unordered(problem, deadline)
     heads = plan_heads(problem.graph, plan)
@@ -112,7 +113,7 @@ def horovod(
     deadline: Deadline,
     cycle_ns: int = HOROVOD_CYCLE_NS,
     fusion_bytes: int = HOROVOD_FUSION_BYTES,
-) -> Outcome:
+) -> Outcome[Plan]:
     """Send at each cycle what all workers have ready, fused up to the buffer's size.
 
     A cycle begins `cycle_ns` after the one before, or when its transfers have ended.
@@ -157,7 +158,7 @@ def _fused(ready: Sequence[int], sizes: Sequence[int], limit: int) -> list[list[
 
 def bytescheduler(
     problem: Problem, deadline: Deadline, partition_bytes: int = BYTESCHEDULER_PARTITION_BYTES
-) -> Outcome:
+) -> Outcome[Plan]:
     """Send partitions, of those that are ready always one whose parameter is read first.
 
     One partition is in flight at a time (a credit of one): the best case for priorities.
@@ -179,9 +180,11 @@ def bytescheduler(
     cost = _cost_ns(problem)
     arriving = sorted(range(len(sizes)), key=lambda j: (heads[j], j), reverse=True)
     queue: list[tuple[int, int, int]] = []  # (-tail, parameter, next byte)
-    groups = []
+    groups: list[Group] = []
     now = 0
     while arriving or queue:
+        if not len(groups) % 1024:
+            deadline.check()
         if not queue:
             now = max(now, heads[arriving[-1]])
         while arriving and heads[arriving[-1]] <= now:
@@ -196,7 +199,7 @@ def bytescheduler(
     return Outcome(Plan(tuple(groups), plan.backward_orders, plan.forward_order))
 
 
-def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome:
+def parameter_servers(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Push every parameter to its server and pull it back, as each becomes ready.
 
     The servers are machines of their own and share the load evenly, the best case. For each byte
@@ -233,7 +236,7 @@ def _runs(order: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
     return [list(order[start:stop]) for start, stop in pairwise(ends)]
 
 
-def _finished(problem: Problem, plan: Plan, groups: Iterable[Sequence[int]]) -> Outcome:
+def _finished(problem: Problem, plan: Plan, groups: Iterable[Sequence[int]]) -> Outcome[Plan]:
     """Return the plan that sends these groups in this order, all in the backward pass."""
     made = tuple(whole(problem, group) for group in groups)
     return Outcome(Plan(made, plan.backward_orders, plan.forward_order, barrier=True))

@@ -19,9 +19,10 @@ from planner.caramel.depth import adaptive_depth
 from planner.caramel.evaluation import duration_ns, plan_heads
 from planner.caramel.network import batching_threshold
 from planner.caramel.packing import Item, pack
-from planner.caramel.problem import Group, Outcome, Part, Plan, Problem
+from planner.caramel.problem import Group, Part, Plan, Problem
 from planner.costs import DepthCost
 from planner.deadline import Deadline
+from planner.methods import Outcome
 
 __all__ = ["caramel", "threshold_of"]
 
@@ -33,7 +34,7 @@ def threshold_of(problem: Problem) -> int | None:
     return batching_threshold(problem.cost)
 
 
-def caramel(problem: Problem, deadline: Deadline) -> Outcome:
+def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Plan as the paper does."""
     stages, known = problem.stages, problem.windows
     order = problem.order

@@ -14,10 +14,9 @@ from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
 from planner.profiles import Profile
-from planner.results import Infeasibility
 from planner.validation import integer, shown, total
 
-__all__ = ["Group", "OpOrder", "Outcome", "Part", "Plan", "Problem", "Stages"]
+__all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
 
 Cost = AffineCost | TableCost | DepthCost
 
@@ -278,13 +277,3 @@ class Plan:
     forward_order: tuple[int, ...]
     barrier: bool = False
     traffic: Fraction = Fraction(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a method returns: a plan, and what it proved about every plan of its op order."""
-
-    plan: Plan | None
-    lower_bound_ns: int | None = None
-    timed_out: bool = False
-    infeasibility: Infeasibility | None = None

@@ -1,14 +1,15 @@
-"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+"""The methods by name, and how their plans are judged.
 
-`auto` returns the best plan any of the others finds, and mostly a better one: it starts its search
-from all of them (`planner.caramel.search`), and on few parameters lets the exact methods finish. If
-no op order is given it plans for two, the activation order and the mirrored one, and takes the
-better; what it proves holds for that one.
+`auto` is `search`, which returns the best plan any of the others finds, and mostly a better one: it
+starts from all of them (`planner.caramel.search`), and on few parameters lets the exact methods
+finish. If no op order is given it plans for two, the activation order and the mirrored one, and
+takes the better; what it proves holds for that one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeAlias
 
 from planner.caramel.baselines import (
     bytescheduler,
@@ -20,21 +21,22 @@ from planner.caramel.baselines import (
 )
 from planner.caramel.bounds import lower_bound, tighter_bound
 from planner.caramel.descent import descend
-from planner.caramel.evaluation import check, check_times, evaluate, plan_heads
+from planner.caramel.evaluation import Evaluation, check, check_times, evaluate, plan_heads
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
-from planner.caramel.problem import OpOrder, Outcome, Plan, Problem
+from planner.caramel.problem import OpOrder, Plan, Problem
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.windows import windows
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.methods import attempt, plan_of_method
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, named, solve_with
 from planner.results import Result
 from planner.validation import total
 
 __all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "solve"]
 
-Method = Callable[[Problem, Deadline], Outcome]
+Method: TypeAlias = AnyMethod[Problem, Plan]
 
 EXACT_PARAMETERS = 12
 """Up to so many parameters the best plan of whole ones is found: 3^12 transfers a target."""
@@ -46,7 +48,7 @@ SPLIT_WORK = 2.0
 """Deterministic time of that search, about seconds: mostly enough for a proof."""
 
 
-def _exact(problem: Problem, deadline: Deadline) -> Outcome:
+def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best grouping and order of whole parameters."""
     from planner.caramel.subsets import best_whole
 
@@ -71,23 +73,25 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome:
     return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
 
-def _exact_split(problem: Problem, deadline: Deadline) -> Outcome:
+def _exact_split(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best plan that may cut parameters: by construction, proven on few parameters."""
     return _best(problem, problem.order, [], deadline)
 
 
-def _auto(problem: Problem, deadline: Deadline) -> Outcome:
+def _search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best plan of all."""
     plans: list[Plan] = []
     for rule in RULES.values():
         if deadline.passed:
             break
-        with suppress(NotApplicableError):
+        with suppress(NotApplicableError, TimeUpError):
             plan = rule(problem, deadline).plan
             assert plan is not None
             plans.append(plan)
     outcome = _best(problem, problem.order, [loads_of(plan) for plan in plans], deadline)
     outcome, best = _mirrored(problem, outcome, deadline)
+    if deadline.passed:
+        return replace(outcome, timed_out=True)
     luckiest = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns, default=None)
     if luckiest is None or evaluate(problem, luckiest).iteration_ns >= best:
         return outcome
@@ -97,7 +101,9 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome:
     return _best(problem, order, [loads_of(luckiest)], deadline)
 
 
-def _mirrored(problem: Problem, outcome: Outcome, deadline: Deadline) -> tuple[Outcome, int]:
+def _mirrored(
+    problem: Problem, outcome: Outcome[Plan], deadline: Deadline
+) -> tuple[Outcome[Plan], int]:
     """Return the better of a plan and the best one under the mirrored op order, and its value.
 
     Windows are nested there, or nearly so: the plan is mostly the best of its order, which may or
@@ -120,7 +126,7 @@ def _mirrored(problem: Problem, outcome: Outcome, deadline: Deadline) -> tuple[O
 
 def _best(
     problem: Problem, order: OpOrder, starts: list[list[Load]], deadline: Deadline
-) -> Outcome:
+) -> Outcome[Plan]:
     """Return the best plan found under one op order."""
     known = windows(problem.graph, *order)
     bound = lower_bound(known, problem.cost)
@@ -170,7 +176,8 @@ RULES: Mapping[str, Method] = {
 """Methods that follow a rule, whatever it costs."""
 
 METHODS: Mapping[str, Method] = {
-    "auto": _auto,
+    "auto": named("search", _search),
+    "search": _search,
     "exact": _exact,
     "exact_split": _exact_split,
     **RULES,
@@ -180,7 +187,7 @@ METHODS: Mapping[str, Method] = {
 
 def solve(
     problem: Problem, *, method: str = "auto", time_limit: float | None = None
-) -> Result[Plan]:
+) -> Result[Plan, Evaluation]:
     """Plan the gradient transfers of `problem`.
 
     Parameters
@@ -203,16 +210,17 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    outcome, runtime, _ = attempt(METHODS, method, problem, time_limit)
-    plan = outcome.plan
-    assert plan is not None
-    with plan_of_method(method):
-        check(problem, plan)
-        evaluation = evaluate(problem, plan)
-        check_times(problem, plan, evaluation.iteration)
-    total(evaluation.iteration_ns, "network", "what an iteration lasts")
-    bound = outcome.lower_bound_ns
-    if bound is None:
-        heads = plan_heads(problem.graph, plan)
-        bound = lower_bound(replace(problem.windows, heads=heads), problem.cost)
-    return Result(method, plan, evaluation.iteration_ns, bound, runtime, outcome.timed_out)
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+
+
+def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
+    check(problem, plan)
+    evaluation = evaluate(problem, plan)
+    check_times(problem, plan, evaluation.iteration)
+    return evaluation, total(evaluation.iteration_ns, "network", "what an iteration lasts")
+
+
+def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
+    """Return a bound for the op orders of the plan."""
+    heads = plan_heads(problem.graph, plan)
+    return lower_bound(replace(problem.windows, heads=heads), problem.cost), False

@@ -142,11 +142,10 @@ def run(options: argparse.Namespace) -> int:
         case.problem,
         options.methods.split(",") if options.methods else case.methods or family.methods,
         solve=case.solve or family.solve,
-        evaluate=family.evaluate,
         time_limit=seconds if options.time_limit is None else options.time_limit,
         progress=lambda method: progress(f"running {method}"),
     )
-    results = [row.result for row in comparison.rows]
+    results = comparison.rows
     best = None
     if results and results[0].plan is not None:
         progress(f"looking around the plan of {results[0].method}")
@@ -247,9 +246,9 @@ def _settle(options: argparse.Namespace, problem: str) -> None:
 def _print_table(family: Family, case: Case, comparison: Comparison[Any, Any]) -> None:
     lines = [*map(printable, case.about), "", format_table(*family.table(comparison))]
     lines += [
-        printable(f"{row.result.method}: {row.result.infeasibility.reason}")
+        printable(f"{row.method}: {row.infeasibility.reason}")
         for row in comparison.rows
-        if row.result.infeasibility
+        if row.infeasibility
     ]
     lines += [printable(f"left out: {method} ({reason})") for method, reason in comparison.left_out]
     lines += map(printable, case.notes(comparison) if case.notes else ())

@@ -4,8 +4,10 @@ from msgspec import UNSET
 
 from planner import bigdl
 from planner.cli.family import Case, Family, percent
-from planner.comparison import Comparison, Row
+from planner.comparison import Comparison
 from planner.jsonio import bigdl as bigdl_json
+from planner.methods import concrete
+from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY"]
@@ -36,8 +38,8 @@ def _table(
     return _COLUMNS, [_cells(row) for row in comparison.rows]
 
 
-def _cells(row: Row[bigdl.Plan, bigdl.Evaluation]) -> tuple[str, ...]:
-    result, evaluation = row.result, row.evaluation
+def _cells(result: Result[bigdl.Plan, bigdl.Evaluation]) -> tuple[str, ...]:
+    evaluation = result.evaluation
     assert evaluation is not None
     return (
         result.method,
@@ -50,9 +52,8 @@ def _cells(row: Row[bigdl.Plan, bigdl.Evaluation]) -> tuple[str, ...]:
 
 
 FAMILY = Family(
-    methods=[name for name in bigdl.METHODS if name != "auto"],
+    methods=concrete(bigdl.METHODS),
     solve=bigdl.solve,
-    evaluate=bigdl.evaluate,
     table=_table,
     requested=_requested,
 )

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct
 
 from planner import bml
-from planner.bml.evaluation import busiest_load
 from planner.bml.solver import AnyPlan
 from planner.cli.common import parse_bcube
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
-from planner.comparison import Comparison, Row
+from planner.comparison import Comparison
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import bml as bml_json
 from planner.jsonio.bml_answer import BmlAnswer, answer
@@ -94,7 +93,7 @@ class CollectiveAnswer(Struct, frozen=True, kw_only=True):
     built_switches: int
 
 
-def _solve(subject: _Subject, *, method: str, time_limit: float | None) -> Result[Any]:
+def _solve(subject: _Subject, *, method: str, time_limit: float | None) -> Result[Any, Any]:
     if subject.problem.failed:
         return bml.solve(subject.problem, method=method, time_limit=time_limit)
     name = known_method(method, COLLECTIVES)
@@ -103,15 +102,18 @@ def _solve(subject: _Subject, *, method: str, time_limit: float | None) -> Resul
     return _priced(subject, name)
 
 
-def _evaluate(subject: _Subject, plan: AnyPlan | Collective) -> _Figures:
+def _figures(result: Result[AnyPlan | Collective, Any]) -> _Figures | None:
+    plan = result.plan
+    if plan is None:
+        return None
     if isinstance(plan, Collective):
         return _Figures(plan.nics, plan.switches, plan.steps, plan.volume)
-    bcube = subject.problem.bcube
+    assert result.evaluation is not None
     steps = 2 * plan.steps + plan.rounds - 1
-    return _Figures(bcube.k, bcube.switches, steps, busiest_load(plan))
+    return _Figures(plan.bcube.k, plan.bcube.switches, steps, result.evaluation.load)
 
 
-def _priced(subject: _Subject, name: str) -> Result[Collective]:
+def _priced(subject: _Subject, name: str) -> Result[Collective, None]:
     """Return an algorithm with its time and the bound for as many NICs."""
     problem = subject.problem
     tensors = subject.tensors if problem.size else ()
@@ -134,7 +136,7 @@ def _case(
 ) -> Case:
     problem = subject.problem
 
-    def of_row(result: Result[Any]) -> Struct:
+    def of_row(result: Result[Any, Any]) -> Struct:
         if not isinstance(result.plan, Collective):
             return answer(problem, result)
         found = result.plan
@@ -150,7 +152,7 @@ def _case(
             built_switches=found.built_switches,
         )
 
-    def planned(result: Result[Any]) -> BmlAnswer:
+    def planned(result: Result[Any, Any]) -> BmlAnswer:
         if isinstance(result.plan, Collective):
             result = bml.solve(problem, method=method, time_limit=limit)
         return answer(problem, result)
@@ -225,13 +227,13 @@ def _profiled(profile: Profile, _: Profile, subject: _Subject, options: argparse
 
 
 def _table(
-    comparison: Comparison[Any, _Figures],
+    comparison: Comparison[Any, Any],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     return _COLUMNS, [_cells(row) for row in comparison.rows]
 
 
-def _cells(row: Row[Any, _Figures]) -> tuple[str, ...]:
-    result, figures = row.result, row.evaluation
+def _cells(result: Result[Any, Any]) -> tuple[str, ...]:
+    figures = _figures(result)
     if figures is None or result.objective_ns is None:
         return (result.method, *["–"] * 6, result.status)
     return (
@@ -249,7 +251,6 @@ def _cells(row: Row[Any, _Figures]) -> tuple[str, ...]:
 FAMILY = Family(
     methods=[*COLLECTIVES, *_REPLANS],
     solve=_solve,
-    evaluate=_evaluate,
     table=_table,
     requested=_requested,
     profiled=Profiled(

@@ -2,17 +2,19 @@
 
 import argparse
 from fractions import Fraction
+from typing import TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
-from planner.comparison import Comparison, Row
+from planner.comparison import Comparison
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import caramel as caramel_json
+from planner.methods import concrete
 from planner.profiles import Profile
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
@@ -25,6 +27,8 @@ _ELEMENT_BYTES = 4
 
 _WORKERS = 8
 _MAX_WORKERS = 2**16
+
+_Result: TypeAlias = Result[caramel.Plan, caramel.Evaluation]
 
 _COLUMNS = (
     "method",
@@ -151,12 +155,12 @@ def _summary(problem: caramel.Problem) -> str:
 def _table(
     comparison: Comparison[caramel.Plan, caramel.Evaluation],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    bounds = {row.result.method: row.result.lower_bound_ns for row in comparison.rows}
-    return _COLUMNS, [_cells(row, bounds.get("auto")) for row in comparison.rows]
+    bounds = {row.method: row.lower_bound_ns for row in comparison.rows}
+    return _COLUMNS, [_cells(row, bounds.get("search")) for row in comparison.rows]
 
 
-def _cells(row: Row[caramel.Plan, caramel.Evaluation], bound_ns: int | None) -> tuple[str, ...]:
-    result, evaluation = row.result, row.evaluation
+def _cells(result: _Result, bound_ns: int | None) -> tuple[str, ...]:
+    evaluation = result.evaluation
     assert result.plan is not None
     assert evaluation is not None
     return (
@@ -172,7 +176,7 @@ def _cells(row: Row[caramel.Plan, caramel.Evaluation], bound_ns: int | None) -> 
     )
 
 
-def _above(result: Result[caramel.Plan], bound_ns: int | None) -> float | None:
+def _above(result: _Result, bound_ns: int | None) -> float | None:
     """Return the distance to the bound of `auto`, or to the method's own without it.
 
     `auto` can be stopped before it has looked at every other plan; a plan below its bound belongs
@@ -184,9 +188,8 @@ def _above(result: Result[caramel.Plan], bound_ns: int | None) -> float | None:
 
 
 FAMILY = Family(
-    methods=list(caramel.METHODS),
+    methods=concrete(caramel.METHODS),
     solve=caramel.solve,
-    evaluate=caramel.evaluate,
     table=_table,
     requested=_requested,
     profiled=Profiled(

@@ -4,8 +4,10 @@ from msgspec import UNSET
 
 from planner import drizzle
 from planner.cli.family import Case, Family, percent
-from planner.comparison import Comparison, Row
+from planner.comparison import Comparison
 from planner.jsonio import drizzle as drizzle_json
+from planner.methods import concrete
+from planner.results import Result
 from planner.units import counted, format_ns
 
 __all__ = ["FAMILY"]
@@ -36,8 +38,8 @@ def _table(
     return _COLUMNS, [_cells(row) for row in comparison.rows]
 
 
-def _cells(row: Row[drizzle.Plan, drizzle.Evaluation]) -> tuple[str, ...]:
-    result, evaluation = row.result, row.evaluation
+def _cells(result: Result[drizzle.Plan, drizzle.Evaluation]) -> tuple[str, ...]:
+    evaluation = result.evaluation
     if result.plan is None or evaluation is None:
         return (result.method, *["–"] * 5, result.status)
     return (
@@ -52,9 +54,8 @@ def _cells(row: Row[drizzle.Plan, drizzle.Evaluation]) -> tuple[str, ...]:
 
 
 FAMILY = Family(
-    methods=[name for name in drizzle.METHODS if name != "auto"],
+    methods=concrete(drizzle.METHODS),
     solve=drizzle.solve,
-    evaluate=drizzle.evaluate,
     table=_table,
     requested=_requested,
 )

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from planner import ibatch
 from planner.cli.family import DEFAULT_SECONDS, Case, Family, Option, Profiled, percent, provenance
-from planner.comparison import Comparison, Row
+from planner.comparison import Comparison
 from planner.costs import AffineCost, TableCost
 from planner.jsonio import ibatch as ibatch_json
+from planner.methods import concrete
 from planner.profiles import Profile
 from planner.results import Result
 from planner.units import format_bytes, format_ns, parse_bytes
@@ -29,7 +30,7 @@ _COLUMNS = (
     "run time",
 )
 
-_METHODS = [name for name in ibatch.METHODS if name != "auto"]
+_METHODS = concrete(ibatch.METHODS)
 
 WITNESSES = ("milp", "cpsat")
 """Methods that only confirm what `exact` finds, and take seconds on long chains."""
@@ -118,7 +119,7 @@ def _case(
     found = blocks.merged.layers if whole else problem.layers
     left_out = () if options.methods or found <= WITNESS_MAX_UNITS else WITNESSES
 
-    def answer(result: Result[ibatch.Plan]) -> ibatch_json.IbatchAnswer:
+    def answer(result: Result[ibatch.Plan, ibatch.Evaluation]) -> ibatch_json.IbatchAnswer:
         made = ibatch_json.answer(problem, result, names, parameters)
         cost: ibatch_json.BlocksCost | UnsetType = UNSET
         if whole and result.method not in ibatch.OWN_UNITS:
@@ -152,7 +153,7 @@ def _cost_of_blocks(
     what = f"--granularity block: batches of {count} blocks of {layers} layers in all"
     lines = [f"{what}; {rules} group layers all the same, and bounds are those of layers"]
     best = blocks.best_of_layers.objective_ns
-    rows = [row.result for row in comparison.rows if row.result.method not in ibatch.OWN_UNITS]
+    rows = [row for row in comparison.rows if row.method not in ibatch.OWN_UNITS]
     if best and rows and (own := rows[0].objective_ns):
         loss = percent(own / best - 1)
         lines.append(
@@ -185,8 +186,8 @@ def _table(
     return _COLUMNS, [_cells(row) for row in comparison.rows]
 
 
-def _cells(row: Row[ibatch.Plan, ibatch.Evaluation]) -> tuple[str, ...]:
-    result, evaluation = row.result, row.evaluation
+def _cells(result: Result[ibatch.Plan, ibatch.Evaluation]) -> tuple[str, ...]:
+    evaluation = result.evaluation
     runtime = f"{result.runtime_s * 1e3:.3g} ms"
     if result.plan is None or evaluation is None:
         return (result.method, "–", "–", "–", "–", "–", result.status, runtime)
@@ -205,7 +206,6 @@ def _cells(row: Row[ibatch.Plan, ibatch.Evaluation]) -> tuple[str, ...]:
 FAMILY = Family(
     methods=_METHODS,
     solve=ibatch.solve,
-    evaluate=ibatch.evaluate,
     table=_table,
     requested=_requested,
     profiled=Profiled(

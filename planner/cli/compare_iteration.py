@@ -1,17 +1,22 @@
 """``planner compare`` for whole iterations: of requests, and with ``--peers`` of many profiles."""
 
+from typing import TypeAlias
+
 from msgspec import UNSET
 
 from planner import iteration
 from planner.cli.family import Case, Family, percent
-from planner.comparison import Comparison, Row
+from planner.comparison import Comparison
 from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
 from planner.jsonio.iteration_making import answer
+from planner.methods import concrete
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY"]
+
+_Result: TypeAlias = Result[iteration.Plan, iteration.Evaluation]
 
 _COLUMNS = (
     "method",
@@ -47,12 +52,12 @@ def _requested(request: iteration_json.IterationRequest) -> Case:
 def _table(
     comparison: Comparison[iteration.Plan, iteration.Evaluation],
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    bounds = {row.result.method: row.result.lower_bound_ns for row in comparison.rows}
+    bounds = {row.method: row.lower_bound_ns for row in comparison.rows}
     return _COLUMNS, [_cells(row, bounds.get(JOINT)) for row in comparison.rows]
 
 
-def _cells(row: Row[iteration.Plan, iteration.Evaluation], bound_ns: int | None) -> tuple[str, ...]:
-    result, evaluation = row.result, row.evaluation
+def _cells(result: _Result, bound_ns: int | None) -> tuple[str, ...]:
+    evaluation = result.evaluation
     took = format_ns(round(result.runtime_s * 1e9))
     if result.plan is None or evaluation is None:
         return (result.method, *["–"] * 6, result.status, took)
@@ -69,7 +74,7 @@ def _cells(row: Row[iteration.Plan, iteration.Evaluation], bound_ns: int | None)
     )
 
 
-def _above(result: Result[iteration.Plan], bound_ns: int | None) -> float | None:
+def _above(result: _Result, bound_ns: int | None) -> float | None:
     """Return the distance to the bound of the joint plan, or to the method's own without it.
 
     A plan below that bound belongs to another op order.
@@ -80,9 +85,8 @@ def _above(result: Result[iteration.Plan], bound_ns: int | None) -> float | None
 
 
 FAMILY = Family(
-    methods=list(iteration.METHODS),
+    methods=concrete(iteration.METHODS),
     solve=iteration.solve,
-    evaluate=iteration.evaluate,
     table=_table,
     requested=_requested,
 )

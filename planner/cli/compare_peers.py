@@ -37,7 +37,7 @@ from planner.iteration import METHODS, Problem
 from planner.iteration.peers import JOINT, PeerCase, compare_peers, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
-from planner.methods import deadline_in, known_method
+from planner.methods import concrete, deadline_in, known_method
 from planner.profiles import Profile
 
 __all__ = ["OPTIONS", "add_options", "chart_of", "planned", "run"]
@@ -177,7 +177,7 @@ def _methods(text: str | None) -> tuple[str, ...]:
     """Return the methods to show: the joint plan first."""
     given = METHODS if text is None else text.split(",")
     try:
-        return tuple(dict.fromkeys((JOINT, *(known_method(one, METHODS) for one in given))))
+        return tuple(dict.fromkeys((JOINT, *concrete(known_method(one, METHODS) for one in given))))
     except InvalidInputError as error:
         raise InvalidInputError("--methods", error.message) from None
 

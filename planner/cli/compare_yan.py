@@ -3,15 +3,15 @@
 from msgspec import UNSET
 
 from planner.cli.family import Case, Family, percent
-from planner.comparison import Comparison, Row
+from planner.comparison import Comparison
 from planner.draw.scaling import epoch_text
 from planner.jsonio import yan as yan_json
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
+from planner.methods import concrete
 from planner.results import Result
 from planner.units import counted, format_ns
 from planner.yan.configuration import Plan
-from planner.yan.model import Estimate, estimate
-from planner.yan.problem import Problem
+from planner.yan.model import Estimate
 from planner.yan.solver import METHODS, solve
 
 __all__ = ["FAMILY"]
@@ -34,14 +34,14 @@ def _requested(request: yan_json.YanRequest) -> Case:
     if request.sensitivity:
         refuse_sensitivity(problem, "exact")
 
-    def best(result: Result[Plan]) -> YanAnswer:
+    def best(result: Result[Plan, Estimate]) -> YanAnswer:
         return with_extras(
             answer(problem, result),
             problem,
             result,
             pareto=request.pareto,
             landscape=request.landscape,
-            sensitivity=request.sensitivity and result.method in ("auto", "exact"),
+            sensitivity=request.sensitivity and result.method == "exact",
         )
 
     connections = sum(layer.connections for layer in problem.layers)
@@ -71,17 +71,12 @@ def _requested(request: yan_json.YanRequest) -> Case:
     )
 
 
-def _evaluate(problem: Problem, plan: Plan) -> Estimate:
-    return estimate(problem, plan.configuration)
-
-
 def _table(comparison: Comparison[Plan, Estimate]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    bounds = [row.result.lower_bound_ns for row in comparison.rows if row.result.method == "exact"]
+    bounds = [row.lower_bound_ns for row in comparison.rows if row.method == "exact"]
     return _COLUMNS, [_cells(row, bounds[0] if bounds else None) for row in comparison.rows]
 
 
-def _cells(row: Row[Plan, Estimate], bound_ns: int | None) -> tuple[str, ...]:
-    result = row.result
+def _cells(result: Result[Plan, Estimate], bound_ns: int | None) -> tuple[str, ...]:
     runtime = format_ns(round(result.runtime_s * 1e9))
     if result.plan is None or result.objective_ns is None:
         return (result.method, *["–"] * 6, result.status, runtime)
@@ -99,7 +94,7 @@ def _cells(row: Row[Plan, Estimate], bound_ns: int | None) -> tuple[str, ...]:
     )
 
 
-def _above(result: Result[Plan], bound_ns: int | None) -> float | None:
+def _above(result: Result[Plan, Estimate], bound_ns: int | None) -> float | None:
     """Return the distance to the bound of `exact`, or to the method's own without it.
 
     The bound of `exact` is one under the canonical mapping; other mappings can be below it.
@@ -110,9 +105,8 @@ def _above(result: Result[Plan], bound_ns: int | None) -> float | None:
 
 
 FAMILY = Family(
-    methods=[name for name in METHODS if name != "auto"],
+    methods=concrete(METHODS),
     solve=solve,
-    evaluate=_evaluate,
     table=_table,
     requested=_requested,
 )

@@ -72,14 +72,14 @@ class Case:
     """
 
     problem: Any
-    answer: Callable[[Result[Any]], msgspec.Struct]
+    answer: Callable[[Result[Any, Any]], msgspec.Struct]
     about: tuple[str, ...]
     name: str = ""
     time_limit: float | None = None
-    best: Callable[[Result[Any]], msgspec.Struct] | None = None
+    best: Callable[[Result[Any, Any]], msgspec.Struct] | None = None
     methods: Sequence[str] | None = None
     best_apart: bool = False
-    solve: Callable[..., Result[Any]] | None = None
+    solve: Callable[..., Result[Any, Any]] | None = None
     notes: Callable[[Comparison[Any, Any]], Sequence[str]] | None = None
 
 
@@ -124,8 +124,6 @@ class Family:
         Methods compared by default.
     solve : callable
         Solves a problem: called with it, and with `method` and `time_limit` by name.
-    evaluate : callable
-        Returns what a plan of a problem costs.
     table : callable
         Returns the header and the rows of the table.
     requested : callable
@@ -135,8 +133,7 @@ class Family:
     """
 
     methods: Sequence[str]
-    solve: Callable[..., Result[Any]]
-    evaluate: Callable[[Any, Any], Any]
+    solve: Callable[..., Result[Any, Any]]
     table: Callable[[Comparison[Any, Any]], tuple[Sequence[str], list[tuple[str, ...]]]]
     requested: Callable[[Any], Case]
     profiled: Profiled | None = None

@@ -102,7 +102,7 @@ def _case(case: PeerCase, methods: Sequence[str]) -> CaseReport:
     )
 
 
-def _method(case: PeerCase, method: str, result: Result[Any]) -> MethodReport:
+def _method(case: PeerCase, method: str, result: Result[Any, Any]) -> MethodReport:
     plan = result.plan
     return MethodReport(
         status=result.status.value,

@@ -18,6 +18,7 @@ from planner.draw import GANTT
 from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
+from planner.methods import concrete
 from planner.units import parse_time
 
 __all__ = ["add_parser"]
@@ -40,8 +41,9 @@ def add_parser(commands: Any) -> None:
         "--method",
         default="auto",
         metavar="NAME",
-        help="auto (default): the joint plan; or what a family by itself, or another system "
-        f"does: {', '.join(iteration.METHODS[1:])}",
+        help="auto (default) is joint, the best of everything; the others are what a family by "
+        "itself or another system "
+        f"does: {', '.join(concrete(iteration.METHODS))}",
     )
     parser.add_argument(
         "--epoch-samples",

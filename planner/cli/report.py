@@ -11,13 +11,13 @@ from planner import iteration
 from planner.cli.common import Progress, check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import Subject, add_iteration_options, settle
 from planner.cli.plan_text import about_cluster, sentence
-from planner.comparison import Comparison, Row, compare
+from planner.comparison import Comparison, compare
 from planner.iteration import Evaluation, Plan, Problem
-from planner.iteration.scheduling import Groups
+from planner.iteration.scheduling import scheduled
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
-from planner.methods import deadline_in
+from planner.methods import concrete, deadline_in
 from planner.report import Report, page, peers_of
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
@@ -63,9 +63,8 @@ def run(options: argparse.Namespace) -> int:
     result = iteration.best_of(problem, found, time.perf_counter() - begin)
     others = compare(
         problem,
-        iteration.METHODS[1:],
+        [name for name in concrete(iteration.METHODS) if name != iteration.JOINT],
         solve=iteration.solve,
-        evaluate=iteration.evaluate,
         time_limit=options.time_limit,
         progress=lambda name: progress(f"comparing with {name}"),
     )
@@ -73,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     progress.done()
     groups = None
     if subject.cluster.scheduling is not None and result.objective_ns:
-        groups = Groups.of(subject.cluster, result.objective_ns)
+        groups = scheduled(subject.cluster, result.objective_ns)
     given = answer(problem, result, found, model=subject.profile.name, groups=groups)
     report = Report(
         answer=given,
@@ -93,11 +92,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _beside(
-    others: Comparison[Plan, Evaluation], result: Result[Plan]
+    others: Comparison[Plan, Evaluation], result: Result[Plan, Evaluation]
 ) -> Comparison[Plan, Evaluation]:
     """Return the other methods with the joint plan; it comes first where they are equally good."""
-    rows: list[Row[Plan, Evaluation]] = [Row(result, None), *others.rows]
-    rows.sort(key=lambda row: (row.result.objective_ns is None, row.result.objective_ns or 0))
+    rows = [result, *others.rows]
+    rows.sort(key=lambda row: (row.objective_ns is None, row.objective_ns or 0))
     return Comparison(tuple(rows), others.left_out)
 
 

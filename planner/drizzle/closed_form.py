@@ -18,7 +18,9 @@ from math import ceil
 
 from planner.deadline import Deadline
 from planner.drizzle.digits import told_apart
-from planner.drizzle.problem import Outcome, Problem
+from planner.drizzle.problem import Plan, Problem
+from planner.drizzle.stages import triggers_of
+from planner.methods import Outcome
 from planner.results import Infeasibility
 from planner.units import format_ns
 from planner.validation import total
@@ -48,7 +50,7 @@ def largest_group(problem: Problem) -> int | None:
     return int(room // each) if each else None
 
 
-def solve_exact(problem: Problem, _: Deadline) -> Outcome:
+def solve_exact(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Return the smallest group within both limits.
 
     Raises
@@ -61,7 +63,7 @@ def solve_exact(problem: Problem, _: Deadline) -> Outcome:
         return Outcome(None, infeasibility=_why_not(problem, least, most))
     bound = ceil(least * (problem.compute_ns + problem.always_ns) + problem.once_ns)
     total(bound, "max_overhead", "the time of the smallest group that keeps it")
-    return Outcome(least, bound)
+    return Outcome(Plan(least, triggers_of(tuple(problem.stages))), bound)
 
 
 def _why_not(problem: Problem, least: int | None, most: int | None) -> Infeasibility:

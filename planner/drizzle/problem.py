@@ -23,10 +23,9 @@ from typing import Any
 
 from planner.drizzle.stages import Stage, Triggers, checked_stages
 from planner.errors import InvalidInputError
-from planner.results import Infeasibility
 from planner.validation import MAX_VALUE, integer, shown, total
 
-__all__ = ["Outcome", "Plan", "Problem"]
+__all__ = ["Plan", "Problem"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,22 +153,3 @@ class Plan:
 
     group_size: int
     stages: tuple[Triggers, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a method found: a group size, or why there is none.
-
-    Attributes
-    ----------
-    group_size : int or None
-        Iterations of a group.
-    lower_bound_ns : int or None
-        Bound on the time of a group that the method proved, if any.
-    infeasibility : Infeasibility or None
-        Why there is no group size.
-    """
-
-    group_size: int | None
-    lower_bound_ns: int | None = None
-    infeasibility: Infeasibility | None = None

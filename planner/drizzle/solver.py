@@ -1,26 +1,28 @@
-"""The methods by name, and the way every plan takes: made, checked, priced, bounded."""
+"""The methods by name, and how their plans are judged."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TypeAlias
 
 from planner.deadline import Deadline
 from planner.drizzle.closed_form import solve_exact
-from planner.drizzle.evaluation import check, evaluate
-from planner.drizzle.problem import Outcome, Plan, Problem
-from planner.drizzle.stages import triggers_of
-from planner.methods import attempt, plan_of_method
+from planner.drizzle.evaluation import Evaluation, check, evaluate
+from planner.drizzle.problem import Plan, Problem
+from planner.methods import Method as AnyMethod
+from planner.methods import named, solve_with
 from planner.results import Result
 
 __all__ = ["METHODS", "Method", "solve"]
 
-Method = Callable[[Problem, Deadline], Outcome]
+Method: TypeAlias = AnyMethod[Problem, Plan]
 
-METHODS: Mapping[str, Method] = {"auto": solve_exact, "exact": solve_exact}
-"""For each name requests use, the method."""
+METHODS: Mapping[str, Method] = {"auto": named("exact", solve_exact), "exact": solve_exact}
+"""Every method by the name requests use."""
 
 
 def solve(
     problem: Problem, *, method: str = "auto", time_limit: float | None = None
-) -> Result[Plan]:
+) -> Result[Plan, Evaluation]:
     """Choose how many iterations of `problem` are scheduled at once.
 
     Parameters
@@ -43,12 +45,15 @@ def solve(
     InvalidInputError
         If the method is unknown, or the time of the group does not fit in 63 bits.
     """
-    method = "exact" if method == "auto" else method
-    outcome, runtime, _ = attempt(METHODS, method, problem, time_limit)
-    if outcome.group_size is None:
-        return Result(method, None, None, None, runtime, infeasibility=outcome.infeasibility)
-    plan = Plan(outcome.group_size, triggers_of(tuple(problem.stages)))
-    with plan_of_method(method):
-        check(problem, plan)
-    cost = evaluate(problem, plan).group_ns
-    return Result(method, plan, cost, outcome.lower_bound_ns, runtime)
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+
+
+def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
+    check(problem, plan)
+    evaluation = evaluate(problem, plan)
+    return evaluation, evaluation.group_ns
+
+
+def _bound(problem: Problem, _: Plan, __: Deadline) -> tuple[Fraction, bool]:
+    """Return what a group of one iteration takes: none is shorter."""
+    return problem.compute_ns + problem.always_ns + problem.once_ns, False

@@ -10,28 +10,37 @@ from itertools import accumulate
 
 from planner.bucketing import ddp_buckets, mg_wfbp_groups
 from planner.deadline import Deadline
-from planner.ibatch.problem import Outcome, Problem
+from planner.errors import NotApplicableError
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 
 __all__ = ["ddp", "layer_by_layer", "mg_wfbp", "one_batch"]
 
 
-def one_batch(problem: Problem, _: Deadline) -> Outcome:
+def one_batch(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Send everything at once, then compute (or the other way round)."""
-    return Outcome((0, problem.layers))
+    return Outcome(problem.plan((0, problem.layers)))
 
 
-def layer_by_layer(problem: Problem, _: Deadline) -> Outcome:
+def layer_by_layer(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Send each layer by itself."""
-    return Outcome(range(problem.layers + 1))
+    return Outcome(problem.plan(range(problem.layers + 1)))
 
 
-def ddp(problem: Problem, _: Deadline) -> Outcome:
-    """Group gradients into PyTorch DDP's default buckets; needs their sizes."""
-    assert problem.layer_bytes is not None
-    return _from_ready_order(ddp_buckets(problem.layer_bytes[::-1]))
+def ddp(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Group gradients into PyTorch DDP's default buckets.
+
+    Raises
+    ------
+    NotApplicableError
+        If their sizes are not known.
+    """
+    if problem.layer_bytes is None:
+        raise NotApplicableError("layer_bytes", "missing: method ddp needs it")
+    return _from_ready_order(problem, ddp_buckets(problem.layer_bytes[::-1]))
 
 
-def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
+def mg_wfbp(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Group gradients by MG-WFBP's rule."""
     count = problem.layers
 
@@ -39,9 +48,9 @@ def mg_wfbp(problem: Problem, _: Deadline) -> Outcome:
         return problem.transfer_time(count - stop, count - first)
 
     ready = list(accumulate(problem.compute_ns[::-1]))
-    return _from_ready_order(mg_wfbp_groups(ready, duration, problem.batch_startup_ns))
+    return _from_ready_order(problem, mg_wfbp_groups(ready, duration, problem.batch_startup_ns))
 
 
-def _from_ready_order(groups: Sequence[int]) -> Outcome:
-    """Turn group sizes in backward order into boundaries in layer order."""
-    return Outcome(list(accumulate(groups[::-1], initial=0)))
+def _from_ready_order(problem: Problem, groups: Sequence[int]) -> Outcome[Plan]:
+    """Turn group sizes in backward order into batches of layers."""
+    return Outcome(problem.plan(list(accumulate(groups[::-1], initial=0))))

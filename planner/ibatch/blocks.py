@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from planner.ibatch.evaluation import check, evaluate, objective_ns
+from planner.ibatch.evaluation import Evaluation
 from planner.ibatch.problem import Plan, Problem
-from planner.ibatch.solver import solve
+from planner.ibatch.solver import priced, solve
+from planner.methods import Outcome
 from planner.results import Infeasibility, Result
 
 __all__ = ["OWN_UNITS", "Blocks"]
@@ -43,7 +44,7 @@ class Blocks:
     time_limit: float | None = None
 
     @cached_property
-    def best_of_layers(self) -> Result[Plan]:
+    def best_of_layers(self) -> Result[Plan, Evaluation]:
         """The best plan that may cut between all layers."""
         return solve(self.problem, method="exact", time_limit=self.time_limit)
 
@@ -66,7 +67,7 @@ class Blocks:
             layer_bytes=sums(self.problem.layer_bytes),
         )
 
-    def solve(self, *, method: str, time_limit: float | None = None) -> Result[Plan]:
+    def solve(self, *, method: str, time_limit: float | None = None) -> Result[Plan, Evaluation]:
         """Solve by one method, as `planner.ibatch.solve` does.
 
         Raises
@@ -82,15 +83,9 @@ class Blocks:
             return replace(found, infeasibility=self._of_layers(found.infeasibility))
         limits = [*self.starts, self.problem.layers]
         plan = Plan(tuple((limits[a], limits[b]) for a, b in found.plan.batches))
-        check(self.problem, plan)
-        return Result(
-            found.method,
-            plan,
-            objective_ns(self.problem, evaluate(self.problem, plan)),
-            self.best_of_layers.lower_bound_ns,
-            found.runtime_s,
-            found.timed_out,
-        )
+        bound = self.best_of_layers.lower_bound_ns
+        outcome = Outcome(plan, bound, found.timed_out, method=found.method)
+        return priced(self.problem, outcome, found.runtime_s)
 
     def _of_layers(self, found: Infeasibility) -> Infeasibility:
         """Say of layers what was found of blocks."""

@@ -20,7 +20,8 @@ from ortools.sat.python import cp_model
 from planner.deadline import Deadline, TimeUpError
 from planner.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
 from planner.ibatch.endings import nothing_covers, out_of_time
-from planner.ibatch.problem import Outcome, Problem
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 
 __all__ = ["solve_cpsat"]
 
@@ -28,7 +29,7 @@ _MAX_BITS = 45
 """CP-SAT adds up to L² such numbers in 63 bits."""
 
 
-def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome:
+def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the objective of `problem` with CP-SAT.
 
     Raises
@@ -43,7 +44,7 @@ def solve_cpsat(problem: Problem, deadline: Deadline) -> Outcome:
         return out_of_time(problem)
 
 
-def _solve(problem: Problem, deadline: Deadline) -> Outcome:
+def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     arcs = all_arcs(problem, deadline)
     model = cp_model.CpModel()
     chosen = [model.new_bool_var("") for _ in arcs]
@@ -71,7 +72,7 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome:
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return out_of_time(problem)
     path = [arc for arc, x in zip(arcs, chosen, strict=True) if solver.boolean_value(x)]
-    return Outcome(path_through(path), timed_out=status != cp_model.OPTIMAL)
+    return Outcome(problem.plan(path_through(path)), timed_out=status != cp_model.OPTIMAL)
 
 
 def _scaled(problem: Problem, arcs: list[Arc]) -> tuple[list[int], list[int]]:

@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 
 from planner.deadline import Deadline
 from planner.ibatch.endings import out_of_time
-from planner.ibatch.problem import Outcome, Problem
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 
 __all__ = ["solve_general"]
 
 
-def solve_general(problem: Problem, deadline: Deadline) -> Outcome:
+def solve_general(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the makespan of any problem whose layers respect the cap."""
     count, computed = problem.layers, problem.compute_prefix
     finish = np.zeros(count + 1, dtype=np.int64)
@@ -50,4 +51,4 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome:
         stop = start + 1 + int(np.flatnonzero(finishes(start) <= optimum - sent)[-1])
         sent += problem.transfer_time(start, stop)
         boundaries.append(stop)
-    return Outcome(boundaries, optimum)
+    return Outcome(problem.plan(boundaries), optimum)

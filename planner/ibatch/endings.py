@@ -8,13 +8,14 @@ from planner.errors import BrokenConstraintError
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.greedy import greedy_backward
-from planner.ibatch.problem import Outcome, Plan, Problem
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 from planner.results import Infeasibility
 
 __all__ = ["nothing_covers", "out_of_time"]
 
 
-def out_of_time(problem: Problem) -> Outcome:
+def out_of_time(problem: Problem) -> Outcome[Plan]:
     """Return the better of the longest batches within the cap and a greedy plan, with a bound.
 
     Under Eq. 4 and a cap both may break Eq. 5; then there is none to return.
@@ -22,16 +23,15 @@ def out_of_time(problem: Problem) -> Outcome:
     boundaries = [0]
     while boundaries[-1] < problem.layers:
         boundaries.append(problem.reach(boundaries[-1]))
-    quick = greedy_backward(problem, Deadline(None)).boundaries
-    assert quick is not None
+    plans = problem.plan(boundaries), greedy_backward(problem, Deadline(None)).plan
     known = {}
-    for one in (boundaries, quick):
-        plan = Plan.from_boundaries(one, problem.direction)
+    for plan in plans:
+        assert plan is not None
         try:
             check(problem, plan)
         except BrokenConstraintError:
             continue
-        known[objective_ns(problem, evaluate(problem, plan))] = one
+        known[objective_ns(problem, evaluate(problem, plan))] = plan
     if not known:
         reason = "the time limit passed before any plan within max_batch_bytes was found"
         return Outcome(None, infeasibility=Infeasibility(reason, ("time_limit_s",)), timed_out=True)

@@ -69,6 +69,8 @@ class Evaluation:
         batch k (for push, read backwards). Where it does, Eq. 4 is the makespan.
     overlap_ns, exposed_communication_ns, exposed_computation_ns : int
         For how long both resources work, only communication, only computation.
+    schedule : tuple of BatchTimes
+        When each batch communicates and computes, in transfer order.
     """
 
     makespan_ns: int
@@ -77,6 +79,7 @@ class Evaluation:
     overlap_ns: int
     exposed_communication_ns: int
     exposed_computation_ns: int
+    schedule: tuple[BatchTimes, ...]
 
 
 def check(problem: Problem, plan: Plan) -> None:
@@ -203,6 +206,7 @@ def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
         overlap_ns=overlap,
         exposed_communication_ns=communication - overlap,
         exposed_computation_ns=computation - overlap,
+        schedule=tuple(times),
     )
 
 

@@ -28,34 +28,34 @@ from bisect import bisect_left
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError
 from planner.ibatch.evaluation import check, evaluate, objective_ns
-from planner.ibatch.problem import Outcome, Plan, Problem
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 
 __all__ = ["greedy", "greedy_backward", "greedy_forward"]
 
 
-def greedy(problem: Problem, deadline: Deadline) -> Outcome:
+def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return the better of the two candidates, as the paper does."""
     candidates = []
     for algorithm in (greedy_forward, greedy_backward):
         outcome = algorithm(problem, deadline)
-        assert outcome.boundaries is not None
-        plan = Plan.from_boundaries(outcome.boundaries, problem.direction)
+        assert outcome.plan is not None
         try:
-            check(problem, plan)
+            check(problem, outcome.plan)
         except BrokenConstraintError:  # merging for Eq. 5 went beyond the cap
             continue
-        candidates.append((objective_ns(problem, evaluate(problem, plan)), outcome))
+        candidates.append((objective_ns(problem, evaluate(problem, outcome.plan)), outcome))
     if not candidates:
         return outcome
     return min(candidates, key=lambda candidate: candidate[0])[1]
 
 
-def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome:
+def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Run Algorithm 1: choose l_1, l_2, … from the left."""
     count, computed = problem.layers, problem.compute_prefix
     first = _first_boundary(problem, deadline)
     if first is None:
-        return Outcome(_cut_from_left(problem, [0]))
+        return Outcome(problem.plan(_cut_from_left(problem, [0])))
     boundaries = [0, first]
     while boundaries[-1] < count:
         start = boundaries[-1]
@@ -69,10 +69,10 @@ def greedy_forward(problem: Problem, deadline: Deadline) -> Outcome:
     if problem.objective == "eq4":
         while len(boundaries) > 2 and not _covers(problem, *boundaries[-3:]):
             del boundaries[-2]
-    return Outcome(boundaries)
+    return Outcome(problem.plan(boundaries))
 
 
-def greedy_backward(problem: Problem, _: Deadline) -> Outcome:
+def greedy_backward(problem: Problem, _: Deadline) -> Outcome[Plan]:
     """Run Algorithm 2: choose l_{N-1}, l_{N-2}, … from the right."""
     count = problem.layers
     last = _last_boundary(problem)
@@ -89,7 +89,7 @@ def greedy_backward(problem: Problem, _: Deadline) -> Outcome:
     if problem.objective == "eq4":
         while len(boundaries) > 2 and not _covers(problem, *boundaries[:3]):
             del boundaries[1]
-    return Outcome(boundaries)
+    return Outcome(problem.plan(boundaries))
 
 
 def _covers(problem: Problem, start: int, boundary: int, stop: int) -> bool:

@@ -23,12 +23,13 @@ from bisect import bisect_right
 
 from planner.deadline import Deadline
 from planner.ibatch.bounds import relaxation
-from planner.ibatch.problem import Outcome, Problem
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 
 __all__ = ["solve_additive"]
 
 
-def solve_additive(problem: Problem, deadline: Deadline) -> Outcome:
+def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the makespan of a problem whose `transfer_prefix` is known."""
     # An infinite target makes every batch as long as the cap allows.
     boundaries, upper = _sweep(problem, None)
@@ -36,14 +37,14 @@ def solve_additive(problem: Problem, deadline: Deadline) -> Outcome:
     best, lower = boundaries, relaxation(problem)
     while lower < upper:
         if deadline.passed:
-            return Outcome(best, lower, timed_out=True)
+            return Outcome(problem.plan(best), lower, timed_out=True)
         target = (lower + upper) // 2
         boundaries, value = _sweep(problem, target)
         if boundaries is None:
             lower = value
         else:
             best, upper = boundaries, value
-    return Outcome(best, upper)
+    return Outcome(problem.plan(best), upper)
 
 
 def _sweep(problem: Problem, target: int | None) -> tuple[list[int] | None, int]:

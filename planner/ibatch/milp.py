@@ -29,12 +29,13 @@ from planner.deadline import Deadline, TimeUpError
 from planner.ibatch.arcs import Arc, all_arcs, path_through, refuse_large
 from planner.ibatch.cbc import solve_with_cbc
 from planner.ibatch.endings import nothing_covers, out_of_time
-from planner.ibatch.problem import Outcome, Problem
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 
 __all__ = ["solve_milp"]
 
 
-def solve_milp(problem: Problem, deadline: Deadline) -> Outcome:
+def solve_milp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the objective of `problem` with CBC.
 
     Raises
@@ -49,7 +50,7 @@ def solve_milp(problem: Problem, deadline: Deadline) -> Outcome:
         return out_of_time(problem)
 
 
-def _solve(problem: Problem, deadline: Deadline) -> Outcome:
+def _solve(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     begin = time.monotonic()
     arcs = all_arcs(problem, deadline)
     # CBC computes in floating point: let the largest time be a million.
@@ -72,7 +73,9 @@ def _solve(problem: Problem, deadline: Deadline) -> Outcome:
     if model.status == pulp.LpStatusInfeasible:
         return Outcome(None, infeasibility=nothing_covers(problem))
     path = [arc for arc, x in zip(arcs, chosen, strict=True) if (x.value() or 0.0) > 0.5]
-    return Outcome(path_through(path), timed_out=model.sol_status != pulp.LpSolutionOptimal)
+    return Outcome(
+        problem.plan(path_through(path)), timed_out=model.sol_status != pulp.LpSolutionOptimal
+    )
 
 
 def _add_path(

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.ibatch.endings import nothing_covers, out_of_time
-from planner.ibatch.problem import Outcome, Problem
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Outcome
 
 __all__ = ["MAX_LAYERS", "solve_paper_model"]
 
@@ -30,7 +31,7 @@ MAX_LAYERS = 4096
 _NEVER = np.iinfo(np.int64).max
 
 
-def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome:
+def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise Eq. 4 under Eq. 5.
 
     Raises
@@ -66,7 +67,7 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome:
         return Outcome(None, infeasibility=nothing_covers(problem))
     costs = ends[reachable] + (computed[count] - computed[reachable])
     last = int(reachable[int(np.argmin(costs))])
-    return Outcome(_trace(problem, computed, value, last), int(costs.min()))
+    return Outcome(problem.plan(_trace(problem, computed, value, last)), int(costs.min()))
 
 
 def _first_covered(

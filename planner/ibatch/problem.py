@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Outcome", "Plan", "Problem"]
+__all__ = ["Plan", "Problem"]
 
 DIRECTIONS = ("pull", "push")
 OBJECTIVES = ("makespan", "eq4")
@@ -169,6 +169,10 @@ class Problem:
             max_batch_bytes=max_batch_bytes,
         )
 
+    def plan(self, boundaries: Sequence[int]) -> "Plan":
+        """Return the plan with batches between consecutive `boundaries` (0, l_1, …, L)."""
+        return Plan.from_boundaries(boundaries, self.direction)
+
     @property
     def layers(self) -> int:
         """Number of layers L."""
@@ -291,25 +295,3 @@ class Plan:
         """Return the plan with batches between consecutive `boundaries` (0, l_1, …, L)."""
         batches = tuple(pairwise(boundaries))
         return cls(batches if direction == "pull" else batches[::-1])
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a method found: boundaries in the pull form, or why there are none.
-
-    Attributes
-    ----------
-    boundaries : sequence of int or None
-        0, l_1, …, L.
-    lower_bound_ns : int or None
-        Bound the method proved on the way, if any.
-    timed_out : bool
-        Whether the deadline cut in.
-    infeasibility : Infeasibility or None
-        Why there are no boundaries.
-    """
-
-    boundaries: Sequence[int] | None
-    lower_bound_ns: int | None = None
-    timed_out: bool = False
-    infeasibility: Infeasibility | None = None

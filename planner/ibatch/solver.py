@@ -1,105 +1,106 @@
-"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+"""The methods by name, and how their plans are judged.
 
 `auto` is `exact`: the exact methods are faster than reading their input (near-linear for costs that
 add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
 """
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import TypeAlias
 
-from planner.deadline import Deadline
-from planner.errors import (
-    BrokenConstraintError,
-    InvalidPlanError,
-    NotApplicableError,
-)
+from planner.deadline import NEVER, Deadline
+from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.ibatch.bounds import relaxation
-from planner.ibatch.evaluation import check, evaluate, objective_ns
+from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.ibatch.makespan import solve_additive
-from planner.ibatch.problem import Outcome, Plan, Problem
-from planner.methods import deadline_in, known_method
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, judged, loaded, named, solve_with
 from planner.results import Infeasibility, Result
 
-__all__ = ["METHODS", "Method", "solve"]
+__all__ = ["METHODS", "Method", "priced", "solve"]
 
-Method = Callable[[Problem, Deadline], Outcome]
-
-RULES = frozenset(
-    ("greedy", "greedy_forward", "greedy_backward", "one_batch", "layer_by_layer", "mg_wfbp", "ddp")
-)
-"""Methods whose batches may break a constraint of the problem; the others search within them."""
+Method: TypeAlias = AnyMethod[Problem, Plan]
 
 BOUND_MAX_LAYERS = 1024
 """Up to so many layers the quadratic exact methods serve as the bound of the others' plans."""
 
 
-def _exact(problem: Problem) -> Method:
-    """Choose the exact method of the objective and the kind of cost."""
+def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Run the exact method of the objective and the kind of cost."""
     if problem.objective == "eq4":
         from planner.ibatch.paper_model import solve_paper_model
 
-        return solve_paper_model
+        return solve_paper_model(problem, deadline)
     if problem.transfer_prefix is not None:
-        return solve_additive
+        return solve_additive(problem, deadline)
     from planner.ibatch.dynamic import solve_general
 
-    return solve_general
+    return solve_general(problem, deadline)
 
 
-def _milp(_: Problem) -> Method:
-    try:
-        from planner.ibatch.milp import solve_milp
-    except ImportError as error:
-        raise NotApplicableError("method", f"milp: PuLP cannot be loaded: {error}") from None
-    return solve_milp
+def _within(run: Method) -> Method:
+    """Return a searching method that says which layers no batch can hold."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        too_large = problem.too_large()
+        return Outcome(None, infeasibility=too_large) if too_large else run(problem, deadline)
+
+    return method
 
 
-def _cpsat(_: Problem) -> Method:
-    try:
-        from planner.ibatch.cpsat import solve_cpsat
-    except ImportError as error:  # for one, highspy was imported before: see planner.ibatch.milp
-        raise NotApplicableError("method", f"cpsat: OR-Tools cannot be loaded: {error}") from None
-    return solve_cpsat
+def _rule(name: str, run: Method) -> Method:
+    """Return a method whose batches follow from a rule, and may break a constraint."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        outcome = run(problem, deadline)
+        assert outcome.plan is not None
+        try:
+            check(problem, outcome.plan)
+        except BrokenConstraintError as error:
+            reason = (
+                f"the batches of method {name} break a constraint ({error}); "
+                "method exact finds the best batches that do not, or proves that there are none"
+            )
+            return Outcome(None, infeasibility=Infeasibility(reason, (error.binding,)))
+        return outcome
+
+    return _within(method)
 
 
-def _mg_wfbp(problem: Problem) -> Method:
-    _only_push(problem, "mg_wfbp")
-    return mg_wfbp
+def _push_only(name: str, run: Method) -> Method:
+    """Return a method that groups gradients, and does not apply to pulls."""
+
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if problem.direction != "push":
+            reason = f"{name} groups gradients: only with direction push"
+            raise NotApplicableError("method", reason)
+        return run(problem, deadline)
+
+    return method
 
 
-def _ddp(problem: Problem) -> Method:
-    _only_push(problem, "ddp")
-    if problem.layer_bytes is None:
-        raise NotApplicableError("layer_bytes", "missing: method ddp needs it")
-    return ddp
-
-
-def _only_push(problem: Problem, method: str) -> None:
-    if problem.direction != "push":
-        raise NotApplicableError("method", f"{method} groups gradients: only with direction push")
-
-
-METHODS: Mapping[str, Callable[[Problem], Method]] = {
-    "auto": _exact,
-    "exact": _exact,
-    "greedy": lambda _: greedy,
-    "greedy_forward": lambda _: greedy_forward,
-    "greedy_backward": lambda _: greedy_backward,
-    "milp": _milp,
-    "cpsat": _cpsat,
-    "one_batch": lambda _: one_batch,
-    "layer_by_layer": lambda _: layer_by_layer,
-    "mg_wfbp": _mg_wfbp,
-    "ddp": _ddp,
+METHODS: Mapping[str, Method] = {
+    "auto": _within(named("exact", _exact)),
+    "exact": _within(_exact),
+    "greedy": _rule("greedy", greedy),
+    "greedy_forward": _rule("greedy_forward", greedy_forward),
+    "greedy_backward": _rule("greedy_backward", greedy_backward),
+    "milp": _within(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
+    # For one, highspy was imported before: see planner.ibatch.milp.
+    "cpsat": _within(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
+    "one_batch": _rule("one_batch", one_batch),
+    "layer_by_layer": _rule("layer_by_layer", layer_by_layer),
+    "mg_wfbp": _push_only("mg_wfbp", _rule("mg_wfbp", mg_wfbp)),
+    "ddp": _push_only("ddp", _rule("ddp", ddp)),
 }
-"""For each name requests use, what loads the method (solver libraries are imported when used)."""
+"""Every method by the name requests use."""
 
 
 def solve(
     problem: Problem, *, method: str = "auto", time_limit: float | None = None
-) -> Result[Plan]:
+) -> Result[Plan, Evaluation]:
     """Choose the batches of `problem`.
 
     Parameters
@@ -121,48 +122,25 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    known_method(method, METHODS)
-    method = "exact" if method == "auto" else method
-    run = METHODS[method](problem)
-    deadline = deadline_in(time_limit)
-    begin = time.perf_counter()
-    infeasibility = problem.too_large()
-    outcome = (
-        Outcome(None, infeasibility=infeasibility) if infeasibility else run(problem, deadline)
-    )
-    runtime = time.perf_counter() - begin
-    if outcome.boundaries is None:
-        return Result(method, None, None, None, runtime, outcome.timed_out, outcome.infeasibility)
-    plan = Plan.from_boundaries(outcome.boundaries, problem.direction)
-    try:
-        check(problem, plan)
-    except BrokenConstraintError as error:
-        if method not in RULES:
-            raise RuntimeError(f"method {method} made no plan: {error}") from error
-        broken = Infeasibility(
-            f"the batches of method {method} break a constraint ({error}); "
-            "method exact finds the best batches that do not, or proves that there are none",
-            (error.binding,),
-        )
-        return Result(method, None, None, None, runtime, infeasibility=broken)
-    except InvalidPlanError as error:
-        raise RuntimeError(f"method {method} made no plan: {error}") from error
-    cost = objective_ns(problem, evaluate(problem, plan))
-    bound, timed_out = outcome.lower_bound_ns, outcome.timed_out
-    if bound is None:
-        bound, cut = _proven_bound(problem, deadline)
-        timed_out |= cut
-    return Result(method, plan, cost, bound, runtime, timed_out)
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
 
 
-def _proven_bound(problem: Problem, deadline: Deadline) -> tuple[int, bool]:
-    """Return the best bound that costs little, and whether the time limit left a worse one.
+def priced(problem: Problem, outcome: Outcome[Plan], runtime_s: float) -> Result[Plan, Evaluation]:
+    """Return what was found elsewhere, checked, priced and bounded like any method's answer."""
+    return judged(problem, outcome, runtime_s, NEVER, judge=_judge, bound=_bound)
 
-    That is the optimum itself wherever it is near.
-    """
+
+def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
+    check(problem, plan)
+    evaluation = evaluate(problem, plan)
+    return evaluation, objective_ns(problem, evaluation)
+
+
+def _bound(problem: Problem, _: Plan, deadline: Deadline) -> tuple[int, bool]:
+    """Return the best bound that costs little: the optimum itself wherever it is near."""
     additive = problem.objective == "makespan" and problem.transfer_prefix is not None
     if not additive and problem.layers > BOUND_MAX_LAYERS:
         return relaxation(problem), False
-    proof = _exact(problem)(problem, deadline)
-    bound = proof.lower_bound_ns
-    return relaxation(problem) if bound is None else bound, proof.timed_out
+    proof = _exact(problem, deadline)
+    found = proof.lower_bound
+    return relaxation(problem) if found is None else int(found), proof.timed_out

@@ -16,11 +16,12 @@ from planner.iteration.evaluation import Evaluation, evaluate
 from planner.iteration.explanation import Explanation, explain
 from planner.iteration.memory import Footprint
 from planner.iteration.problem import MODES, Plan, Problem, Transfer
-from planner.iteration.solver import METHODS, best_of, solve
+from planner.iteration.solver import JOINT, METHODS, best_of, solve
 from planner.iteration.synchronisation import ALGORITHMS, Synchronisation
 
 __all__ = [
     "ALGORITHMS",
+    "JOINT",
     "METHODS",
     "MODES",
     "Alternative",

@@ -219,7 +219,7 @@ def _replicated(
             if deadline.passed:
                 break
             with suppress(NotApplicableError):
-                plans.append(rule(problem, synchronisation))
+                plans.append(rule(problem, synchronisation, deadline))
     return plans, result.timed_out
 
 

@@ -23,6 +23,7 @@ from typing import Literal
 
 from planner.clusters import Cluster
 from planner.costs import AffineCost
+from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.evaluation import lasting
 from planner.iteration.problem import Plan, Problem
@@ -105,7 +106,11 @@ def dominating(problem: Problem, other: Alternative, found: Sequence[Alternative
 
 
 def changes(
-    problem: Problem, plan: Plan, other: Alternative, found: Sequence[Alternative]
+    problem: Problem,
+    plan: Plan,
+    other: Alternative,
+    found: Sequence[Alternative],
+    deadline: Deadline = NEVER,
 ) -> tuple[Change, ...]:
     """Return what would make an alternative the better one, each change by itself.
 
@@ -119,6 +124,8 @@ def changes(
         The alternative, with a plan.
     found : sequence of Alternative
         All of them.
+    deadline : Deadline
+        Changes that are not known then are left out.
     """
     assert other.plan is not None
     rivals, parts = _usable(other, found), _parts(problem, found)
@@ -131,7 +138,7 @@ def changes(
             return False
         return other_lasts(own) < lasts(chosen.scaled(what, factor))
 
-    nearest = [(what, _nearest(partial(wins, what))) for what in PARTS]
+    nearest = [(what, _nearest(partial(wins, what), deadline)) for what in PARTS]
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
 
 
@@ -170,7 +177,7 @@ def _without_startups(cluster: Cluster) -> Cluster:
     return replace(cluster, topology=topology, nic=replace(cluster.nic, startup_ns=0))
 
 
-def _nearest(better: Callable[[Fraction], bool]) -> Fraction | None:
+def _nearest(better: Callable[[Fraction], bool], deadline: Deadline) -> Fraction | None:
     """Return the factor nearest to 1, on a logarithmic scale, at which something is better.
 
     Where what is better changes more than once, it is one of the first power of two that is.
@@ -178,6 +185,8 @@ def _nearest(better: Callable[[Fraction], bool]) -> Fraction | None:
     for power in range(1, FACTOR_BITS + 1):
         found = []
         for way in (Fraction(2), Fraction(1, 2)):
+            if deadline.passed:
+                return None
             near, far = way ** (power - 1), way**power
             if not better(far):
                 continue

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from planner.costs import AffineCost
+from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.crossover import Change, changes, dominating
 from planner.iteration.evaluation import evaluate
@@ -68,7 +69,9 @@ def runner_up(plan: Plan, found: Iterable[Alternative]) -> Alternative | None:
     return min(others, key=lambda one: one.objective_ns or 0, default=None)
 
 
-def explain(problem: Problem, plan: Plan, found: Iterable[Alternative]) -> Explanation:
+def explain(
+    problem: Problem, plan: Plan, found: Iterable[Alternative], deadline: Deadline = NEVER
+) -> Explanation:
     """Explain the choice of a plan among the alternatives it was chosen from.
 
     Parameters
@@ -79,6 +82,8 @@ def explain(problem: Problem, plan: Plan, found: Iterable[Alternative]) -> Expla
         The one chosen.
     found : iterable of Alternative
         All of them.
+    deadline : Deadline
+        When to stop looking for what would change the choice.
     """
     found = tuple(found)
     own = problem.synchronisation(plan.algorithm)
@@ -93,5 +98,7 @@ def explain(problem: Problem, plan: Plan, found: Iterable[Alternative]) -> Expla
         exposed_startup_ns=evaluation.iteration_ns - free,
         runner_up=other,
         dominated_by=better,
-        changes=() if other is None or better is not None else changes(problem, plan, other, found),
+        changes=()
+        if other is None or better is not None
+        else changes(problem, plan, other, found, deadline),
     )

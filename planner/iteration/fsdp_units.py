@@ -44,6 +44,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from planner.costs import AffineCost
+from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.module_tree import Module, module_tree, parameters_in
 from planner.iteration.problem import Kind, Part, Plan, Problem, Transfer
@@ -55,7 +56,7 @@ MAX_KEPT = 128
 """With more partial choices of one module, the search for the best that fits is given up."""
 
 
-def fsdp_milp(problem: Problem, synchronisation: Synchronisation) -> Plan:
+def fsdp_milp(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
     """Push every unit when it is ready, then pull every unit in order of use.
 
     Parameters

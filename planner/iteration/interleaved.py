@@ -67,12 +67,13 @@ def interleaved(
     sides = _Sides(
         known.heads, known.tails, problem.pushed, problem.pulled, half, problem.element_bytes
     )
-    yield _transfers(sides.apart(), False)
+    yield _transfers(sides, sides.apart())
     for one, turned in ((sides, False), (sides.backwards(), True)):
         if deadline.passed:
             break
         ends = _best_ends(one, target, deadline)
-        yield _transfers(one.plan(ends), turned)
+        steps = one.plan(ends)
+        yield _transfers(sides, _turned(steps) if turned else steps)
 
 
 @dataclass(frozen=True)
@@ -271,17 +272,28 @@ def _best_ends(sides: _Sides, target: int, deadline: Deadline) -> list[int]:
     return [search.places[end - 1] for end in sorted(best[1])]
 
 
-def _transfers(steps: Sequence[tuple[Kind, Load]], turned: bool) -> tuple[Transfer, ...]:
-    """Return transfers; pieces of a parameter leave from its first byte on."""
-    if turned:
-        steps = [("push" if kind == "pull" else "pull", load) for kind, load in reversed(steps)]
+def _turned(steps: Sequence[tuple[Kind, Load]]) -> list[tuple[Kind, Load]]:
+    """Return steps as they are if time runs the other way."""
+    return [("push" if kind == "pull" else "pull", load) for kind, load in reversed(steps)]
+
+
+def _transfers(sides: _Sides, steps: Sequence[tuple[Kind, Load]]) -> tuple[Transfer, ...]:
+    """Return transfers; pieces of a parameter leave from its first byte on.
+
+    All but one of them are whole elements. That one, if the parameter ends inside an element, has
+    its last bytes, wherever it comes: where time was turned, what is left over comes first.
+    """
     reached: dict[tuple[Kind, int], int] = {}
     found = []
     for kind, load in steps:
         parts = []
+        sizes = sides.pushed if kind == "push" else sides.pulled
         for j, size in load:
-            start = reached.get((kind, j), 0)
-            reached[kind, j] = start + size
+            if size % sides.element:
+                start = sizes[j] - size
+            else:
+                start = reached.get((kind, j), 0)
+                reached[kind, j] = start + size
             parts.append(Part(j, start, start + size))
         found.append(Transfer(kind, tuple(parts)))
     return tuple(found)

@@ -18,15 +18,13 @@ from fractions import Fraction
 from math import exp, fsum, log
 
 from planner.comparison import Comparison, compare
-from planner.iteration.evaluation import Evaluation, evaluate
+from planner.iteration.evaluation import Evaluation
 from planner.iteration.problem import Plan, Problem
-from planner.iteration.solver import METHODS, solve
+from planner.iteration.solver import JOINT, METHODS, solve
+from planner.methods import concrete
 from planner.results import Result
 
 __all__ = ["BASELINE", "JOINT", "PeerCase", "Spread", "Standing", "compare_peers", "standings"]
-
-JOINT = "auto"
-"""The method of the joint plan."""
 
 BASELINE = "ddp"
 """The method that speed-ups count from."""
@@ -51,11 +49,11 @@ class PeerCase:
     computation: Fraction
     comparison: Comparison[Plan, Evaluation]
 
-    def result(self, method: str) -> Result[Plan] | None:
+    def result(self, method: str) -> Result[Plan, Evaluation] | None:
         """Return a method's result; None if the method does not apply."""
         for row in self.comparison.rows:
-            if row.result.method == method:
-                return row.result
+            if row.method == method:
+                return row
         return None
 
     def time_ns(self, method: str) -> int | None:
@@ -155,12 +153,11 @@ def compare_peers(
     progress : callable, optional
         Called with each method's name before it runs.
     """
-    wanted = dict.fromkeys((JOINT, BASELINE, *methods))
+    wanted = dict.fromkeys((JOINT, BASELINE, *concrete(methods)))
     return compare(
         problem,
         wanted,
         solve=solve,
-        evaluate=evaluate,
         time_limit=time_limit,
         progress=progress,
     )

@@ -30,6 +30,7 @@ from types import MappingProxyType
 
 from planner import caramel
 from planner.caramel.problem import Plan as GradientPlan
+from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.problem import Part, Plan, Problem, Transfer
@@ -38,7 +39,7 @@ from planner.iteration.synchronisation import Synchronisation
 
 __all__ = ["FAMILIES", "PEERS", "RULES", "Rule", "from_gradients", "layers_apart", "servers"]
 
-Rule = Callable[[Problem, Synchronisation], Plan]
+Rule = Callable[[Problem, Synchronisation, Deadline], Plan]
 
 
 def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
@@ -50,9 +51,9 @@ def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
 
 
 def _gradients(method: str) -> Rule:
-    def planned(problem: Problem, synchronisation: Synchronisation) -> Plan:
+    def planned(problem: Problem, synchronisation: Synchronisation, deadline: Deadline) -> Plan:
         name = synchronisation.algorithm
-        plan = caramel.solve(problem.gradients[name], method=method).plan
+        plan = caramel.METHODS[method](problem.gradients[name], deadline).plan
         assert plan is not None
         return from_gradients(name, plan)
 
@@ -65,7 +66,7 @@ def enforced(problem: Problem, algorithm: str, transfers: Iterable[Transfer]) ->
     return Plan(algorithm, tuple(transfers), (order.backward,), order.forward)
 
 
-def servers(problem: Problem, synchronisation: Synchronisation) -> Plan:
+def servers(problem: Problem, synchronisation: Synchronisation, __: Deadline = NEVER) -> Plan:
     """Push every parameter when it is ready, pull by order of use when nothing is to be pushed."""
     known, half = problem.base.windows, synchronisation.half
     arriving = sorted(range(len(known.sizes)), key=lambda j: (known.heads[j], -j), reverse=True)
@@ -85,7 +86,7 @@ def servers(problem: Problem, synchronisation: Synchronisation) -> Plan:
     return enforced(problem, synchronisation.algorithm, transfers)
 
 
-def layers_apart(problem: Problem, synchronisation: Synchronisation) -> Plan:
+def layers_apart(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
     """Push every layer when it is ready, then pull every layer in order of use."""
     graph, known = problem.graph, problem.base.windows
     layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
@@ -105,13 +106,13 @@ def _whole(kind: str, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
     return Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in unit))  # type: ignore[arg-type]
 
 
-def _ibatch(problem: Problem, synchronisation: Synchronisation) -> Plan:
+def _ibatch(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
     _only(synchronisation, "ps", "ibatch")
     batches = both_ways(problem, synchronisation.half, problem.room("sharded"))
     return enforced(problem, synchronisation.algorithm, batches)
 
 
-def _bigdl(problem: Problem, synchronisation: Synchronisation) -> Plan:
+def _bigdl(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
     _only(synchronisation, "shuffle", "bigdl")
     everything = range(len(problem.pushed))
     push = _whole("push", everything, problem.pushed)
@@ -119,7 +120,7 @@ def _bigdl(problem: Problem, synchronisation: Synchronisation) -> Plan:
     return enforced(problem, synchronisation.algorithm, (push, pull))
 
 
-def _bml(problem: Problem, synchronisation: Synchronisation) -> Plan:
+def _bml(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
     _only(synchronisation, "bml", "bml")
     everything = range(len(problem.pushed))
     reduce = _whole("all_reduce", everything, problem.pushed)

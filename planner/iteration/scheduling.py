@@ -14,7 +14,6 @@ Source: Venkataraman, Ding, Ermolin, "Accelerating Deep Learning Training with B
 Apache Spark".
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -23,7 +22,7 @@ from planner.clusters import Cluster
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Result
 
-__all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "Groups", "group_size", "scheduling_problem"]
+__all__ = ["MAX_GROUP_NS", "MAX_OVERHEAD", "group_size", "scheduled", "scheduling_problem"]
 
 MAX_OVERHEAD = Fraction(1, 20)
 """Largest share of scheduling in the time of an iteration; assumed: the paper names no limit."""
@@ -32,32 +31,21 @@ MAX_GROUP_NS = 10 * 10**9
 """Longest time without a decision of the driver, 10 s; assumed: the paper names no limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Iterations scheduled in groups.
+def scheduled(
+    cluster: Cluster, iteration_ns: int, **limits: Any
+) -> Result[drizzle.Plan, drizzle.Evaluation]:
+    """Return `group_size`, with its `limits` and errors that lead into a cluster's document.
 
-    Attributes
-    ----------
-    result : Result
-        The smallest group, or why there is none.
-    evaluation : Evaluation or None
-        What scheduling then costs; None without a group.
+    Raises
+    ------
+    InvalidInputError
+        If the cluster's scheduling, or a limit, cannot mean anything.
     """
-
-    result: Result[drizzle.Plan]
-    evaluation: drizzle.Evaluation | None
-
-    @classmethod
-    def of(cls, cluster: Cluster, iteration_ns: int, **limits: Any) -> "Groups":
-        """Return them for a cluster; `limits` as for `scheduling_problem`."""
-        try:
-            problem = scheduling_problem(cluster, iteration_ns, **limits)
-            result = drizzle.solve(problem)
-        except InvalidInputError as error:
-            place = "" if error.path in limits else "cluster.scheduling."
-            raise InvalidInputError(f"{place}{error.path}", error.message) from None
-        plan = result.plan
-        return cls(result, None if plan is None else drizzle.evaluate(problem, plan))
+    try:
+        return group_size(cluster, iteration_ns, **limits)
+    except InvalidInputError as error:
+        place = "" if error.path in limits else "cluster.scheduling."
+        raise InvalidInputError(f"{place}{error.path}", error.message) from None
 
 
 def scheduling_problem(
@@ -109,7 +97,7 @@ def group_size(
     *,
     max_overhead: Fraction | float = MAX_OVERHEAD,
     max_group_ns: int | None = MAX_GROUP_NS,
-) -> Result[drizzle.Plan]:
+) -> Result[drizzle.Plan, drizzle.Evaluation]:
     """Choose how many planned iterations the driver schedules at once.
 
     Parameters

@@ -29,9 +29,10 @@ from planner.deadline import Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.bounds import bound
 from planner.iteration.epochs import Estimate, batch_size_of, computation_ns, yan_estimates
+from planner.iteration.evaluation import Evaluation
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_small
-from planner.iteration.solver import solve
+from planner.iteration.solver import JOINT, solve
 from planner.iteration.synchronisation import least, undominated
 from planner.methods import deadline_in
 from planner.profiles import Profile
@@ -76,7 +77,7 @@ class Candidate:
     iterations: int
     estimate_ns: int
     bound_ns: int | None
-    result: Result[Plan] | None
+    result: Result[Plan, Evaluation] | None
 
     @property
     def machines(self) -> int:
@@ -178,7 +179,7 @@ class _Search:
         self._deadline = deadline
         self._progress = progress
         self._bounds: dict[int, int] = {}
-        self._results: dict[int, Result[Plan]] = {}
+        self._results: dict[int, Result[Plan, Evaluation]] = {}
         self._too_few = 0  # so many machines, or fewer, have too little memory
 
     def run(self) -> Sizing:
@@ -228,7 +229,7 @@ class _Search:
             return replace(self._problem, cluster=self._cluster(machines))
         except InvalidInputError as error:  # such as an algorithm for powers of two only
             reason = Infeasibility(f"{machines} machines: {error}", (error.path,))
-            self._results[machines] = Result("auto", None, None, None, 0.0, infeasibility=reason)
+            self._results[machines] = Result(JOINT, None, None, None, 0.0, infeasibility=reason)
             self._bounds.pop(machines, None)
             return None
 

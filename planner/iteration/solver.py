@@ -1,46 +1,68 @@
-"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+"""The methods by name, and how their plans are judged.
 
-Problem: which plan of a whole iteration, by which method? `auto` is the joint plan: the best of all
-`alternatives`. The other methods are what one family by itself, or a system one would use instead,
-does on the same cluster (`planner.iteration.rules`).
+Problem: which plan of a whole iteration, by which method? `joint` (and `auto`) is the joint plan:
+the best of all `alternatives`. The other methods are what one family by itself, or a system one
+would use instead, does on the same cluster (`planner.iteration.rules`).
 
-Guarantee: unless a time limit cuts in, `auto` is never longer than any other method's plan. The
+Guarantee: unless a time limit cuts in, `joint` is never longer than any other method's plan. The
 bound is the least over every algorithm the cluster allows and the modes that are asked for, however
 transfers are cut, grouped and ordered, for the op order of the plan.
 
 Complexity: that of `alternatives`, or of the method. Source: own.
 """
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
 
 from planner.costs import AffineCost
+from planner.deadline import NEVER, Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.checker import check, check_room, check_times
-from planner.iteration.evaluation import evaluate
+from planner.iteration.evaluation import Evaluation, evaluate
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_many, too_small
-from planner.iteration.rules import RULES
+from planner.iteration.rules import RULES, Rule
 from planner.iteration.synchronisation import undominated
-from planner.methods import deadline_in, known_method, plan_of_method
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, judged, named, solve_with
 from planner.results import Infeasibility, Result
 from planner.validation import total
 
-__all__ = ["METHODS", "best_of", "solve"]
+__all__ = ["JOINT", "METHODS", "Method", "best_of", "solve"]
 
-METHODS: tuple[str, ...] = ("auto", *RULES)
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+JOINT = "joint"
+"""The method of the joint plan."""
+
+
+def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    return _best_of(problem, alternatives(problem, deadline))
+
+
+def _by_rule(method: str, rule: Rule) -> Method:
+    """Return the method that takes a rule's best plan with the algorithms that libraries have."""
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        return _first_allowed(problem, method, _plans_of(problem, method, rule, deadline))
+
+    return run
+
+
+METHODS: Mapping[str, Method] = {
+    "auto": named(JOINT, _joint),
+    JOINT: _joint,
+    **{name: _by_rule(name, rule) for name, rule in RULES.items()},
+}
 """Every method by the name requests use."""
 
 
 def solve(
-    problem: Problem,
-    *,
-    method: str = "auto",
-    time_limit: float | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> Result[Plan]:
+    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+) -> Result[Plan, Evaluation]:
     """Plan a whole iteration.
 
     Parameters
@@ -48,11 +70,9 @@ def solve(
     problem : Problem
         The model, the cluster and the options.
     method : str
-        One of `METHODS`.
+        A key of `METHODS`.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
-    progress : callable, optional
-        Called with the name of each alternative before it is planned (method `auto`).
 
     Returns
     -------
@@ -64,16 +84,12 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    known_method(method, METHODS)
-    deadline = deadline_in(time_limit)
-    begin = time.perf_counter()
-    if method == "auto":
-        found = alternatives(problem, deadline, progress)
-        return best_of(problem, found, time.perf_counter() - begin)
-    return _by_rule(problem, method)
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
 
 
-def best_of(problem: Problem, found: Iterable[Alternative], runtime_s: float) -> Result[Plan]:
+def best_of(
+    problem: Problem, found: Iterable[Alternative], runtime_s: float
+) -> Result[Plan, Evaluation]:
     """Return the best of all alternatives as a result; of equally good ones the first.
 
     Parameters
@@ -85,6 +101,11 @@ def best_of(problem: Problem, found: Iterable[Alternative], runtime_s: float) ->
     runtime_s : float
         How long they took.
     """
+    outcome = replace(_best_of(problem, found), method=JOINT)
+    return judged(problem, outcome, runtime_s, NEVER, judge=_judge, bound=_bound)
+
+
+def _best_of(problem: Problem, found: Iterable[Alternative]) -> Outcome[Plan]:
     listed = list(found)
     priced = [one for one in listed if one.objective_ns is not None]
     timed_out = any(one.timed_out for one in listed)
@@ -94,14 +115,13 @@ def best_of(problem: Problem, found: Iterable[Alternative], runtime_s: float) ->
             "; ".join(dict.fromkeys(one.reason for one in reasons)),
             tuple(dict.fromkeys(name for one in reasons for name in one.binding)),
         )
-        return Result("auto", None, None, None, runtime_s, infeasibility=reason)
+        return Outcome(None, infeasibility=reason)
     best = min(priced, key=lambda one: one.objective_ns or 0)
     assert best.plan is not None
-    objective = _priced(problem, best.plan, "auto")
     lowest = min(
         _bound_for(problem, one, best.plan) for one in listed if one.lower_bound_ns is not None
     )
-    return Result("auto", best.plan, objective, lowest, runtime_s, timed_out)
+    return Outcome(best.plan, lowest, timed_out)
 
 
 def _bound_for(problem: Problem, alternative: Alternative, plan: Plan) -> int:
@@ -112,20 +132,14 @@ def _bound_for(problem: Problem, alternative: Alternative, plan: Plan) -> int:
     return alternative.lower_bound_ns or 0
 
 
-def _least_bound(problem: Problem, plan: Plan) -> int:
-    """Return what no plan asked for undercuts: by any algorithm there is, in any mode."""
-    cheapest = undominated(problem.options)
-    return min(
-        bound(problem, one, mode, plan)
-        for mode in problem.modes
-        if too_small(problem, mode) is None
-        for one in cheapest
-    )
+def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> list[Plan]:
+    """Return a rule's plan with each algorithm it may use, the best first.
 
-
-def _by_rule(problem: Problem, method: str) -> Result[Plan]:
-    """Return the best plan a rule makes with the algorithms that libraries have."""
-    begin = time.perf_counter()
+    Raises
+    ------
+    NotApplicableError
+        If there is none.
+    """
     plans, refused = [], None
     planned: set[AffineCost] = set()  # algorithms that cost the same make the same plan
     for synchronisation in problem.options:
@@ -134,7 +148,7 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
         if synchronisation.half in planned:
             continue
         try:
-            plan = RULES[method](problem, synchronisation)
+            plan = rule(problem, synchronisation, deadline)
         except NotApplicableError as error:
             refused = error
             continue
@@ -142,8 +156,7 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
         if plan.mode not in problem.modes:
             refused = NotApplicableError("modes", f"the plans of {method} are {plan.mode}")
             continue
-        objective = evaluate(problem, plan).iteration_ns
-        plans.append((objective, plan))
+        plans.append(plan)
     if not plans:
         needed = dict(problem.left_out).get(method)  # an algorithm that the cluster does not allow
         if needed is not None:
@@ -151,36 +164,44 @@ def _by_rule(problem: Problem, method: str) -> Result[Plan]:
         raise refused or NotApplicableError(
             "algorithms", "no algorithm that today's libraries have can be used"
         )
-    runtime = time.perf_counter() - begin
+    return sorted(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+
+
+def _first_allowed(problem: Problem, method: str, plans: Iterable[Plan]) -> Outcome[Plan]:
+    """Return the first plan that memory has room for."""
     broken: Infeasibility | None = None
-    for _, plan in sorted(plans, key=lambda one: one[0]):
+    for plan in plans:
         small = too_small(problem, plan.mode) or too_many(problem, plan.mode)
         if small is not None:
             broken = broken or small
             continue
         try:
-            objective = _priced(problem, plan, method)
+            check_room(problem, plan)
         except BrokenConstraintError as error:
             broken = broken or Infeasibility(
-                f"the plan of {method} breaks a constraint ({error}); auto keeps to it",
+                f"the plan of {method} breaks a constraint ({error}); {JOINT} keeps to it",
                 (error.binding,),
             )
             continue
-        return Result(method, plan, objective, _least_bound(problem, plan), runtime)
-    return Result(method, None, None, None, runtime, infeasibility=broken)
+        return Outcome(plan)
+    return Outcome(None, infeasibility=broken)
 
 
-def _priced(problem: Problem, plan: Plan, method: str) -> int:
-    """Check a plan and price it.
-
-    Raises
-    ------
-    BrokenConstraintError
-        If a transfer is larger than there is room for.
-    """
-    with plan_of_method(method):
-        check(problem, plan)
-        evaluation = evaluate(problem, plan)
-        check_times(problem, plan, evaluation.iteration)
+def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
+    check(problem, plan)
+    evaluation = evaluate(problem, plan)
+    check_times(problem, plan, evaluation.iteration)
     check_room(problem, plan)
-    return total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
+    return evaluation, total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
+
+
+def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
+    """Return what no plan asked for undercuts: by any algorithm there is, in any mode."""
+    cheapest = undominated(problem.options)
+    least = min(
+        bound(problem, one, mode, plan)
+        for mode in problem.modes
+        if too_small(problem, mode) is None
+        for one in cheapest
+    )
+    return least, False

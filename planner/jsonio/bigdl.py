@@ -10,11 +10,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner import bigdl
 from planner.bigdl.hot_spots import window_of
 from planner.bigdl.problem import MAX_PARTITIONS
-from planner.deadline import Deadline
+from planner.deadline import NEVER
 from planner.draw.hot_spots import MAX_CELLS, HotSpots, Pulls
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.proofs import check_proof
 from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
+from planner.methods import concrete
 from planner.network import Network
 from planner.results import Result
 from planner.units import format_ns
@@ -170,7 +171,10 @@ def _check_listed(nodes: int, pull_order: str) -> None:
 
 
 def answer(
-    problem: bigdl.Problem, result: Result[bigdl.Plan], *, pull_order: str = "listed"
+    problem: bigdl.Problem,
+    result: Result[bigdl.Plan, bigdl.Evaluation],
+    *,
+    pull_order: str = "listed",
 ) -> BigdlAnswer:
     """Return the JSON form of a result.
 
@@ -185,7 +189,8 @@ def answer(
     assert plan is not None
     assert result.objective_ns is not None
     assert result.lower_bound_ns is not None
-    cost = bigdl.evaluate(problem, plan)
+    cost = result.evaluation
+    assert cost is not None
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     base = BigdlAnswer(
         method=result.method,
@@ -225,14 +230,18 @@ def answer(
     return msgspec.structs.replace(sliced, pull_order=sliced.pulls(), pull_start=UNSET)
 
 
+def _planned(problem: bigdl.Problem, method: str) -> bigdl.Plan:
+    plan = bigdl.METHODS[method](problem, NEVER).plan
+    assert plan is not None
+    return plan
+
+
 def _comparison(problem: bigdl.Problem) -> dict[str, Alternative]:
     """Price every method whose plan fits in 63 bits, this one's own included."""
     found = {}
-    for name, method in bigdl.METHODS.items():
-        if name == "auto":
-            continue
+    for name in concrete(bigdl.METHODS):
         try:
-            cost = bigdl.evaluate(problem, method(problem, Deadline(None)))
+            cost = bigdl.evaluate(problem, _planned(problem, name))
         except NotApplicableError:
             continue
         found[name] = Alternative(
@@ -302,7 +311,7 @@ def _check_bytes(answer: BigdlAnswer) -> None:
     for name, row in answer.comparison.items():
         if name not in bigdl.METHODS:
             raise InvalidInputError(f"comparison.{name}", "unknown method")
-        plan = bigdl.METHODS[name](problem, Deadline(None))
+        plan = _planned(problem, name)
         cost = bigdl.evaluate(problem, plan)
         for field in ("driver_bytes", "driver_added_bytes"):
             if getattr(row, field) != getattr(cost, field):

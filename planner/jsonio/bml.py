@@ -1,17 +1,19 @@
 """The JSON face of gradient synchronisation on a BCube: requests, and what they stand for."""
 
-import time
+from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.bml.damage import GRACE_S
 from planner.bml.problem import Failures, Problem
-from planner.bml.solver import METHODS, last_deadline, solve, without_plan
-from planner.deadline import TimeUpError
+from planner.bml.solver import METHODS, solve
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.types import PositiveRate, PositiveSize, Rate, Seconds, Size, Sizes, Time
+from planner.methods import OUT_OF_TIME
 from planner.network import Network
 from planner.topologies import BCube
 from planner.validation import MAX_VALUE, integer
@@ -142,15 +144,24 @@ def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
 
 def run(request: BmlRequest) -> BmlAnswer:
     """Answer one request."""
-    begin, limit = time.perf_counter(), _given(request.time_limit_s)
-    last = last_deadline(limit)
+    limit = _given(request.time_limit_s)
+    last = Deadline(limit).later(GRACE_S)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
     result = solve(problem, method=request.method, time_limit=limit)
     try:
         return answer(problem, result, wanted, last)
     except TimeUpError:
-        return answer(problem, without_plan(result.method, time.perf_counter() - begin))
+        late = replace(
+            result,
+            plan=None,
+            objective_ns=None,
+            lower_bound_ns=None,
+            evaluation=None,
+            timed_out=True,
+            infeasibility=OUT_OF_TIME,
+        )
+        return answer(problem, late)
 
 
 def _given(value: T | UnsetType) -> T | None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import Damage
-from planner.bml.evaluation import busiest_load, steps_of
+from planner.bml.evaluation import Evaluation
 from planner.bml.listing import Listed, listed
 from planner.bml.plan import Stage
 from planner.bml.problem import Problem
@@ -127,7 +127,7 @@ class BmlAnswer(Struct, frozen=True, kw_only=True):
 
 def answer(
     problem: Problem,
-    result: Result[AnyPlan],
+    result: Result[AnyPlan, Evaluation],
     wanted: range | None = None,
     deadline: Deadline = NEVER,
 ) -> BmlAnswer:
@@ -159,8 +159,8 @@ def answer(
         full_transfer_ns=problem.network.full_transfer_ns(problem.size),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
     )
-    plan = result.plan
-    if plan is None:
+    plan, evaluation = result.plan, result.evaluation
+    if plan is None or evaluation is None:
         assert result.infeasibility is not None
         damage = Damage(bcube, problem.failed)
         part = damage.cut_off() if damage.living and not result.timed_out else ()
@@ -175,7 +175,7 @@ def answer(
         pieces=plan.threads * plan.pieces,
         pieces_left_out=len(plan.left_out),
         rounds=plan.rounds,
-        times_full_transfer=float(busiest_load(plan, deadline)),
+        times_full_transfer=float(evaluation.load),
         steps=tuple(
             StepRow(
                 stage=one.stage,
@@ -183,7 +183,7 @@ def answer(
                 pieces=one.pieces,
                 bytes=total(one.bytes, "layer_bytes", "the bytes of a step"),
             )
-            for one in steps_of(problem, plan, deadline)
+            for one in evaluation.steps
         ),
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),

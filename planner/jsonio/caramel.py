@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import caramel
 from planner.caramel.enforcement import control_edges, edges_of_order
-from planner.caramel.evaluation import Evaluation, evaluate, plan_heads
+from planner.caramel.evaluation import Evaluation, plan_heads
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Group, Plan, Problem, Stages
 from planner.caramel.solver import RULES
@@ -131,7 +131,7 @@ def run(request: CaramelRequest) -> CaramelAnswer:
     return answer(problem, caramel.solve(problem, method=request.method, time_limit=limit))
 
 
-def answer(problem: Problem, result: Result[Plan]) -> CaramelAnswer:
+def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
     """Return the JSON form of a result.
 
     Raises
@@ -143,7 +143,8 @@ def answer(problem: Problem, result: Result[Plan]) -> CaramelAnswer:
     assert plan is not None
     assert result.objective_ns is not None
     graph = problem.graph
-    evaluation = evaluate(problem, plan)
+    evaluation = result.evaluation
+    assert evaluation is not None
     total(
         max(evaluation.iteration_ns, evaluation.communication_ns),
         "network",

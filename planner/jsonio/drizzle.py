@@ -145,7 +145,9 @@ def run(request: DrizzleRequest) -> DrizzleAnswer:
     return answer(problem, drizzle.solve(problem, method=request.method, time_limit=limit))
 
 
-def answer(problem: drizzle.Problem, result: Result[drizzle.Plan]) -> DrizzleAnswer:
+def answer(
+    problem: drizzle.Problem, result: Result[drizzle.Plan, drizzle.Evaluation]
+) -> DrizzleAnswer:
     """Return the JSON form of a result."""
     base = DrizzleAnswer(
         method=result.method,
@@ -162,7 +164,8 @@ def answer(problem: drizzle.Problem, result: Result[drizzle.Plan]) -> DrizzleAns
             base, reason=result.infeasibility.reason, binding=result.infeasibility.binding
         )
     plan = result.plan
-    priced = drizzle.evaluate(problem, plan)
+    priced = result.evaluation
+    assert priced is not None
     beside, largest = priced.overhead_of_compute, largest_group(problem)
     rows = tuple(TriggersAnswer(**_fields(one)) for one in plan.stages)
     return msgspec.structs.replace(

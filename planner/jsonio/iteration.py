@@ -10,7 +10,7 @@ from planner import iteration
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.iteration import Problem
-from planner.iteration.scheduling import Groups
+from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -170,8 +170,11 @@ def planned(
     begin = time.perf_counter()
     sizing: Sizing | None = None
     if epoch_samples is not None:
-        if method != "auto":
-            raise InvalidInputError("epoch_samples", f"not with method {method}, only with auto")
+        if method not in ("auto", iteration.JOINT):
+            raise InvalidInputError(
+                "epoch_samples",
+                f"not with method {method}, only with auto, which is {iteration.JOINT}",
+            )
         sizing = choose_size(
             profile,
             cluster,
@@ -182,7 +185,7 @@ def planned(
         )
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem = Problem.from_profile(profile, cluster, **options)
-    if method == "auto":
+    if method in ("auto", iteration.JOINT):
         found = iteration.alternatives(problem, deadline, progress)
         result = iteration.best_of(problem, found, time.perf_counter() - begin)
     else:
@@ -190,7 +193,7 @@ def planned(
         result = iteration.solve(problem, method=method, time_limit=time_limit)
     groups = None
     if cluster.scheduling is not None and result.objective_ns:
-        groups = Groups.of(cluster, result.objective_ns, **(limits or {}))
+        groups = scheduled(cluster, result.objective_ns, **(limits or {}))
     return problem, answer(
         problem,
         result,
@@ -199,4 +202,5 @@ def planned(
         samples=epoch_samples,
         sizing=sizing,
         groups=groups,
+        deadline=deadline,
     )

@@ -5,7 +5,9 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from planner import drizzle
 from planner.costs import AffineCost
+from planner.deadline import NEVER, Deadline
 from planner.iteration import (
     Alternative,
     Evaluation,
@@ -13,12 +15,10 @@ from planner.iteration import (
     Plan,
     Problem,
     Transfer,
-    evaluate,
     explain,
     network_bound,
 )
 from planner.iteration.evaluation import cost_of
-from planner.iteration.scheduling import Groups
 from planner.iteration.sizing import Sizing
 from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
@@ -36,19 +36,21 @@ from planner.jsonio.iteration_answer import (
 )
 from planner.jsonio.transfers import OpTimes
 from planner.results import Result
+from planner.validation import MAX_TOTAL
 
 __all__ = ["answer"]
 
 
 def answer(
     problem: Problem,
-    result: Result[Plan],
+    result: Result[Plan, Evaluation],
     alternatives: Sequence[Alternative] = (),
     *,
     model: str = "",
     samples: int | None = None,
     sizing: Sizing | None = None,
-    groups: Groups | None = None,
+    groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
+    deadline: Deadline = NEVER,
 ) -> IterationAnswer:
     """Return the JSON form of a result.
 
@@ -64,8 +66,10 @@ def answer(
         Name of the model.
     samples, sizing : int, Sizing, optional
         Samples of an epoch, and how the number of machines was chosen.
-    groups : Groups, optional
+    groups : Result, optional
         How the engine's driver schedules iterations.
+    deadline : Deadline
+        When to stop explaining.
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
@@ -88,7 +92,8 @@ def answer(
         assert result.infeasibility is not None
         why_not = result.infeasibility
         return IterationAnswer(**known, reason=why_not.reason, binding=why_not.binding)
-    evaluation = evaluate(problem, plan)
+    evaluation = result.evaluation
+    assert evaluation is not None
     schedule = _schedule(problem, plan, evaluation)
     return IterationAnswer(
         **known,
@@ -110,7 +115,7 @@ def answer(
         parameter_bytes=_sizes(problem, problem.pushed),
         pull_bytes=UNSET if problem.pulled == problem.pushed else _sizes(problem, problem.pulled),
         memory=_memory(problem, plan),
-        why=_why(explain(problem, plan, alternatives)) if alternatives else UNSET,
+        why=_why(explain(problem, plan, alternatives, deadline)) if alternatives else UNSET,
     )
 
 
@@ -133,8 +138,8 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
     )
 
 
-def _scheduling(groups: Groups) -> SchedulingAnswer:
-    result, evaluation = groups.result, groups.evaluation
+def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingAnswer:
+    evaluation = result.evaluation
     why_not = result.infeasibility
     return SchedulingAnswer(
         group_size=None if result.plan is None else result.plan.group_size,
@@ -150,11 +155,16 @@ def _alternative(one: Alternative) -> AlternativeAnswer:
     return AlternativeAnswer(
         algorithm=one.synchronisation.algorithm,
         mode=one.mode,
-        objective_ns=one.objective_ns,
-        lower_bound_ns=one.lower_bound_ns,
+        objective_ns=_counted(one.objective_ns),
+        lower_bound_ns=_counted(one.lower_bound_ns),
         transfers=None if one.plan is None else len(one.plan.transfers),
         reason=UNSET if one.infeasibility is None else one.infeasibility.reason,
     )
+
+
+def _counted(time_ns: int | None) -> int | None:
+    """Return a time, if it can be counted: one that cannot is of no use to anybody."""
+    return time_ns if time_ns is not None and time_ns <= MAX_TOTAL else None
 
 
 def _why(explanation: Explanation) -> Why:

@@ -13,7 +13,7 @@ from planner.jsonio.types import Index, Moment
 from planner.results import Result, Status
 from planner.validation import total
 from planner.yan.configuration import Configuration, Plan, Ranked
-from planner.yan.model import Estimate, estimate
+from planner.yan.model import Estimate
 from planner.yan.problem import MAX_MACHINES, Problem
 
 __all__ = [
@@ -158,7 +158,7 @@ class YanAnswer(Struct, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
 
 
-def answer(problem: Problem, result: Result[Plan]) -> YanAnswer:
+def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
     """Return the JSON form of a result.
 
     Raises
@@ -183,7 +183,8 @@ def answer(problem: Problem, result: Result[Plan]) -> YanAnswer:
             binding=result.infeasibility.binding,
             layers=result.infeasibility.layers,
         )
-    found = estimate(problem, plan.configuration)
+    found = result.evaluation
+    assert found is not None
     explored = plan.explored
     return msgspec.structs.replace(
         base,
@@ -221,7 +222,7 @@ def refuse_sensitivity(problem: Problem, method: str) -> None:
 def with_extras(
     base: YanAnswer,
     problem: Problem,
-    result: Result[Plan],
+    result: Result[Plan, Estimate],
     *,
     pareto: bool = False,
     landscape: bool = False,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.clusters import Cluster
+from planner.iteration import JOINT
 from planner.iteration.sensitivity import SweepPoint, Sweeps
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.profiles import Profile
@@ -122,7 +123,7 @@ def _peers(peers: Sequence[Peer], bound_ns: int | None) -> Iterator[Html]:
             yield paragraph(line, above, ".", class_="note")
         else:
             yield paragraph(above.capitalize(), ".", class_="note")
-    without = [(one.method, one.reason) for one in peers if one.reason and one.method != "auto"]
+    without = [(one.method, one.reason) for one in peers if one.reason and one.method != JOINT]
     yield reasons("Methods without a plan here:", without)
 
 

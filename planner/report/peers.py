@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.comparison import Comparison
-from planner.iteration import Evaluation, Plan
+from planner.iteration import JOINT, Evaluation, Plan
 from planner.report.html import Html, element, joined, table
 from planner.report.words import METHODS, percent, times
 from planner.units import format_ns
@@ -48,7 +48,7 @@ def peers_of(comparison: Comparison[Plan, Evaluation]) -> tuple[Peer, ...]:
             f"{one.plan.algorithm}, {one.plan.mode}" if one.plan is not None else "",
             one.infeasibility.reason if one.infeasibility else "",
         )
-        for one in (row.result for row in comparison.rows)
+        for one in comparison.rows
     ]
     found += [Peer(name, None, reason=reason) for name, reason in comparison.left_out]
     return tuple(found)
@@ -81,7 +81,7 @@ def peer_table(peers: Sequence[Peer], bound_ns: int | None) -> Html:
         known = METHODS.get(one.method, "")
         rows.append((one.method, known, one.travels, format_ns(one.iteration_ns), faster, farther))
     header = (*_HEADER, f"speed-up over {BASELINE}", "above the bound")
-    place = next((i for i, one in enumerate(shown) if one.method == "auto"), None)
+    place = next((i for i, one in enumerate(shown) if one.method == JOINT), None)
     return table(
         "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"
     )

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from math import ceil, floor, log10
 
+from planner.iteration import JOINT
 from planner.units import format_bytes
 
 __all__ = [
@@ -39,7 +40,7 @@ MODES = {
 }
 
 METHODS = {
-    "auto": "this plan",
+    JOINT: "this plan",
     "ddp": "PyTorch DDP with its default buckets",
     "horovod": "Horovod's tensor fusion",
     "mg_wfbp": "MG-WFBP's merged gradients",

@@ -18,8 +18,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.deadline import Deadline
+from planner.methods import Outcome
 from planner.yan.applicable import refuse_different, refuse_fixed
-from planner.yan.configuration import Outcome
+from planner.yan.configuration import Plan
 from planner.yan.exact import any_mapping_bound, best_of
 from planner.yan.feasibility import fewest_servers
 from planner.yan.problem import Problem
@@ -28,7 +29,7 @@ from planner.yan.search import Space
 __all__ = ["data_parallel", "model_parallel"]
 
 
-def data_parallel(problem: Problem, deadline: Deadline) -> Outcome:
+def data_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best configuration with one worker a replica.
 
     Raises
@@ -43,7 +44,7 @@ def data_parallel(problem: Problem, deadline: Deadline) -> Outcome:
     return _bounded(problem, best_of(problem, deadline, space), deadline)
 
 
-def model_parallel(problem: Problem, deadline: Deadline) -> Outcome:
+def model_parallel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best configuration with one replica and one copy of every layer.
 
     Raises
@@ -59,7 +60,7 @@ def model_parallel(problem: Problem, deadline: Deadline) -> Outcome:
     return _bounded(problem, kind, deadline)
 
 
-def _bounded(problem: Problem, outcome: Outcome, deadline: Deadline) -> Outcome:
+def _bounded(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:
     """Return the outcome with a bound on configurations of every kind."""
     if outcome.plan is None:
         return outcome

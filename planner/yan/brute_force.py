@@ -23,8 +23,9 @@ from math import prod
 
 from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
+from planner.methods import Outcome
 from planner.yan.applicable import refuse_fixed
-from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
 from planner.yan.engine import rank
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import infeasibility
@@ -41,7 +42,7 @@ Speeds = tuple[Fraction, Fraction]
 """Of a machine and of its NIC."""
 
 
-def brute_force(problem: Problem, deadline: Deadline) -> Outcome:
+def brute_force(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best configuration by pricing all of them.
 
     Raises

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from planner.errors import InvalidInputError
-from planner.results import Infeasibility
 from planner.validation import integer
 from planner.yan.layers import Layer
 from planner.yan.mapping import canonical_mapping
@@ -14,7 +13,6 @@ __all__ = [
     "Explored",
     "Fixed",
     "LayerChoice",
-    "Outcome",
     "Plan",
     "Ranked",
     "check_choice",
@@ -233,21 +231,3 @@ class Plan:
     ranking: tuple[Ranked, ...]
     explored: Explored
     any_mapping_bound_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a method returns: a plan, and what it proved.
-
-    Attributes
-    ----------
-    plan : Plan or None
-        None exactly if `infeasibility` is given, or the time was up before any was found.
-    lower_bound : Fraction or None
-        Bound on every configuration of the space the method searches.
-    """
-
-    plan: Plan | None
-    lower_bound: Fraction | None = None
-    timed_out: bool = False
-    infeasibility: Infeasibility | None = None

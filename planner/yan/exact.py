@@ -19,10 +19,11 @@ from dataclasses import replace
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
+from planner.methods import Outcome
 from planner.validation import MAX_VALUE
 from planner.yan.applicable import refuse_different
 from planner.yan.checker import server_bytes
-from planner.yan.configuration import Explored, Outcome, Plan, Ranked
+from planner.yan.configuration import Explored, Plan, Ranked
 from planner.yan.engine import Engine, rank
 from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import Triple
@@ -35,7 +36,7 @@ from planner.yan.tables import Choice
 __all__ = ["any_mapping_bound", "best_of", "exact"]
 
 
-def exact(problem: Problem, deadline: Deadline) -> Outcome:
+def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best configuration.
 
     Raises
@@ -52,7 +53,7 @@ def best_of(
     deadline: Deadline,
     space: Space | None = None,
     allowed: Callable[[Choice], bool] = lambda _: True,
-) -> Outcome:
+) -> Outcome[Plan]:
     """Find the best configuration of a part of the space.
 
     Parameters
@@ -114,7 +115,7 @@ def any_mapping_bound(
     return -int(-engine.below(best) // 1)
 
 
-def _fixed(problem: Problem, engine: Engine) -> Outcome:
+def _fixed(problem: Problem, engine: Engine) -> Outcome[Plan]:
     """Price what is given instead of searching."""
     ranking, bounds = [], []
     for place, one in enumerate(problem.fixed):

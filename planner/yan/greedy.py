@@ -30,8 +30,9 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.deadline import Deadline, TimeUpError
+from planner.methods import Outcome
 from planner.yan.applicable import refuse_different, refuse_fixed
-from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
 from planner.yan.cuts import Array, Places
 from planner.yan.engine import GRACE_S, Engine, rank
 from planner.yan.exact import any_mapping_bound
@@ -52,7 +53,7 @@ MAX_BLOCK = 2**20
 """Elements of the largest temporary array."""
 
 
-def greedy(problem: Problem, deadline: Deadline) -> Outcome:
+def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find a good configuration.
 
     Raises

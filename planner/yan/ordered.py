@@ -29,8 +29,9 @@ import numpy as np
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
+from planner.methods import Outcome
 from planner.results import Infeasibility
-from planner.yan.configuration import Configuration, Explored, LayerChoice, Outcome, Plan, Ranked
+from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan, Ranked
 from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of, normal, rank
 from planner.yan.feasibility import infeasibility
@@ -190,7 +191,7 @@ class Cluster:
         return {worker: loads.get(worker, Fraction(0)) for worker in range(problem.machines)}
 
 
-def ordered(problem: Problem, deadline: Deadline) -> Outcome:
+def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Plan for machines that differ.
 
     Raises
@@ -267,7 +268,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome:
     return Outcome(plan, min(proven, ranking[0].epoch), timed_out)
 
 
-def _fixed(problem: Problem, cluster: Cluster) -> Outcome:
+def _fixed(problem: Problem, cluster: Cluster) -> Outcome[Plan]:
     """Price what is given instead of searching."""
     ranking, bounds = [], []
     for place, one in enumerate(problem.fixed):

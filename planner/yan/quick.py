@@ -15,8 +15,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from planner.errors import BrokenConstraintError
+from planner.methods import Outcome
 from planner.results import Infeasibility
-from planner.yan.configuration import Explored, Outcome, Plan, Ranked
+from planner.yan.configuration import Explored, Plan, Ranked
 from planner.yan.engine import configuration_of, normal
 from planner.yan.feasibility import infeasibility, least_triple, space_of
 from planner.yan.layerwise import Layerwise, State, Triple, state_at
@@ -28,7 +29,7 @@ from planner.yan.tables import Tables
 __all__ = ["quick"]
 
 
-def quick(problem: Problem, space: Space | None = None) -> Outcome:
+def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
     """Return a configuration whose triple is in `space`, all by default."""
     if problem.fixed:
         reason = "the time limit passed before the configurations in fixed were priced"

@@ -1,60 +1,64 @@
-"""The methods by name, and the way every plan takes: made, checked, priced, bounded.
+"""The methods by name, and how their plans are judged.
 
 `auto` is `exact` where all machines are alike, else `ordered`.
 """
 
-from collections.abc import Callable, Mapping
-from fractions import Fraction
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
 
 from planner.deadline import Deadline, TimeUpError
-from planner.methods import attempt, plan_of_method
+from planner.errors import InvalidPlanError
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, loaded, solve_with
 from planner.results import Result
 from planner.validation import total
-from planner.yan.configuration import Outcome, Plan
-from planner.yan.model import estimate
+from planner.yan.configuration import Plan
+from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Problem
 
 __all__ = ["METHODS", "Method", "solve"]
 
-Method = Callable[[Problem, Deadline], Outcome]
+Method: TypeAlias = AnyMethod[Problem, Plan]
 
 
-def _loaded(module: str, name: str) -> Method:
-    """Return a method whose module, and the libraries it needs, are loaded when it is used."""
+def _hasty(module: str, name: str) -> Method:
+    """Return a method that falls back to a quick plan if it had no time to find any."""
+    run = loaded(f"planner.yan.{module}", name)
 
-    def method(problem: Problem, deadline: Deadline) -> Outcome:
+    def method(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         try:
-            found = getattr(import_module(f"planner.yan.{module}"), name)(problem, deadline)
-        except TimeUpError:  # before anything was found
-            found = import_module("planner.yan.quick").quick(problem)
-        outcome: Outcome = found
-        return outcome
+            return run(problem, deadline)
+        except TimeUpError:
+            from planner.yan.quick import quick
+
+            return quick(problem)
 
     return method
 
 
-def _auto(problem: Problem, deadline: Deadline) -> Outcome:
-    return METHODS["exact" if problem.uniform else "ordered"](problem, deadline)
+def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    method = "exact" if problem.uniform else "ordered"
+    return replace(METHODS[method](problem, deadline), method=method)
 
 
 METHODS: Mapping[str, Method] = {
     "auto": _auto,
-    "exact": _loaded("exact", "exact"),
-    "greedy": _loaded("greedy", "greedy"),
-    "ordered": _loaded("ordered", "ordered"),
-    "brute_force": _loaded("brute_force", "brute_force"),
-    "data_parallel": _loaded("baselines", "data_parallel"),
-    "model_parallel": _loaded("baselines", "model_parallel"),
-    "median": _loaded("spread", "median"),
-    "worst": _loaded("spread", "worst"),
+    "exact": _hasty("exact", "exact"),
+    "greedy": _hasty("greedy", "greedy"),
+    "ordered": _hasty("ordered", "ordered"),
+    "brute_force": _hasty("brute_force", "brute_force"),
+    "data_parallel": _hasty("baselines", "data_parallel"),
+    "model_parallel": _hasty("baselines", "model_parallel"),
+    "median": _hasty("spread", "median"),
+    "worst": _hasty("spread", "worst"),
 }
 """Every method by the name requests use."""
 
 
 def solve(
     problem: Problem, *, method: str = "auto", time_limit: float | None = None
-) -> Result[Plan]:
+) -> Result[Plan, Estimate]:
     """Plan how a job is spread over machines.
 
     Parameters
@@ -77,24 +81,18 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    outcome, runtime, _ = attempt(METHODS, method, problem, time_limit)
-    if outcome.plan is None:
-        return Result(method, None, None, None, runtime, outcome.timed_out, outcome.infeasibility)
-    with plan_of_method(method):
-        prices = [estimate(problem, one.configuration).epoch for one in outcome.plan.ranking]
-    if prices != [one.epoch for one in outcome.plan.ranking] or prices != sorted(prices):
-        raise RuntimeError(f"method {method} priced its plans wrongly, or not in order")
-    objective = total(_ceil(prices[0]), "constants", "the time of an epoch")
-    bound = outcome.lower_bound
-    return Result(
-        method,
-        outcome.plan,
-        objective,
-        None if bound is None else _ceil(bound),
-        runtime,
-        outcome.timed_out,
-    )
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
 
 
-def _ceil(time: Fraction) -> int:
-    return -int(-time // 1)
+def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Estimate, int]:
+    """Price every configuration again: the ranking is what a plan says, beside its first."""
+    estimates = [estimate(problem, one.configuration) for one in plan.ranking]
+    prices = [one.epoch for one in estimates]
+    if prices != [one.epoch for one in plan.ranking] or prices != sorted(prices):
+        raise InvalidPlanError("ranking", "priced wrongly, or not in order")
+    return estimates[0], total(-int(-prices[0] // 1), "constants", "the time of an epoch")
+
+
+def _bound(_: Problem, __: Plan, ___: Deadline) -> tuple[None, bool]:
+    """Return none: every method proves one, unless there was no time for it."""
+    return None, False

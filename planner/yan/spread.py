@@ -30,8 +30,9 @@ import numpy as np
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, NotApplicableError
+from planner.methods import Outcome
 from planner.yan.applicable import refuse_different, refuse_fixed
-from planner.yan.configuration import Configuration, Explored, Outcome, Plan, Ranked
+from planner.yan.configuration import Configuration, Explored, Plan, Ranked
 from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound, exact
@@ -129,7 +130,7 @@ def _interval(count: int) -> tuple[int, int]:
     return low, count - 1 - low
 
 
-def median(problem: Problem, deadline: Deadline) -> Outcome:
+def median(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return a configuration in the middle: of a sample, half are no slower.
 
     Raises
@@ -150,7 +151,7 @@ def median(problem: Problem, deadline: Deadline) -> Outcome:
     )
 
 
-def worst(problem: Problem, deadline: Deadline) -> Outcome:
+def worst(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the worst configuration.
 
     Raises
@@ -185,7 +186,7 @@ def worst(problem: Problem, deadline: Deadline) -> Outcome:
         ) from None
 
 
-def _refused(problem: Problem, method: str) -> Outcome | None:
+def _refused(problem: Problem, method: str) -> Outcome[Plan] | None:
     refuse_different(problem, method)
     refuse_fixed(problem, method)
     nothing = infeasibility(problem)
@@ -198,7 +199,7 @@ def _outcome(
     configuration: Configuration,
     deadline: Deadline,
     timed_out: bool,
-) -> Outcome:
+) -> Outcome[Plan]:
     ranked = Ranked(configuration, estimate(problem, configuration).epoch)
     bound = any_mapping_bound(problem, deadline)
     explored = Explored(engine.space.count, 0, engine.all_states(), 0)

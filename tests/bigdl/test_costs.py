@@ -13,7 +13,9 @@ from planner.bigdl import METHODS, Driver, Exchange, Problem, evaluate, lower_bo
 from planner.bigdl.hot_spots import pulls_at_once
 from planner.bigdl.methods import tree_levels
 from planner.comparison import compare
+from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.methods import Outcome
 from planner.network import Network
 from planner.results import Status
 from planner.validation import MAX_TOTAL, MAX_VALUE
@@ -77,7 +79,8 @@ def test_rotated_turns_lose_nothing(problem: Problem) -> None:
 
 @given(problems(), st.integers(1, 40), st.sampled_from(["rotated", "same_order"]))
 def test_partitions_do_not_change_the_traffic(problem: Problem, each: int, method: str) -> None:
-    plan = METHODS[method](problem, None)  # type: ignore[arg-type]
+    plan = METHODS[method](problem, NEVER).plan
+    assert plan is not None
     more = evaluate(replace(problem, partitions_per_node=each), plan)
     assert [one.sent_bytes for one in evaluate(problem, plan).phases] == [
         one.sent_bytes for one in more.phases
@@ -289,8 +292,8 @@ def test_methods_that_do_not_fit_are_left_out_of_a_comparison() -> None:
         partitions_per_node=1024,
         network=Network(Fraction(125_000)),
     )
-    found = compare(large, list(METHODS), solve=solve, evaluate=evaluate)
-    assert "rotated" in {row.result.method for row in found.rows}
+    found = compare(large, list(METHODS), solve=solve)
+    assert "rotated" in {row.method for row in found.rows}
     assert [name for name, _ in found.left_out] == ["reduce"]
 
 
@@ -311,7 +314,7 @@ def test_bad_time_limits(limit: Any) -> None:
 def test_a_method_that_makes_no_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     from planner.bigdl import solver
 
-    wrong = {**METHODS, "rotated": lambda problem, _: Exchange(problem.elements, 5)}
+    wrong = {**METHODS, "rotated": lambda problem, _: Outcome(Exchange(problem.elements, 5))}
     monkeypatch.setattr(solver, "METHODS", wrong)
     with pytest.raises(RuntimeError, match="rotated made no plan"):
-        solve(Problem(**GOOD))
+        solve(Problem(**GOOD), method="rotated")

@@ -56,7 +56,7 @@ def damaged(draw: st.DrawFn, *, most: int = 2) -> Problem:
     return draw(problems(bcube, failed))
 
 
-def assert_answered(problem: Problem, result: Result[Any]) -> None:
+def assert_answered(problem: Problem, result: Result[Any, Any]) -> None:
     """Check what every answer with a plan is."""
     damage = Damage(problem.bcube, problem.failed)
     plan = result.plan

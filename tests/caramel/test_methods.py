@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner import AffineCost, InvalidInputError, Result, Status
 from planner.caramel import METHODS, OpOrder, Plan, Problem, Stages, check, evaluate, solve
 from planner.caramel.bounds import lower_bound
-from planner.caramel.evaluation import check_times, plan_heads
+from planner.caramel.evaluation import Evaluation, check_times, plan_heads
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.solver import EXACT_PARAMETERS
 from planner.caramel.windows import windows
@@ -69,7 +69,7 @@ def _sorted_by(graph: Graph, wish: list[int]) -> list[int]:
     return done
 
 
-def answers(problem: Problem) -> dict[str, Result[Plan]]:
+def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
     found, left_out = {}, set()
     for method in METHODS:
         try:

@@ -58,10 +58,10 @@ def test_there_is_a_row_a_case_and_a_row_a_method(capsys: pytest.CaptureFixture[
     assert "## computation × 1\n" in out
     assert "## computation × 0.02\n" in out
     assert whole[0][:2] == ["profile", "cluster"]
-    assert whole[0][6:] == ["auto", "caramel", "ibatch", "bml"]
+    assert whole[0][6:] == ["joint", "caramel", "ibatch", "bml"]
     cases = [[profile, cluster] for profile in ("lenet5", "alexnet_v2") for cluster in NAMES]
     assert [row[:2] for row in whole[1:]] == cases == [row[:2] for row in faster[1:]]
-    assert [row[0] for row in summary[1:]] == ["auto", "ddp", "caramel", "ibatch", "bml"]
+    assert [row[0] for row in summary[1:]] == ["joint", "ddp", "caramel", "ibatch", "bml"]
     assert [row[1] for row in summary[1:]] == ["4", "4", "4", "4", "2"]
     missing = [row[-1] == "–" for row in whole[1:]]
     assert missing == [True, False, True, False]  # bml needs a BCube
@@ -98,7 +98,7 @@ def test_numbers_are_those_of_the_methods_alone(
             assert one["speedup_over_ddp"] == slow / one["objective_ns"]
             assert one["over_joint_bound"] == one["objective_ns"] / case["lower_bound_ns"] >= 1
             gains.setdefault(method, []).append(one["speedup_over_ddp"])
-        assert set(case["methods"]) | set(case["without_plan"]) == {"auto", *FEW[1].split(",")}
+        assert set(case["methods"]) | set(case["without_plan"]) == {"joint", *FEW[1].split(",")}
     for row in given["summary"]:
         values, spread = gains[row["method"]], row["speedup_over_ddp"]
         assert row["cases"] == len(values)
@@ -124,7 +124,10 @@ def test_a_method_nobody_can_compare_with_has_no_speedup() -> None:
     assert case.speedup("ddp") == 1
     (standing,) = standings([case], ["bml"])
     assert (standing.cases, standing.speedup, standing.over_bound) == (0, None, None)
-    assert PeersChart("x", ((1.0, standings([case], ["bml", "auto"])),)).methods == ["auto", "bml"]
+    assert PeersChart("x", ((1.0, standings([case], ["bml", "joint"])),)).methods == [
+        "joint",
+        "bml",
+    ]
 
 
 def test_ratios_are_averaged_geometrically() -> None:
@@ -196,8 +199,8 @@ def test_a_request_is_compared(
     lines = out.split("\n\n")[1].splitlines()
     assert lines[0].split()[:3] == ["method", "algorithm", "mode"]
     shown = [line.split()[0] for line in lines[2:]]
-    assert shown[0] == "auto"
-    assert set(METHODS) == {name.removeprefix("left out: ") for name in shown} - {"left"}
+    assert shown[0] == "joint"
+    assert set(METHODS) - {"auto"} == {name.removeprefix("left out: ") for name in shown} - {"left"}
     written = json.loads(best.read_text(encoding="utf-8"))
     problem = Problem.from_profile(
         decode_profile(Path(PROFILES[0]).read_bytes()),

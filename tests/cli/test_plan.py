@@ -30,7 +30,7 @@ def test_it_says_what_was_chosen_and_why(
     out = capsys.readouterr().out
     answer = planner.solve({**REQUEST, "element_bytes": 4})
     chosen = answer["synchronisation"]
-    assert f"plan (auto): {chosen['algorithm']}, {chosen['mode']}: " in out
+    assert f"plan (joint): {chosen['algorithm']}, {chosen['mode']}: " in out
     assert "four: 4 workers, one switch, 1 × 8 Gb/s a machine, start-up 100 ns" in out
     assert "waiting for bytes" in out
     assert "next: " in out

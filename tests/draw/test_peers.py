@@ -9,7 +9,7 @@ import pytest
 from planner.draw.peers import PeersChart, save_peers
 from planner.iteration.peers import Spread, Standing
 
-GAINS = {"auto": (1.3, 2.0), "ddp": (1.0, 1.0), "ps": (0.25, 1.1), "bigdl": (0.5, 0.4)}
+GAINS = {"joint": (1.3, 2.0), "ddp": (1.0, 1.0), "ps": (0.25, 1.1), "bigdl": (0.5, 0.4)}
 
 
 def chart(scales: int = 2, bound: float = 1.0) -> PeersChart:
@@ -69,7 +69,7 @@ def test_every_case_range_and_mean_is_drawn() -> None:
     given = chart()
     gains, distances = drawn(given).axes
     assert [tick.get_text() for tick in gains.get_yticklabels()] == [
-        "auto (joint plan)",
+        "joint (joint plan)",
         "ddp",
         "ps",
         "bigdl",

@@ -1,12 +1,12 @@
 """The typed interface refuses what cannot mean anything, with the path of the field."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.ibatch import Problem, solve
+from planner.deadline import Deadline
+from planner.ibatch import Plan, Problem, solve
 
 GOOD: dict[str, Any] = {"startup_ns": 1, "transfer_ns": [1, 2], "compute_ns": [3, 4]}
 SIZED: dict[str, Any] = {
@@ -77,15 +77,15 @@ def test_a_method_that_breaks_its_own_promise_is_a_fault_not_an_answer(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from planner.ibatch import METHODS
-    from planner.ibatch.problem import Outcome
+    from planner.methods import Outcome
 
     problem = Problem(**GOOD, layer_bytes=[5, 5], max_batch_bytes=5)
     for boundaries in ((0, 2), (0, 1), (0, 2, 1)):
-        outcome = Outcome(boundaries)
+        outcome = Outcome(problem.plan(boundaries))
 
-        def load(_: Problem, outcome: Outcome = outcome) -> Callable[..., Outcome]:
-            return lambda *_: outcome
+        def broken(_: Problem, __: Deadline, outcome: Outcome[Plan] = outcome) -> Outcome[Plan]:
+            return outcome
 
-        monkeypatch.setattr("planner.ibatch.solver.METHODS", {**METHODS, method: load})
+        monkeypatch.setattr("planner.ibatch.solver.METHODS", {**METHODS, method: broken})
         with pytest.raises(RuntimeError, match="made no plan"):
             solve(problem, method=method)

@@ -202,7 +202,7 @@ def test_a_rule_that_breaks_the_cap_says_so() -> None:
     result = solve(problem, method="layer_by_layer")
     assert result.infeasibility is not None
     assert result.infeasibility.binding == ("max_transfer_bytes",)
-    assert "auto" in result.infeasibility.reason
+    assert "joint" in result.infeasibility.reason
 
 
 @settings(max_examples=25)

@@ -19,7 +19,7 @@ from planner.iteration import (
     solve,
 )
 from planner.iteration.checker import check_room, check_times
-from planner.iteration.evaluation import lasting
+from planner.iteration.evaluation import Evaluation, lasting
 from planner.iteration.problem import Mode, scaled
 from planner.results import Result
 from planner.topologies import Rails
@@ -29,7 +29,7 @@ from tests.iteration.pricing import lasts
 MODES: tuple[Mode, ...] = ("replicated", "sharded")
 
 
-def answers(problem: Problem) -> dict[str, Result[Plan]]:
+def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
     """Answers of all methods, but for those that need one algorithm, or names of modules."""
     found = {}
     for method in METHODS:

@@ -15,6 +15,7 @@ from planner.clusters import Cluster
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.iteration import (
+    JOINT,
     METHODS,
     Problem,
     alternatives,
@@ -26,6 +27,7 @@ from planner.iteration import (
 )
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
+from planner.methods import concrete
 from planner.profiles import Profile
 from planner.topologies import Rails
 
@@ -52,7 +54,9 @@ def cluster_of(name: str) -> Cluster:
 
 def others(problem: Problem) -> Iterator[tuple[str, int]]:
     """Yield what an iteration takes by every other method that has a plan."""
-    for method in METHODS[1:]:
+    for method in concrete(METHODS):
+        if method == JOINT:
+            continue
         try:
             result = solve(problem, method=method)
         except NotApplicableError:

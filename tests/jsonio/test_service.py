@@ -286,7 +286,7 @@ def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.Monk
     def broken(problem: ibatch.Problem, _: object) -> None:
         raise ZeroDivisionError
 
-    methods = {**ibatch.METHODS, "greedy": lambda _: broken}
+    methods = {**ibatch.METHODS, "greedy": broken}
     monkeypatch.setattr("planner.ibatch.solver.METHODS", methods)
     lines = [json.dumps({**EXAMPLE, "method": m}).encode() for m in ("exact", "greedy", "exact")]
     replies = list(reply_lines(lines))

@@ -68,7 +68,7 @@ def test_what_exceeds_a_limit_is_an_error_in_its_place(
             if bad == b"memory":
                 blocks.append(bytearray(2**20))
 
-    methods = {**ibatch.METHODS, "greedy": lambda _: greedy}
+    methods = {**ibatch.METHODS, "greedy": greedy}
     monkeypatch.setattr("planner.ibatch.solver.METHODS", methods)
     line = bad
     if bad in (b"busy", b"memory"):
@@ -105,9 +105,7 @@ def test_a_fault_is_one_in_the_stream_too(monkeypatch: pytest.MonkeyPatch) -> No
     def broken(problem: ibatch.Problem, _: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(
-        "planner.ibatch.solver.METHODS", {**ibatch.METHODS, "greedy": lambda _: broken}
-    )
+    monkeypatch.setattr("planner.ibatch.solver.METHODS", {**ibatch.METHODS, "greedy": broken})
     bad = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
     replies = list(limited_replies([GOOD, bad, GOOD], Limits()))
     assert [one.exit_status for one in replies] == [0, 1, 0]

@@ -7,7 +7,7 @@ from typing import Any
 from planner import iteration
 from planner.cli.plan_text import about_cluster
 from planner.clusters import Cluster, Nic
-from planner.comparison import Comparison, Row, compare
+from planner.comparison import Comparison, compare
 from planner.iteration import Evaluation, Plan, Problem
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
@@ -45,9 +45,8 @@ def report(
         problem,
         ("ddp", "horovod", "fsdp", "bml"),
         solve=iteration.solve,
-        evaluate=iteration.evaluate,
     )
-    rows: tuple[Row[Plan, Evaluation], ...] = (Row(result, None), *others.rows)
+    rows = (result, *others.rows)
     return Report(
         answer=answer(problem, result, found, model=profile.name),
         profile=profile,
