@@ -3,7 +3,7 @@
     python benchmarks/caramel_branches.py [--seconds 10] [--cases 40] [--seed 0] [PROFILE …]
 
 Profiles (as of `planner import`), or else graphs with many branches and many tiny parameters made
-here from seeds, are planned by `auto` for networks drawn from the seeds. Where the plan is more
+here from seeds, are planned by `search` for networks drawn from the seeds. Where the plan is more
 than 0.05 % above its bound, simulated annealing looks for a better one, under the op order of the
 plan. It shares nothing with the library's searches: it moves whole parameters, and pieces of them,
 between transfers, and prices every neighbour in integers by itself. It starts once from the plan,
@@ -11,7 +11,7 @@ once from all gradients in one transfer. What it gains on the plan is the plan's
 distance; what is left is the bound's, or out of reach of both.
 
 Prints one line a case that stays above 0.05 %, then the geometric mean and the worst distance to
-the bound, and the processor time of `auto`.
+the bound, and the processor time of `search`.
 """
 
 import argparse

@@ -45,12 +45,12 @@ class Figure:
 
 
 def iteration_gap(results: Results) -> str:
-    worst = max(results.table(title).cell("auto", "worst") for title in JOINT)
+    worst = max(results.table(title).cell("joint", "worst") for title in JOINT)
     return f"{worst} % at worst"
 
 
 def iteration_gain(results: Results) -> str:
-    (mean, most) = (results.table(JOINT[1]).cell("auto", at) for at in ("speed-up over ddp", "to"))
+    (mean, most) = (results.table(JOINT[1]).cell("joint", at) for at in ("speed-up over ddp", "to"))
     return f"{mean:.2f}× in the mean, {most:.2f}× at most"
 
 
@@ -75,7 +75,7 @@ def greedy_loss(results: Results) -> str:
 
 def caramel_gap(results: Results) -> str:
     table = results.table("above the lower bound: geometric mean (worst)")
-    (mean, worst), (its_mean, its_worst) = table.cell("all", "auto"), table.cell("all", "caramel")
+    (mean, worst), (its_mean, its_worst) = table.cell("all", "search"), table.cell("all", "caramel")
     return f"{mean:.2f} % ({worst} % at worst); the paper's method {its_mean} % ({its_worst} %)"
 
 
@@ -92,7 +92,7 @@ def largest_schedule(results: Results) -> str:
 
 
 def against_ddp(results: Results) -> str:
-    ratios = [one[0] for one in results.table("`auto` against the others").column("DDP")]
+    ratios = [one[0] for one in results.table("`search` against the others").column("DDP")]
     about = results.table("predicted against measured").about
     error = re.search(r"off by ([\d.]+)% \(median\)", about)
     assert error is not None

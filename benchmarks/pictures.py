@@ -134,9 +134,9 @@ def executed(figure: "Figure") -> None:
     """Draw what plans are worth in executed steps."""
     figure.set_size_inches(11, 6.4)
     left, right = figure.subplots(1, 2, width_ratios=(5, 4))
-    gradients = load("runtime_caramel").table("`auto` against the others")
+    gradients = load("runtime_caramel").table("`search` against the others")
     _ratios(left, gradients, ("DDP", "DDP, buckets scaled", "`mg_wfbp`", "`layer_by_layer`"))
-    left.set_title("gradients (Caramel): over a step under auto", fontsize=10)
+    left.set_title("gradients (Caramel): over a step under search", fontsize=10)
     pulls = load("runtime_ibatch").table("`exact` against the others")
     _ratios(right, pulls, ("`one_batch`", "`greedy`", "`layer_by_layer`"))
     right.set_title("pulls, pushes (iBatch), ρ = 1: over exact", fontsize=10)

@@ -47,10 +47,10 @@ HOSTS = 4
 RATE = 100_000_000
 MODELS = ("vgg16", "resnet50", "gpt2_small")
 RATIOS = (0.5, 1.0, 2.0)
-METHODS = ("auto", "caramel", "mg_wfbp", "ddp", "layer_by_layer")
+METHODS = ("search", "caramel", "mg_wfbp", "ddp", "layer_by_layer")
 DDP = "DDP"
 SCALED = "DDP, buckets scaled"
-PICTURED = ("ddp", "auto")
+PICTURED = ("ddp", "search")
 
 Rows = list[list[int]]
 
@@ -145,7 +145,7 @@ def describe(size: float, shipped: Profile, own: Profile, variants: Sequence[Var
         f"{format_bytes(round(size))} in {len(graph.parameters)} parameters (sizes "
         f"1/{shipped.parameter_bytes / size:.0f} of the model's), "
         f"{sum(op.duration_ns for op in graph.ops) / 1e6:.0f} ms of waiting a step in {LABEL}; "
-        f"`auto` communicates {rho:.2f} times as long"
+        f"`search` communicates {rho:.2f} times as long"
     )
 
 
@@ -158,8 +158,8 @@ def show(result: dict[str, Any]) -> None:
         print(f"\n### {title}\n\n{about}\n")
         print(table(found, DDP))
     rows = [(title, found) for title, _, found in settings]
-    print("\n### `auto` against the others\n")
-    print(against(rows, "`auto`", (DDP, SCALED, "`mg_wfbp`", "`ddp`", "`layer_by_layer`")))
+    print("\n### `search` against the others\n")
+    print(against(rows, "`search`", (DDP, SCALED, "`mg_wfbp`", "`ddp`", "`layer_by_layer`")))
     print("\n### predicted against measured\n")
     print(summary(rows))
 
@@ -174,7 +174,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--ratios", nargs="+", type=float, default=list(RATIOS), metavar="RHO")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--steps", type=int, default=2, help="of each variant a round; default: 2")
-    parser.add_argument("--picture", type=Path, help="draw a step under ddp and under auto (.svg)")
+    parser.add_argument(
+        "--picture", type=Path, help="draw a step under ddp and under search (.svg)"
+    )
     options = parser.parse_args(argv)
     options.compute, options.samples, options.repetitions = 0.3, 5, 5
     if options.quick:

@@ -34,7 +34,7 @@ def test_bucket_sizes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     for method, shown in (
         ("ddp", r"DDP's (\d+) buckets take ([\d.]+ s)"),
         ("layer_by_layer", r"\((\d+) of them\) ([\d.]+ s)"),
-        ("auto", r"best plan, (\d+) transfers of other sizes in another order, ([\d.]+ s)"),
+        ("search", r"best plan, (\d+) transfers of other sizes in another order, ([\d.]+ s)"),
     ):
         quoted = re.search(shown, text)
         assert quoted, method
