@@ -174,9 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--ratios", nargs="+", type=float, default=list(RATIOS), metavar="RHO")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--steps", type=int, default=2, help="of each variant a round; default: 2")
-    parser.add_argument(
-        "--picture", type=Path, help="draw a step of ddp and of search (.svg)"
-    )
+    parser.add_argument("--picture", type=Path, help="draw a step of ddp and of search (.svg)")
     options = parser.parse_args(argv)
     options.compute, options.samples, options.repetitions = 0.3, 5, 5
     if options.quick:

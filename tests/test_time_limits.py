@@ -124,6 +124,28 @@ def iteration_request(profile: str, cluster: str) -> Request:
     }
 
 
+def tiny_iteration(machines: int, **more: Any) -> Request:
+    """Two layers on many machines, or cut in many pieces."""
+    layers = [
+        {"name": "a", "forward_ns": 400, "backward_ns": 900, "parameter_bytes": 4000},
+        {"name": "b", "forward_ns": 500, "backward_ns": 800, "parameter_bytes": 800},
+    ]
+    profile = {
+        "name": "tiny",
+        "provenance": {"kind": "synthetic", "source": "a test"},
+        "batch_size": 2,
+        "layers": layers,
+    }
+    cluster = {
+        "name": "a cluster",
+        "source": "a test",
+        "machines": machines,
+        "topology": {"kind": "switch"},
+        "nic": {"bytes_per_s": 1e9, "startup_ns": 100},
+    }
+    return {"problem": "iteration", "profile": profile, "cluster": cluster, **more}
+
+
 def shipped(path: str) -> Request:
     request: Request = json.loads((ROOT / "data" / path).read_text())
     return request
@@ -134,6 +156,8 @@ YAN = sorted(set(yan.METHODS) - {"auto", "brute_force"})
 CARAMEL = sorted(caramel.METHODS)
 BIGDL = sorted(set(bigdl.METHODS) - {"auto"})
 ITERATION = sorted(set(iteration.METHODS) - {"auto"})
+
+EXTRAS = ("pareto", "landscape", "sensitivity")
 
 CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "ibatch, 390 layers": (lambda: ibatch_sums(390, direction="push"), IBATCH),
@@ -162,6 +186,15 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     ),
     "bigdl, 512 nodes": (lambda: {**shipped("bigdl/vgg19-16.json"), "nodes": 512}, BIGDL),
     "iteration, ResNet-152": (lambda: iteration_request("resnet152", "bml-bcube"), ITERATION),
+    "yan, what else is asked": (
+        lambda: {**shipped("yan/imagenet22k.json"), **dict.fromkeys(EXTRAS, True)},
+        ["auto"],
+    ),
+    "iteration, 65,536 workers": (lambda: tiny_iteration(2**16), ["ddp", "joint"]),
+    "iteration, pieces of 3 bytes": (
+        lambda: tiny_iteration(4, max_transfer_bytes=3),
+        ["joint", "fsdp_milp"],
+    ),
     "iteration, GPT-2": (lambda: iteration_request("gpt2_small", "h100-32"), ["auto"]),
 }
 """Large instances, and the methods that are asked for each. One that does not apply says so."""

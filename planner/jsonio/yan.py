@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.types import Count, PositiveRate, Seconds
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
@@ -220,11 +221,12 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
 
 def run(request: YanRequest) -> YanAnswer:
     """Answer one request."""
+    limit = _given(request.time_limit_s)
+    deadline = Deadline(limit)
     problem = problem_of(request)
     if request.sensitivity:
         known_method(request.method, METHODS)
         refuse_sensitivity(problem, request.method)
-    limit = _given(request.time_limit_s)
     result = solve(problem, method=request.method, time_limit=limit)
     return with_extras(
         answer(problem, result),
@@ -233,7 +235,7 @@ def run(request: YanRequest) -> YanAnswer:
         pareto=request.pareto,
         landscape=request.landscape,
         sensitivity=request.sensitivity,
-        time_limit=limit,
+        deadline=deadline,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.deadline import Deadline
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.jsonio.types import Index, Moment
 from planner.results import Result, Status
@@ -227,13 +227,13 @@ def with_extras(
     pareto: bool = False,
     landscape: bool = False,
     sensitivity: bool = False,
-    time_limit: float | None = None,
+    deadline: Deadline = NEVER,
 ) -> YanAnswer:
     """Return an answer with the parts that take extra time, as far as they are asked for.
 
-    An answer without a configuration has none of them. After `time_limit` seconds the Pareto front
-    ends, right as far as it goes; where the search itself ran out of time, so that it may not have
-    found the best configuration, there is no sensitivity.
+    An answer without a configuration has none of them. At the deadline the Pareto front and the
+    landscape end, right as far as they go. There is no sensitivity that is not complete, nor one
+    where the search itself ran out of time, so that it may not have found the best configuration.
 
     Raises
     ------
@@ -246,18 +246,23 @@ def with_extras(
         from planner.yan.pareto import pareto_front
 
         base = msgspec.structs.replace(
-            base, pareto=_front_rows(pareto_front(problem, deadline=Deadline(time_limit)))
+            base, pareto=_front_rows(pareto_front(problem, deadline=deadline))
         )
     if landscape:
         from planner.yan.landscape import landscape as best_of_each
 
-        base = msgspec.structs.replace(base, landscape=_front_rows(best_of_each(problem)))
+        base = msgspec.structs.replace(
+            base, landscape=_front_rows(best_of_each(problem, deadline=deadline))
+        )
     if sensitivity:
         refuse_sensitivity(problem, result.method)
     if sensitivity and result.status is not Status.TIME_LIMIT:
         from planner.yan.sensitivity import sensitivity as study
 
-        found = study(problem, result.plan.configuration)
+        try:
+            found = study(problem, result.plan.configuration, deadline=deadline)
+        except TimeUpError:
+            return base
         base = msgspec.structs.replace(
             base,
             sensitivity=SensitivityAnswer(

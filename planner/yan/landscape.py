@@ -18,6 +18,7 @@ Source: own.
 
 from collections.abc import Callable
 
+from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
 from planner.yan.configuration import Ranked
 from planner.yan.feasibility import infeasibility
@@ -32,7 +33,10 @@ MAX_CELLS = 2_000
 
 
 def landscape(
-    problem: Problem, *, progress: Callable[[int, int], None] | None = None
+    problem: Problem,
+    *,
+    deadline: Deadline = NEVER,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Ranked, ...]:
     """Return the best configuration of every number of workers and replicas.
 
@@ -40,6 +44,8 @@ def landscape(
     ----------
     problem : Problem
         What to plan; configurations that are fixed, and `top`, do not matter.
+    deadline : Deadline
+        When to stop: what is left is not returned.
     progress : callable, optional
         Called after each cell with the number of cells so far, and of all.
 
@@ -71,6 +77,8 @@ def landscape(
         )
     found: list[Ranked] = []
     for done, (workers, replicas) in enumerate(sorted(pairs), start=1):
+        if deadline.passed:
+            break
         triple = Triple(workers, replicas, engine.space.servers(workers, replicas)[-1])
         if engine.solve(triple) is not None:
             found += engine.ranked([triple])

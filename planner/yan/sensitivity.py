@@ -33,7 +33,7 @@ from itertools import product
 from math import isqrt
 from typing import Any
 
-from planner.deadline import Deadline
+from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError
 from planner.validation import shown
 from planner.yan.configuration import Configuration, Ranked
@@ -141,6 +141,7 @@ def sensitivity(
     configuration: Configuration,
     *,
     error: Fraction = ERROR,
+    deadline: Deadline = NEVER,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sensitivity:
     """Return within which factors of the constants a configuration stays the best.
@@ -153,6 +154,8 @@ def sensitivity(
         The best one, as method `exact` finds it.
     error : Fraction
         Relative error of every constant, for regret: at least 0, below 1.
+    deadline : Deadline
+        When to give up.
     progress : callable, optional
         Called after each step with the number of steps so far, and of all.
 
@@ -164,11 +167,13 @@ def sensitivity(
         If `configuration` is none of the problem's.
     InvalidInputError
         If it is not the best one, if `error` is out of range, or if a constant with the error is.
+    TimeUpError
+        At the deadline.
     """
     refuse_different_machines(problem, "sensitivity")
     if not 0 <= error < 1:
         raise InvalidInputError("error", f"expected a number in [0, 1), got {shown(error)}")
-    study = _Study(problem, configuration)
+    study = _Study(problem, configuration, deadline)
     study.check()
     names = CONSTANTS
     if max(problem.constants.interference[: problem.threads]) <= 1:
@@ -210,8 +215,9 @@ def sensitivity(
 class _Study:
     """One configuration, under other constants."""
 
-    def __init__(self, problem: Problem, configuration: Configuration) -> None:
+    def __init__(self, problem: Problem, configuration: Configuration, deadline: Deadline) -> None:
         self.problem = problem
+        self.deadline = deadline
         self.configuration = configuration
         self.searches = 0
 
@@ -229,6 +235,7 @@ class _Study:
 
     def _better(self, problem: Problem) -> Ranked | None:
         """Return the best configuration if it is better than the one that is studied."""
+        self.deadline.check()
         self.searches += 1
         price = estimate(problem, self.configuration).epoch
         engine = Engine(problem)
