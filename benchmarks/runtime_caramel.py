@@ -39,7 +39,7 @@ from planner.caramel.baselines import ready_order, whole
 from planner.caramel.evaluation import evaluate
 from planner.draw import GANTT
 from planner.runtime import World, join
-from planner.runtime.sweep import measure_network
+from planner.runtime.measuring.sweep import measure_network
 from planner.sweeps import sweep_sizes
 from planner.units import format_bytes
 

@@ -28,7 +28,7 @@ import planner
 from planner import Profile
 from planner.draw import GANTT
 from planner.runtime import World, join
-from planner.runtime.sweep import measure_network
+from planner.runtime.measuring.sweep import measure_network
 from planner.sweeps import Collective, sweep_sizes
 from planner.units import format_bytes
 

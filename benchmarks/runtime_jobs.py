@@ -23,8 +23,8 @@ from planner.jsonio.graphs import documents_of
 from planner.profiling import measure
 from planner.profiling.tensors import loss_of
 from planner.runtime import AllReduce, World, attach
-from planner.runtime.measured import StepTime, steps_of
-from planner.runtime.trace import Event
+from planner.runtime.measuring.measured import StepTime, steps_of
+from planner.runtime.measuring.trace import Event
 from planner.sweeps import Sweep, fit_network
 
 __all__ = [

@@ -34,10 +34,10 @@ from torch.optim import SGD, Adam, Optimizer
 from planner.bigdl.plan import Exchange
 from planner.programs import Batch, GradientProgram, Piece, ShardProgram, SliceProgram
 from planner.runtime import World, join
-from planner.runtime.executor import Executor
-from planner.runtime.gradients import GradientExecutor
-from planner.runtime.shards import ShardExecutor
-from planner.runtime.slices import SliceExecutor
+from planner.runtime.executors.base import Executor
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.executors.shards import ShardExecutor
+from planner.runtime.executors.slices import SliceExecutor
 
 LAYERS, WIDTH = 500, 64
 LARGE_LAYERS, LARGE_WIDTH = 16, 1024

@@ -9,8 +9,8 @@ from runtime_jobs import Times
 from tables import as_text
 
 from planner.draw.chart import Chart
-from planner.runtime.measured import chart_of, off_by
-from planner.runtime.trace import Event
+from planner.runtime.measuring.measured import chart_of, off_by
+from planner.runtime.measuring.trace import Event
 from planner.timeline import Timeline
 from planner.units import format_ns
 
@@ -57,7 +57,7 @@ class Measured:
 
     @property
     def error(self) -> float | None:
-        """See `planner.runtime.measured.off_by`; None without a prediction."""
+        """See `planner.runtime.measuring.measured.off_by`; None without a prediction."""
         return None if self.predicted_ns is None else off_by(self.predicted_ns, self.median_ns)
 
 
@@ -102,7 +102,7 @@ def measured(name: str, predicted_ns: int | None, times: Times, value: str = "st
     times : dict
         What `take_turns` returned.
     value : str
-        A field of `planner.runtime.measured.StepTime`.
+        A field of `planner.runtime.measuring.measured.StepTime`.
     """
     rounds = tuple(tuple(getattr(step, value) for step in turn) for turn in times[name])
     return Measured(name, predicted_ns, rounds)

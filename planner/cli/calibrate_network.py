@@ -135,7 +135,7 @@ def run_network(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Check and convert the options in place, before any other rank is waited for."""
-    from planner.runtime.sweep import MAX_REPETITIONS
+    from planner.runtime.measuring.sweep import MAX_REPETITIONS
     from planner.sweeps import sweep_sizes
 
     if options.picture and Path(options.picture).suffix not in _PICTURES:
@@ -167,8 +167,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep":
-    from planner.runtime.joining import join
-    from planner.runtime.sweep import measure_network
+    from planner.runtime.measuring.sweep import measure_network
+    from planner.runtime.world.joining import join
 
     def shown(done: int, of: int) -> None:
         if progress is not None:
@@ -181,7 +181,7 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
             stack.callback(world.leave)
             collective = options.collective
             if options.bcube is not None:
-                from planner.runtime.bcube import BcubeAllReduce
+                from planner.runtime.collectives.bcube import BcubeAllReduce
 
                 collective = BcubeAllReduce(world, *options.bcube)
                 stack.callback(collective.close)

@@ -29,9 +29,9 @@ from planner.validation import integer, shown
 
 if TYPE_CHECKING:
     from planner.programs import Answer
-    from planner.runtime.collectives import AllReduce
-    from planner.runtime.trial import Trial
-    from planner.runtime.world import World
+    from planner.runtime.collectives.ring import AllReduce
+    from planner.runtime.measuring.trial import Trial
+    from planner.runtime.world.world import World
 
 __all__ = ["add_parser"]
 
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
 
     from planner.profiling import load_factory  # says what to install if torch is missing
     from planner.runtime import join
-    from planner.runtime.measured import chart_of
+    from planner.runtime.measuring.measured import chart_of
 
     if options.threads:
         import torch
@@ -223,7 +223,7 @@ def _trials(
     bcube: BCube | None,
 ) -> "tuple[list[Trial], list[Trial]]":
     """Return the runs as planned, and those under DDP in between."""
-    from planner.runtime.trial import run_ddp, run_plan
+    from planner.runtime.measuring.trial import run_ddp, run_plan
 
     progress = Progress()
     rounds = options.against_ddp or 1
@@ -280,6 +280,6 @@ def _optimizer(name: str, model: Any) -> Any:
 def _all_reduce(bcube: BCube | None, world: "World") -> "AllReduce | None":
     if bcube is None:
         return None
-    from planner.runtime.bcube import BcubeAllReduce
+    from planner.runtime.collectives.bcube import BcubeAllReduce
 
     return BcubeAllReduce(world, bcube.n, bcube.k)

@@ -14,13 +14,13 @@ from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.runtime.measured import batch_times, compared, slowest
+from planner.runtime.measuring.measured import batch_times, compared, slowest
 from planner.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from planner.programs import Answer
-    from planner.runtime.measured import Comparison, StepTime
-    from planner.runtime.trial import Trial
+    from planner.runtime.measuring.measured import Comparison, StepTime
+    from planner.runtime.measuring.trial import Trial
 
 __all__ = ["as_json", "report"]
 

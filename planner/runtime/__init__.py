@@ -1,7 +1,7 @@
 """Executing plans over gloo: the adapter, the executors, and what they measured.
 
 The executors need torch; what reads plans (`planner.programs`) and compares measurements
-with them (`planner.runtime.measured`) does not. Nothing here decides anything.
+with them (`planner.runtime.measuring.measured`) does not. Nothing here decides anything.
 """
 
 from importlib import import_module
@@ -11,26 +11,26 @@ from planner.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from planner.runtime.attaching import attach
-    from planner.runtime.bcube import BcubeAllReduce
-    from planner.runtime.collectives import AllReduce, Ring
-    from planner.runtime.executor import Executor
-    from planner.runtime.joining import join
-    from planner.runtime.sweep import measure_network
-    from planner.runtime.trial import Trial, run_ddp, run_plan
-    from planner.runtime.world import World
+    from planner.runtime.collectives.bcube import BcubeAllReduce
+    from planner.runtime.collectives.ring import AllReduce, Ring
+    from planner.runtime.executors.base import Executor
+    from planner.runtime.measuring.sweep import measure_network
+    from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
+    from planner.runtime.world.joining import join
+    from planner.runtime.world.world import World
 
 _HOMES = {
-    "AllReduce": "collectives",
-    "BcubeAllReduce": "bcube",
-    "Executor": "executor",
-    "Ring": "collectives",
-    "Trial": "trial",
-    "World": "world",
+    "AllReduce": "collectives.ring",
+    "BcubeAllReduce": "collectives.bcube",
+    "Executor": "executors.base",
+    "Ring": "collectives.ring",
+    "Trial": "measuring.trial",
+    "World": "world.world",
     "attach": "attaching",
-    "join": "joining",
-    "measure_network": "sweep",
-    "run_ddp": "trial",
-    "run_plan": "trial",
+    "join": "world.joining",
+    "measure_network": "measuring.sweep",
+    "run_ddp": "measuring.trial",
+    "run_plan": "measuring.trial",
 }
 
 __all__ = [

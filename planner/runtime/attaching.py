@@ -9,13 +9,13 @@ from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
 from planner.programs import Answer, Batch, GradientProgram, Program, ShardProgram, program_of
-from planner.runtime.collectives import AllReduce
-from planner.runtime.executor import Executor
-from planner.runtime.gradients import GradientExecutor
-from planner.runtime.shards import ShardExecutor
-from planner.runtime.slices import SliceExecutor
-from planner.runtime.table import plain_name
-from planner.runtime.world import World
+from planner.runtime.collectives.ring import AllReduce
+from planner.runtime.executors.base import Executor
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.executors.shards import ShardExecutor
+from planner.runtime.executors.slices import SliceExecutor
+from planner.runtime.model.parameters import plain_name
+from planner.runtime.world.world import World
 
 __all__ = ["Plan", "attach"]
 

@@ -32,7 +32,7 @@ from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableErr
 from planner.formats.batches import gradient_batches, whole_names
 from planner.formats.ddp import mebibytes
 from planner.programs import Program
-from planner.runtime.table import check_cover, named
+from planner.runtime.model.parameters import check_cover, named
 
 __all__ = ["PlannedDDP", "as_ddp", "ddp_bucket_caps", "ddp_buckets"]
 

@@ -31,7 +31,7 @@ from planner.errors import PlannerError
 from planner.formats.batches import pull_batches
 from planner.formats.fsdp2 import ModuleGroups, module_groups, registered_in
 from planner.programs import Program
-from planner.runtime.table import check_cover
+from planner.runtime.model.parameters import check_cover
 
 __all__ = ["as_fsdp2", "fsdp2_groups"]
 

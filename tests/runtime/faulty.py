@@ -16,10 +16,10 @@ from torch import Tensor, distributed, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from planner.programs import Batch, GradientProgram, Piece
-from planner.runtime.collectives import Ring
-from planner.runtime.gradients import GradientExecutor
-from planner.runtime.joining import join
-from planner.runtime.world import World
+from planner.runtime.collectives.ring import Ring
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.world.joining import join
+from planner.runtime.world.world import World
 from tests.runtime.launching import Outcome, free_port
 
 TIMEOUT_S = 3.0

@@ -30,9 +30,9 @@ PRELOADED = [
     "torch.distributed",
     "torch.nn.parallel",
     "planner.runtime.attaching",
-    "planner.runtime.bcube",
-    "planner.runtime.joining",
-    "planner.runtime.trial",
+    "planner.runtime.collectives.bcube",
+    "planner.runtime.world.joining",
+    "planner.runtime.measuring.trial",
 ]
 """What the fork server imports; what does not exist is left out."""
 

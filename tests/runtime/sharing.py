@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
-from planner.runtime.executor import Executor
+from planner.runtime.executors.base import Executor
 from tests.runtime.launching import Outcome
 from tests.runtime.recipes import RECIPES, Plain, Recipe, follow, made
 from tests.runtime.reference import (

@@ -1,0 +1,1 @@
+"""What follows a plan while a model trains: one executor a kind of program, and what they share."""

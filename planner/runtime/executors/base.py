@@ -1,0 +1,336 @@
+"""What all executors of training plans have in common.
+
+A training step is a forward pass, a backward pass and `Executor.step` in place of the optimiser's.
+An executor sees the passes by hooks, sends what the plan says through one channel, and finishes
+parameters where the next forward pass reads them.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from planner.errors import InvalidInputError, PlannerError
+from planner.programs import Program, digest
+from planner.runtime.executors.channel import Channel
+from planner.runtime.measuring.trace import Event, Trace
+from planner.runtime.model.checks import check_model, check_optimizer
+from planner.runtime.model.compiled import uncompiled
+from planner.runtime.model.gate import Gate
+from planner.runtime.model.parameters import described, trainable
+from planner.runtime.optimisers.state import settings, state
+from planner.runtime.world.world import World
+
+__all__ = ["Executor", "parameters_of"]
+
+
+class Executor(ABC):
+    """Runs the communication of a model's training steps.
+
+    Parameters
+    ----------
+    model : Module
+        Its parameters become those of rank 0, as do its buffers; later on each rank's buffers are
+        its own.
+    program : Program
+        What the plan says.
+    optimizer : Optimizer
+        Of the model's parameters; this object calls it from now on.
+    world : World
+        The job.
+    options : str
+        What else the ranks have to agree on.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model, the optimiser and the plan do not fit together.
+    DisagreementError
+        If they are not the same on all ranks.
+    """
+
+    def __init__(
+        self, model: nn.Module, program: Program, optimizer: Optimizer, world: World, options: str
+    ) -> None:
+        self.trace = Trace()
+        """What happens on this rank."""
+        self.steps = 0
+        """Steps that are complete, but for what is still on its way."""
+        self.world = world
+        self.model = model
+        self.optimizer = optimizer
+        try:
+            check_model(model)
+            self.parameters: Mapping[str, nn.Parameter] = trainable(model)
+            self.names = {parameter: name for name, parameter in self.parameters.items()}
+            check_optimizer(optimizer, self.names)
+            _check_free(self.names, world)
+            self._agree(program, options)
+            self.check(program)
+        except InvalidInputError as error:
+            world.watch.failed(str(error), at_fault=True)
+            raise
+        self.group = world.new_group(range(world.size))
+        """All ranks; no other thread, and no other executor, sends in it."""
+        world.attached.update(map(id, self.names))
+        self._groups: list[list[int]] = parameters_of(optimizer)
+        self._trained_ids = set(map(id, self.names))
+        _spread(model, world, self.group)
+        self.channel = Channel(world, self.trace)
+        self.gate = Gate(model, self.finish_one, self._finish_for_others, self._entered, self._left)
+        self._handles: list[Any] = [
+            parameter.register_post_accumulate_grad_hook(self._accumulated)  # type: ignore[no-untyped-call]
+            for parameter in self.parameters.values()
+        ]
+        self._handles.append(optimizer.register_step_pre_hook(self._stepping))
+        self._own_step = False
+        self._accumulating = False
+        self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
+        self._seen = False
+        self._closed = False
+        world.watch.step = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.world.report(error)
+        self.close()
+
+    def _agree(self, program: Program, options: str) -> None:
+        """Compare what has to be the same on all ranks, before the first transfer."""
+        table = described(self.parameters)
+        self.world.agree("the plan", digest(type(self).__name__, program, options))
+        self.world.agree("the model's parameters", digest(table))
+        self.world.agree("the optimiser and its settings", digest(settings(self.optimizer)))
+        self.world.agree("the optimiser's state", state(self.optimizer, self.names))
+
+    @abstractmethod
+    def check(self, program: Any) -> None:
+        """Check that a plan fits the model and the job; raise an `InvalidInputError` if not."""
+
+    @abstractmethod
+    def gradient_ready(self, parameter: nn.Parameter) -> None:
+        """Note that a parameter's gradient of this step is complete."""
+
+    def entered(self) -> None:  # noqa: B027 - not all have something to do
+        """Do what can be done without waiting when a forward pass begins."""
+
+    @abstractmethod
+    def finish_one(self, parameter: nn.Parameter) -> None:
+        """Finish a pending parameter: wait for its transfers, and update it if need be."""
+
+    @abstractmethod
+    def finish_all(self) -> None:
+        """Finish all pending parameters."""
+
+    @uncompiled
+    def finish(self) -> None:
+        """Finish all pending parameters.
+
+        Has to be called before parameters are read other than by the model's forward pass and
+        `state_dict`, which do so themselves. Needs no other rank to call it.
+        """
+        self.finish_all()
+        if self.gate.outside and not _in_backward():
+            self.gate.unread = set()  # may be read anywhere from now on
+
+    @abstractmethod
+    def update(self) -> None:
+        """Do what a step of the optimiser does, or see to it that it is done in time."""
+
+    @uncompiled
+    def step(self) -> None:
+        """End a training step: what is called in place of the optimiser's `step`.
+
+        Raises
+        ------
+        CommunicationError
+            If this rank cannot go on, or another one has stopped.
+        """
+        self.gate.reset()
+        now = time.monotonic_ns()
+        self._check_same()
+        if self.gate.overtaken:
+            self.stop(
+                "a function was compiled, and may have read parameters before they were updated: "
+                "compile before attach, or call finish() before the first call"
+            )
+        self.trace.add(Event("backward", self.steps, -1, self._forward_end, now))
+        self.update()
+        if self.gate.hidden:
+            self.finish()
+        self.gate.begin()
+        self.steps += 1
+        self._seen = False
+        self.world.watch.step = self.steps
+        now = time.monotonic_ns()
+        self.trace.add(Event("step", self.steps - 1, -1, self._step_start, now))
+        self._step_start = now
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let backward passes add to the gradients without sending them, all but the last one."""
+        self._accumulating, before = True, self._accumulating
+        try:
+            yield
+        finally:
+            self._accumulating = before
+
+    def close(self) -> None:
+        """Finish, and leave the model as a plain one.
+
+        After a failure, parameters that cannot be finished any more stay pending: some are a step
+        older than others, and reading them, as by `state_dict`, goes on raising the failure.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self.world.watch.error is None:
+                self.finish()
+        finally:
+            if not self.gate.pending:
+                self.gate.close()
+                for handle in self._handles:
+                    handle.remove()
+                self.world.attached.difference_update(map(id, self.names))
+            self.channel.close()
+            if self.world.watch.error is None:
+                distributed.destroy_process_group(self.group)
+
+    def stop(self, reason: str, batch: int | None = None) -> NoReturn:
+        """Tell all ranks that this one cannot go on.
+
+        Raises
+        ------
+        CommunicationError
+            Always.
+        """
+        raise self.world.watch.failed(reason, step=self.steps, batch=batch, at_fault=True)
+
+    @contextmanager
+    def optimising(self) -> Iterator[None]:
+        """Let the optimiser step: everybody else's calls of it stop the job."""
+        self._own_step = True
+        try:
+            yield
+        finally:
+            self._own_step = False
+
+    def _stepping(self, *_: Any) -> None:
+        if not self._own_step:
+            self.stop("the optimiser's step was called: the executor's takes its place")
+
+    def _check_same(self) -> None:
+        """Check that the model and the optimiser still have the parameters that are planned."""
+        if self._closed:
+            raise PlannerError("this executor was closed")
+        if _trained_ids(self.model) != self._trained_ids:
+            self.stop("the model's trainable parameters are no longer those it began with")
+        if parameters_of(self.optimizer) != self._groups:
+            self.stop("the optimiser's parameters are no longer those it began with")
+
+    @uncompiled
+    def _accumulated(self, parameter: nn.Parameter) -> None:
+        if not self._seen:  # a forward pass that is compiled as a whole has no hooks
+            self._passed(self._step_start, time.monotonic_ns())
+        gate = self.gate
+        if (gate.pending or gate.unread) and (
+            parameter in gate.pending or parameter in gate.unread
+        ):
+            self.stop(
+                f"{self.names[parameter]} was read before it was updated, where it could not be "
+                "noticed (outside the model's modules, or in a scripted or compiled function): "
+                "call finish() before the forward pass"
+            )
+        if not self._accumulating:
+            self.world.watch.check()
+            self.gradient_ready(parameter)
+
+    def _finish_for_others(self) -> None:
+        if not self._own_step:  # else all is being finished: it is the optimiser that is compiled
+            self.finish()
+
+    def _entered(self) -> None:
+        self.world.watch.check()
+        outer = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]  # noqa: SLF001 - for Dynamo
+        if outer is not None and any(one in self.names for one in outer.parameters()):
+            self.stop(
+                "DistributedDataParallel, which sends gradients too, calls the model: call it"
+            )
+        if not _in_backward():
+            self._forward_start = time.monotonic_ns()
+            self.entered()
+
+    def _left(self) -> None:
+        if not _in_backward():
+            self._passed(self._forward_start, time.monotonic_ns())
+
+    def _passed(self, start: int, end: int) -> None:
+        self._seen, self._forward_end = True, end
+        self.trace.add(Event("forward", self.steps, -1, start, end))
+
+
+def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
+    if any(id(one) in world.attached for one in parameters):
+        raise InvalidInputError("model", "another executor has it: close that one first")
+
+
+def parameters_of(optimizer: Optimizer) -> list[list[int]]:
+    """Return the parameters of each group, by `id`."""
+    return [list(map(id, group["params"])) for group in optimizer.param_groups]
+
+
+def _trained_ids(model: nn.Module) -> set[int]:
+    """Return the parameters that are trained, by `id`; many times as fast as `parameters`."""
+    found: set[int] = set()
+    seen: set[int] = set()
+    left = [model]
+    while left:  # without names, and without asking modules whether they are empty
+        module = left.pop()
+        if id(module) not in seen:
+            seen.add(id(module))
+            left += [one for one in module._modules.values() if one is not None]  # noqa: SLF001
+            for one in module._parameters.values():  # noqa: SLF001
+                if one is not None and one.requires_grad and one.numel():
+                    found.add(id(one))
+    return found
+
+
+def _spread(model: nn.Module, world: World, group: Any) -> None:
+    """Give all ranks the parameters and buffers of rank 0, as one message a type of numbers."""
+    tensors: dict[torch.dtype, list[Tensor]] = {}
+    for one in _distinct([*model.parameters(), *model.buffers()]):
+        tensors.setdefault(one.dtype, []).append(one.detach())
+    with torch.no_grad(), world.transferring():
+        for several in tensors.values():
+            flat = torch.cat([one.reshape(-1) for one in several])
+            if not flat.numel():
+                continue
+            # As bytes, since gloo does not know all types.
+            distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
+            parts = torch.split(flat, [one.numel() for one in several])
+            for one, part in zip(several, parts, strict=True):
+                one.copy_(part.view_as(one))
+
+
+def _in_backward() -> bool:
+    """Tell whether a backward pass runs, which calls modules again where it has checkpoints."""
+    return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - as torch's checkpoints do
+
+
+def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
+    return list({id(one): one for one in tensors}.values())

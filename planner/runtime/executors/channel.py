@@ -1,0 +1,133 @@
+"""One thread that runs a rank's transfers, one after the other, in the order they were asked for.
+
+A plan's order holds only if one transfer is outstanding at a time: gloo runs two collectives of a
+group at once, and pairs them up wrongly if two threads issue them. So all transfers of an executor
+go through one channel, each when it is ready and those before it have ended.
+"""
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from planner.errors import PlannerError
+from planner.runtime.measuring.trace import Trace
+from planner.runtime.world.world import World
+
+__all__ = ["Channel", "Ticket"]
+
+_LOOK_S = 0.1
+
+
+class Ticket:
+    """A transfer that was asked for.
+
+    Attributes
+    ----------
+    work : callable
+        Does it, and returns once it is done.
+    step, batch : int
+        Which transfer of the plan it is.
+    direction : str
+        "pull" or "push" where a plan has both.
+    ready : bool
+        Whether what it sends is there.
+    done : bool
+        Whether it has ended.
+    """
+
+    __slots__ = ("batch", "direction", "done", "ready", "step", "work")
+
+    def __init__(
+        self, work: Callable[[], None], step: int, batch: int, *, ready: bool, direction: str = ""
+    ) -> None:
+        self.work = work
+        self.step = step
+        self.batch = batch
+        self.direction = direction
+        self.ready = ready
+        self.done = False
+
+
+class Channel:
+    """The thread, and what waits for it."""
+
+    def __init__(self, world: World, trace: Trace) -> None:
+        self._world = world
+        self._trace = trace
+        self._queue: deque[Ticket] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="planner-channel", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def submit(self, tickets: Iterable[Ticket]) -> None:
+        """Ask for transfers, behind all that were asked for before."""
+        with self._changed:
+            self._queue.extend(tickets)
+            self._changed.notify_all()
+
+    def release(self, ticket: Ticket) -> None:
+        """Say that what a transfer sends is there."""
+        with self._changed:
+            ticket.ready = True
+            if self._queue and self._queue[0] is ticket:  # else nobody can do anything yet
+                self._changed.notify_all()
+
+    def wait(self, ticket: Ticket) -> None:
+        """Return once a transfer has ended.
+
+        Raises
+        ------
+        CommunicationError
+            If it failed, or another rank has stopped.
+        """
+        if ticket.done:
+            return
+        with self._trace.span("wait", ticket.step, ticket.batch, ticket.direction), self._changed:
+            while not ticket.done:
+                if self._error is not None:
+                    raise self._error
+                self._world.watch.check()
+                self._changed.wait(_LOOK_S)
+
+    def close(self) -> None:
+        """Forget what has not begun, and end the thread.
+
+        Waits for a transfer that has begun, which ends or fails within the job's time-out: an
+        interpreter that ends while a thread is inside gloo aborts.
+        """
+        atexit.unregister(self.close)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(timeout=self._world.timeout_s + 1)
+
+    def _next(self) -> Ticket | None:
+        with self._changed:
+            while not self._closed:
+                if self._queue and self._queue[0].ready:
+                    return self._queue.popleft()
+                self._changed.wait()
+        return None
+
+    def _run(self) -> None:
+        while (ticket := self._next()) is not None:
+            try:
+                with (
+                    self._trace.span("transfer", ticket.step, ticket.batch, ticket.direction),
+                    self._world.transferring(ticket.step, ticket.batch),
+                ):
+                    ticket.work()
+            except Exception as error:  # noqa: BLE001 - whoever waits gets it
+                with self._changed:
+                    known = self._world.watch.error
+                    self._error = known if known and isinstance(error, PlannerError) else error
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                ticket.done = True
+                self._changed.notify_all()
+            del ticket  # and with it the gradients that it sent

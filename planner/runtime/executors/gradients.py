@@ -1,0 +1,223 @@
+"""All-reduces gradients in planned batches, and finishes them in the next forward pass.
+
+Problem. Execute a plan of gradient transfers (Caramel's, or any other that says which parts of
+which gradients travel together in which order): send each batch when its gradients are ready and
+the batch before it has ended, and let the next forward pass begin before all have ended.
+
+Method. A hook on each parameter notes when its gradient is complete. The channel copies the ready
+gradients of the next batch into one message, divided by the number of ranks, and sums up, as DDP
+does. `step` returns at once; when the next forward pass reads a parameter, it waits for the last
+batch that carries some of it. All parameters that have arrived by then are updated, by the
+optimiser's own `step` on just these, with the learning rate and the other settings that held when
+`step` was called. (The first step finishes at once: that is when optimisers and schedulers look
+whether they are used in the right order.)
+
+Guarantee. After `finish`, weights are those of plain data-parallel training; bit by bit where the
+order of sums is the same. Batches travel in the planned order on every rank. A gradient that is
+missing, that comes twice, or that is changed after it was sent (other than through ``data``, which
+torch does not show) ends the step with an error.
+
+Complexity. One copy of each gradient into a message. O(parameters + batches) beside that: each
+parameter is looked at once when its gradient is sent and once when it is updated. The optimiser is
+called once for all that has arrived, so between once a step and once a batch; it looks at all its
+groups each time if it is not one of torch's.
+
+Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from planner.programs import GradientProgram
+from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.runtime.executors.base import Executor
+from planner.runtime.executors.channel import Ticket
+from planner.runtime.executors.collected import Gradients, Taken, version
+from planner.runtime.executors.messages import Message, means_of
+from planner.runtime.model.compiled import uncompiled
+from planner.runtime.model.parameters import check_cover
+from planner.runtime.optimisers.some_parameters import SomeParameters
+from planner.runtime.world.world import World
+
+__all__ = ["GradientExecutor"]
+
+
+class GradientExecutor(Executor):
+    """Executes a `GradientProgram`.
+
+    Parameters
+    ----------
+    model, program, optimizer, world
+        See `Executor`. Optimisers that treat all parameters as one (LBFGS) do not apply.
+    all_reduce : AllReduce, optional
+        How a message is summed up; by default gloo's ring.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        program: GradientProgram,
+        optimizer: Optimizer,
+        world: World,
+        all_reduce: AllReduce | None = None,
+    ) -> None:
+        self._barrier = program.barrier
+        super().__init__(model, program, optimizer, world, all_reduce.name if all_reduce else "")
+        self._all_reduce = all_reduce or Ring(self.group)
+        self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]
+        self._gradients = Gradients(
+            [message.parameters for message in self._messages],
+            self.names,
+            self.stop,
+            "call synchronise() before changing gradients",
+        )
+        # From here on parameters go by their number.
+        self._means = means_of(self._messages, self.names)
+        self._last = [numbers[-1] for numbers in self._gradients.batches_of]
+        self._ending: list[list[int]] = [[] for _ in self._messages]
+        for number, batch in enumerate(self._last):
+            self._ending[batch].append(number)
+        self._arrived = 0  # batches of the step before that are taken care of
+        self._some = SomeParameters(optimizer, self._gradients.parameters)
+        self._tickets: list[Ticket] = []
+        self._versions: list[int] = []
+        self._synchronised = False
+        self._step = -1
+        self._handles += [
+            optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
+            optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
+        ]
+        self._open()
+
+    def check(self, program: GradientProgram) -> None:
+        """Check that the plan carries every gradient once."""
+        check_cover(program.batches, self.parameters, "groups")
+
+    def gradient_ready(self, parameter: nn.Parameter) -> None:
+        """Let the batches go whose gradients are now complete."""
+        if self.gate.pending:  # parameters that the last forward pass did not read
+            self.finish()
+        for number in self._gradients.take(parameter):
+            self.channel.release(self._tickets[number])
+
+    def update(self) -> None:
+        """Leave the gradients to the next forward pass; or finish, if the plan says so."""
+        if self._synchronised:
+            self._synchronised = False
+            with self.optimising():
+                self.optimizer.step()
+            self._gradients.forget()
+            self._open()
+            return
+        self.finish()
+        self._gradients.check()
+        self._gradients.forget()
+        self._some.remember()
+        self._versions = [version(one) for one in self._gradients.parameters]
+        self.gate.pending = set(self.names)
+        self._arrived = 0
+        if self._barrier or self.steps == 0:
+            self.finish()
+
+    @uncompiled
+    def synchronise(self) -> None:
+        """Wait for all gradients and put their means into ``grad``, as to clip their norm.
+
+        The next `step` then updates at once.
+        """
+        if self._synchronised:
+            return
+        self.finish()
+        self._gradients.check()
+        for ticket in self._tickets:
+            self.channel.wait(ticket)
+        for parameter, mean in zip(self._gradients.parameters, self._means, strict=True):
+            parameter.grad = mean()
+        self._synchronised = True
+
+    def finish_one(self, parameter: nn.Parameter) -> None:
+        """Update a parameter once it has arrived, and all others that have arrived by then."""
+        self._finish_through(self._last[self._gradients.index[parameter]])
+
+    def entered(self) -> None:
+        """Update what has arrived before a forward pass: if that is all, none has to be watched."""
+        if self.gate.pending and self._tickets[self._arrived].done:
+            self._finish_through(self._arrived)
+
+    def finish_all(self) -> None:
+        """Update all pending parameters once their gradients have arrived."""
+        while self.gate.pending:
+            self._finish_through(self._arrived)
+
+    def _finish_through(self, batch: int) -> None:
+        """Wait for a batch, and update what has arrived: batches arrive in their order."""
+        self.channel.wait(self._tickets[batch])
+        first, self._arrived = self._arrived, batch + 1
+        while self._arrived < len(self._tickets) and self._tickets[self._arrived].done:
+            self._arrived += 1
+        numbers = list(chain.from_iterable(self._ending[first : self._arrived]))
+        arrived = [self._gradients.parameters[number] for number in numbers]
+        self.gate.pending.difference_update(arrived)  # first: the gate may watch what follows
+        try:
+            for number, one in zip(numbers, arrived, strict=True):
+                if version(one) != self._versions[number]:
+                    self.stop(
+                        f"{self.names[one]} was changed while its update was on its way: call "
+                        "finish() before",
+                        batch,
+                    )
+            with self.trace.span("update", self._step, batch):
+                self._optimise(numbers)
+        except BaseException as error:  # some parameters are now a step older than others
+            self._arrived = first
+            self.gate.pending.update(arrived)
+            self.world.report(error, self._step, batch)
+            raise
+        if not self.gate.pending:
+            self._open()
+
+    def _open(self) -> None:
+        """Ask for the transfers of the next step."""
+        self._step += 1
+        self._gradients.begin()
+        self._tickets = [
+            Ticket(
+                self._sending(message, self._gradients.taken),
+                self._step,
+                number,
+                ready=not message.parameters,
+            )
+            for number, message in enumerate(self._messages)
+        ]
+        self.channel.submit(self._tickets)
+
+    def _sending(self, message: Message, gradients: Taken) -> Callable[[], None]:
+        def send() -> None:
+            message.pack(gradients)
+            for flat in message.buffers:
+                self._all_reduce(flat, message.depth)
+
+        return send
+
+    def _optimise(self, numbers: Sequence[int]) -> None:
+        """Let the optimiser update some parameters, with the settings of the step they are of."""
+        arrived = [self._gradients.parameters[number] for number in numbers]
+        # What surrounds the forward pass does not concern the optimiser.
+        with torch.inference_mode(mode=False), torch.autocast("cpu", enabled=False):
+            for number, one in zip(numbers, arrived, strict=True):
+                one.grad = self._means[number]()
+            try:
+                with self.optimising():
+                    changed = self._some.step(numbers)
+            finally:
+                for one in arrived:
+                    one.grad = None
+        if changed:
+            self.stop(
+                f"{type(self.optimizer).__name__} counts in its groups ({changed}), and is called "
+                "several times a step: such optimisers do not go with late updates"
+            )

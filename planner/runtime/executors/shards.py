@@ -1,0 +1,208 @@
+"""Pulls sharded parameters ahead of the forward pass, and pushes gradients behind the backward one.
+
+Problem. Execute two lists of batches (iBatch's, or any other) where every rank is the parameter
+server of one shard: parameters have to arrive before the forward pass reads them, gradients leave
+as soon as the backward pass has them.
+
+Method. Each parameter's elements are cut into as many slices of equal length as there are ranks
+(the last ones may be shorter or empty), and each rank keeps and updates its slice of every
+parameter. A push batch sends each rank its slices of the gradients, divided by the number of
+ranks, once all of them are complete; the receiver adds them up in the order of the ranks. `step`
+waits for the pushes, updates this rank's slices, and asks for all pulls. A pull batch gathers
+everybody's slices; the next forward pass waits for it where it first reads one of its parameters.
+
+Guarantee. Batches travel in the planned order on every rank. After `finish`, weights are those of
+plain data-parallel training; bit by bit where the order of sums is the same (but for what `sliced`
+says of rounding). A gradient that is missing, that comes twice, or that is changed after it was
+sent ends the step with an error.
+
+Complexity. In either direction each rank sends (N-1)/N of the bytes of all parameters, and less
+than N elements more for each parameter that cannot be cut evenly. Beside the parameters and their
+gradients, a rank keeps 1/N of the optimiser's state and of the gradients' means, and room for two
+messages, of an eighth of the parameters' size each or 1 MiB: a larger batch is cut.
+
+Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
+Computation"; a slice of every parameter on each rank is how ours shares the servers' work.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import distributed, nn
+from torch.optim import Optimizer
+
+from planner.errors import InvalidPlanError
+from planner.programs import Batch, Piece, ShardProgram
+from planner.runtime.executors.channel import Ticket
+from planner.runtime.executors.collected import Taken
+from planner.runtime.executors.columns import Message, messages_of, slice_of
+from planner.runtime.executors.sliced import Slice, SlicedExecutor, check_elementwise
+from planner.runtime.model.parameters import check_cover, named
+from planner.runtime.world.world import World
+
+__all__ = ["ShardExecutor"]
+
+_SHARE = 8
+_LEAST_BYTES = 2**20
+"""A batch larger than an eighth of all parameters, and than this, leaves in several messages."""
+
+
+class ShardExecutor(SlicedExecutor):
+    """Executes a `ShardProgram`.
+
+    ``executor.optimizer.state_dict()`` is the state of this rank's slices alone: a checkpoint needs
+    one of every rank, and as many ranks to go on from it. `close` gives the optimiser its
+    parameters back, without that state.
+
+    Values that are written into the model's parameters between steps count, if all ranks write
+    them; `finish` has to be called before.
+
+    Parameters
+    ----------
+    model, program, world
+        See `Executor`. Frozen parameters in the program are passed over.
+    optimizer : Optimizer
+        One of torch's that update each element by itself, before its first step. Until `close`, its
+        groups hold this rank's slices in place of the parameters.
+    """
+
+    def __init__(
+        self, model: nn.Module, program: ShardProgram, optimizer: Optimizer, world: World
+    ) -> None:
+        super().__init__(model, program, optimizer, world, "")
+        pulls, pushes = self._trained(program)
+        size = sum(one.numel() * one.element_size() for one in self.names)
+        most = max(size // _SHARE, _LEAST_BYTES)
+        self._pulls, self._pushes = (
+            [messages_of(batch, self.parameters, world.size, most) for batch in batches]
+            for batches in (pulls, pushes)
+        )
+        sizes = [message.size_bytes for one in self._pulls + self._pushes for message in one]
+        self._room = torch.zeros(2, max(sizes), dtype=torch.uint8)
+        self._pulled = [_parameters(messages) for messages in self._pulls]
+        self._batch_of = {one: n for n, batch in enumerate(self._pulled) for one in batch}
+        own = {one: slice_of(one, world.rank, world.size) for one in self._batch_of}
+        slices = {
+            one: Slice.of(one, start, stop) for one, (start, stop) in own.items() if start < stop
+        }
+        self._means = {one: torch.zeros_like(some.stand_in) for one, some in slices.items()}
+        self.begin([_parameters(messages) for messages in self._pushes], slices)
+        self._pulling: list[Ticket] = []
+        self._pushing: list[Ticket] = []
+        self._open(0)
+
+    def check(self, program: ShardProgram) -> None:
+        """Check that the plan carries every parameter once in each direction."""
+        check_elementwise(self.optimizer)
+        pulls, pushes = self._trained(program)
+        for path, batches in ("pull.batches", pulls), ("push.batches", pushes):
+            check_cover(batches, self.parameters, path)
+            for number, batch in enumerate(batches):
+                for piece in batch.pieces:
+                    if piece != Piece(piece.parameter):
+                        raise InvalidPlanError(
+                            f"{path}[{number}]", f"expected {piece.parameter} as a whole"
+                        )
+
+    def gradient_ready(self, parameter: nn.Parameter) -> None:
+        """Let the batches go whose gradients are now complete."""
+        if self.gate.pending:  # parameters that the last forward pass did not read
+            self.finish()
+        for number in self.gradients.take(parameter):
+            self.channel.release(self._pushing[number])
+
+    def update(self) -> None:
+        """Update this rank's slices once all gradients have arrived, and ask for the others'."""
+        self.gradients.check()
+        for ticket in self._pushing:
+            self.channel.wait(ticket)
+        self.gradients.forget()
+        self.optimise(self._means)
+        self._pulling = [
+            Ticket(
+                partial(self._gather, messages), self.steps, number, ready=True, direction="pull"
+            )
+            for number, messages in enumerate(self._pulls)
+        ]
+        self.channel.submit(self._pulling)
+        self.gate.pending = set(self.names)
+        self._open(self.steps + 1)
+
+    def finish_one(self, parameter: nn.Parameter) -> None:
+        """Put in place a parameter, and those that travel with it, once they have arrived."""
+        number = self._batch_of[parameter]
+        self.channel.wait(self._pulling[number])
+        for one in self._pulled[number]:
+            self.put_in_place(one, number)
+
+    def finish_all(self) -> None:
+        """Put all pending parameters in place once they have arrived."""
+        for batch in self._pulled:
+            for one in batch:
+                if one in self.gate.pending:
+                    self.finish_one(one)
+
+    def _trained(self, program: ShardProgram) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
+        """Return pulls and pushes without the parameters that are not trained."""
+        frozen = {name for name, _ in named(self.model)} - self.parameters.keys()
+
+        def without(batch: Batch) -> Batch:
+            kept = tuple(piece for piece in batch.pieces if piece.parameter not in frozen)
+            return replace(batch, pieces=kept)
+
+        return tuple(map(without, program.pulls)), tuple(map(without, program.pushes))
+
+    def _open(self, step: int) -> None:
+        """Ask for a step's pushes."""
+        self.gradients.begin()
+        self._pushing = [
+            Ticket(
+                partial(self._exchange, messages, self.gradients.taken),
+                step,
+                number,
+                ready=not messages,
+                direction="push",
+            )
+            for number, messages in enumerate(self._pushes)
+        ]
+        self.channel.submit(self._pushing)
+
+    def _exchange(self, messages: Iterable[Message], gradients: Taken) -> None:
+        """Give each rank its slices of the gradients, and add up this rank's."""
+        rank, ranks = self.world.rank, self.world.size
+        for message in messages:
+            sent, received = map(message.matrix, self._room)
+            for columns in message.columns:
+                taken = gradients[self.gradients.index[columns.parameter]]
+                assert taken is not None
+                for place, part in columns.parts(sent, taken[0].detach().reshape(-1)):
+                    torch.mul(part, 1 / ranks, out=place)
+            distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
+            for row in received[1:]:
+                received[0] += row
+            for columns in message.columns:
+                first, last = columns.own(rank, ranks)
+                if first < last:
+                    mean = received[0, columns.place : columns.place + last - first]
+                    self._means[columns.parameter][first:last] = mean
+
+    def _gather(self, messages: Iterable[Message]) -> None:
+        """Write all ranks' slices into the parameters."""
+        rank, ranks = self.world.rank, self.world.size
+        for message in messages:
+            matrix = message.matrix(self._room[0])
+            for columns in message.columns:
+                first, last = columns.own(rank, ranks)
+                start, _ = slice_of(columns.parameter, rank, ranks)
+                own = self.flats[columns.parameter][start + first : start + last]
+                matrix[rank, columns.place : columns.place + last - first] = own
+            distributed.all_gather(list(matrix.unbind()), matrix[rank], group=self.group)
+            for columns in message.columns:
+                for place, part in columns.parts(matrix, self.flats[columns.parameter]):
+                    part.copy_(place)
+
+
+def _parameters(messages: Iterable[Message]) -> tuple[nn.Parameter, ...]:
+    return tuple(dict.fromkeys(one.parameter for some in messages for one in some.columns))

@@ -1,0 +1,263 @@
+"""Lets each rank sum up one slice of the gradient, update it, and hand it out, turn by turn.
+
+Problem. Execute BigDL's synchronisation: all gradients, one after the other, form one vector; each
+rank owns a slice of it, pulls that slice from every other rank in a planned order, updates the
+weights in it, and then pulls the other slices of the weights in the same order.
+
+Method. The vector is only thought of: gradients and weights stay where they are. In each turn every
+rank receives from the one it asks, and sends to those that ask it, whom it knows from the orders of
+all ranks, slices of its gradients divided by the number of ranks. What was pulled is added to this
+rank's own slice in the order of the turns. The weights' turns write into the parameters, and run
+while the next forward pass begins: it waits for the slices of each parameter where it reads it.
+
+Guarantee. A turn's transfers match each other, so no order can lead to a deadlock. After `finish`,
+weights are those of plain data-parallel training; bit by bit where the order of sums is the same
+(but for what `sliced` says of rounding).
+A gradient that is missing, that comes twice, or that is changed after the backward pass ends the
+step with an error.
+
+Complexity. Each rank receives (N-1)/N of the gradient and as much of the weights, in N - 1 turns
+each. Beside the parameters and their gradients, a rank keeps 1/N of the optimiser's state, the mean
+of its slice, and room for a slice to receive and one to send for each rank that asks it at once:
+one where the orders are rotated.
+
+Source. Venkataraman, Ding and Ermolin, "Accelerating Deep Learning Training with BigDL and Drizzle
+on Apache Spark", section "Communications in BigDL".
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
+
+from planner.errors import InvalidInputError, InvalidPlanError
+from planner.programs import SliceProgram
+from planner.runtime.executors.channel import Ticket
+from planner.runtime.executors.sliced import Slice, SlicedExecutor, check_elementwise
+from planner.runtime.world.world import World, blaming
+
+__all__ = ["SliceExecutor", "check_slices"]
+
+
+class SliceExecutor(SlicedExecutor):
+    """Executes a `SliceProgram`.
+
+    What is written in `trace` as a batch is a turn, "push" of gradients and "pull" of weights.
+
+    ``executor.optimizer.state_dict()`` is the state of this rank's slice alone: a checkpoint needs
+    one of every rank, and as many ranks to go on from it. `close` gives the optimiser its
+    parameters back, without that state.
+
+    Values that are written into the model's parameters between steps count, if all ranks write
+    them; `finish` has to be called before.
+
+    Parameters
+    ----------
+    model : Module
+        See `Executor`; its trainable parameters are of one type of numbers.
+    program, world
+        See `Executor`.
+    optimizer : Optimizer
+        One of torch's that update each element by itself, before its first step. Until `close`, its
+        groups hold this rank's part of the parameters.
+    """
+
+    def __init__(
+        self, model: nn.Module, program: SliceProgram, optimizer: Optimizer, world: World
+    ) -> None:
+        super().__init__(model, program, optimizer, world, "")
+        self._program = program
+        self._spans = _spans(self.parameters.values())
+        start, stop = program.slices[world.rank]
+        self._pieces = [self._overlaps(*one) for one in program.slices]
+        self._mean = torch.zeros(stop - start, dtype=next(iter(self.names)).dtype)
+        self._rooms: list[Tensor] = []
+        slices = {
+            piece.parameter: Slice.of(piece.parameter, piece.start, piece.stop)
+            for piece in self._pieces[world.rank]
+        }
+        self._means = {piece.parameter: piece.of(self._mean) for piece in self._pieces[world.rank]}
+        self.begin([self.names], slices)
+        self._turns_of = {one: self._turns(*span) for one, span in self._spans.items()}
+        self._pulling: list[Ticket] = []
+
+    def check(self, program: SliceProgram) -> None:
+        """Check that the plan is about this model and this number of ranks."""
+        check_elementwise(self.optimizer)
+        first = next(iter(self.names)).dtype
+        for name, one in self.parameters.items():
+            if one.dtype != first:
+                raise InvalidInputError(
+                    f"model.{name}", f"expected {first} as in those before, got {one.dtype}"
+                )
+        check_slices(program, self.world.size, sum(one.numel() for one in self.names))
+
+    def gradient_ready(self, parameter: nn.Parameter) -> None:
+        """Note it; the gradient leaves as a whole."""
+        if self.gate.pending:  # parameters that the last forward pass did not read
+            self.finish()
+        self.gradients.take(parameter)
+
+    def update(self) -> None:
+        """Pull this rank's slice of the gradient, update it, and ask for the other slices."""
+        self.gradients.check()
+        self._pack(self._mean, self.world.rank)
+        for ticket in self._submit("push", self._add):
+            self.channel.wait(ticket)
+        self.gradients.forget()
+        self.gradients.begin()
+        self.optimise(self._means)
+        self._pulling = self._submit("pull", self._spread)
+        self.gate.pending = set(self.names)
+
+    def finish_one(self, parameter: nn.Parameter) -> None:
+        """Put a parameter in place once all slices that it reaches into have arrived."""
+        turns = self._turns_of[parameter]
+        for turn in turns:
+            self.channel.wait(self._pulling[turn])
+        self.put_in_place(parameter, turns[-1] if turns else 0)
+
+    def finish_all(self) -> None:
+        """Put all pending parameters in place, and serve the other ranks to the end."""
+        for ticket in self._pulling:
+            self.channel.wait(ticket)
+        for parameter in tuple(self.gate.pending):
+            self.finish_one(parameter)
+
+    def _turns(self, begin: int, end: int) -> tuple[int, ...]:
+        """Return the turns in which this rank pulls some of the elements begin … end-1."""
+        order = self._program.pull_order[self.world.rank]
+        bounds = [self._program.slices[owner] for owner in order]
+        return tuple(
+            turn
+            for turn, (start, stop) in enumerate(bounds)
+            if order[turn] != self.world.rank and max(begin, start) < min(end, stop)
+        )
+
+    def _overlaps(self, start: int, stop: int) -> list["_Piece"]:
+        """Return which elements of which parameters a slice of the vector has."""
+        return [
+            _Piece(one, max(begin, start) - begin, min(end, stop) - begin, max(begin - start, 0))
+            for one, (begin, end) in self._spans.items()
+            if max(begin, start) < min(end, stop)
+        ]
+
+    def _pack(self, flat: Tensor, rank: int) -> None:
+        """Copy a rank's slice of this rank's gradient, divided by the number of ranks."""
+        for piece in self._pieces[rank]:
+            taken = self.gradients.taken[self.gradients.index[piece.parameter]]
+            assert taken is not None
+            gradient = taken[0].detach().reshape(-1)[piece.start : piece.stop]
+            torch.mul(gradient, 1 / self.world.size, out=piece.of(flat))
+
+    def _room(self, number: int, rank: int) -> Tensor:
+        """Return room for a rank's slice, the same in each turn."""
+        while len(self._rooms) <= number:
+            most = max(stop - start for start, stop in self._program.slices)
+            self._rooms.append(torch.zeros(most, dtype=self._mean.dtype))
+        start, stop = self._program.slices[rank]
+        return self._rooms[number][: stop - start]
+
+    def _add(self, turn: int, asked: int, asking: Sequence[int]) -> None:
+        """Send others their slices of the gradient; add to this rank's what one of them sends."""
+        sent = {}
+        for number, peer in enumerate(asking, 1):
+            sent[peer] = self._room(number, peer)
+            self._pack(sent[peer], peer)
+        received = self._room(0, self.world.rank)
+        self._exchange(turn, asked, received, sent)
+        if asked != self.world.rank:
+            self._mean += received
+
+    def _spread(self, turn: int, asked: int, asking: Sequence[int]) -> None:
+        """Send others this rank's slice of the weights; write that of one of them in its place."""
+        own = self._room(1, self.world.rank)
+        if turn == 0:
+            for piece in self._pieces[self.world.rank]:
+                piece.of(own).copy_(self.flats[piece.parameter][piece.start : piece.stop])
+        received = self._room(0, asked)
+        self._exchange(turn + self.world.size, asked, received, dict.fromkeys(asking, own))
+        if asked != self.world.rank:
+            for piece in self._pieces[asked]:
+                self.flats[piece.parameter][piece.start : piece.stop] = piece.of(received)
+
+    def _submit(
+        self, direction: str, turn_of: Callable[[int, int, Sequence[int]], None]
+    ) -> list[Ticket]:
+        """Ask for the turns of one phase, in each of which this rank asks one, and some ask it."""
+        rank, order = self.world.rank, self._program.pull_order
+        tickets = []
+        for turn, asked in enumerate(order[rank]):
+            asking = [one for one, theirs in enumerate(order) if theirs[turn] == rank != one]
+            work = partial(turn_of, turn, asked, asking)
+            tickets.append(Ticket(work, self.steps, turn, ready=True, direction=direction))
+        self.channel.submit(tickets)
+        return tickets
+
+    def _exchange(self, tag: int, asked: int, received: Tensor, sent: Mapping[int, Tensor]) -> None:
+        """Receive from the rank that is asked, and send to those that ask this one."""
+        transfers: list[tuple[Callable[..., Any], int, Tensor]] = [
+            (distributed.irecv, asked, received),  # before sending: else half-duplex
+            *((distributed.isend, peer, part) for peer, part in sent.items()),
+        ]
+        begun = []
+        for begin, peer, part in transfers:
+            if peer != self.world.rank and part.numel():
+                with blaming(peer):
+                    begun.append((peer, begin(part, peer, group=self.group, tag=tag)))
+        for peer, work in begun:
+            with blaming(peer):
+                work.wait()
+
+
+class _Piece(NamedTuple):
+    """Elements start … stop-1 of a parameter, and where they begin in a slice of the vector."""
+
+    parameter: nn.Parameter
+    start: int
+    stop: int
+    place: int
+
+    def of(self, flat: Tensor) -> Tensor:
+        """Return where they lie in that slice."""
+        return flat[self.place : self.place + self.stop - self.start]
+
+
+def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:
+    """Return where each parameter's elements lie in the vector."""
+    several = tuple(parameters)
+    ends = accumulate(one.numel() for one in several)
+    return {one: (end - one.numel(), end) for one, end in zip(several, ends, strict=True)}
+
+
+def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:
+    """Check that slices make up a vector of some elements, and that each rank pulls them all.
+
+    Raises
+    ------
+    InvalidPlanError
+        With the first slice or order that does not fit.
+    """
+    for path, given in ("slices", program.slices), ("pull_order", program.pull_order):
+        if len(given) != ranks:
+            raise InvalidPlanError(path, f"planned for {len(given)} ranks, the job has {ranks}")
+    reached = 0
+    for rank, (start, stop) in enumerate(program.slices):
+        if start != reached or stop < start:
+            raise InvalidPlanError(
+                f"slices[{rank}]", f"expected one that starts at {reached}, got [{start}, {stop})"
+            )
+        reached = stop
+    if reached != elements:
+        raise InvalidPlanError(
+            "slices", f"planned for {reached} elements, the model has {elements} to train"
+        )
+    for rank, order in enumerate(program.pull_order):
+        if sorted(order) != list(range(ranks)):
+            raise InvalidPlanError(
+                f"pull_order[{rank}]", f"expected each of {ranks} ranks once, got {order}"
+            )

@@ -1,0 +1,255 @@
+"""What a rank measured, beside what its plan predicted. Needs no torch.
+
+A training step lasts from one call of `Executor.step` to the next: forward pass, backward pass,
+update. Exposed communication is the time in it in which the computation waits for a transfer. Of
+plans that pull and push, the forward phase lasts from the end of the last step, when the pulls
+begin, to the end of the forward pass; the backward phase from there to the end of the last push.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from planner.draw.chart import Chart
+from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.programs import Answer
+from planner.runtime.measuring.trace import Event
+from planner.timeline import Interval, Timeline
+
+__all__ = [
+    "BatchTime",
+    "Comparison",
+    "StepTime",
+    "batch_times",
+    "chart_of",
+    "compared",
+    "off_by",
+    "slowest",
+    "steps_of",
+]
+
+
+class StepTime(NamedTuple):
+    """What one step lasted on one rank, in ns.
+
+    Attributes
+    ----------
+    step_ns : int
+        The whole step.
+    exposed_ns : int
+        The part of it in which the computation waited for transfers.
+    forward_phase_ns, backward_phase_ns : int
+        See the module.
+    """
+
+    step_ns: int
+    exposed_ns: int
+    forward_phase_ns: int
+    backward_phase_ns: int
+
+
+def off_by(predicted_ns: float, measured_ns: float) -> float | None:
+    """Return what share of a measured time its prediction misses; None if nothing was measured.
+
+    Above 0 it took longer than predicted.
+    """
+    return (measured_ns - predicted_ns) / measured_ns if measured_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A time that a plan predicts, and its measurements.
+
+    Attributes
+    ----------
+    name : str
+        Of what.
+    predicted_ns : int or None
+        What the plan says; None where it says nothing.
+    measured_ns : tuple of int
+        One value a step, that of the slowest rank.
+    """
+
+    name: str
+    predicted_ns: int | None
+    measured_ns: tuple[int, ...]
+
+    @property
+    def median_ns(self) -> int:
+        """Median of the measurements."""
+        return round(median(self.measured_ns))
+
+    @property
+    def error(self) -> float | None:
+        """See `off_by`; None without a prediction."""
+        return None if self.predicted_ns is None else off_by(self.predicted_ns, self.median_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """What the transfers of one batch took.
+
+    Attributes
+    ----------
+    direction : str
+        "pull" or "push" where a plan has both; else empty.
+    batch : int
+        Number of the batch in the plan.
+    measured_ns : tuple of int
+        One value a step: how long the channel of the slowest rank was busy with it, waiting for
+        other ranks included.
+    """
+
+    direction: str
+    batch: int
+    measured_ns: tuple[int, ...]
+
+
+def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
+    """Return what each complete step of one rank lasted, by number."""
+    by_step: dict[int, list[Event]] = {}
+    waits: list[Event] = []
+    for event in events:
+        by_step.setdefault(event.step, []).append(event)
+        if event.kind == "wait":
+            waits.append(event)
+    found = {}
+    for number, several in by_step.items():
+        whole = next((event for event in several if event.kind == "step"), None)
+        backward = next((event for event in several if event.kind == "backward"), None)
+        if whole is None or backward is None:
+            continue
+        pushed = [
+            event.end_ns
+            for event in several
+            if event.kind == "transfer" and event.direction == "push"
+        ]
+        found[number] = StepTime(
+            whole.end_ns - whole.start_ns,
+            sum(
+                max(0, min(wait.end_ns, whole.end_ns) - max(wait.start_ns, whole.start_ns))
+                for wait in waits
+            ),
+            backward.start_ns - whole.start_ns,
+            max([backward.end_ns, *pushed]) - backward.start_ns,
+        )
+    return found
+
+
+def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...]:
+    """Return the largest times over all ranks of each step from `first` on that all completed."""
+    each = [steps_of(events) for events in ranks]
+    numbers = sorted(set.intersection(*(set(one) for one in each)))
+    return tuple(
+        StepTime(*map(max, zip(*(one[number] for one in each), strict=True)))
+        for number in numbers
+        if number >= first
+    )
+
+
+def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Comparison, ...]:
+    """Return what plans predict beside what was measured."""
+    columns = StepTime(*(tuple(column) for column in zip(*steps, strict=True)))  # type: ignore[arg-type]
+    predicted: dict[str, int | None] = {
+        "step": None,
+        "exposed communication": None,
+        "forward phase": None,
+        "backward phase": None,
+    }
+    for answer in answers:
+        if isinstance(answer, CaramelAnswer | IterationAnswer) and isinstance(
+            answer.iteration_ns, int
+        ):
+            predicted["step"] = answer.iteration_ns
+            stall = answer.stall_ns
+            predicted["exposed communication"] = None if stall is UNSET else stall
+        elif isinstance(answer, IbatchAnswer) and answer.makespan_ns is not UNSET:
+            phase = "forward phase" if answer.direction == "pull" else "backward phase"
+            predicted[phase] = answer.makespan_ns
+        elif isinstance(answer, BigdlAnswer):
+            predicted["exposed communication"] = answer.objective_ns
+    both = predicted["forward phase"], predicted["backward phase"]
+    if both[0] is not None and both[1] is not None:
+        predicted["step"] = both[0] + both[1]
+    shown = ["step", "exposed communication"]
+    shown += [name for name in ("forward phase", "backward phase") if predicted[name] is not None]
+    values = dict(zip(predicted, columns, strict=True))
+    return tuple(
+        Comparison(name, predicted[name], values[name])  # type: ignore[arg-type]
+        for name in shown
+    )
+
+
+def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:
+    """Return what the transfers of each batch took in the steps from `first` on."""
+    longest: dict[tuple[str, int], dict[int, int]] = {}
+    for events in ranks:
+        for event in events:
+            if event.kind == "transfer" and event.step >= first:
+                steps = longest.setdefault((event.direction, event.batch), {})
+                length = event.end_ns - event.start_ns
+                steps[event.step] = max(length, steps.get(event.step, 0))
+    return tuple(
+        BatchTime(direction, batch, tuple(steps.values()))
+        for (direction, batch), steps in sorted(longest.items())
+    )
+
+
+def chart_of(ranks: Sequence[Sequence[Event]], step: int, title: str) -> Chart:
+    """Return what happened on every rank from a step's backward pass to the next one's.
+
+    Each rank's time 0 is the start of its own backward pass.
+    """
+    resources: list[str] = []
+    intervals: list[Interval] = []
+    for rank, events in enumerate(ranks):
+        own = [event for event in events if event.step in (step, step + 1)]
+        start = next(event.start_ns for event in own if event.kind == "backward")
+        end = next(
+            event.start_ns for event in own if event.kind == "backward" and event.step == step + 1
+        )
+        lanes = f"rank {rank} computation", f"rank {rank} network"
+        resources += lanes
+        inside = [
+            event._replace(start_ns=max(event.start_ns, start), end_ns=min(event.end_ns, end))
+            for event in own
+            if event.start_ns < end and event.end_ns > start
+        ]
+        intervals += _computation(lanes[0], inside, start)
+        intervals += [
+            Interval(
+                lanes[1],
+                event.start_ns - start,
+                event.end_ns - start,
+                "transfer",
+                event.batch,
+                f"{event.direction} batch {event.batch + 1}".strip(),
+            )
+            for event in inside
+            if event.kind == "transfer"
+        ]
+    return Chart(title, Timeline(tuple(resources), tuple(intervals)), None)
+
+
+def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interval]:
+    """Return the passes, without the time in which they wait."""
+    waits = sorted((event.start_ns, event.end_ns) for event in events if event.kind == "wait")
+    found = []
+    for event in events:
+        if event.kind not in {"forward", "backward"}:
+            continue
+        reached = event.start_ns
+        for begin, finish in [*waits, (event.end_ns, event.end_ns)]:
+            if begin > event.end_ns or finish < reached:
+                continue
+            if begin > reached:
+                label = f"{event.kind} pass"
+                found.append(Interval(lane, reached - start, begin - start, event.kind, -1, label))
+            reached = max(reached, finish)
+    return found

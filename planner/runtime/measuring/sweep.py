@@ -1,0 +1,263 @@
+"""Times what executors do on the network, for one size after another.
+
+Problem. How long does a transfer of x bytes take, among these ranks, over these interfaces, with
+this software? Other load and the ranks' own clocks disturb the answer.
+
+Method. Rounds: each goes through all sizes once, every other one backwards, so that a disturbance
+does not meet one size only. All ranks enter a sample together, behind a small all-reduce. Short
+transfers are repeated within a sample; how often, and after how many untimed ones, is chosen once
+for each size from the link (`settling`), or from a given time. The time of a sample is that of the
+slowest rank, which the ranks find at the end by one more all-reduce: all of them return the same
+sweep.
+
+Guarantee. Ranks that would time different things stop with an error before the first transfer.
+
+Complexity. (warm-up + repetitions) · sizes · depths samples; 0.1 s for each size and depth to
+choose, up to a second where a link is slow to settle.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, distributed
+
+from planner.errors import InvalidInputError, MeasurementError
+from planner.programs import digest
+from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.runtime.measuring.settling import Sample, repeats, settle
+from planner.runtime.world.world import World
+from planner.sweeps import (
+    COLLECTIVES,
+    ELEMENT_BYTES,
+    Collective,
+    Sweep,
+    Timing,
+    sweep_sizes,
+)
+from planner.validation import integer, integers
+
+__all__ = ["MAX_REPETITIONS", "measure_network", "transfer"]
+
+MAX_REPETITIONS = 10_000
+_MAX_DEPTH = 64
+_PAUSE_S = 0.05
+"""After it a link that passes bursts passes one again."""
+
+
+def measure_network(
+    world: World,
+    collective: Collective | AllReduce = "all_reduce",
+    sizes: Sequence[int] | None = None,
+    repetitions: int = 20,
+    *,
+    depths: Sequence[int] = (1,),
+    warmup: int = 2,
+    sample_ns: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Sweep:
+    """Time a collective among all ranks. Every rank has to call it.
+
+    Parameters
+    ----------
+    world : World
+        The job.
+    collective : {"all_reduce", "all_gather", "reduce_scatter"} or AllReduce
+        What to time: gloo's ring; the pull of a batch, of which each rank sends its share; the push
+        of a batch, where each rank receives and adds up its share; or any way to sum up.
+    sizes : sequence of int, optional
+        Sizes in bytes, increasing, at least two, multiples of 4; by default those of `sweep_sizes`
+        up to 4 MB.
+    repetitions, warmup : int
+        Measured rounds, and rounds before them, of which there is at least one.
+    depths : sequence of int
+        Chunks in flight, increasing from 1; others than 1 only for all-reduces.
+    sample_ns : int, optional
+        How long a sample takes at least, however short a transfer is. Where links pass bursts
+        (token buckets), transfers one after the other, as executors send them, take longer than
+        single ones, and a sample has to outlast the burst many times. By default it begins once
+        the burst is spent, which series of up to 0.4 s of transfers show; give a time for links
+        that pass longer bursts.
+    progress : callable, optional
+        Called after each round with how many are done, of how many.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument cannot be used.
+    MeasurementError
+        If this rank is alone.
+    DisagreementError
+        If the ranks would time different things.
+    CommunicationError
+        If a transfer fails.
+    """
+    chosen = sweep_sizes(4 * 10**6) if sizes is None else _checked_sizes(sizes)
+    _check(collective, depths)
+    integer(repetitions, "repetitions", minimum=1, maximum=MAX_REPETITIONS)
+    integer(warmup, "warmup", minimum=1, maximum=MAX_REPETITIONS)
+    if sample_ns is not None:
+        integer(sample_ns, "sample_ns", minimum=1)
+    if world.size < 2:
+        raise MeasurementError("one rank has nobody to communicate with: start at least 2")
+    kind: Collective = collective if isinstance(collective, str) else "all_reduce"
+    all_reduce = Ring(world.group) if isinstance(collective, str) else collective
+    algorithm = all_reduce.name if kind == "all_reduce" else "gloo"
+    points = [(depth, size) for depth in depths for size in chosen]
+    world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
+    room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
+    with world.transferring():
+        runs = [
+            transfer(world, kind, size // ELEMENT_BYTES, room, depth=depth, all_reduce=all_reduce)[
+                0
+            ]
+            for depth, size in points
+        ]
+        rounds = _rounds(world, runs, repetitions, warmup, sample_ns, progress)
+    timings = [
+        Timing(size, depth, tuple(times))
+        for (depth, size), times in zip(points, rounds, strict=True)
+    ]
+    return Sweep(kind, algorithm, world.size, warmup, repetitions, tuple(timings))
+
+
+def transfer(
+    world: World,
+    collective: Collective,
+    elements: int,
+    room: Tensor,
+    *,
+    depth: int = 1,
+    all_reduce: AllReduce | None = None,
+) -> tuple[Callable[[], None], Tensor, Tensor]:
+    """Prepare a transfer; return what carries it out, its input, and its output.
+
+    Parameters
+    ----------
+    world : World
+        The job.
+    collective : str
+        What is done. For an all-reduce input and output are one tensor. A pull sends the input,
+        this rank's share, and fills the output with the whole batch; a push sends the input, the
+        whole batch, and fills the output with the sum of this rank's share.
+    elements : int
+        Numbers in the message; of a pull or push, in the batch, rounded up to equal shares.
+    room : Tensor
+        Two rows of zeros, each with room for the message and one number more a rank.
+    depth : int
+        Chunks in flight, of an all-reduce.
+    all_reduce : AllReduce, optional
+        By default gloo's ring.
+    """
+    group, size = world.group, world.size
+    if collective == "all_reduce":
+        total, flat = all_reduce or Ring(world.group), room[0, :elements]
+        return lambda: total(flat, depth), flat, flat
+    share = -(-elements // size)
+    batch, received = (row[: share * size] for row in room)
+    shares = batch.view(size, share)
+    if collective == "all_gather":
+
+        def pull() -> None:
+            distributed.all_gather(list(shares.unbind()), shares[world.rank], group=group)
+
+        return pull, shares[world.rank], batch
+    first, *others = received.view(size, share)
+
+    def push() -> None:
+        distributed.all_to_all_single(received, batch, group=group)
+        for one in others:
+            first.add_(one)
+
+    return push, batch, first
+
+
+def _rounds(
+    world: World,
+    runs: Sequence[Callable[[], None]],
+    repetitions: int,
+    warmup: int,
+    sample_ns: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> list[list[int]]:
+    """Return for each run its times in all rounds, those of the slowest rank."""
+    signal = torch.zeros(1)
+
+    def timed(run: Callable[[], None], sample: Sample) -> int:
+        distributed.all_reduce(signal, group=world.group)
+        for _ in range(sample.lead):
+            run()
+        start = time.perf_counter_ns()
+        for _ in range(sample.timed):
+            run()
+        return max((time.perf_counter_ns() - start) // sample.timed, 1)
+
+    samples = [Sample(0, 1)] * len(runs)
+    rows: list[list[int]] = []
+    for number in range(warmup + repetitions):
+        order = range(len(runs)) if number % 2 == 0 else reversed(range(len(runs)))
+        row = [0] * len(runs)
+        for place in order:
+            row[place] = timed(runs[place], samples[place])
+        if number >= warmup:
+            rows.append(row)
+        elif number == warmup - 1:
+            (row,) = _slowest(world, [row])
+            samples = [
+                _sample(world, run, one, sample_ns) for run, one in zip(runs, row, strict=True)
+            ]
+        if progress is not None:
+            progress(number + 1, warmup + repetitions)
+    return [list(times) for times in zip(*_slowest(world, rows), strict=True)]
+
+
+def _sample(world: World, run: Callable[[], None], once_ns: int, sample_ns: int | None) -> Sample:
+    """Return how to time a transfer that took some time once, the same on all ranks."""
+    if sample_ns is not None:
+        return Sample(0, repeats(sample_ns, once_ns))
+
+    def series(count: int) -> list[int]:
+        time.sleep(_PAUSE_S)
+        ends = [time.perf_counter_ns()]
+        for _ in range(count):
+            run()
+            ends.append(time.perf_counter_ns())
+        (times,) = _slowest(world, [[end - start for start, end in pairwise(ends)]])
+        return times
+
+    return settle(series, once_ns)
+
+
+def _slowest(world: World, rows: list[list[int]]) -> list[list[int]]:
+    """Return of each time the largest of all ranks."""
+    times = torch.tensor(rows, dtype=torch.int64)
+    distributed.all_reduce(times, op=distributed.ReduceOp.MAX, group=world.group)
+    slowest: list[list[int]] = times.tolist()
+    return slowest
+
+
+def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    found = integers(sizes, "sizes", minimum=1)
+    for place, size in enumerate(found):
+        if size % ELEMENT_BYTES or (place and size <= found[place - 1]):
+            raise InvalidInputError(
+                f"sizes[{place}]", f"expected increasing multiples of {ELEMENT_BYTES}, got {size}"
+            )
+    if len(found) < 2:
+        raise InvalidInputError("sizes", "expected at least two")
+    return found
+
+
+def _check(collective: Collective | AllReduce, depths: Sequence[int]) -> None:
+    if isinstance(collective, str) and collective not in COLLECTIVES:
+        raise InvalidInputError(
+            "collective", f"expected one of {', '.join(COLLECTIVES)}, got {collective!r}"
+        )
+    listed = list(integers(depths, "depths", minimum=1))
+    if listed[0] != 1 or listed != sorted(set(listed)) or listed[-1] > _MAX_DEPTH:
+        raise InvalidInputError(
+            "depths", f"expected increasing depths from 1, at most {_MAX_DEPTH}, got {listed}"
+        )
+    if listed != [1] and collective in ("all_gather", "reduce_scatter"):
+        raise InvalidInputError("depths", f"only an all-reduce is cut, and this is {collective}")

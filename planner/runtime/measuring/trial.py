@@ -1,0 +1,137 @@
+"""Runs some training steps as planned, or under plain DDP, and collects what all ranks measured."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from planner.errors import MeasurementError, PlannerError
+from planner.profiling.tensors import loss_of
+from planner.runtime.attaching import Plan, attach
+from planner.runtime.collectives.ring import AllReduce
+from planner.runtime.measuring.trace import Event
+from planner.runtime.world.world import World
+
+__all__ = ["Trial", "run_ddp", "run_plan"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the steps of a run were like.
+
+    Attributes
+    ----------
+    events : tuple of tuple of Event
+        What happened on each rank, warm-up included.
+    warmup : int
+        Steps that do not count.
+    """
+
+    events: tuple[tuple[Event, ...], ...]
+    warmup: int
+
+
+def run_plan(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    plan: Plan | list[Plan] | tuple[Plan, ...],
+    optimizer: Optimizer,
+    world: World,
+    *,
+    steps: int,
+    warmup: int = 2,
+    all_reduce: AllReduce | None = None,
+    progress: Progress | None = None,
+) -> Trial:
+    """Run training steps as planned. Every rank has to call it.
+
+    Parameters
+    ----------
+    model, plan, optimizer, world, all_reduce
+        See `planner.runtime.attach`.
+    inputs : tuple
+        Positional arguments of the model's forward pass, the same in each step.
+    steps, warmup : int
+        Steps that count, and steps before them.
+    progress : callable, optional
+        Called with the steps done and their total after each of them.
+
+    Raises
+    ------
+    MeasurementError
+        If the model raises an error; the other ranks then end with a `CommunicationError`.
+    """
+    with attach(model, plan, optimizer, world, all_reduce=all_reduce) as executor:
+        for done in range(warmup + steps):
+            with _of_the_model("forward"):
+                loss = loss_of(model(*inputs))
+            with _of_the_model("backward"):
+                loss.backward()  # type: ignore[no-untyped-call]
+            executor.step()
+            if progress is not None:
+                progress(done + 1, warmup + steps)
+    return Trial(_gathered(world, executor.trace.events), warmup)
+
+
+def run_ddp(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    optimizer: Optimizer,
+    world: World,
+    *,
+    steps: int,
+    warmup: int = 3,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Trial:
+    """Run training steps under `DistributedDataParallel`; `options` are its own.
+
+    Its buckets are final from the second step on, so there should be some warm-up.
+    """
+    wrapped = DistributedDataParallel(model, process_group=world.group, **options)
+    events = []
+    start = time.monotonic_ns()
+    for step in range(warmup + steps):
+        with world.transferring(step):
+            optimizer.zero_grad()
+            loss = loss_of(wrapped(*inputs))
+            middle = time.monotonic_ns()
+            loss.backward()  # type: ignore[no-untyped-call]
+            after = time.monotonic_ns()
+            optimizer.step()
+        end = time.monotonic_ns()
+        events += [
+            Event("forward", step, -1, start, middle),
+            Event("backward", step, -1, middle, after),
+            Event("step", step, -1, start, end),
+        ]
+        start = end
+        if progress is not None:
+            progress(step + 1, warmup + steps)
+    return Trial(_gathered(world, events), warmup)
+
+
+@contextmanager
+def _of_the_model(which: str) -> Iterator[None]:
+    """Make an error that is not one of communication one of the model."""
+    try:
+        yield
+    except PlannerError:
+        raise
+    except Exception as error:
+        raise MeasurementError(
+            f"the model's {which} pass failed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _gathered(world: World, events: Iterable[Event]) -> tuple[tuple[Event, ...], ...]:
+    texts = world.gather("what was measured", json.dumps(list(events)))
+    return tuple(tuple(Event(*row) for row in json.loads(text)) for text in texts)

@@ -1,0 +1,294 @@
+"""Notices that a rank of the job has failed, on every rank, and says which.
+
+Problem. When a rank fails, its partners notice at their next transfer with it, others later or not
+at all, and none of them knows what happened.
+
+Method. Each rank runs a thread that looks into the job's store several times a second. Whoever
+notices trouble first writes a record there. The threads of all ranks see it and answer a roll call
+with what they know: how far they are, and what is wrong on their machine, computing or not. Once
+all have answered, or after a grace period, the first one writes down what follows from the
+answers: who is dead or cut off, who has left, whose interface is down, who lags behind. Every rank
+wakes up with that same verdict. The rank that holds the store wakes up last.
+
+Guarantee. Once a rank has noticed, every living one that reaches the store stops waiting within
+the grace period and a few looks; one that does not reach it, within its next transfer's time-out
+and the grace period.
+
+Complexity. A few small messages a second and rank.
+"""
+
+import atexit
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from torch.distributed.distributed_c10d import Store
+
+from planner.errors import CommunicationError
+from planner.runtime.world.store import first_line
+from planner.runtime.world.verdict import down, verdict_error
+
+__all__ = ["Watch", "grace_s"]
+
+_INTERVAL_S = 0.1
+_STORE_TIMEOUT = timedelta(seconds=2)
+
+
+def grace_s(timeout_s: float) -> float:
+    """Return how long a roll call waits for answers.
+
+    Long enough for a busy machine, and short against the time-out. Where all answer it is not
+    waited for.
+    """
+    return min(max(timeout_s / 2, 1.0), 10.0)
+
+
+class Watch:
+    """One rank's view of whether the job is alive.
+
+    Parameters
+    ----------
+    store : Store
+        What all ranks share; this object uses it alone.
+    rank, size : int
+        This rank, and how many there are.
+    interfaces : tuple of str
+        Network interfaces whose state this rank reports.
+    timeout_s : float
+        How long ranks wait for each other.
+    holds_store : bool
+        Whether the store ends with this process.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        interfaces: tuple[str, ...] = (),
+        *,
+        timeout_s: float = 30.0,
+        holds_store: bool = False,
+    ) -> None:
+        store.set_timeout(_STORE_TIMEOUT)
+        self.step: int | None = None
+        """The training step this rank is in."""
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._interfaces = interfaces
+        self._timeout_s = timeout_s
+        self._grace_s = grace_s(timeout_s)
+        self._holds_store = holds_store
+        self._transfer: tuple[int | None, int | None] | None = None
+        self._transfers = 0
+        self._stop = threading.Event()
+        self._said = threading.Event()
+        self._answered_at = time.monotonic()
+        self._own: dict[str, Any] | None = None
+        self._error: CommunicationError | None = None
+        self._settled = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="planner-watch", daemon=True)
+        self._thread.start()
+        atexit.register(self._at_exit)
+
+    @property
+    def error(self) -> CommunicationError | None:
+        """What has happened; None while all is well."""
+        return self._error
+
+    def check(self) -> None:
+        """Raise what has happened, if anything has."""
+        if self._error is not None:
+            raise self._error
+
+    @contextmanager
+    def transfer(self, step: int | None, batch: int | None) -> Iterator[None]:
+        """Note that a transfer begins, the same on all ranks, and that it ends, if it does."""
+        before = self._transfer
+        self._transfers += 1
+        self._transfer = step, batch
+        yield
+        self._transfer = before
+
+    def failed(
+        self,
+        reason: str,
+        *,
+        step: int | None = None,
+        batch: int | None = None,
+        peers: tuple[int, ...] = (),
+        at_fault: bool = False,
+    ) -> CommunicationError:
+        """Tell all ranks what this one has noticed, and return what is known after the roll call.
+
+        Parameters
+        ----------
+        reason : str
+            What was noticed.
+        step, batch : int, optional
+            In which step and batch.
+        peers : tuple of int
+            Ranks it comes from, if that is known.
+        at_fault : bool
+            Whether it is this rank that cannot go on.
+        """
+        with self._settled:
+            step = self.step if step is None else step
+            self._note(reason, step, batch, (self._rank,) if at_fault else peers, at_fault)
+            while self._error is None:
+                self._settled.wait(_INTERVAL_S)
+                silence = time.monotonic() - self._answered_at
+                if self._error is None and not self._thread.is_alive():
+                    self._error = verdict_error({"record": self._own})
+                elif self._error is None and silence > self._grace_s + 1:
+                    self._error = self._cut_off(f"no answer for {silence:.1f} s")
+            return self._error
+
+    def leave(self) -> None:
+        """Stop watching; transfers that still wait for this rank fail with that reason."""
+        atexit.unregister(self._at_exit)
+        self._stop.set()
+        self._said.wait(_INTERVAL_S if self._error else self._grace_s + 1)
+
+    def wait_for_others(self) -> None:
+        """Return once no rank needs the store of this process any more, or it has taken too long.
+
+        Where a launcher holds the store, nobody waits.
+        """
+        self._thread.join(self._timeout_s + 1 if self._holds_store else 1)
+
+    def _at_exit(self) -> None:
+        """Leave although nobody said so, and before threads become dangerous to have."""
+        self.leave()
+        self.wait_for_others()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(_INTERVAL_S):
+                if self._own is None and self._transfer is not None and self._has("leaving"):
+                    self._notice_left()
+                if self._own is not None:
+                    self._store.compare_set("failed", "", json.dumps(self._own))
+                if self._own is not None or self._has("failed"):
+                    error = self._roll_call()
+                    self._settle(error)
+                    return
+            self._store.set(f"left/{self._rank}", str(self._transfers))
+            self._store.set("leaving", "1")
+            self._said.set()
+            self._linger(range(self._size), self._timeout_s)
+        except RuntimeError as error:  # the store: distributed.DistError and its children
+            if not self._stop.is_set() or self._own is not None:
+                self._settle(self._cut_off(first_line(error)))
+        finally:
+            self._said.set()
+
+    def _note(
+        self,
+        reason: str,
+        step: int | None,
+        batch: int | None,
+        peers: tuple[int, ...],
+        at_fault: bool,
+    ) -> None:
+        """Remember what this rank has noticed first."""
+        if self._own is None:
+            self._own = {
+                "rank": self._rank,
+                "reason": reason,
+                "step": step,
+                "batch": batch,
+                "peers": list(peers),
+                "at_fault": at_fault,
+                "transfers": self._transfers,
+            }
+
+    def _notice_left(self) -> None:
+        """See whether this rank is in a transfer that one which has left took no part in."""
+        transfer, transfers = self._transfer, self._transfers
+        left = [rank for rank in range(self._size) if self._has(f"left/{rank}")]
+        away = [rank for rank in left if int(self._store.get(f"left/{rank}")) < transfers]
+        if transfer is not None and away:
+            with self._settled:
+                self._note("a transfer without it", *transfer, tuple(away), at_fault=False)
+
+    def _has(self, key: str) -> bool:
+        found = self._store.check([key])
+        self._answered_at = time.monotonic()
+        return found
+
+    def _until(self, done: Callable[[], bool], limit_s: float) -> None:
+        end = time.monotonic() + limit_s
+        while not done() and time.monotonic() < end:
+            time.sleep(_INTERVAL_S)
+
+    def _cut_off(self, what: str) -> CommunicationError:
+        """Return what is known when the store is not reached."""
+        step, batch = self._transfer or (self.step, None)
+        own = self._own or {"step": step, "batch": batch, "reason": None}
+        where = ", ".join(
+            f"{name} {own[name]}" for name in ("step", "batch") if own[name] is not None
+        )
+        before = f"; before that: {own['reason']}" if own["reason"] else ""
+        return CommunicationError(
+            f"{where}{': ' if where else ''}the job's store cannot be reached: rank 0, or the "
+            f"launcher that holds it, has ended, hangs or is cut off ({what}){before}",
+            step=own["step"],
+            batch=own["batch"],
+            peers=(0,) if self._rank else (),
+        )
+
+    def _settle(self, error: CommunicationError) -> None:
+        with self._settled:
+            self._error = self._error or error
+            self._settled.notify_all()
+
+    def _roll_call(self) -> CommunicationError:
+        """Answer the roll call, wait for the others' answers, and agree on what they mean."""
+        record: dict[str, Any] = json.loads(self._store.get("failed"))
+        answer = {"down": down(self._interfaces), "transfers": self._transfers}
+        self._store.set(f"here/{self._rank}", json.dumps(answer))
+        left = set(range(self._size))
+        gone: set[int] = set()
+
+        def all_known() -> bool:
+            for rank in sorted(left):
+                if self._has(f"here/{rank}"):
+                    left.discard(rank)
+                elif self._has(f"left/{rank}"):
+                    left.discard(rank)
+                    gone.add(rank)
+            return not left or self._has("verdict")
+
+        self._until(all_known, self._grace_s)
+        here = [rank for rank in range(self._size) if rank not in left | gone]
+        mine = {
+            "record": record,
+            "missing": sorted(left),
+            "gone": sorted(gone),
+            "answers": {rank: json.loads(self._store.get(f"here/{rank}")) for rank in here},
+        }
+        said = self._store.compare_set("verdict", "", json.dumps(mine))
+        verdict: dict[str, Any] = json.loads(said)
+        self._store.set(f"read/{self._rank}", "1")
+        self._linger(map(int, verdict["answers"]), self._grace_s)
+        return verdict_error(verdict)
+
+    def _linger(self, others: Iterable[int], limit_s: float) -> None:
+        """Keep the store, if it is this process's, until others need it no more."""
+        if not self._holds_store:
+            return
+        left = set(others)
+
+        def all_done() -> bool:
+            for rank in sorted(left):
+                if self._has(f"read/{rank}") or self._has(f"left/{rank}"):
+                    left.discard(rank)
+            return not left
+
+        self._until(all_done, limit_s)

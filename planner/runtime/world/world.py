@@ -1,0 +1,238 @@
+"""The ranks of a job: how they agree, and learn that one of them has failed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+
+from torch import distributed
+from torch.distributed.distributed_c10d import Store
+
+from planner.errors import CommunicationError, DisagreementError
+from planner.runtime.world.interfaces import only, using
+from planner.runtime.world.store import first_line, hand_out, missing, within
+from planner.runtime.world.watch import Watch, grace_s
+
+__all__ = ["PeerError", "World", "blaming", "ranks_named"]
+
+
+class PeerError(RuntimeError):
+    """A transfer failed, and it is known with whom."""
+
+    def __init__(self, message: str, peers: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.peers = peers
+
+
+@contextmanager
+def blaming(peer: int, where: str = "") -> Iterator[None]:
+    """Say with whom a transfer failed."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerError(f"{where}{first_line(error)}", (peer,)) from error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """All ranks of a job, seen from one of them.
+
+    Used in a ``with`` statement it leaves the job at the end, and an exception that ends the
+    statement early is told to the other ranks, which stop with it::
+
+        with join() as world, attach(model, plan, optimizer, world) as executor:
+            ...
+
+    Attributes
+    ----------
+    rank, size : int
+        This rank, and how many there are.
+    timeout_s : float
+        How long a transfer may wait for its partner.
+    interfaces : tuple of str
+        Network interfaces to use (see `join`); empty: gloo's choice.
+    store : Store
+        What all ranks share.
+    group : ProcessGroup
+        All of them.
+    watch : Watch
+        Whether all is well.
+    turns : iterator of int
+        Numbers what ranks tell each other, so that names can be used again.
+    attached : set of int
+        The parameters (by `id`) that an executor of this rank has now.
+    guest : bool
+        Whether `torch.distributed` was initialised by somebody else, and is left to them.
+    """
+
+    rank: int
+    size: int
+    timeout_s: float
+    interfaces: tuple[str, ...]
+    store: Store
+    group: Any
+    watch: Watch
+    turns: Iterator[int] = field(default_factory=count)
+    attached: set[int] = field(default_factory=set)
+    guest: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.report(error)
+        self.leave()
+
+    def report(
+        self, error: BaseException | None, step: int | None = None, batch: int | None = None
+    ) -> None:
+        """Tell the other ranks of an exception that ends this one, if they do not know it yet.
+
+        An exit without an error is none: they learn that this rank has left if they need it.
+        """
+        known = self.watch.error is not None or isinstance(error, DisagreementError)
+        if error is None or known or (isinstance(error, SystemExit) and not error.code):
+            return
+        text = first_line(error)
+        kind = type(error).__name__
+        reason = kind if text == kind else f"{kind}: {text}"
+        self.watch.failed(reason, step=step, batch=batch, at_fault=True)
+
+    def agree(self, what: str, value: str) -> None:
+        """Check that all ranks give the same value.
+
+        Every rank has to call it, with the same `what`, before it can return anywhere.
+
+        Raises
+        ------
+        DisagreementError
+            On every rank, if some differ from rank 0.
+        CommunicationError
+            If a rank gives none in time.
+        """
+        values = self.gather(what, value)
+        different = tuple(rank for rank, other in enumerate(values) if other != values[0])
+        if different:
+            self._wait_until_read(what)
+            ranks = ", ".join(map(str, different))
+            raise DisagreementError(
+                f"the ranks do not agree on {what}: rank {ranks} "
+                f"{'differs' if len(different) == 1 else 'differ'} from rank 0",
+                different,
+            )
+
+    def gather(self, what: str, value: str) -> tuple[str, ...]:
+        """Return the values of all ranks.
+
+        Every rank has to call it, with the same `what` and in the same order.
+
+        Raises
+        ------
+        CommunicationError
+            If a rank gives none in time.
+        """
+        name = f"{next(self.turns)}/{what}"
+        keys = [f"{name}/{rank}" for rank in range(self.size)]
+        try:
+            within(self.timeout_s, lambda: self.store.set(keys[self.rank], value), self.watch.check)
+            absent = missing(self.store, keys, self.timeout_s, self.watch.check)
+            if not absent:
+                return within(
+                    self.timeout_s, lambda: tuple(self.store.get(key).decode() for key in keys)
+                )
+        except RuntimeError as error:
+            raise self.watch.failed(
+                f"cannot compare {what} with the other ranks: {first_line(error)}"
+            ) from error
+        reason = f"no word from {ranks_named(absent)} within {self.timeout_s:g} s about {what}"
+        raise self.watch.failed(reason, peers=absent)
+
+    def _wait_until_read(self, what: str) -> None:
+        """Let all ranks see what was gathered before this one, which may hold the store, ends."""
+        hand_out(self.store, f"seen/{what}", self.rank, range(self.size), grace_s(self.timeout_s))
+
+    @contextmanager
+    def subgroup(self, ranks: Sequence[int], interface: str | None = None) -> Iterator[Any]:
+        """Make a process group of some ranks, on one network interface, for the time being.
+
+        Every rank has to call it, in the same order.
+        """
+        group = self.new_group(ranks, interface)
+        try:
+            yield group
+        finally:
+            if group is not None and self.watch.error is None:
+                distributed.destroy_process_group(group)
+
+    def new_group(self, ranks: Sequence[int], interface: str | None = None) -> Any:
+        """Return a process group of some ranks, on a network interface of its own; None for others.
+
+        Every rank has to call it, in the same order.
+        """
+        interface = interface or only(self.interfaces)
+        return new_gloo_group(ranks, self.rank, self.timeout_s, interface, self.watch)
+
+    @contextmanager
+    def transferring(
+        self, step: int | None = None, batch: int | None = None, peers: tuple[int, ...] = ()
+    ) -> Iterator[None]:
+        """Turn what a transfer raises into a `CommunicationError`, and tell the other ranks."""
+        try:
+            with self.watch.transfer(step, batch):
+                yield
+        except RuntimeError as error:
+            blamed = error.peers if isinstance(error, PeerError) else peers
+            raise self.watch.failed(
+                first_line(error), step=step, batch=batch, peers=blamed
+            ) from error
+        except CommunicationError:
+            raise
+        except Exception as error:
+            self.report(error, step, batch)
+            raise
+
+    def leave(self) -> None:
+        """Leave the job. Every executor has to be closed before.
+
+        The rank that holds the store, if no launcher does, waits for the others to leave too, up to
+        the time-out.
+        """
+        self.watch.leave()
+        if distributed.is_initialized():
+            with suppress(ValueError):  # a guest's, if the host has gone before
+                distributed.destroy_process_group(self.group if self.guest else None)
+        self.watch.wait_for_others()
+
+
+def new_gloo_group(
+    ranks: Sequence[int], rank: int, timeout_s: float, interface: str | None, watch: Watch
+) -> Any:
+    """Return a process group of some ranks, on a network interface; None if `rank` is none of them.
+
+    Every rank has to call it, in the same order.
+    """
+    try:
+        with using(interface):
+            made = within(
+                timeout_s + 1,
+                lambda: distributed.new_group(
+                    list(ranks), timeout=timedelta(seconds=timeout_s), backend="gloo"
+                ),
+                watch.check,
+            )
+    except RuntimeError as error:
+        raise watch.failed(f"no group of {ranks_named(ranks)}: {first_line(error)}") from error
+    return made if rank in ranks else None
+
+
+def ranks_named(ranks: Sequence[int]) -> str:
+    """Return ranks as a sentence names them."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

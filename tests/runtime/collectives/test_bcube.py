@@ -1,0 +1,340 @@
+"""BML executed over gloo: its sums are exact, and training with it is that of DDP."""
+
+import os
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from planner import bml
+from planner.errors import InvalidInputError, PlannerError
+from planner.jsonio import solve
+from planner.network import Network
+from planner.programs import Batch, GradientProgram, Piece
+from planner.runtime.collectives.bcube import BcubeAllReduce
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.world.joining import join
+from planner.topologies import BCube
+from tests.runtime.launching import Outcome, launch
+
+SIZES = (0, 1, 2, 3, 7, 16, 17, 64, 1001, 20_011, 300_011)
+TIMEOUT_S = 20.0
+
+small = pytest.mark.parametrize(("n", "k"), [(2, 1), (2, 2), (3, 1), (4, 1)])
+large = pytest.mark.parametrize(("n", "k"), [(3, 2), (2, 3)])
+
+
+def values(outcomes: list[Outcome]) -> list[Any]:
+    for one in outcomes:
+        assert one.error is None, one.error.trace
+        assert one.exit_code == 0, one.output
+    return [one.value for one in outcomes]
+
+
+def integers(rank: int, size: int) -> Tensor:
+    draw = torch.Generator().manual_seed(1000 * rank + size)
+    return torch.randint(-(2**40), 2**40, (size,), generator=draw)
+
+
+def floats(rank: int, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(rank))
+
+
+def bits(tensor: Tensor) -> bytes:
+    return tensor.contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def sums(n: int, k: int) -> tuple[str, list[bytes]]:
+    world = join(TIMEOUT_S)
+    ranks = range(world.size)
+    bcube = BcubeAllReduce(world, n, k)
+    for size in SIZES:
+        for depth in (1, 3):
+            flat = integers(world.rank, size)
+            bcube(flat, depth)
+            assert torch.equal(flat, sum((integers(one, size) for one in ranks), torch.tensor(0)))
+
+    found = []
+    exact = torch.stack([floats(one, 5, 67).double() for one in ranks]).sum(0)
+    for _ in range(2):
+        tensor = floats(world.rank, 5, 67)
+        assert bcube.all_reduce(tensor) is tensor
+        assert torch.allclose(tensor.double(), exact, rtol=1e-6, atol=1e-5)
+        found.append(bits(tensor))
+    assert found[0] == found[1]
+
+    mean = floats(world.rank, 5, 67).double()
+    bcube.all_reduce(mean, average=True)
+    assert torch.allclose(mean, exact / world.size, rtol=1e-12)
+
+    across = floats(world.rank, 67, 5).t()
+    bcube.all_reduce(across)
+    assert across.shape == (5, 67)
+    single = torch.stack([floats(one, 67, 5).t().double() for one in ranks]).sum(0)
+    assert torch.allclose(across.double(), single, rtol=1e-6, atol=1e-5)
+
+    half = floats(world.rank, 100).bfloat16()
+    bcube.all_reduce(half)
+    rounded = torch.stack([floats(one, 100).bfloat16().double() for one in ranks]).sum(0)
+    assert torch.allclose(half.double(), rounded, rtol=0.05, atol=0.2)
+    found.append(bits(half))
+
+    leaf = nn.Parameter(torch.tensor(float(world.rank)))
+    bcube.all_reduce(leaf)
+    assert leaf.item() == sum(ranks)
+    for dtype in (torch.int32, torch.uint8, torch.complex64):
+        plain = torch.arange(10).to(dtype)
+        bcube.all_reduce(plain)
+        assert torch.equal(plain, (world.size * torch.arange(10)).to(dtype))
+    with torch.inference_mode():
+        inside = torch.ones(3)
+        bcube.all_reduce(inside)
+    assert inside.tolist() == [world.size] * 3
+
+    bcube.close()
+    world.leave()
+    return bcube.name, found
+
+
+def check_sums(n: int, k: int) -> None:
+    found = values(launch(sums, n**k, n, k))
+    assert all(one == found[0] for one in found)
+    assert found[0][0] == f"bml({n}, {k})"
+
+
+@small
+def test_sums_are_exact_and_the_same_everywhere(n: int, k: int) -> None:
+    check_sums(n, k)
+
+
+@pytest.mark.slow
+@large
+def test_sums_are_exact_on_larger_networks(n: int, k: int) -> None:
+    check_sums(n, k)
+
+
+class Net(nn.Module):
+    """Some layers of different sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(13, 31)
+        self.norm = nn.LayerNorm(31)
+        self.last = nn.Linear(31, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.last(torch.tanh(self.norm(self.first(x))))
+        return found
+
+
+def optimizer_of(name: str, model: nn.Module) -> torch.optim.Optimizer:
+    if name == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return torch.optim.Adam(model.parameters(), lr=0.01)
+
+
+def data(rank: int, step: int) -> tuple[Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(100 * rank + step)
+    return torch.randn(8, 13, generator=draw), torch.randn(8, 5, generator=draw)
+
+
+def train(n: int, k: int) -> list[float]:
+    world = join(TIMEOUT_S)
+    bcube = BcubeAllReduce(world, n, k)
+    apart = []
+    for name in ("sgd", "adam"):
+        torch.manual_seed(0)
+        model, plain = Net(), Net()
+        plain.load_state_dict(model.state_dict())
+        program = GradientProgram(
+            (
+                Batch((Piece("last.bias"), Piece("last.weight", 0, 400))),
+                Batch((Piece("last.weight", 400), Piece("norm.bias"), Piece("norm.weight"))),
+                Batch((Piece("first.weight"), Piece("first.bias")), depth=2),
+            )
+        )
+        optimizer = optimizer_of(name, model)
+        executor = GradientExecutor(model, program, optimizer, world, all_reduce=bcube)
+        ddp = DistributedDataParallel(plain)
+        reference = optimizer_of(name, plain)
+        for step in range(5):
+            inputs, targets = data(world.rank, step)
+            nn.functional.mse_loss(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            executor.step()
+            optimizer.zero_grad()
+            reference.zero_grad()
+            nn.functional.mse_loss(ddp(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            reference.step()
+        executor.close()
+        pairs = zip(model.parameters(), plain.parameters(), strict=True)
+        apart.append(max((one - other).abs().max().item() for one, other in pairs))
+    bcube.close()
+    world.leave()
+    return apart
+
+
+@pytest.mark.parametrize(
+    ("n", "k"), [(2, 1), (3, 1), (2, 2), pytest.param(3, 2, marks=pytest.mark.slow)]
+)
+def test_training_is_that_of_ddp(n: int, k: int) -> None:
+    for apart in values(launch(train, n**k, n, k)):
+        assert max(apart) < 1e-6
+
+
+FAILED: dict[str, dict[str, Any]] = {
+    "nic": {"nics": [[[0, 1], 0]]},
+    "switch": {"switches": [[1, [0]]]},
+    "server": {"servers": [[1, 0]]},
+    "nothing": {},
+}
+
+
+def planned(n: int, k: int, failed: str, method: str = "auto", **fields: Any) -> bytes:
+    request = {
+        "problem": "bml",
+        "n": n,
+        "k": k,
+        "gradient_bytes": 8 * 2003,
+        "element_bytes": 8,
+        "link_bytes_per_s": 10**6,
+        "latency_ns": 1_000_000,
+        "schedule": "all",
+        "failed": FAILED[failed],
+        "method": method,
+    }
+    return msgspec.json.encode(solve(request | fields))
+
+
+def follow(n: int, k: int, plans: list[bytes]) -> list[str]:
+    world = join(TIMEOUT_S)
+    names = []
+    for plan in plans:
+        bcube = BcubeAllReduce(world, n, k, plan)
+        for _ in range(2):
+            tensor = integers(world.rank, 2003)
+            bcube.all_reduce(tensor)
+            everyone = (integers(one, 2003) for one in range(world.size))
+            assert torch.equal(tensor, sum(everyone, torch.tensor(0)))
+        names.append(bcube.name)
+        bcube.close()
+    world.leave()
+    return names
+
+
+def check_answers(n: int, k: int) -> None:
+    for failed in FAILED:
+        plans = [planned(n, k, failed, method) for method in ("detour", "trees")]
+        plans.append(planned(n, k, failed, latency_ns=100_000))  # which leads to rounds
+        ranks = n**k - (failed == "server")
+        found = values(launch(follow, ranks, n, k, plans))
+        assert all(one == found[0] for one in found)
+        assert len(set(found[0])) > 1
+
+
+def test_answers_are_followed() -> None:
+    check_answers(2, 2)
+
+
+@pytest.mark.slow
+def test_answers_are_followed_on_a_larger_network() -> None:
+    check_answers(3, 2)
+
+
+def follow_typed() -> None:
+    world = join(TIMEOUT_S)
+    bcube = BCube(2, 2)
+    failed = bml.Failures(nics=frozenset({(0, 0)}))
+    problem = bml.Problem(bcube, Network(Fraction(10**6), latency_ns=100_000), 10**6, failed=failed)
+    plan = bml.solve(problem).plan
+    assert plan is not None
+    summing = BcubeAllReduce(world, 2, 2, plan)
+    for size in SIZES:
+        flat = integers(world.rank, size)
+        summing(flat)
+        assert torch.equal(flat, sum((integers(one, size) for one in range(4)), torch.tensor(0)))
+    summing.close()
+    world.leave()
+
+
+def test_typed_plans_are_followed_for_every_size() -> None:
+    values(launch(follow_typed, 4))
+
+
+def refuse() -> dict[str, str]:
+    world = join(TIMEOUT_S)
+    found = {}
+    plain = BcubeAllReduce(world, 2, 1)
+    listed = BcubeAllReduce(world, 2, 1, planned(2, 1, "nothing"))
+    with pytest.raises(InvalidInputError) as refused:
+        listed.all_reduce(torch.zeros(2002, dtype=torch.int64))
+    found["size"] = str(refused.value)
+    with pytest.raises(InvalidInputError) as refused:
+        plain.all_reduce(torch.zeros(3, dtype=torch.int64), average=True)
+    found["mean"] = str(refused.value)
+    with pytest.raises(InvalidInputError) as refused:
+        plain.all_reduce(torch.eye(2).to_sparse())
+    found["sparse"] = str(refused.value)
+    with pytest.raises(InvalidInputError) as refused:
+        BcubeAllReduce(world, 2, 2)
+    found["world"] = str(refused.value)
+    tensor = torch.ones(2)
+    plain.all_reduce(tensor)  # neither of them is the worse for it
+    assert tensor.tolist() == [2, 2]
+    plain.close()
+    plain.close()
+    with pytest.raises(PlannerError) as closed:
+        plain.all_reduce(torch.zeros(3))
+    found["closed"] = str(closed.value)
+    listed.close()
+    world.leave()
+    return found
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    found = values(launch(refuse, 2))
+    assert found[0] == found[1]
+    assert found[0] == {
+        "size": "transfers: a plan for 16024 bytes, got a tensor of 16016",
+        "mean": "average: no mean of torch.int64",
+        "sparse": "tensor: expected a dense one on the CPU, got torch.sparse_coo, cpu",
+        "world": "world: expected a rank for each of 4 servers of BCube(2, 2) that take part, got "
+        "2 ranks",
+        "closed": "this all-reduce was closed",
+    }
+
+
+def too_many_interfaces() -> None:
+    world = join(TIMEOUT_S, interfaces=["lo", "lo"])
+    try:
+        BcubeAllReduce(world, 2, 1)
+    finally:
+        world.leave()
+
+
+def test_interfaces_must_be_one_for_each_level() -> None:
+    for one in launch(too_many_interfaces, 2):
+        assert one.error is not None
+        assert one.error.text == "interfaces: expected one for each of 1 levels, got 2"
+
+
+def on_lo() -> list[float]:
+    world = join(TIMEOUT_S, interfaces=["lo", "lo"])
+    bcube = BcubeAllReduce(world, 2, 2)
+    tensor = torch.arange(9.0)
+    bcube.all_reduce(tensor)
+    bcube.close()
+    world.leave()
+    return [float(one) for one in tensor]
+
+
+@pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="needs Linux")  # noqa: PTH110
+def test_each_level_goes_over_its_interface() -> None:
+    for tensor in values(launch(on_lo, 4)):
+        assert tensor == [4.0 * one for one in range(9)]

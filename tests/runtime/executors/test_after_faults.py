@@ -1,0 +1,123 @@
+"""What can be read after a fault, and that training goes on from the last checkpoint."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor
+
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.world.joining import join
+from tests.runtime.faulty import (
+    BAD_BATCH,
+    LIMIT_S,
+    PROGRAM,
+    STEPS,
+    TIMEOUT_S,
+    Net,
+    Spied,
+    Twice,
+    adam,
+    backward,
+    close_to,
+    expected,
+    net,
+    sgd,
+    strike,
+)
+from tests.runtime.launching import launch
+
+
+def train_twice() -> dict[str, Tensor]:
+    model = net(Twice)
+    with join(TIMEOUT_S) as world, GradientExecutor(model, PROGRAM, sgd(model), world) as executor:
+        for step in range(STEPS):
+            backward(model, world.rank, step)
+            executor.step()
+    return model.state_dict()
+
+
+def test_a_layer_used_twice_is_summed_up_once() -> None:
+    outcomes = launch(train_twice, 3, timeout_s=LIMIT_S)
+    assert all(close_to(outcome.value, expected(3, Twice)) for outcome in outcomes)
+
+
+def read_after_a_fault() -> list[str]:
+    """Fail while some parameters are updated and others not; tell how each look at them ended."""
+    model, said = net(), []
+    optimizer = sgd(model)
+
+    def look(read: Callable[[], object]) -> None:
+        try:
+            read()
+        except Exception as error:  # noqa: BLE001 - the test compares its name
+            said.append(type(error).__name__)
+        else:
+            said.append("read")
+
+    with join(TIMEOUT_S) as world:
+        batch = -1
+
+        def struck() -> None:
+            nonlocal batch
+            batch += 1
+            if world.rank == 1 and batch == len(PROGRAM.batches) + BAD_BATCH:
+                strike("kill", world)
+
+        executor = GradientExecutor(model, PROGRAM, optimizer, world, Spied(world, struck))
+        for step in range(2):
+            look(model.state_dict)
+            backward(model, world.rank, step)
+            executor.step()
+        look(executor.finish)
+        look(model.state_dict)
+        look(optimizer.state_dict)
+        executor.close()
+        look(model.state_dict)
+        look(optimizer.state_dict)
+        look(lambda: model(torch.ones(1, 5)))
+    return said
+
+
+def test_weights_of_different_steps_cannot_be_read() -> None:
+    outcomes = launch(read_after_a_fault, 3, timeout_s=LIMIT_S)
+    for rank in (0, 2):
+        assert outcomes[rank].value == ["read"] * 2 + ["CommunicationError"] * 6
+
+
+def train_with_checkpoints(file: Path, fault_at: int | None) -> int:
+    """Train from the last checkpoint on; return the step it was of."""
+    model = net()
+    optimizer, begin = adam(model), 0
+    if file.exists():
+        saved = torch.load(file)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        begin = saved["step"]
+    with join(TIMEOUT_S) as world, GradientExecutor(model, PROGRAM, optimizer, world) as executor:
+        assert isinstance(model, Net)
+        for step in range(begin, STEPS):
+            if world.rank == 1 and step == fault_at:
+                model.in_backward = lambda: strike("kill", world)
+            backward(model, world.rank, step)
+            executor.step()
+            if world.rank == 0:
+                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                torch.save({**states, "step": step + 1}, file.with_suffix(".new"))
+                file.with_suffix(".new").replace(file)
+    return begin
+
+
+def test_the_last_checkpoint_is_usable(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.pt"
+    outcomes = launch(train_with_checkpoints, 3, file, 3, timeout_s=LIMIT_S)
+    assert [outcome.exit_code for outcome in outcomes] == [1, -signal.SIGKILL, 1]
+    assert torch.load(file)["step"] == 3
+    outcomes = launch(train_with_checkpoints, 3, file, None, timeout_s=LIMIT_S)
+    assert [outcome.value for outcome in outcomes] == [3] * 3
+    assert close_to(torch.load(file)["model"], expected(3, make=adam))

@@ -1,0 +1,293 @@
+"""Whatever the plan and the way of training, weights are those of DDP; and transfers are lazy."""
+
+import random
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+import planner
+from planner.profiling import measure
+from planner.programs import Batch, GradientProgram, Piece, program_of
+from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.measuring.trace import Event
+from planner.runtime.model.parameters import trainable
+from planner.runtime.world.joining import join
+from planner.runtime.world.world import World
+from tests.runtime.launching import launch
+from tests.runtime.recipes import RECIPES, SLOW, Plain, Recipe, follow, made
+from tests.runtime.reference import (
+    MODELS,
+    OPTIMIZERS,
+    STEPS,
+    Weights,
+    backward,
+    ddp_weights,
+    largest_difference,
+    make_inputs,
+    make_model,
+    make_optimizer,
+    weights_of,
+)
+
+METHODS = ("auto", "ddp", "mg_wfbp", "caramel", "bytescheduler")
+
+
+def random_program(model: nn.Module, seed: int) -> GradientProgram:
+    """Return any plan: parameters cut anywhere, grouped anyhow, in any order."""
+    draw = random.Random(seed)
+    pieces = []
+    for name, parameter in trainable(model).items():
+        width = parameter.element_size()
+        cuts = {0, parameter.numel(), *(draw.randrange(parameter.numel()) for _ in range(2))}
+        marks = sorted(cuts) if draw.random() < 0.5 else [0, parameter.numel()]
+        pieces += [Piece(name, width * one, width * other) for one, other in pairwise(marks)]
+    draw.shuffle(pieces)
+    marks = sorted({0, len(pieces), *(draw.randrange(len(pieces)) for _ in range(4))})
+    batches = tuple(
+        Batch(tuple(pieces[start:stop]), depth=draw.randint(1, 8))
+        for start, stop in pairwise(marks)
+    )
+    return GradientProgram(batches, barrier=draw.random() < 0.3)
+
+
+def executed(name: str, optimizer: str, program: GradientProgram, world: World) -> Weights:
+    """Train as planned; return the weights."""
+    model = make_model(name)
+    with torch.no_grad():
+        for one in model.parameters():
+            one.add_(world.rank)  # which has to become what rank 0 has
+    executor = GradientExecutor(model, program, make_optimizer(optimizer, model), world)
+    for step in range(STEPS):
+        backward(model, name, world.rank, step)
+        executor.step()
+    executor.close()
+    return weights_of(model)
+
+
+def follow_random_plans(seeds: Sequence[int]) -> dict[str, float]:
+    """Return by how much weights differ from DDP's, for each model and optimiser."""
+    found = {}
+    with join() as world:
+        for name in MODELS:
+            for optimizer in OPTIMIZERS:
+                expected = ddp_weights(name, optimizer)
+                found[f"{name} {optimizer}"] = max(
+                    largest_difference(executed(name, optimizer, program, world), expected)
+                    for program in (random_program(make_model(name), seed) for seed in seeds)
+                )
+    return found
+
+
+def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
+    with join() as world:
+        expected = ddp_weights(name)
+        return [
+            largest_difference(executed(name, "sgd", program, world), expected)
+            for plan in plans
+            if isinstance(program := program_of(plan), GradientProgram)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("size", "seeds", "tolerance"),
+    [
+        (2, 2, 0),
+        pytest.param(2, 5, 0, marks=pytest.mark.slow),
+        pytest.param(3, 2, 1e-6, marks=pytest.mark.slow),
+        pytest.param(4, 2, 1e-6, marks=pytest.mark.slow),
+        pytest.param(9, 1, 1e-6, marks=pytest.mark.slow),
+    ],
+)
+def test_any_plan_trains_as_ddp_does(size: int, seeds: int, tolerance: float) -> None:
+    for outcome in launch(follow_random_plans, size, range(seeds), timeout_s=300):
+        assert outcome.error is None, outcome.error
+        assert len(outcome.value) == len(MODELS) * len(OPTIMIZERS)
+        assert max(outcome.value.values()) <= tolerance, outcome.value
+
+
+@pytest.mark.parametrize("name", ["perceptron", "transformer"])
+def test_solved_plans_train_as_ddp_does(name: str) -> None:
+    profile = measure(
+        make_model(name), (make_inputs(name, 0, 0),), name=name, source="", warmup=0, repetitions=2
+    )
+    graph = profile.graph
+    assert graph is not None
+    request = {
+        "problem": "caramel",
+        "ops": [
+            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": list(op.after)}
+            for op in graph.ops
+        ],
+        "parameters": [
+            {
+                "name": one.name,
+                "bytes": one.size_bytes,
+                "updated_by": list(one.updated_by),
+                "read_by": list(one.read_by),
+            }
+            for one in graph.parameters
+        ],
+        "network": {"startup_ns": 20_000, "ns_per_byte": 100},
+        "element_bytes": 4,
+    }
+    plans = [planner.solve(request | {"method": method}) for method in METHODS]
+    for outcome in launch(follow_plans, 2, name, plans):
+        assert outcome.error is None, outcome.error
+        assert outcome.value == [0] * len(METHODS)
+
+
+class Planned:
+    """An executor as the recipes want it."""
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer, world: World) -> None:
+        program = random_program(model, 3)
+        lazy = GradientProgram(program.batches, barrier=False)
+        self.executor = GradientExecutor(model, lazy, optimizer, world)
+        self.forward: Callable[[Tensor], Tensor] = model
+        self.model = model
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        return self.executor.no_sync()
+
+    def clip(self, norm: float) -> None:
+        self.executor.synchronise()
+        self.executor.synchronise()  # changes nothing
+        nn.utils.clip_grad_norm_(self.model.parameters(), norm)
+
+    def step(self) -> None:
+        self.executor.step()
+
+
+def follow_recipes(recipes: Sequence[str]) -> dict[str, float]:
+    found = {}
+    with join() as world:
+        for name in recipes:
+            recipe = (RECIPES | SLOW)[name]
+            expected = _expected(recipe)
+            model, optimizer = made(recipe)
+            loop = Planned(model, optimizer, world)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                found[name] = largest_difference(follow(recipe, model, optimizer, loop), expected)
+            loop.executor.close()
+            if recipe.between is None:
+                kinds = [event.kind for event in loop.executor.trace.events]
+                assert kinds.count("forward") == STEPS * recipe.passes
+            assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return found
+
+
+def _expected(recipe: Recipe) -> Weights:
+    model, optimizer = made(recipe)
+    return follow(recipe, model, optimizer, Plain(model, optimizer))
+
+
+@pytest.mark.parametrize(
+    "recipes", [list(RECIPES), pytest.param(list(SLOW), marks=pytest.mark.slow)]
+)
+def test_any_way_of_training_gives_what_ddp_gives(recipes: Sequence[str]) -> None:
+    for outcome in launch(follow_recipes, 2, recipes, timeout_s=120):
+        assert outcome.error is None, outcome.error
+        assert outcome.value == dict.fromkeys(recipes, 0)
+
+
+class Held:
+    """Sums up, but the last batch of a step only when it is let go."""
+
+    name = "held"
+
+    def __init__(self, ring: AllReduce, batches: int) -> None:
+        self._ring = ring
+        self._batches = batches
+        self._calls = 0
+        self.go = threading.Event()
+        self.let_go: list[bool] = []
+
+    def __call__(self, flat: Tensor, depth: int = 1) -> None:
+        self._calls += 1
+        if self._calls % self._batches == 0:
+            self.let_go.append(self.go.wait(5))
+            self.go.clear()
+        self._ring(flat, depth)
+
+
+def train_while_held() -> tuple[list[bool], list[Event]]:
+    """Let a step's last batch go only when the next step has computed all layers but the last."""
+    with join() as world:
+        model = make_model("perceptron")
+        batches = tuple(
+            Batch((Piece(f"{layer}.weight"), Piece(f"{layer}.bias")))
+            for layer in ("first", "norm", "second", "last")
+        )
+        held = Held(Ring(world.group), len(batches))
+        program = GradientProgram(batches)
+        executor = GradientExecutor(model, program, make_optimizer("sgd", model), world, held)
+
+        def computed(*_: object) -> None:
+            if executor.gate.pending:
+                held.go.set()
+
+        model.get_submodule("second").register_forward_hook(computed)
+        held.go.set()  # for the first step, which waits
+        for step in range(3):
+            backward(model, "perceptron", world.rank, step)
+            executor.step()
+        held.go.set()
+        executor.close()
+        return held.let_go, list(executor.trace.events)
+
+
+def test_the_forward_pass_begins_before_the_last_batch() -> None:
+    for outcome in launch(train_while_held, 2):
+        assert outcome.error is None, outcome.error
+        let_go, events = outcome.value
+        assert let_go == [True] * 3
+        (second,) = (one for one in events if (one.kind, one.step) == ("forward", 2))
+        transfers = [one for one in events if (one.kind, one.step) == ("transfer", 1)]
+        assert [one.batch for one in transfers] == [0, 1, 2, 3]
+        assert second.start_ns < transfers[-1].end_ns < second.end_ns
+        updates = [one for one in events if (one.kind, one.step) == ("update", 1)]
+        found = [one.batch for one in updates]  # what has arrived is updated at once
+        assert found == sorted(set(found))
+        assert len(found) > 1
+        assert found[-1] == 3
+
+
+def train_with_a_barrier() -> list[Event]:
+    with join() as world:
+        model = make_model("perceptron")
+        program = random_program(model, 0)
+        barrier = GradientProgram(program.batches, barrier=True)
+        executor = GradientExecutor(model, barrier, make_optimizer("sgd", model), world)
+        for step in range(3):
+            backward(model, "perceptron", world.rank, step)
+            executor.step()
+            assert not executor.gate.pending
+        executor.close()
+        return list(executor.trace.events)
+
+
+def test_a_barrier_holds_the_forward_pass_back() -> None:
+    for outcome in launch(train_with_a_barrier, 2):
+        assert outcome.error is None, outcome.error
+        for step in (0, 1, 2):
+            ends = [
+                one.end_ns
+                for one in outcome.value
+                if one.step == step and one.kind in ("transfer", "update")
+            ]
+            assert ends
+            for one in outcome.value:
+                if one.kind == "forward" and one.step > step:
+                    assert one.start_ns >= max(ends)

@@ -1,0 +1,77 @@
+"""How much memory executors hold, counted in the storages of all tensors."""
+
+import gc
+import warnings
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+
+from planner.bigdl.plan import Exchange
+from planner.programs import Batch, Piece, ShardProgram, SliceProgram
+from planner.runtime.executors.base import Executor
+from planner.runtime.executors.shards import ShardExecutor
+from planner.runtime.executors.slices import SliceExecutor
+from planner.runtime.world.joining import join
+from planner.runtime.world.world import World
+from tests.runtime.launching import launch
+from tests.runtime.sharing import values
+
+WIDTH = 1024
+
+
+def held() -> int:
+    """Return the bytes of all storages that tensors of this process have."""
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of objects that dislike to be looked at
+        tensors = [one for one in gc.get_objects() if isinstance(one, Tensor)]
+    storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in tensors}
+    return sum(one.nbytes() for one in storages.values())
+
+
+def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world: World) -> Executor:
+    pieces = [Piece(name) for name, _ in model.named_parameters()]
+    if kind == "bigdl":
+        plan = Exchange(sum(one.numel() for one in model.parameters()), world.size, "rotated")
+        ranks = range(world.size)
+        slices, orders = tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks))
+        return SliceExecutor(model, SliceProgram(slices, orders), updates, world)
+    width = 2 if kind == "ibatch" else len(pieces)
+    starts = range(0, len(pieces), width)
+    batches = tuple(Batch(tuple(pieces[start : start + width])) for start in starts)
+    return ShardExecutor(model, ShardProgram(batches, batches), updates, world)
+
+
+def hold(kind: str) -> float:
+    """Return what is held at the end of a backward pass under Adam, over the parameters."""
+    with join() as world:
+        before = held()
+        model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
+        size = sum(one.numel() * one.element_size() for one in model.parameters())
+        updates = torch.optim.Adam(model.parameters())
+        executor = attached(kind, model, updates, world)
+        for _ in range(3):
+            model(torch.ones(1, WIDTH)).sum().backward()
+            found = held() - before
+            executor.step()
+        executor.close()
+        return found / size
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "most"),
+    [
+        # Parameters, gradients, state and mean of 1/N, and room for two messages.
+        ("ibatch", 2, 2 + 3 / 2 + 2 / 8),
+        ("one batch", 2, 2 + 3 / 2 + 2 / 8),
+        ("bigdl", 2, 2 + 5 / 2),
+    ],
+)
+def test_shards_save_memory(kind: str, ranks: int, most: float) -> None:
+    assert most < 5  # DDP: parameters, gradients, buckets, and a state of two numbers for each
+    for found in values(launch(hold, ranks, kind)):
+        assert 2 < found < most + 0.05

@@ -1,0 +1,215 @@
+"""Training by slices, held against plain DDP."""
+
+import os
+import signal
+import time
+from functools import partial
+from typing import Any, Literal
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import distributed, nn
+from torch.optim import Optimizer
+
+from planner.bigdl.plan import Exchange
+from planner.errors import InvalidPlanError
+from planner.programs import SliceProgram
+from planner.runtime.executors.slices import SliceExecutor, check_slices
+from planner.runtime.world.joining import join
+from planner.runtime.world.world import World
+from tests.runtime.launching import launch
+from tests.runtime.recipes import RECIPES, made
+from tests.runtime.reference import backward, ddp_weights, make_model, make_optimizer, weights_of
+from tests.runtime.sharing import (
+    JOBS,
+    QUICK,
+    Attach,
+    Pair,
+    check,
+    compare,
+    compare_models,
+    resume,
+    values,
+)
+
+Order = Literal["rotated", "same", "backwards"]
+
+
+def program(model: nn.Module, size: int, order: Order) -> SliceProgram:
+    elements = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    plan = Exchange(elements, size, "same" if order == "same" else "rotated")
+    pulls = tuple(plan.pull_order(node) for node in range(size))
+    if order == "backwards":  # and nobody begins with itself
+        pulls = tuple(one[:0:-1] + one[:1] for one in pulls)
+    return SliceProgram(tuple(plan.slice(node) for node in range(size)), pulls)
+
+
+def attach(world: World, order: Order, model: nn.Module, optimizer: Optimizer) -> SliceExecutor:
+    return SliceExecutor(model, program(model, world.size, order), optimizer, world)
+
+
+def train(recipes: list[str]) -> dict[str, Pair]:
+    orders: tuple[Order, ...] = ("rotated", "same", "backwards")
+    recipes = [name for name in recipes if name != "mixed"]
+    with join() as world:
+        found: dict[str, Pair] = {}
+        for start, order in enumerate(orders):
+            found |= compare(partial(attach, world, order), recipes[start::3])
+        if len(recipes) > len(QUICK):
+            ways: dict[str, Attach] = {order: partial(attach, world, order) for order in orders}
+            found |= compare_models(ways, world.rank)
+            found["resumed"] = resume(partial(attach, world, "rotated"), world.rank)
+    return found
+
+
+@pytest.mark.parametrize(("size", "recipes"), JOBS)
+def test_weights_are_those_of_ddp(size: int, recipes: list[str]) -> None:
+    check(values(launch(train, size, recipes, timeout_s=150)))
+
+
+def watch_order(order: Order) -> tuple[list[tuple[int, int]], list[tuple[str, int]], int]:
+    """Train a step; return whom this rank asked for how many elements, turns, and state."""
+    asked: list[tuple[int, int]] = []
+    receive = distributed.irecv
+
+    def spy(tensor: torch.Tensor, src: int, **options: Any) -> distributed.Work | None:
+        asked.append((src, tensor.numel()))
+        return receive(tensor, src, **options)
+
+    distributed.irecv = spy  # type: ignore[assignment]
+    with join() as world:
+        model = make_model("perceptron")
+        optimizer = make_optimizer("adam", model)
+        executor = attach(world, order, model, optimizer)
+        backward(model, "perceptron", world.rank, 0)
+        executor.step()
+        moments = sum(state["exp_avg"].numel() for state in optimizer.state.values())
+        executor.close()
+    events = [one for one in executor.trace.events if one.kind == "transfer"]
+    return asked, [(one.direction, one.batch) for one in events], moments
+
+
+@pytest.mark.parametrize("order", ["rotated", "same"])
+def test_order_of_pulls(order: Order) -> None:
+    size = 4
+    elements = sum(one.numel() for one in make_model("perceptron").parameters())
+    plan = program(make_model("perceptron"), size, order)
+    sizes = [stop - start for start, stop in plan.slices]
+    for rank, (asked, turns, moments) in enumerate(values(launch(watch_order, size, order))):
+        others = [other for other in plan.pull_order[rank] if other != rank]
+        if order == "rotated":
+            assert others == [(rank + turn) % size for turn in range(1, size)]
+        gradients = [(other, sizes[rank]) for other in others]
+        weights = [(other, sizes[other]) for other in others]
+        assert asked == gradients + weights
+        assert turns == [(way, turn) for way in ("push", "pull") for turn in range(size)]
+        assert moments == sizes[rank]
+    assert sum(sizes) == elements
+
+
+def fail_in_step_two() -> None:
+    with join(timeout_s=8) as world:
+        model = make_model("perceptron")
+        executor = attach(world, "rotated", model, make_optimizer("sgd", model))
+        for step in range(4):
+            backward(model, "perceptron", world.rank, step)
+            if (step, world.rank) == (2, 1):
+                os.kill(os.getpid(), signal.SIGKILL)
+            executor.step()
+
+
+def test_a_rank_that_dies_is_named() -> None:
+    for rank, outcome in enumerate(launch(fail_in_step_two, 3)):
+        if rank == 1:
+            assert outcome.exit_code == -signal.SIGKILL
+        else:
+            assert outcome.error is not None
+            assert outcome.error.type == "CommunicationError"
+            assert outcome.error.attributes["peers"] == (1,)
+            assert outcome.error.attributes["step"] == 2
+
+
+def lose_a_connection() -> None:
+    receive = distributed.irecv
+
+    def broken(tensor: torch.Tensor, src: int, **options: Any) -> distributed.Work | None:
+        if (os.environ["RANK"], src) == ("0", 2):
+            raise RuntimeError("the cable is cut")
+        return receive(tensor, src, **options)
+
+    distributed.irecv = broken  # type: ignore[assignment]
+    with join(timeout_s=8) as world:
+        model = make_model("perceptron")
+        executor = attach(world, "rotated", model, make_optimizer("sgd", model))
+        backward(model, "perceptron", world.rank, 0)
+        executor.step()
+
+
+def test_the_other_end_of_a_broken_transfer_is_named() -> None:
+    for outcome in launch(lose_a_connection, 4):
+        assert outcome.error is not None
+        assert "the cable is cut" in outcome.error.text
+        found = outcome.error.attributes
+        assert (found["step"], found["batch"], found["peers"]) == (0, 2, (2,))
+
+
+def serve_slowly() -> Pair:
+    """Let one rank own everything, and still have to send when it needs nothing more itself."""
+    send = distributed.isend
+
+    def slow(tensor: torch.Tensor, dst: int, **options: Any) -> distributed.Work | None:
+        time.sleep(0.3)
+        return send(tensor, dst, **options)
+
+    distributed.isend = slow  # type: ignore[assignment]
+    with join() as world:
+        model = make_model("perceptron")
+        elements = sum(one.numel() for one in model.parameters())
+        plan = SliceProgram(((0, 0), (0, 0), (0, elements)), ((0, 2, 1), (1, 0, 2), (0, 1, 2)))
+        executor = SliceExecutor(model, plan, make_optimizer("sgd", model), world)
+        backward(model, "perceptron", world.rank, 0)
+        executor.step()
+        executor.close()
+        return weights_of(model), ddp_weights("perceptron", steps=1)
+
+
+def test_a_rank_serves_the_others_to_the_end() -> None:
+    check([{"": pair} for pair in values(launch(serve_slowly, 3))])
+
+
+def mix_types() -> None:
+    with join() as world:
+        model, optimizer = made(RECIPES["mixed"])
+        attach(world, "rotated", model, optimizer)
+
+
+def test_one_type_of_numbers() -> None:
+    for outcome in launch(mix_types, 2):
+        assert outcome.error is not None
+        assert outcome.error.text.startswith("model.second.weight: expected torch.float32")
+
+
+@pytest.mark.parametrize(
+    ("slices", "order", "path"),
+    [
+        (((0, 5),), ((0, 1), (1, 0)), "slices"),
+        (((0, 5), (5, 9)), ((0, 1), (1, 0)), "slices"),
+        (((0, 5), (4, 10)), ((0, 1), (1, 0)), "slices[1]"),
+        (((0, 11), (11, 10)), ((0, 1), (1, 0)), "slices[1]"),
+        (((1, 5), (5, 10)), ((0, 1), (1, 0)), "slices[0]"),
+        (((0, 5), (5, 10)), ((0, 1),), "pull_order"),
+        (((0, 5), (5, 10)), ((0, 1), (1, 1)), "pull_order[1]"),
+        (((0, 5), (5, 10)), ((0, 2), (1, 0)), "pull_order[0]"),
+        (((0, 5), (5, 10)), ((0,), (1, 0)), "pull_order[0]"),
+    ],
+)
+def test_plans_that_do_not_fit(
+    slices: tuple[tuple[int, int], ...], order: tuple[tuple[int, ...], ...], path: str
+) -> None:
+    with pytest.raises(InvalidPlanError) as error:
+        check_slices(SliceProgram(slices, order), 2, 10)
+    assert error.value.path == path
+    check_slices(SliceProgram(((0, 10), (10, 10)), ((1, 0), (1, 0))), 2, 10)

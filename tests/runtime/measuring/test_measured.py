@@ -1,0 +1,153 @@
+"""What was measured, from events written by hand."""
+
+from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.programs import read_plan
+from planner.runtime.measuring.measured import (
+    Comparison,
+    StepTime,
+    batch_times,
+    chart_of,
+    compared,
+    slowest,
+    steps_of,
+)
+from planner.runtime.measuring.trace import Event
+
+STEP = [
+    Event("wait", 0, 1, 110, 130),  # of the step before, in this step's forward pass
+    Event("forward", 1, -1, 100, 160),
+    Event("backward", 1, -1, 160, 200),
+    Event("transfer", 1, 0, 170, 190),
+    Event("wait", 1, 0, 205, 215),
+    Event("step", 1, -1, 100, 220),
+    Event("transfer", 1, 1, 190, 260),
+    Event("wait", 1, 1, 230, 260),  # in the next step
+    Event("forward", 2, -1, 222, 280),
+    Event("backward", 2, -1, 281, 300),
+    Event("step", 2, -1, 220, 300),
+]
+
+
+def test_a_step_lasts_between_calls_and_waits_count_where_they_happen() -> None:
+    steps = steps_of(STEP)
+    assert steps[1] == StepTime(120, 20 + 10, 60, 40)
+    assert steps[2] == StepTime(80, 30, 61, 19)
+
+
+def test_an_unfinished_step_is_none() -> None:
+    assert set(steps_of(STEP[:-1])) == {1}
+
+
+def test_the_backward_phase_of_pushes_ends_with_the_last_push() -> None:
+    events = [
+        *(event for event in STEP if event.kind != "transfer"),
+        Event("transfer", 1, 0, 170, 214, "push"),
+    ]
+    assert steps_of(events)[1].backward_phase_ns == 214 - 160
+
+
+def test_the_slowest_rank_counts_field_by_field() -> None:
+    later = [event._replace(end_ns=event.end_ns + 1000 * (event.kind == "step")) for event in STEP]
+    quick = [event for event in later if event.kind != "wait"]
+    both = slowest([STEP, quick], 1)
+    assert [step.step_ns for step in both] == [1120, 1080]
+    assert [step.exposed_ns for step in both] == [30, 30]
+    assert slowest([STEP, STEP[:-1]], 0) == (steps_of(STEP)[1],)  # complete on all ranks
+    assert slowest([STEP], 3) == ()
+
+
+def test_batches_take_as_long_as_on_the_slowest_rank() -> None:
+    slow = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
+    times = {(one.direction, one.batch): one.measured_ns for one in batch_times([STEP, slow], 0)}
+    assert times == {("", 0): (25,), ("", 1): (75,)}
+
+
+def test_a_chart_shows_every_rank_from_its_own_backward_pass_on() -> None:
+    shifted = [
+        event._replace(start_ns=event.start_ns + 10**6, end_ns=event.end_ns + 10**6)
+        for event in STEP
+    ]
+    chart = chart_of([STEP, shifted], 1, "title")
+    chart.timeline.check_serial()
+    lanes = [
+        [(one.start_ns, one.end_ns, one.kind) for one in chart.timeline.on(resource)]
+        for resource in chart.timeline.resources
+    ]
+    assert lanes[:2] == lanes[2:]
+    assert lanes[0] == [(0, 40, "backward"), (62, 70, "forward"), (100, 120, "forward")]
+    assert lanes[1] == [(10, 30, "transfer"), (30, 100, "transfer")]
+
+
+def _caramel() -> CaramelAnswer:
+    from planner import solve
+
+    answer = read_plan(
+        solve(
+            {
+                "problem": "caramel",
+                "ops": [
+                    {"name": "f", "ns": 10, "pass": "forward", "after": []},
+                    {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
+                ],
+                "parameters": [{"name": "w", "bytes": 64, "updated_by": "b", "read_by": "f"}],
+                "network": {"startup_ns": 5, "ns_per_byte": 1},
+            }
+        )
+    )
+    assert isinstance(answer, CaramelAnswer)
+    return answer
+
+
+def _ibatch(direction: str) -> IbatchAnswer:
+    from planner import solve
+
+    request = {"problem": "ibatch", "startup_ns": 4, "direction": direction}
+    lists = {"transfer_ns": [3, 1, 5], "compute_ns": [2, 6, 1]}
+    answer = read_plan(solve(request | lists | {"layer_parameters": [["a"], ["b"], ["c"]]}))
+    assert isinstance(answer, IbatchAnswer)
+    return answer
+
+
+def test_each_plan_predicts_what_it_is_about() -> None:
+    steps = [StepTime(100, 60, 50, 50), StepTime(140, 70, 60, 80), StepTime(120, 80, 55, 65)]
+    caramel = _caramel()
+    rows = {one.name: one for one in compared([caramel], steps)}
+    assert rows["step"].predicted_ns == 10 + 20 + 64 + 5
+    assert rows["exposed communication"].predicted_ns == 69
+    assert rows["step"].measured_ns == (100, 140, 120)
+    assert rows["step"].median_ns == 120
+    assert rows["step"].error == (120 - 99) / 120
+    pull, push = _ibatch("pull"), _ibatch("push")
+    rows = {one.name: one for one in compared([pull, push], steps)}
+    assert rows["forward phase"].predicted_ns == pull.makespan_ns
+    assert rows["backward phase"].predicted_ns == push.makespan_ns
+    assert rows["step"].predicted_ns == pull.objective_ns + push.objective_ns  # type: ignore[operator]
+    rows = {one.name: one for one in compared([pull], steps)}
+    assert "backward phase" not in rows
+    assert rows["step"] == Comparison("step", None, (100, 140, 120))
+    assert rows["step"].error is None
+    assert Comparison("x", 0, (5,)).error == 1
+    assert Comparison("x", 5, (0,)).error is None  # no share of nothing
+
+
+def test_slices_predict_the_synchronisation() -> None:
+    from planner import solve
+
+    answer = read_plan(
+        solve(
+            {
+                "problem": "bigdl",
+                "elements": 100,
+                "element_bytes": 4,
+                "nodes": 2,
+                "partitions_per_node": 1,
+                "link_bytes_per_s": 1e9,
+            }
+        )
+    )
+    assert isinstance(answer, BigdlAnswer)
+    rows = {one.name: one for one in compared([answer], [StepTime(9, 8, 7, 6)])}
+    assert rows["exposed communication"].predicted_ns == answer.objective_ns
+    assert rows["step"].predicted_ns is None

@@ -1,0 +1,234 @@
+"""Timing collectives among the ranks of a job: what is sent, who agrees, what is refused."""
+
+import json
+import time
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor
+
+import planner
+from planner.costs import TableCost
+from planner.errors import CommunicationError, DisagreementError, InvalidInputError
+from planner.jsonio.network_measurements import encode_network
+from planner.runtime.measuring.settling import SAMPLE_NS
+from planner.runtime.measuring.sweep import measure_network, transfer
+from planner.runtime.world.joining import join
+from planner.runtime.world.world import World
+from planner.sweeps import COLLECTIVES, Sweep, fit_network
+from tests.runtime.launching import Outcome, launch
+
+SIZES = (64, 1024, 20_000)
+SLOW_S = 0.02
+
+
+class Counting:
+    """Sends nothing; takes its time on one rank."""
+
+    name = "counting"
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, flat: Tensor, depth: int = 1) -> None:
+        self.calls.append((4 * flat.numel(), depth))
+        time.sleep(SLOW_S if self.rank == 1 else SAMPLE_NS / 1e9)
+
+
+def transferred(world: World, elements: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Carry out each collective with numbers that tell ranks and places apart."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for collective in COLLECTIVES:
+        room = torch.zeros(2, elements + world.size)
+        run, given, taken = transfer(world, collective, elements, room, depth=2)
+        given += torch.arange(given.numel()) + 1000 * (world.rank + 1)
+        before = given.tolist()
+        run()
+        found[collective] = before, taken.tolist()
+    return found
+
+
+def measure(elements: int) -> tuple[Any, list[Sweep], list[tuple[int, int]], list[int]]:
+    world = join(20)
+    numbers = transferred(world, elements)
+    counting = Counting(world.rank)
+    done: list[int] = []
+    sweeps = [
+        measure_network(world, sizes=SIZES, repetitions=3, depths=(1, 2)),
+        measure_network(world, "all_gather", SIZES, 2),
+        measure_network(world, "reduce_scatter", SIZES, 2, warmup=1),
+        measure_network(
+            world,
+            counting,
+            SIZES[:2],
+            3,
+            sample_ns=SAMPLE_NS,
+            progress=lambda now, of: done.append(100 * now + of),
+        ),
+    ]
+    world.leave()
+    return numbers, sweeps, counting.calls, done
+
+
+def disagree(what: str) -> None:
+    world = join(20)
+    sizes = SIZES[: 2 + world.rank] if what == "sizes" else SIZES
+    collective: Any = "all_gather" if what == "collective" and world.rank else "all_reduce"
+    try:
+        measure_network(world, collective, sizes, 2)
+    finally:
+        world.leave()
+
+
+class Failing:
+    """Fails on one rank."""
+
+    name = "failing"
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def __call__(self, flat: Tensor, depth: int = 1) -> None:
+        if self.rank == 1:
+            raise RuntimeError("the cable is gone")
+
+
+def fail() -> None:
+    world = join(5)
+    try:
+        measure_network(world, Failing(world.rank), SIZES, 2)
+    finally:
+        world.leave()
+
+
+def alone() -> None:
+    world = join(5)
+    try:
+        measure_network(world)
+    finally:
+        world.leave()
+
+
+def values(outcomes: list[Outcome]) -> list[Any]:
+    assert [outcome.error for outcome in outcomes] == [None] * len(outcomes)
+    return [outcome.value for outcome in outcomes]
+
+
+@pytest.mark.parametrize(("ranks", "elements"), [(2, 5), (3, 7)])
+def test_a_sweep(ranks: int, elements: int) -> None:
+    found = values(launch(measure, ranks, elements))
+    numbers = [one[0] for one in found]
+    share = -(-elements // ranks)
+
+    given = [one["all_reduce"][0] for one in numbers]
+    assert [len(one) for one in given] == [elements] * ranks
+    total = [sum(column) for column in zip(*given, strict=True)]
+    assert [one["all_reduce"][1] for one in numbers] == [total] * ranks
+
+    shares = [one["all_gather"][0] for one in numbers]
+    assert [len(one) for one in shares] == [share] * ranks
+    batch = [number for one in shares for number in one]
+    assert [one["all_gather"][1] for one in numbers] == [batch] * ranks
+
+    batches = [one["reduce_scatter"][0] for one in numbers]
+    assert [len(one) for one in batches] == [share * ranks] * ranks
+    total = [sum(column) for column in zip(*batches, strict=True)]
+    kept = [number for one in numbers for number in one["reduce_scatter"][1]]
+    assert kept == total
+
+    assert all(one[1] == found[0][1] for one in found)  # all ranks return the same
+    ring, pull, push, other = found[0][1]
+    assert [(one.collective, one.algorithm) for one in (ring, pull, push, other)] == [
+        ("all_reduce", "ring"),
+        ("all_gather", "gloo"),
+        ("reduce_scatter", "gloo"),
+        ("all_reduce", "counting"),
+    ]
+    assert ring.ranks == ranks
+    assert [(one.depth, one.size_bytes) for one in ring.timings] == [
+        (depth, size) for depth in (1, 2) for size in SIZES
+    ]
+    assert {len(one.times_ns) for one in ring.timings} == {3}
+    assert {len(one.times_ns) for one in push.timings} == {2}
+    for sweep in (ring, pull, push):
+        assert all(time > 0 for one in sweep.timings for time in one.times_ns)
+        assert usable(sweep)
+
+
+def usable(sweep: Sweep) -> bool:
+    """Whether planners take what is fitted to a sweep."""
+    fit = fit_network(sweep)
+    network = json.loads(encode_network(sweep, fit, {}))["network"]
+    if sweep.collective != "all_reduce":
+        request = {"problem": "ibatch", "compute_ns": [9, 9], "layer_bytes": [64, 10**6]}
+        answer = planner.solve({**request, "cost_table": network["table"]})
+        TableCost(network["table"])
+    else:
+        ops = [
+            {"name": "f", "ns": 10, "pass": "forward", "after": []},
+            {"name": "b", "ns": 20, "pass": "backward", "after": ["f"]},
+        ]
+        parameters = [{"name": "w", "bytes": 10**6, "updated_by": "b", "read_by": "f"}]
+        request = {"problem": "caramel", "ops": ops, "parameters": parameters}
+        answer = planner.solve({**request, "network": network})
+    return answer["status"] in ("optimal", "feasible")
+
+
+def test_rounds_go_back_and_forth_and_the_slowest_rank_counts() -> None:
+    found = values(launch(measure, 2, 4))
+    for _, sweeps, calls, done in found:
+        there = [(size, 1) for size in SIZES[:2]]
+        assert calls == [*there, *reversed(there)] * 2 + there  # 2 to warm up, 3 measured
+        assert done == [105, 205, 305, 405, 505]
+        times = [time for one in sweeps[-1].timings for time in one.times_ns]
+        assert min(times) >= SLOW_S * 1e9  # a rank cannot have slept less
+
+
+@pytest.mark.parametrize("what", ["sizes", "collective"])
+def test_ranks_that_would_time_different_things(what: str) -> None:
+    outcomes = launch(disagree, 3 if what == "sizes" else 2, what)
+    for outcome in outcomes:
+        assert outcome.error is not None
+        assert outcome.error.type == DisagreementError.__name__
+        assert "do not agree on the sweep" in outcome.error.text
+
+
+def test_a_transfer_that_fails_is_named_on_every_rank() -> None:
+    for outcome in launch(fail, 2):
+        assert outcome.error is not None
+        assert outcome.error.type == CommunicationError.__name__
+        assert "the cable is gone" in outcome.error.text
+
+
+def test_one_rank_is_not_enough() -> None:
+    (outcome,) = launch(alone, 1)
+    assert outcome.error is not None
+    assert outcome.error.type == "MeasurementError"
+    assert "start at least 2" in outcome.error.text
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"collective": "broadcast"}, "collective: expected one of all_reduce, all_gather"),
+        ({"sizes": (64,)}, "sizes: expected at least two"),
+        ({"sizes": (64, 130)}, r"sizes\[1\]: expected increasing multiples of 4, got 130"),
+        ({"sizes": (64, 64)}, r"sizes\[1\]: expected increasing"),
+        ({"sizes": (0, 64)}, r"sizes\[0\]"),
+        ({"repetitions": 0}, "repetitions: expected an integer >= 1"),
+        ({"warmup": 0}, "warmup"),
+        ({"depths": (2, 4)}, "depths: expected increasing depths from 1"),
+        ({"depths": (1, 4, 2)}, "depths: expected increasing depths from 1"),
+        ({"depths": (1, 65)}, "depths: expected increasing depths from 1, at most 64"),
+        ({"depths": (1, 2), "collective": "all_gather"}, "depths: only an all-reduce is cut"),
+    ],
+)
+def test_bad_arguments(change: dict[str, Any], expected: str) -> None:
+    nobody = cast("World", None)
+    with pytest.raises(InvalidInputError, match=expected):
+        measure_network(nobody, **{"sizes": SIZES, **change})
