@@ -103,7 +103,8 @@ def _write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
         if error.path == "--profile":
             raise
         raise in_file(options.plans[0], error) from None
-    ranks = options.ranks or getattr(answer, "ranks", None) or None
+    planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
+    ranks = options.ranks or planned or None
     if ranks is None:
         raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
     integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)

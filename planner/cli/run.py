@@ -28,7 +28,7 @@ from planner.units import counted
 from planner.validation import integer, shown
 
 if TYPE_CHECKING:
-    from planner.programs import Answer
+    from planner.programs import Answer, Program
     from planner.runtime.collectives.ring import AllReduce
     from planner.runtime.measuring.trial import Trial
     from planner.runtime.world.world import World
@@ -136,8 +136,8 @@ def run(options: argparse.Namespace) -> int:
             writers[option] = GANTT.writer(Path(path))
     if os.environ.get("RANK", "0") == "0":
         check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
-    answers = _answers(options.plans)
-    bcube = _checked(options, answers)
+    answers, program = _answers(options.plans)
+    bcube = _checked(options, answers, program)
 
     from planner.profiling import load_factory  # says what to install if torch is missing
     from planner.runtime import join
@@ -176,7 +176,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _checked(options: argparse.Namespace, answers: "list[Answer]") -> BCube | None:
+def _checked(
+    options: argparse.Namespace, answers: "list[Answer]", program: "Program"
+) -> BCube | None:
     """Check what can be checked before torch is loaded; return the topology asked for."""
     module, separator, factory = options.model.partition(":")
     if not (module and separator and factory):
@@ -185,7 +187,9 @@ def _checked(options: argparse.Namespace, answers: "list[Answer]") -> BCube | No
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
     if options.bcube is None:
         return None
-    if answers[0].problem != "caramel":
+    from planner.programs import GradientProgram
+
+    if not isinstance(program, GradientProgram):
         raise InvalidInputError(
             "--bcube", f"only with a plan of caramel: one of {answers[0].problem} all-reduces not"
         )
@@ -198,7 +202,7 @@ def _checked(options: argparse.Namespace, answers: "list[Answer]") -> BCube | No
     return bcube
 
 
-def _answers(paths: Sequence[str]) -> "list[Answer]":
+def _answers(paths: Sequence[str]) -> "tuple[list[Answer], Program]":
     from planner.programs import program_of, read_plan
 
     answers = []
@@ -208,10 +212,9 @@ def _answers(paths: Sequence[str]) -> "list[Answer]":
         except InvalidInputError as error:
             raise in_file(path, error) from None
     try:
-        program_of(*answers)
+        return answers, program_of(*answers)
     except InvalidInputError as error:
         raise in_file(" and ".join(paths), error) from None
-    return answers
 
 
 def _trials(

@@ -171,9 +171,10 @@ def _said(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int |
             for number, group in enumerate(answer.groups):
                 said["", number] = group.end_ns - group.start_ns, group.bytes
         elif isinstance(answer, IterationAnswer) and isinstance(answer.transfers, tuple):
-            for kind in ("push", "pull"):
+            for kind in ("all_reduce", "push", "pull"):
+                direction = "" if kind == "all_reduce" else kind
                 for number, one in enumerate(one for one in answer.transfers if one.kind == kind):
-                    said[kind, number] = one.end_ns - one.start_ns, one.bytes
+                    said[direction, number] = one.end_ns - one.start_ns, one.bytes
         elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
             sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
             for number, row in enumerate(answer.schedule):

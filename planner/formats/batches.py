@@ -11,12 +11,11 @@ from typing import Any
 from msgspec import UNSET
 
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio.bigdl import BigdlAnswer
-from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import (
+    Answer,
     Batch,
     GradientProgram,
     Program,
@@ -28,11 +27,8 @@ from planner.validation import shown
 
 __all__ = ["gradient_batches", "gradients_of", "pull_batches", "pulls_of", "whole_names"]
 
-Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer | IterationAnswer
-Plan = bytes | Mapping[str, Any] | Answer
 
-
-def gradients_of(*plans: Plan) -> tuple[Batch, ...]:
+def gradients_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
     """Return the batches in which plans send gradients, with their sizes where plans say them.
 
     Parameters
@@ -47,13 +43,10 @@ def gradients_of(*plans: Plan) -> tuple[Batch, ...]:
         If the plans do not belong together, or none is about gradients.
     """
     answers = [read_plan(plan) for plan in plans]
-    batches = gradient_batches(program_of(*answers))
-    if isinstance(answers[0], CaramelAnswer):
-        return batches
-    return _sized(answers, batches, "push")
+    return _sized(answers, gradient_batches(program_of(*answers)), "push")
 
 
-def pulls_of(*plans: Plan) -> tuple[Batch, ...]:
+def pulls_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
     """Return the batches in which plans pull parameters, with their sizes where plans say them.
 
     Parameters
@@ -129,10 +122,12 @@ def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[s
     return tuple(found)
 
 
-def _sized(answers: Iterable[Any], batches: tuple[Batch, ...], direction: str) -> tuple[Batch, ...]:
+def _sized(
+    answers: Iterable[Answer], batches: tuple[Batch, ...], direction: str
+) -> tuple[Batch, ...]:
     """Return the batches with the sizes that the plan of one direction gives its layers."""
     for answer in answers:
-        if isinstance(answer, IterationAnswer):
+        if isinstance(answer, CaramelAnswer | IterationAnswer):
             return batches  # which say their sizes
         if isinstance(answer, IbatchAnswer) and answer.direction == direction:
             break

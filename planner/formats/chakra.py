@@ -16,13 +16,17 @@ Source: et_def.proto of mlcommons/chakra 1.0.0 (schema version 0.0.4): a file is
 and Nodes, each behind its length.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
+
+from msgspec import UNSET
 
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.transfers import OpTimes, TransferDocument
 from planner.programs import Answer, read_plan
 from planner.validation import shown
 
@@ -53,23 +57,29 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
         If transfers are no all-reduces, or workers compute in different orders.
     """
     answer = read_plan(plan)
-    if not isinstance(answer, CaramelAnswer):
+    if isinstance(answer, CaramelAnswer):
+        transfers: Sequence[TransferDocument] = answer.groups
+        if answer.traffic != 1:
+            raise NotApplicableError("traffic", "the plan's transfers are no all-reduces")
+        if answer.workers:
+            raise NotApplicableError(
+                "workers", "each worker draws its own op order, and the plan has the first's only"
+            )
+    elif isinstance(answer, IterationAnswer) and _is_replicated(answer):
+        transfers = () if answer.transfers is UNSET else answer.transfers
+    else:
         raise InvalidInputError(
             "problem",
             f"expected a plan of caramel, or a replicated one of iteration, got {answer.problem}",
         )
-    if answer.traffic != 1:
-        raise NotApplicableError("traffic", "the plan's transfers are no all-reduces")
-    if answer.workers:
-        raise NotApplicableError(
-            "workers", "each worker draws its own op order, and the plan has the first one's only"
-        )
-    _check(answer, graph)
+    op_order = () if answer.op_order is UNSET else answer.op_order
+    schedule = () if answer.schedule is UNSET else answer.schedule
+    _check(op_order, schedule, transfers, graph)
     phases = {one.name: one.phase for one in graph.ops}
-    order = sorted(answer.op_order, key=lambda name: phases[name] == "forward")  # stable
+    order = sorted(op_order, key=lambda name: phases[name] == "forward")  # stable
     backward = [name for name in order if phases[name] == "backward"]
     op_ids = {name: 1 + place for place, name in enumerate(backward)}
-    transfer_ids = range(len(backward) + 1, len(backward) + 1 + len(answer.groups))
+    transfer_ids = range(len(backward) + 1, len(backward) + 1 + len(transfers))
     for name in order[len(backward) :]:
         op_ids[name] = 1 + len(op_ids) + len(transfer_ids)
     waits: dict[int, set[int]] = {
@@ -83,12 +93,12 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
     for before, behind in serial:
         waits[behind].add(before)
     parameters = {one.name: one for one in graph.parameters}
-    for number, group in zip(transfer_ids, answer.groups, strict=True):
+    for number, group in zip(transfer_ids, transfers, strict=True):
         for name in group.parameters:
             waits[number].update(op_ids[op] for op in parameters[name].updated_by)
             for op in parameters[name].read_by:
                 waits[op_ids[op]].add(number)
-    times = {one.op: one.end_ns - one.start_ns for one in answer.schedule}
+    times = {one.op: one.end_ns - one.start_ns for one in schedule}
     ends = [(total + 500) // 1000 for total in accumulate(times[name] for name in order)]
     micros = dict(zip(order, (b - a for a, b in pairwise([0, *ends])), strict=True))
     nodes = [
@@ -103,20 +113,29 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
             0,
             {"comm_type": _ALL_REDUCE, "comm_size": group.bytes},
         )
-        for place, (number, group) in enumerate(
-            zip(transfer_ids, answer.groups, strict=True), start=1
-        )
+        for place, (number, group) in enumerate(zip(transfer_ids, transfers, strict=True), start=1)
     ]
     return b"".join(_sized(message) for message in (_text(1, _VERSION), *nodes))
 
 
-def _check(answer: CaramelAnswer, graph: Graph) -> None:
+def _is_replicated(answer: IterationAnswer) -> bool:
+    return answer.transfers is not UNSET and all(
+        one.kind == "all_reduce" for one in answer.transfers
+    )
+
+
+def _check(
+    op_order: Sequence[str],
+    schedule: Sequence[OpTimes],
+    transfers: Sequence[TransferDocument],
+    graph: Graph,
+) -> None:
     expected = "expected the profile that was planned for"
-    for ops in (answer.op_order, [one.op for one in answer.schedule]):
+    for ops in (op_order, [one.op for one in schedule]):
         if sorted(ops) != sorted(graph.position):
             odd = next(iter(set(ops) ^ set(graph.position)), ops[0])
             raise InvalidInputError("--profile", f"op {shown(odd)} is not once in both: {expected}")
-    sent = {name for group in answer.groups for name in group.parameters}
+    sent = {name for group in transfers for name in group.parameters}
     odd_names = sent ^ {one.name for one in graph.parameters}
     if odd_names:
         raise InvalidInputError(

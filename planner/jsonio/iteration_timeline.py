@@ -6,19 +6,16 @@ from math import ceil, isfinite
 
 from msgspec import UNSET
 
-from planner.caramel.evaluation import Evaluation
 from planner.errors import InvalidInputError
-from planner.jsonio.caramel import CaramelAnswer, GroupAnswer
 from planner.jsonio.iteration_answer import IterationAnswer, SynchronisationAnswer, TransferAnswer
 from planner.jsonio.proofs import check_proof
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
 from planner.jsonio.transfers import OpTimes, content, drawn
-from planner.simulator import Iteration
 from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns
 from planner.validation import shown
 
-__all__ = ["gradient_answer", "headline", "timeline"]
+__all__ = ["headline", "timeline"]
 
 _VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 
@@ -158,66 +155,3 @@ def _check_sent(given: IterationAnswer, transfers: Sequence[TransferAnswer]) -> 
                 raise InvalidInputError(
                     f"transfers[{place}].ready_ns", f"before {shown(name)} was pushed"
                 )
-
-
-def gradient_answer(given: IterationAnswer) -> CaramelAnswer | None:
-    """Return a replicated plan as one of gradient transfers, which it is; None of a sharded one.
-
-    Raises
-    ------
-    InvalidInputError
-        If the answer holds no plan.
-    """
-    if given.transfers is UNSET or any(one.kind != "all_reduce" for one in given.transfers):
-        return None
-    assert given.objective_ns is not None
-    times = {
-        name: getattr(given, name)
-        for name in (
-            "iteration_ns",
-            "backward_ns",
-            "computation_ns",
-            "communication_ns",
-            "stall_ns",
-        )
-    }
-    cost = Evaluation(
-        Iteration((), (), (), times["iteration_ns"]),
-        (),
-        times["iteration_ns"],
-        times["communication_ns"],
-        times["computation_ns"],
-    )
-    return CaramelAnswer(
-        method=given.method,
-        status=given.status,  # type: ignore[arg-type]
-        objective_ns=given.objective_ns,
-        lower_bound_ns=given.lower_bound_ns,
-        runtime_s=given.runtime_s,
-        op_order=() if given.op_order is UNSET else given.op_order,
-        order=tuple(dict.fromkeys(name for one in given.transfers for name in one.parameters)),
-        control_edges=(),
-        threshold_bytes=None,
-        groups=tuple(
-            GroupAnswer(
-                parameters=one.parameters,
-                bytes=one.bytes,
-                depth=1,
-                ready_ns=one.ready_ns,
-                start_ns=one.start_ns,
-                startup_end_ns=one.startup_end_ns,
-                end_ns=one.end_ns,
-                due_ns=one.due_ns,
-                part=one.part,
-            )
-            for one in given.transfers
-        ),
-        rho=cost.rho,
-        overlap=cost.overlap,
-        utilisation=cost.utilisation,
-        schedule=() if given.schedule is UNSET else given.schedule,
-        barrier=given.barrier,
-        ranks=given.workers,
-        parameter_bytes=given.parameter_bytes,
-        **times,
-    )

@@ -1,14 +1,12 @@
 """From a plan to the executor that follows it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
-from planner.programs import Answer, Batch, GradientProgram, Program, ShardProgram, program_of
+from planner.programs import Batch, GradientProgram, Plan, Program, ShardProgram, program_of
 from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor
@@ -17,9 +15,7 @@ from planner.runtime.executors.slices import SliceExecutor
 from planner.runtime.model.parameters import plain_name
 from planner.runtime.world.world import World
 
-__all__ = ["Plan", "attach"]
-
-Plan = bytes | Mapping[str, Any] | Answer
+__all__ = ["attach"]
 
 
 def attach(
@@ -49,9 +45,17 @@ def attach(
     model : Module
         On the CPU, the same on all ranks. It may be compiled, in whole or in part: parameters have
         the same names as without.
-    plan : bytes, mapping or answer
-        A plan of `caramel` or `bigdl`, or a list with plans of `ibatch` for pull and for push: what
-        ``planner solve`` answers, as JSON text or plain values.
+    plan : bytes, mapping, answer or tuple
+        A plan of `caramel`, `iteration` or `bigdl`, or a list with plans of `ibatch` for pull and
+        for push. Either what ``planner solve`` answers, as JSON text or plain values; or a problem
+        with what its `solve` returned, or with a plan of your own, which is checked::
+
+            attach(model, (problem, caramel.solve(problem)), optimizer, world)
+
+        Problems of `ibatch` do not name parameters: the names of each layer's come third::
+
+            names = profile.layer_parameters()
+            plans = [(pull, ibatch.solve(pull), names), (push, ibatch.solve(push), names)]
     optimizer : Optimizer
         Any of torch that can update some parameters before others; for `ibatch` and `bigdl` one
         that updates each element by itself.
@@ -63,13 +67,14 @@ def attach(
     Raises
     ------
     InvalidInputError
-        If the plan leaves open what has to be known, or does not fit the model or the optimiser.
+        If the plan leaves open what has to be known, is none of its problem, or does not fit the
+        model or the optimiser.
     DisagreementError
         If ranks differ in plan, model or optimiser; on every rank.
     CommunicationError
         If a rank does not take part in time.
     """
-    program = _plain(program_of(*(plan if isinstance(plan, list | tuple) else [plan])))
+    program = _plain(program_of(plan))
     if isinstance(program, GradientProgram):
         return GradientExecutor(model, program, optimizer, world, all_reduce)
     if all_reduce is not None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from planner.programs import Batch
-from planner.runtime.model.parameters import by_dtype
+from planner.runtime.model.parameters import Elements, by_dtype
 
 __all__ = ["Columns", "Message", "messages_of", "slice_of"]
 
@@ -34,8 +34,8 @@ class Columns(NamedTuple):
 
     def own(self, rank: int, ranks: int) -> tuple[int, int]:
         """Return which elements of a rank's slice these are, without padding."""
-        start, stop = slice_of(self.parameter, rank, ranks)
-        return min(self.first, stop - start), min(self.last, stop - start)
+        width = len(slice_of(self.parameter, rank, ranks))
+        return min(self.first, width), min(self.last, width)
 
     def parts(self, matrix: Tensor, values: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield parts of a message and of flat values that belong together."""
@@ -93,8 +93,8 @@ def messages_of(
     return tuple(found)
 
 
-def slice_of(parameter: nn.Parameter, rank: int, ranks: int) -> tuple[int, int]:
+def slice_of(parameter: nn.Parameter, rank: int, ranks: int) -> Elements:
     """Return which of a parameter's elements a rank keeps."""
     size = parameter.numel()
     width = -(-size // ranks)
-    return min(rank * width, size), min((rank + 1) * width, size)
+    return Elements(parameter, min(rank * width, size), min((rank + 1) * width, size))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from planner.programs import Batch
 from planner.runtime.executors.collected import Taken
-from planner.runtime.model.parameters import by_dtype, span
+from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
 __all__ = ["Message", "means_of"]
 
@@ -31,24 +31,23 @@ _RUN = 2**16
 
 
 class Part(NamedTuple):
-    """Elements start … stop-1 of a parameter's gradient, and where they lie in a message.
+    """Elements of a gradient, which goes by its number, and where they lie in a message.
 
     The place has the shape of the parameter if it is for all of its elements.
     """
 
     number: int
-    start: int
-    stop: int
+    elements: Elements
     place: Tensor
 
     def of(self, taken: Taken) -> Tensor:
         """Return these elements of the gradients, which are given by number."""
-        one = taken[self.number]
-        assert one is not None
-        gradient = one[0]
+        entry = taken[self.number]
+        assert entry is not None
+        gradient = entry[0]
         if gradient.shape == self.place.shape:
             return gradient
-        return gradient.reshape(-1)[self.start : self.stop]
+        return self.elements.of(gradient)
 
 
 class Message:
@@ -72,21 +71,20 @@ class Message:
         self._runs: list[tuple[Tensor, list[Part]]] = []
         number = {name: place for place, name in enumerate(parameters)}
         for dtype, pieces in by_dtype(batch.pieces, parameters).items():
-            width = dtype.itemsize
-            spans = [span(piece, parameters[piece.parameter]) for piece in pieces]
-            flat = torch.empty(sum(stop - start for start, stop in spans) // width, dtype=dtype)
+            several = [elements_of(piece, parameters) for piece in pieces]
+            flat = torch.empty(sum(map(len, several)), dtype=dtype)
             place, begun, run = 0, 0, list[Part]()
-            for piece, (start, stop) in zip(pieces, spans, strict=True):
-                first, last = start // width, stop // width
-                if run and place + last - first - begun > _RUN:
+            for piece, elements in zip(pieces, several, strict=True):
+                end = place + len(elements)
+                if run and end - begun > _RUN:
                     self._runs.append((flat[begun:place], run))
                     begun, run = place, []
-                parameter, view = parameters[piece.parameter], flat[place : place + last - first]
-                if last - first == parameter.numel():
-                    view = view.view(parameter.shape)
-                run.append(Part(number[piece.parameter], first, last, view))
+                view = flat[place:end]
+                if len(elements) == elements.parameter.numel():
+                    view = view.view(elements.parameter.shape)
+                run.append(Part(number[piece.parameter], elements, view))
                 self.parts.append(run[-1])
-                place += last - first
+                place = end
             self._runs.append((flat[begun:], run))
             self.buffers.append(flat)
         self.parameters = tuple(
@@ -115,8 +113,8 @@ def means_of(
         for part in message.parts:
             parts.setdefault(part.number, []).append(part)
     return [
-        _mean(one, sorted(parts[number], key=lambda part: part.start))
-        for number, one in enumerate(parameters)
+        _mean(parameter, sorted(parts[number], key=lambda part: part.elements.start))
+        for number, parameter in enumerate(parameters)
     ]
 
 

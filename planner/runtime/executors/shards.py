@@ -12,9 +12,9 @@ waits for the pushes, updates this rank's slices, and asks for all pulls. A pull
 everybody's slices; the next forward pass waits for it where it first reads one of its parameters.
 
 Guarantee. Batches travel in the planned order on every rank. After `finish`, weights are those of
-plain data-parallel training; bit by bit where the order of sums is the same (but for what `sliced`
-says of rounding). A gradient that is missing, that comes twice, or that is changed after it was
-sent ends the step with an error.
+plain data-parallel training; bit by bit where the order of sums is the same (but for what
+`optimisers.sliced` says of rounding). A gradient that is missing, that comes twice, or that is
+changed after it was sent ends the step with an error.
 
 Complexity. In either direction each rank sends (N-1)/N of the bytes of all parameters, and less
 than N elements more for each parameter that cannot be cut evenly. Beside the parameters and their
@@ -38,8 +38,9 @@ from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.collected import Taken
 from planner.runtime.executors.columns import Message, messages_of, slice_of
-from planner.runtime.executors.sliced import Slice, SlicedExecutor, check_elementwise
+from planner.runtime.executors.sliced import SlicedExecutor
 from planner.runtime.model.parameters import check_cover, named
+from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.world.world import World
 
 __all__ = ["ShardExecutor"]
@@ -83,11 +84,11 @@ class ShardExecutor(SlicedExecutor):
         self._room = torch.zeros(2, max(sizes), dtype=torch.uint8)
         self._pulled = [_parameters(messages) for messages in self._pulls]
         self._batch_of = {one: n for n, batch in enumerate(self._pulled) for one in batch}
-        own = {one: slice_of(one, world.rank, world.size) for one in self._batch_of}
-        slices = {
-            one: Slice.of(one, start, stop) for one, (start, stop) in own.items() if start < stop
+        slices = [slice_of(one, world.rank, world.size) for one in self._batch_of]
+        slices = [own for own in slices if len(own)]
+        self._means = {
+            own.parameter: torch.zeros(len(own), dtype=own.parameter.dtype) for own in slices
         }
-        self._means = {one: torch.zeros_like(some.stand_in) for one, some in slices.items()}
         self.begin([_parameters(messages) for messages in self._pushes], slices)
         self._pulling: list[Ticket] = []
         self._pushing: list[Ticket] = []
@@ -195,7 +196,7 @@ class ShardExecutor(SlicedExecutor):
             matrix = message.matrix(self._room[0])
             for columns in message.columns:
                 first, last = columns.own(rank, ranks)
-                start, _ = slice_of(columns.parameter, rank, ranks)
+                start = slice_of(columns.parameter, rank, ranks).start
                 own = self.flats[columns.parameter][start + first : start + last]
                 matrix[rank, columns.place : columns.place + last - first] = own
             distributed.all_gather(list(matrix.unbind()), matrix[rank], group=self.group)

@@ -12,7 +12,7 @@ while the next forward pass begins: it waits for the slices of each parameter wh
 
 Guarantee. A turn's transfers match each other, so no order can lead to a deadlock. After `finish`,
 weights are those of plain data-parallel training; bit by bit where the order of sums is the same
-(but for what `sliced` says of rounding).
+(but for what `optimisers.sliced` says of rounding).
 A gradient that is missing, that comes twice, or that is changed after the backward pass ends the
 step with an error.
 
@@ -37,7 +37,9 @@ from torch.optim import Optimizer
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import SliceProgram
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.sliced import Slice, SlicedExecutor, check_elementwise
+from planner.runtime.executors.sliced import SlicedExecutor
+from planner.runtime.model.parameters import Elements
+from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.world.world import World, blaming
 
 __all__ = ["SliceExecutor", "check_slices"]
@@ -73,15 +75,12 @@ class SliceExecutor(SlicedExecutor):
         self._program = program
         self._spans = _spans(self.parameters.values())
         start, stop = program.slices[world.rank]
-        self._pieces = [self._overlaps(*one) for one in program.slices]
+        self._placed = [self._overlaps(*bounds) for bounds in program.slices]
         self._mean = torch.zeros(stop - start, dtype=next(iter(self.names)).dtype)
         self._rooms: list[Tensor] = []
-        slices = {
-            piece.parameter: Slice.of(piece.parameter, piece.start, piece.stop)
-            for piece in self._pieces[world.rank]
-        }
-        self._means = {piece.parameter: piece.of(self._mean) for piece in self._pieces[world.rank]}
-        self.begin([self.names], slices)
+        own = self._placed[world.rank]
+        self._means = {placed.elements.parameter: placed.of(self._mean) for placed in own}
+        self.begin([self.names], [placed.elements for placed in own])
         self._turns_of = {one: self._turns(*span) for one, span in self._spans.items()}
         self._pulling: list[Ticket] = []
 
@@ -138,21 +137,24 @@ class SliceExecutor(SlicedExecutor):
             if order[turn] != self.world.rank and max(begin, start) < min(end, stop)
         )
 
-    def _overlaps(self, start: int, stop: int) -> list["_Piece"]:
+    def _overlaps(self, start: int, stop: int) -> list["_Placed"]:
         """Return which elements of which parameters a slice of the vector has."""
         return [
-            _Piece(one, max(begin, start) - begin, min(end, stop) - begin, max(begin - start, 0))
-            for one, (begin, end) in self._spans.items()
+            _Placed(
+                Elements(parameter, max(begin, start) - begin, min(end, stop) - begin),
+                max(begin - start, 0),
+            )
+            for parameter, (begin, end) in self._spans.items()
             if max(begin, start) < min(end, stop)
         ]
 
     def _pack(self, flat: Tensor, rank: int) -> None:
         """Copy a rank's slice of this rank's gradient, divided by the number of ranks."""
-        for piece in self._pieces[rank]:
-            taken = self.gradients.taken[self.gradients.index[piece.parameter]]
+        for placed in self._placed[rank]:
+            taken = self.gradients.taken[self.gradients.index[placed.elements.parameter]]
             assert taken is not None
-            gradient = taken[0].detach().reshape(-1)[piece.start : piece.stop]
-            torch.mul(gradient, 1 / self.world.size, out=piece.of(flat))
+            gradient = placed.elements.of(taken[0].detach())
+            torch.mul(gradient, 1 / self.world.size, out=placed.of(flat))
 
     def _room(self, number: int, rank: int) -> Tensor:
         """Return room for a rank's slice, the same in each turn."""
@@ -177,13 +179,14 @@ class SliceExecutor(SlicedExecutor):
         """Send others this rank's slice of the weights; write that of one of them in its place."""
         own = self._room(1, self.world.rank)
         if turn == 0:
-            for piece in self._pieces[self.world.rank]:
-                piece.of(own).copy_(self.flats[piece.parameter][piece.start : piece.stop])
+            for placed in self._placed[self.world.rank]:
+                placed.of(own).copy_(placed.elements.of(self.flats[placed.elements.parameter]))
         received = self._room(0, asked)
         self._exchange(turn + self.world.size, asked, received, dict.fromkeys(asking, own))
         if asked != self.world.rank:
-            for piece in self._pieces[asked]:
-                self.flats[piece.parameter][piece.start : piece.stop] = piece.of(received)
+            for placed in self._placed[asked]:
+                values = self.flats[placed.elements.parameter]
+                placed.elements.of(values).copy_(placed.of(received))
 
     def _submit(
         self, direction: str, turn_of: Callable[[int, int, Sequence[int]], None]
@@ -214,17 +217,15 @@ class SliceExecutor(SlicedExecutor):
                 work.wait()
 
 
-class _Piece(NamedTuple):
-    """Elements start … stop-1 of a parameter, and where they begin in a slice of the vector."""
+class _Placed(NamedTuple):
+    """Elements of a parameter, and where they begin in a slice of the vector."""
 
-    parameter: nn.Parameter
-    start: int
-    stop: int
+    elements: Elements
     place: int
 
     def of(self, flat: Tensor) -> Tensor:
         """Return where they lie in that slice."""
-        return flat[self.place : self.place + self.stop - self.start]
+        return flat[self.place : self.place + len(self.elements)]
 
 
 def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:

@@ -13,7 +13,8 @@ from torch.optim import Optimizer
 
 from planner.errors import MeasurementError, PlannerError
 from planner.profiling.tensors import loss_of
-from planner.runtime.attaching import Plan, attach
+from planner.programs import Plan
+from planner.runtime.attaching import attach
 from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World

@@ -1,16 +1,47 @@
 """The parameters of a model, and whether a plan is about them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, Piece
 from planner.validation import closest, shown
 
-__all__ = ["by_dtype", "check_cover", "described", "named", "plain_name", "trainable"]
+__all__ = [
+    "Elements",
+    "by_dtype",
+    "check_cover",
+    "described",
+    "elements_of",
+    "named",
+    "plain_name",
+    "trainable",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Elements:
+    """Elements start … stop-1 of a parameter, flattened: what a piece of a plan is in a model."""
+
+    parameter: nn.Parameter
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first of them, and the one after the last."""
+        return self.start, self.stop
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """Return them of a tensor that has as many elements as the parameter."""
+        return tensor.reshape(-1)[self.start : self.stop]
 
 
 def plain_name(name: str) -> str:
@@ -69,7 +100,7 @@ def check_cover(
     InvalidPlanError
         With the first batch or parameter that does not fit.
     """
-    spans: dict[str, list[tuple[int, int]]] = {name: [] for name in parameters}
+    carried: dict[str, list[Elements]] = {name: [] for name in parameters}
     for number, batch in enumerate(batches):
         size = 0
         for piece in batch.pieces:
@@ -80,9 +111,9 @@ def check_cover(
                 raise InvalidPlanError(
                     where, f"the model has no trainable parameter {piece.parameter}{hint}"
                 )
-            start, stop = span(piece, parameters[piece.parameter])
-            spans[piece.parameter].append((start, stop))
-            size += stop - start
+            elements = elements_of(piece, parameters)
+            carried[piece.parameter].append(elements)
+            size += len(elements) * elements.parameter.element_size()
         if batch.size_bytes is not None and batch.size_bytes != size:
             names = ", ".join(piece.parameter for piece in batch.pieces[:3])
             raise InvalidPlanError(
@@ -91,35 +122,37 @@ def check_cover(
             )
     for name, parameter in parameters.items():
         reached = 0
-        for start, stop in sorted(spans[name]):
+        for start, stop in sorted(elements.span for elements in carried[name]):
             if start != reached:
                 what = "sent twice" if start < reached else "not sent"
                 raise InvalidPlanError(path, f"some bytes of {name} are {what}")
             reached = stop
-        if reached != parameter.numel() * parameter.element_size():
+        if reached != parameter.numel():
             raise InvalidPlanError(path, f"the model's {name} is not in the plan, or not wholly")
 
 
-def span(piece: Piece, parameter: nn.Parameter) -> tuple[int, int]:
-    """Return the bytes of a piece.
+def elements_of(piece: Piece, parameters: Mapping[str, nn.Parameter]) -> Elements:
+    """Return which elements the bytes of a piece are.
 
     Raises
     ------
     InvalidPlanError
         If the parameter has no such bytes, or the piece ends inside an element.
     """
-    size = parameter.numel() * parameter.element_size()
+    parameter = parameters[piece.parameter]
+    width = parameter.element_size()
+    size = parameter.numel() * width
     stop = size if piece.stop is None else piece.stop
     if not 0 <= piece.start < stop <= size:
         raise InvalidPlanError(
             piece.parameter, f"no bytes [{piece.start}, {stop}) in a parameter of {size}"
         )
-    if piece.start % parameter.element_size() or stop % parameter.element_size():
+    if piece.start % width or stop % width:
         raise InvalidPlanError(
             piece.parameter,
-            f"cut inside an element of {parameter.element_size()} bytes: plan with element_bytes",
+            f"cut inside an element of {width} bytes: plan with element_bytes",
         )
-    return piece.start, stop
+    return Elements(parameter, piece.start // width, stop // width)
 
 
 def by_dtype(

@@ -1,0 +1,86 @@
+"""Plans as executors follow them: which bytes of which parameters travel together, in which order.
+
+The adapter between plans and executors. A plan comes typed, with its problem, or as an answer of
+the JSON interface; both give the same program. It copies what a plan says and decides nothing: what
+a plan leaves open is an error, with the path of what is missing. It needs no torch, so that a plan
+can be read, compared and exported without it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from planner.errors import InvalidInputError
+from planner.programs.answers import Answer, read_answer, read_plan
+from planner.programs.building import Layers, shards
+from planner.programs.forms import (
+    Batch,
+    GradientProgram,
+    Piece,
+    Program,
+    ShardProgram,
+    SliceProgram,
+    digest,
+)
+from planner.programs.typed import TypedPlan, family_of, is_typed, read_typed
+
+__all__ = [
+    "Answer",
+    "Batch",
+    "GradientProgram",
+    "Piece",
+    "Plan",
+    "Program",
+    "ShardProgram",
+    "SliceProgram",
+    "TypedPlan",
+    "digest",
+    "program_of",
+    "read_plan",
+]
+
+Plan = bytes | Mapping[str, Any] | Answer | TypedPlan
+
+
+def program_of(*plans: Plan | list[Plan] | tuple[Plan, ...]) -> Program:
+    """Return what executors follow.
+
+    Parameters
+    ----------
+    *plans
+        One plan of `iteration`, `caramel` or `bigdl`; or one or two of `ibatch`, for pull and for
+        push, also as a list. A direction without a plan travels as one batch, as it does without
+        iBatch. A plan is an answer of ``planner solve``, as JSON text, plain values or typed; or a
+        problem with a plan of it or what `solve` returned, ``(problem, caramel.solve(problem))``.
+        Behind a problem and plan of `ibatch` stand the names of each layer's parameters
+        (`Profile.layer_parameters`).
+
+    Raises
+    ------
+    InvalidInputError
+        If a plan leaves open what an executor has to know, or plans do not belong together.
+    InvalidPlanError
+        If a typed plan is none of its problem.
+    """
+    several: Sequence[Any] = plans
+    if len(plans) == 1 and isinstance(plans[0], list | tuple) and not is_typed(plans[0]):
+        several = plans[0]
+    sources = [_source(plan) for plan in several]
+    if not sources:
+        raise InvalidInputError("", "expected a plan")
+    families = [family for family, _ in sources]
+    if len(sources) > 1 and set(families) != {"ibatch"}:
+        names = " and ".join(families)
+        raise InvalidInputError("problem", f"expected one plan, or two of ibatch, got {names}")
+    contents = [read() for _, read in sources]
+    layers = [content for content in contents if isinstance(content, Layers)]
+    programs = [content for content in contents if not isinstance(content, Layers)]
+    return shards(layers) if layers else programs[0]
+
+
+def _source(plan: Plan) -> tuple[str, Callable[[], Program | Layers]]:
+    """Return the family of a plan, and what reads it."""
+    if is_typed(plan):
+        return family_of(plan), partial(read_typed, plan)
+    answer = read_plan(plan)  # type: ignore[arg-type]  # the rest: it says what it expects
+    return answer.problem, partial(read_answer, answer)

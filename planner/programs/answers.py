@@ -1,0 +1,123 @@
+"""Answers of the JSON interface as programs."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from planner.errors import InvalidInputError
+from planner.jsonio import PROBLEMS, decode_answer
+from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.decoding import decode
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.transfers import TransferDocument
+from planner.programs.building import Layers, gradients, through_a_driver, transfers
+from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
+
+__all__ = ["Answer", "read_answer", "read_plan"]
+
+Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer | IterationAnswer
+ValueT = TypeVar("ValueT")
+
+_OTHERS = {
+    "problem": "a request: planner solve answers it",
+    "layers": "a profile: planner compare … -o plan.json plans with it",
+    "ops": "a profile: planner compare … -o plan.json plans with it",
+    "network": "a measured network: planner compare PROFILE --network … -o plan.json plans with it",
+}
+"""Documents one may take for a plan, by a field that only they have."""
+
+
+def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
+    """Return an answer, checked, in its typed form.
+
+    Parameters
+    ----------
+    plan : bytes or mapping or answer
+        An answer of ``planner solve`` or `planner.solve`, as JSON text or plain values.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no answer, one without a plan, or one that contradicts itself.
+    """
+    if isinstance(plan, Answer):
+        PROBLEMS[plan.problem].content(plan)
+        return plan
+    document: object = plan
+    if not isinstance(document, bytes | Mapping):
+        message = f"expected bytes, a mapping or an answer, got {type(document).__name__}"
+        if isinstance(document, str | PathLike):
+            message += ": read the file, Path(…).read_bytes()"
+        raise InvalidInputError("plan", message)
+    data = plan if isinstance(plan, bytes) else msgspec.json.encode(dict(plan))
+    try:
+        answer, _ = decode_answer(data)
+    except InvalidInputError as error:
+        if error.path == "status" and "status" not in decode(data):
+            _say_what_it_is(decode(data))
+        raise
+    if not isinstance(answer, Answer):
+        raise InvalidInputError("problem", f"nothing to execute in a plan of {answer.problem}")
+    return answer
+
+
+def read_answer(answer: Answer) -> Program | Layers:
+    """Return what a checked answer says.
+
+    Raises
+    ------
+    InvalidInputError
+        If it leaves open what an executor has to know.
+    """
+    if isinstance(answer, CaramelAnswer):
+        sizes = _known(answer.parameter_bytes) or {}
+        groups = (Batch(_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups)
+        return gradients(groups, answer.method, barrier=answer.barrier, traffic=answer.traffic)
+    if isinstance(answer, IterationAnswer):
+        pushed = _known(answer.parameter_bytes) or {}
+        pulled = _known(answer.pull_bytes) or pushed
+        rows = [
+            (one.kind, Batch(_pieces(one, pulled if one.kind == "pull" else pushed), one.bytes))
+            for one in _known(answer.transfers) or ()
+        ]
+        return transfers(rows, barrier=answer.barrier)
+    if isinstance(answer, IbatchAnswer):
+        batches = _known(answer.batches) or ()
+        return Layers(answer.direction, batches, _known(answer.layer_parameters))
+    if isinstance(answer, BigdlAnswer):
+        slices, order = _known(answer.slices), _known(answer.pulls())
+        if slices is None or order is None:
+            raise through_a_driver(answer.method)
+        return SliceProgram(slices, order)
+    raise InvalidInputError(
+        "problem",
+        f"a plan of {answer.problem} says how to sum up, not what to send when: give a plan of "
+        "caramel, and sum up by BML with all_reduce=BcubeAllReduce(world, n, k), or --bcube n,k",
+    )
+
+
+def _pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:
+    part = _known(transfer.part) or {}
+    return tuple(
+        piece_of(name, *part[name], sizes.get(name)) if name in part else Piece(name)
+        for name in transfer.parameters
+    )
+
+
+def _known(value: ValueT | UnsetType) -> ValueT | None:
+    return None if value is UNSET else value
+
+
+def _say_what_it_is(document: Any) -> None:
+    """Raise an error that says which other document was given, if it is one of the known ones."""
+    for field, what in _OTHERS.items():
+        if field in document:
+            raise InvalidInputError(
+                "status", f"missing: expected an answer of planner solve, got {what}"
+            )

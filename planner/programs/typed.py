@@ -1,0 +1,127 @@
+"""Typed plans as programs: a problem with its plan, or with the result of solving it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard
+
+from planner import bigdl, caramel, ibatch, iteration
+from planner.caramel.problem import Part
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
+from planner.programs.building import Layers, gradients, through_a_driver, transfers
+from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
+from planner.results import Result
+from planner.validation import shown
+
+__all__ = ["TypedPlan", "family_of", "is_typed", "read_typed"]
+
+TypedPlan = (
+    tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan]]
+    | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan]]
+    | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan]]
+    | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan], Sequence[Sequence[str]]]
+)
+"""Problems of `ibatch` know layers and no parameters: the names of each layer's come third."""
+
+_FAMILIES = {
+    bigdl.Problem: "bigdl",
+    caramel.Problem: "caramel",
+    ibatch.Problem: "ibatch",
+    iteration.Problem: "iteration",
+}
+
+
+def is_typed(plan: object) -> TypeGuard[TypedPlan]:
+    """Tell whether something is a problem with a plan of it, and not several plans."""
+    return isinstance(plan, tuple) and bool(plan) and type(plan[0]) in _FAMILIES
+
+
+def family_of(plan: TypedPlan) -> str:
+    """Return the name of the family a plan is of."""
+    return _FAMILIES[type(plan[0])]
+
+
+def read_typed(plan: TypedPlan) -> Program | Layers:
+    """Return what a typed plan says, once its family's checker has passed it.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no plan, or it leaves open what an executor has to know.
+    InvalidPlanError
+        If it is no plan of its problem.
+    """
+    problem: object
+    given: object
+    problem, given, *names = plan if len(plan) > 1 else (*plan, None)
+    solution: object
+    method, solution = f"this plan of {family_of(plan)}", given
+    if isinstance(given, Result):
+        if given.infeasibility is not None:
+            raise InvalidInputError("plan", f"there is none: {given.infeasibility.reason}")
+        method, solution = given.method, given.plan
+    match problem, solution:
+        case caramel.Problem(), caramel.Plan():
+            caramel.check(problem, solution)
+            sizes = tuple(parameter.size_bytes for parameter in problem.graph.parameters)
+            batches = (
+                Batch(_pieces(problem.graph, group.parts, sizes), group.size_bytes, group.depth)
+                for group in solution.groups
+            )
+            traffic = float(solution.traffic)
+            return gradients(batches, method, barrier=solution.barrier, traffic=traffic)
+        case iteration.Problem(), iteration.Plan():
+            iteration.check(problem, solution)
+            rows = []
+            for transfer in solution.transfers:
+                sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
+                pieces = _pieces(problem.graph, transfer.parts, sizes)
+                rows.append((transfer.kind, Batch(pieces, transfer.size_bytes)))
+            return transfers(rows, barrier=solution.barrier)
+        case ibatch.Problem(), ibatch.Plan():
+            ibatch.check(problem, solution)
+            return Layers(problem.direction, solution.batches, _table(problem, names))
+        case bigdl.Problem(), bigdl.Exchange():
+            bigdl.check(problem, solution)
+            nodes = range(solution.nodes)
+            return SliceProgram(
+                tuple(map(solution.slice, nodes)), tuple(map(solution.pull_order, nodes))
+            )
+        case bigdl.Problem(), bigdl.Driver():
+            raise through_a_driver(method)
+    raise InvalidInputError(
+        "plan",
+        f"expected a plan or result of a problem of {family_of(plan)}, got {shown(solution)}",
+    )
+
+
+def _pieces(graph: Graph, parts: Iterable[Part], sizes: Sequence[int]) -> tuple[Piece, ...]:
+    """Return what a transfer carries, parameter by parameter, as answers list it."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for index, start, stop in parts:
+        spans.setdefault(index, []).append((start, stop))
+    return tuple(
+        piece_of(graph.parameters[index].name, start, stop, sizes[index])
+        for index, several in spans.items()
+        for start, stop in _joined(several)
+    )
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in their order, those that touch as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        touches = joined and joined[-1][1] == start
+        joined.append((joined.pop()[0] if touches else start, stop))
+    return joined
+
+
+def _table(problem: ibatch.Problem, names: Sequence[Any]) -> tuple[tuple[str, ...], ...] | None:
+    """Return the parameters of each layer; None if they were not given."""
+    if not names or names[0] is None:
+        return None
+    table = tuple(map(tuple, names[0]))
+    if len(table) != problem.layers:
+        raise InvalidInputError(
+            "layer_parameters", f"expected those of {problem.layers} layers, got {len(table)}"
+        )
+    return table

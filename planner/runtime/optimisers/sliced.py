@@ -1,0 +1,146 @@
+"""Lets each rank update some elements of the parameters, with the user's optimiser.
+
+Problem. Where each rank updates only a part of the weights, the user's optimiser has to work on
+that part, with the user's groups and settings, and learning-rate schedulers have to reach it.
+
+Method. In the optimiser's groups the parameters are replaced by flat ones that hold this rank's
+elements of them: views of the parameters' own memory, which the optimiser updates where it lies.
+New values of the other elements are written there as they arrive. The groups themselves stay, and
+so do their settings.
+
+Guarantee. The elements come out as if the whole parameters had been updated, because only
+optimisers are accepted that update each element by itself. (In bfloat16 and float16, and in fused
+optimisers, torch rounds the last few elements of a tensor in another way than those before; there
+the last bit may depend on where parameters are cut.)
+
+Complexity. The optimiser's work and state are those of this rank's elements alone. Parameters whose
+elements do not lie in their order are copied in each step.
+
+Source. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+stage 1 (partitioned optimiser states).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from planner.errors import InvalidInputError
+from planner.runtime.model.parameters import Elements
+
+__all__ = ["ELEMENTWISE", "SlicedOptimizer", "check_elementwise", "flat_values"]
+
+ELEMENTWISE: tuple[type[Optimizer], ...] = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adagrad,
+    torch.optim.RMSprop,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.Rprop,
+    torch.optim.ASGD,
+)
+"""Optimisers for which a new element depends on the old one and its own gradients alone."""
+
+
+class SlicedOptimizer:
+    """An optimiser that updates slices of parameters, until it is given the parameters back.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that `check_elementwise` accepts.
+    slices : iterable of Elements
+        This rank's slice of each parameter; parameters of none are left out.
+    """
+
+    def __init__(self, optimizer: Optimizer, slices: Iterable[Elements]) -> None:
+        self._optimizer = optimizer
+        # A slice lies in its parameter's own memory, if that is flat.
+        self._stand_ins = {
+            own.parameter: (own, nn.Parameter(own.of(flat_values(own.parameter)))) for own in slices
+        }
+        self._groups: list[dict[str, Any]] = [
+            {key: list(group[key]) for key in ("params", "param_names") if key in group}
+            for group in optimizer.param_groups
+        ]
+        self._state = dict(optimizer.state)  # what Adagrad has before its first step
+        optimizer.state.clear()
+        for parameter, (own, stand_in) in self._stand_ins.items():
+            if parameter in self._state:
+                optimizer.state[stand_in] = {
+                    key: _of_slice(value, own) for key, value in self._state[parameter].items()
+                }
+        for group, before in zip(optimizer.param_groups, self._groups, strict=True):
+            places = [
+                place
+                for place, parameter in enumerate(before["params"])
+                if parameter in self._stand_ins
+            ]
+            for key, values in before.items():
+                group[key] = [values[place] for place in places]
+            group["params"] = [self._stand_ins[parameter][1] for parameter in group["params"]]
+
+    def step(
+        self, gradients: Mapping[nn.Parameter, Tensor], flats: Mapping[nn.Parameter, Tensor]
+    ) -> None:
+        """Update the slices of flat parameters, with a flat gradient for each."""
+        for parameter, (own, stand_in) in self._stand_ins.items():
+            values = own.of(flats[parameter])
+            if stand_in.data_ptr() != values.data_ptr():
+                stand_in.data = values
+            stand_in.grad = gradients[parameter]
+        try:
+            self._optimizer.step()
+        finally:
+            for _, stand_in in self._stand_ins.values():
+                stand_in.grad = None
+
+    def restore(self) -> None:
+        """Give the optimiser its parameters back, with the state it began with."""
+        for group, before in zip(self._optimizer.param_groups, self._groups, strict=False):
+            group.update(before)
+        self._optimizer.state.clear()
+        self._optimizer.state.update(self._state)
+
+
+def check_elementwise(optimizer: Optimizer) -> None:
+    """Check that an optimiser can work on slices, and has not begun.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot, or has.
+    """
+    if type(optimizer) not in ELEMENTWISE:  # a subclass may do anything
+        names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
+        raise InvalidInputError(
+            "optimizer",
+            "each rank updates only some elements of a parameter, so expected one of torch's "
+            f"optimisers that update each element by itself ({names}), got "
+            f"{type(optimizer).__name__}",
+        )
+    for state in optimizer.state.values():
+        if float(state.get("step", 1)) != 0:
+            raise InvalidInputError(
+                "optimizer",
+                "expected one that has not taken a step: a rank keeps the state of its own "
+                "elements alone",
+            )
+
+
+def flat_values(parameter: nn.Parameter) -> Tensor:
+    """Return a parameter's elements in their order, whose changes do not count as its own."""
+    return parameter.data.contiguous().view(-1)
+
+
+def _of_slice(value: Any, own: Elements) -> Any:
+    """Return what an optimiser's state of a parameter is for a slice of it."""
+    if isinstance(value, Tensor) and value.shape == own.parameter.shape and value.dim():
+        return own.of(value).clone()
+    return value.clone() if isinstance(value, Tensor) else value
