@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-STEPS = 5
+STEPS = 4
 CLASSES = 7
 
 Weights = dict[str, Tensor]

@@ -56,10 +56,11 @@ def sums(n: int, k: int) -> tuple[str, list[bytes]]:
     ranks = range(world.size)
     bcube = BcubeAllReduce(world, n, k)
     for size in SIZES:
+        total = sum((integers(one, size) for one in ranks), torch.tensor(0))
         for depth in (1, 3):
             flat = integers(world.rank, size)
             bcube(flat, depth)
-            assert torch.equal(flat, sum((integers(one, size) for one in ranks), torch.tensor(0)))
+            assert torch.equal(flat, total)
 
     found = []
     exact = torch.stack([floats(one, 5, 67).double() for one in ranks]).sum(0)
@@ -228,32 +229,39 @@ def follow(n: int, k: int, plans: list[bytes]) -> list[str]:
     return names
 
 
-def check_answers(n: int, k: int) -> None:
-    for failed in FAILED:
-        plans = [planned(n, k, failed, method) for method in ("detour", "trees")]
-        plans.append(planned(n, k, failed, latency_ns=100_000))  # which leads to rounds
-        ranks = n**k - (failed == "server")
-        found = values(launch(follow, ranks, n, k, plans))
-        assert all(one == found[0] for one in found)
-        assert len(set(found[0])) > 1
+def check_answers(ranks: int, n: int, k: int, plans: list[bytes]) -> None:
+    names = values(launch(follow, ranks, n, k, plans))
+    assert all(other == names[0] for other in names)
+    assert len(set(names[0])) > 1
+
+
+ROUNDS: dict[str, Any] = {"method": "auto", "latency_ns": 100_000}
+"""Leads to plans in rounds."""
 
 
 def test_answers_are_followed() -> None:
-    check_answers(2, 2)
+    ways: list[dict[str, Any]] = [{"method": "detour"}, {"method": "trees"}, ROUNDS]
+    everyone = [failed for failed in FAILED if failed != "server"]
+    for failures, ranks in ((everyone, 4), (["server"], 3)):
+        check_answers(
+            ranks, 2, 2, [planned(2, 2, failed, **way) for failed in failures for way in ways]
+        )
 
 
 @pytest.mark.slow
 def test_answers_are_followed_on_a_larger_network() -> None:
-    check_answers(3, 2)
+    whole = [
+        planned(3, 2, "nic", method="detour"),
+        planned(3, 2, "switch", method="trees"),
+        planned(3, 2, "nothing", **ROUNDS),
+    ]
+    check_answers(9, 3, 2, whole)
+    lacking = [planned(3, 2, "server", method="detour"), planned(3, 2, "server", method="trees")]
+    check_answers(8, 3, 2, lacking)
 
 
-def follow_typed() -> None:
+def follow_typed(plan: bml.Plan) -> None:
     world = join(TIMEOUT_S)
-    bcube = BCube(2, 2)
-    failed = bml.Failures(nics=frozenset({(0, 0)}))
-    problem = bml.Problem(bcube, Network(Fraction(10**6), latency_ns=100_000), 10**6, failed=failed)
-    plan = bml.solve(problem).plan
-    assert plan is not None
     summing = BcubeAllReduce(world, 2, 2, plan)
     for size in SIZES:
         flat = integers(world.rank, size)
@@ -264,7 +272,11 @@ def follow_typed() -> None:
 
 
 def test_typed_plans_are_followed_for_every_size() -> None:
-    values(launch(follow_typed, 4))
+    failed = bml.Failures(nics=frozenset({(0, 0)}))
+    network = Network(Fraction(10**6), latency_ns=100_000)
+    plan = bml.solve(bml.Problem(BCube(2, 2), network, 10**6, failed=failed)).plan
+    assert plan is not None
+    values(launch(follow_typed, 4, plan))
 
 
 def refuse() -> dict[str, str]:

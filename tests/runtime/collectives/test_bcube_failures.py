@@ -21,7 +21,7 @@ from planner.runtime.world.joining import join
 from tests.runtime.collectives.test_bcube import TIMEOUT_S, Net, data, optimizer_of, planned, values
 from tests.runtime.launching import launch
 
-LONG_S = 50.0
+LONG_S = 12.0
 
 
 def disagree(kind: str) -> None:
@@ -78,7 +78,7 @@ def lose(how: str, timeout_s: float) -> tuple[str, tuple[int, ...], float, str]:
     if world.rank == 3:
         if how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(3 * timeout_s)  # away, though its watch answers
+        time.sleep(2 * timeout_s)  # away, though its watch answers
         return "", (), 0, ""
     begin = time.monotonic()
     with pytest.raises(CommunicationError) as failed:
@@ -120,7 +120,7 @@ def train_until_killed(executor: GradientExecutor, model: Net, rank: int) -> Non
 
 
 def fails_while_training() -> tuple[str, tuple[int, ...]]:
-    world = join(TIMEOUT_S)
+    world = join(TIMEOUT_S / 3)  # a roll call takes half of it
     bcube = BcubeAllReduce(world, 2, 2)
     model = Net()
     names = [name for name, _ in model.named_parameters()]

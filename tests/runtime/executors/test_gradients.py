@@ -75,11 +75,11 @@ def executed(name: str, optimizer: str, program: GradientProgram, world: World) 
     return weights_of(model)
 
 
-def follow_random_plans(seeds: Sequence[int]) -> dict[str, float]:
+def follow_random_plans(seeds: Sequence[int], models: Sequence[str]) -> dict[str, float]:
     """Return by how much weights differ from DDP's, for each model and optimiser."""
     found = {}
     with join() as world:
-        for name in MODELS:
+        for name in models:
             for optimizer in OPTIMIZERS:
                 expected = ddp_weights(name, optimizer)
                 found[f"{name} {optimizer}"] = max(
@@ -100,19 +100,21 @@ def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("size", "seeds", "tolerance"),
+    ("size", "seeds", "models", "tolerance"),
     [
-        (2, 2, 0),
-        pytest.param(2, 5, 0, marks=pytest.mark.slow),
-        pytest.param(3, 2, 1e-6, marks=pytest.mark.slow),
-        pytest.param(4, 2, 1e-6, marks=pytest.mark.slow),
-        pytest.param(9, 1, 1e-6, marks=pytest.mark.slow),
+        (2, range(2), list(MODELS), 0),
+        pytest.param(2, range(2, 5), list(MODELS), 0, marks=pytest.mark.slow),
+        pytest.param(3, range(2), list(MODELS), 1e-6, marks=pytest.mark.slow),
+        # So many ranks change the ring alone, whatever the model.
+        pytest.param(9, range(1), ["transformer"], 1e-6, marks=pytest.mark.slow),
     ],
 )
-def test_any_plan_trains_as_ddp_does(size: int, seeds: int, tolerance: float) -> None:
-    for outcome in launch(follow_random_plans, size, range(seeds), timeout_s=300):
+def test_any_plan_trains_as_ddp_does(
+    size: int, seeds: Sequence[int], models: Sequence[str], tolerance: float
+) -> None:
+    for outcome in launch(follow_random_plans, size, seeds, models, timeout_s=300):
         assert outcome.error is None, outcome.error
-        assert len(outcome.value) == len(MODELS) * len(OPTIMIZERS)
+        assert len(outcome.value) == len(models) * len(OPTIMIZERS)
         assert max(outcome.value.values()) <= tolerance, outcome.value
 
 

@@ -25,7 +25,7 @@ from tests.runtime.recipes import RECIPES, made
 from tests.runtime.reference import backward, ddp_weights, make_model, make_optimizer, weights_of
 from tests.runtime.sharing import (
     JOBS,
-    QUICK,
+    REST,
     Attach,
     Pair,
     check,
@@ -58,7 +58,7 @@ def train(recipes: list[str]) -> dict[str, Pair]:
         found: dict[str, Pair] = {}
         for start, order in enumerate(orders):
             found |= compare(partial(attach, world, order), recipes[start::3])
-        if len(recipes) > len(QUICK):
+        if recipes == REST:
             ways: dict[str, Attach] = {order: partial(attach, world, order) for order in orders}
             found |= compare_models(ways, world.rank)
             found["resumed"] = resume(partial(attach, world, "rotated"), world.rank)

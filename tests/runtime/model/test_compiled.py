@@ -3,6 +3,7 @@
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -232,36 +233,40 @@ def train(call: Call, rank: int, end: Callable[[], object], way: Way | None = No
     return [whole(make_inputs("perceptron", rank, n), n).item() for n in range(STEPS)]
 
 
-def expected(way: str, rank: int) -> tuple[list[float], Weights]:
+@cache
+def expected(rank: int, *, piecewise: bool) -> tuple[list[float], Weights]:
     model = make()
     loop = Plain(model, make_optimizer("sgd", model))
     call: Call = loop.forward
-    if way == "Piecewise":
+    if piecewise:
         weight = model.get_parameter("first.weight")
         call = lambda inputs: loop.forward(inputs @ weight.T)  # noqa: E731
     return train(call, rank, loop.step), weights_of(model)
 
 
-def differences(backend: str, ways: Sequence[str], executors: Sequence[str]) -> dict[str, float]:
+Case = tuple[str, str, str]
+"""A way, an executor, and a backend."""
+
+
+def differences(cases: Sequence[Case]) -> dict[Case, float]:
     """Return by how much losses and weights differ from DDP's."""
     found = {}
     with join() as world:
-        for name in ways:
-            losses, weights = expected(name, world.rank)
-            for executor in executors:
-                torch._dynamo.reset()  # else what was compiled before would be known of
-                way = WAYS[name](backend)
-                model = make(way.kind)
-                attached = EXECUTORS[executor](way.before(model), world)
-                with attached, warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of compilers about the other
-                    ours = train(way.after(attached.model), world.rank, attached.step, way)
-                trained = {plain_name(key): one for key, one in weights_of(model).items()}
-                off = [abs(one - other) for one, other in zip(ours, losses, strict=True)]
-                found[f"{name} {executor}"] = max(*off, largest_difference(trained, weights))
-                kinds = [event.kind for event in attached.trace.events]
-                assert kinds.count("forward") == STEPS
-                assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        for name, executor, backend in cases:
+            losses, weights = expected(world.rank, piecewise=name == "Piecewise")
+            torch._dynamo.reset()  # else what was compiled before would be known of
+            way = WAYS[name](backend)
+            model = make(way.kind)
+            attached = EXECUTORS[executor](way.before(model), world)
+            with attached, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of compilers about the other
+                ours = train(way.after(attached.model), world.rank, attached.step, way)
+            trained = {plain_name(key): one for key, one in weights_of(model).items()}
+            off = [abs(one - other) for one, other in zip(ours, losses, strict=True)]
+            found[name, executor, backend] = max(*off, largest_difference(trained, weights))
+            kinds = [event.kind for event in attached.trace.events]
+            assert kinds.count("forward") == STEPS
+            assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     return found
 
 
@@ -314,38 +319,40 @@ def test_what_fails_ahead_of_a_compilation_is_no_error_of_the_compiler() -> None
     assert "first.weight was changed while its update was on its way" in outcome.error.text
 
 
-FEW = ["WrappedBefore", "WrappedAfter", "FunctionBefore"]
+CASES = [
+    (way, executor, ("eager", "aot_eager")[(number + place) % 2])
+    for number, way in enumerate(WAYS)
+    for place, executor in enumerate(EXECUTORS)
+]
+"""Each way with each executor; each of both with either backend."""
+
+FEW = [case for case in CASES if case[0] in ("WrappedBefore", "WrappedAfter", "FunctionBefore")]
 
 
 @pytest.mark.parametrize(
-    ("size", "backend", "ways", "executors"),
+    "cases",
     [
-        (1, "eager", list(WAYS), ["gradients"]),
-        (2, "aot_eager", FEW, ["gradients"]),
-        (2, "eager", FEW, ["shards", "slices"]),
-        pytest.param(2, "eager", list(WAYS), list(EXECUTORS), marks=pytest.mark.slow),
-        pytest.param(2, "aot_eager", list(WAYS), list(EXECUTORS), marks=pytest.mark.slow),
+        FEW,
+        pytest.param([case for case in CASES if case not in FEW], marks=pytest.mark.slow),
     ],
 )
-def test_compiled_models_train_as_ddp_does(
-    size: int, backend: str, ways: list[str], executors: list[str]
-) -> None:
-    for outcome in launch(differences, size, backend, ways, executors, timeout_s=300):
+def test_compiled_models_train_as_ddp_does(cases: list[Case]) -> None:
+    for outcome in launch(differences, 2, cases, timeout_s=300):
         assert outcome.error is None, outcome.error.trace
-        assert len(outcome.value) == len(ways) * len(executors)
+        assert outcome.value.keys() == set(cases)
         assert max(outcome.value.values()) < 1e-5, outcome.value
 
 
 @pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="inductor needs a C++ compiler"
 )
-@pytest.mark.parametrize(
-    ("size", "ways", "executors"),
-    [
-        # Both are slow: its first compilation on a machine takes half a minute.
-        pytest.param(1, ["WrappedAfter"], ["gradients"], marks=pytest.mark.slow),
-        pytest.param(2, [*FEW, "PartAfter", "Late"], list(EXECUTORS), marks=pytest.mark.slow),
-    ],
-)
-def test_so_do_those_compiled_by_inductor(size: int, ways: list[str], executors: list[str]) -> None:
-    test_compiled_models_train_as_ddp_does(size, "inductor", ways, executors)
+@pytest.mark.slow  # its first compilation on a machine takes half a minute
+def test_so_do_those_compiled_by_inductor() -> None:
+    ways = {
+        "WrappedBefore": "gradients",
+        "WrappedAfter": "shards",
+        "FunctionBefore": "slices",
+        "PartAfter": "shards",
+        "Late": "gradients",
+    }
+    test_compiled_models_train_as_ddp_does([(*pair, "inductor") for pair in ways.items()])
