@@ -83,8 +83,13 @@ def read_answer(answer: Answer) -> Program | Layers:
         pushed = _known(answer.parameter_bytes) or {}
         pulled = _known(answer.pull_bytes) or pushed
         rows = [
-            (one.kind, Batch(_pieces(one, pulled if one.kind == "pull" else pushed), one.bytes))
-            for one in _known(answer.transfers) or ()
+            (
+                transfer.kind,
+                Batch(
+                    _pieces(transfer, pulled if transfer.kind == "pull" else pushed), transfer.bytes
+                ),
+            )
+            for transfer in _known(answer.transfers) or ()
         ]
         return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):

@@ -51,14 +51,14 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
         If it is no plan of its problem.
     """
     problem: object
-    given: object
-    problem, given, *names = plan if len(plan) > 1 else (*plan, None)
+    solved: object
+    problem, solved, *names = plan if len(plan) > 1 else (*plan, None)
     solution: object
-    method, solution = f"this plan of {family_of(plan)}", given
-    if isinstance(given, Result):
-        if given.infeasibility is not None:
-            raise InvalidInputError("plan", f"there is none: {given.infeasibility.reason}")
-        method, solution = given.method, given.plan
+    method, solution = f"this plan of {family_of(plan)}", solved
+    if isinstance(solved, Result):
+        if solved.infeasibility is not None:
+            raise InvalidInputError("plan", f"there is none: {solved.infeasibility.reason}")
+        method, solution = solved.method, solved.plan
     match problem, solution:
         case caramel.Problem(), caramel.Plan():
             caramel.check(problem, solution)

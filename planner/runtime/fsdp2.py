@@ -64,11 +64,11 @@ def as_fsdp2(
     InvalidPlanError
         If the plan does not have each trainable parameter once.
     """
-    found = fsdp2_groups(program, model)
-    groups = [[model.get_submodule(name) for name in group] for group in found.groups]
-    for number in found.shard_order:
+    planned = fsdp2_groups(program, model)
+    groups = [[model.get_submodule(name) for name in group] for group in planned.groups]
+    for number in planned.shard_order:
         fully_shard(groups[number], mesh=mesh, **options)
-    if not any("" in group for group in found.groups):
+    if not any("" in group for group in planned.groups):
         fully_shard(model, mesh=mesh, **options)
     sharded = [_sharded(group) for group in groups]
     if ahead:
@@ -87,7 +87,9 @@ def fsdp2_groups(program: Program, model: nn.Module) -> ModuleGroups:
         If the plan does not have each trainable parameter once.
     """
     batches = pull_batches(program)
-    trainable = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    trainable = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
     check_cover(batches, trainable, "batches")
 
     def owner(parameter: str) -> str:

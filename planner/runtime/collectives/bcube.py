@@ -108,7 +108,7 @@ class BcubeAllReduce:
         self._ranks = {server: rank for rank, server in enumerate(servers)}
         self._groups: dict[int, Any] = {}
         for level, _, members in routes.groups():
-            group = world.new_group([self._ranks[one] for one in members], nics[level])
+            group = world.new_group([self._ranks[server] for server in members], nics[level])
             if group is not None:
                 self._groups[level] = group
         self._script = lru_cache(_KEPT_SCRIPTS)(routes.script)

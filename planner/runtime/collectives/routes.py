@@ -34,24 +34,24 @@ __all__ = ["routes_of"]
 class _Planned(Routes):
     """A plan in pieces, for tensors of any size."""
 
-    def __init__(self, plan: Plan, *, given: bool) -> None:
+    def __init__(self, plan: Plan, *, check: bool) -> None:
         self._plan = plan
         self._mine: dict[int, list[Row]] = {}
         self._used = None
-        said = f"bml({plan.bcube.n}, {plan.bcube.k})"
-        if given:
-            everything = [one for server in range(plan.bcube.servers) for one in self._sent(server)]
+        name = f"bml({plan.bcube.n}, {plan.bcube.k})"
+        if check:
+            everything = [row for server in range(plan.bcube.servers) for row in self._sent(server)]
             self._used = frozenset(
                 nic
-                for one in everything
-                for nic in ((one.server, one.level), (one.peer, one.level))
+                for row in everything
+                for nic in ((row.server, row.level), (row.peer, row.level))
             )
             sizes = plan.threads * plan.pieces
             layout = plan.layout(2**40, 1)  # so large that all differences of plans show
             starts = tuple(map(layout.start, range(sizes + 1)))
-            said += f" {digest(plan.rounds, everything, starts)}"
-        super().__init__(plan.bcube, said)
-        if given:
+            name += f" {digest(plan.rounds, everything, starts)}"
+        super().__init__(plan.bcube, name)
+        if check:
             check_rows(everything, self.servers, sizes, plan.left_out)
 
     @property
@@ -89,12 +89,12 @@ class _Planned(Routes):
 
     def _sent(self, server: int) -> Iterator[Row]:
         """Yield what a server sends, in pieces numbered over all threads."""
-        for one in self._plan.transfers(server):
-            adds = one.stage == "aggregate"
-            step = one.step if adds else self._plan.steps + one.step
-            first = one.thread * self._plan.pieces + one.offset
-            ends = one.server, one.level, one.peer
-            yield Row((0, step), 0, one.thread, *ends, first, first + one.length, adds)
+        for transfer in self._plan.transfers(server):
+            adds = transfer.stage == "aggregate"
+            step = transfer.step if adds else self._plan.steps + transfer.step
+            first = transfer.thread * self._plan.pieces + transfer.offset
+            ends = transfer.server, transfer.level, transfer.peer
+            yield Row((0, step), 0, transfer.thread, *ends, first, first + transfer.length, adds)
 
 
 class _Listed(Routes):
@@ -118,7 +118,7 @@ class _Listed(Routes):
 
     @cached_property
     def used(self) -> frozenset[tuple[int, int]]:
-        ends = (((one.server, one.level), (one.peer, one.level)) for one in self._rows)
+        ends = (((row.server, row.level), (row.peer, row.level)) for row in self._rows)
         return frozenset(nic for pair in ends for nic in pair)
 
     def rows(self, server: int, elements: int, element_bytes: int, rounds: int) -> Iterator[Row]:  # noqa: ARG002
@@ -148,7 +148,7 @@ def routes_of(bcube: BCube, plan: bytes | Mapping[str, Any] | BmlAnswer | Plan |
         If it does not sum up every contribution exactly once.
     """
     if plan is None:
-        return _Planned(Schedule(bcube), given=False)
+        return _Planned(Schedule(bcube), check=False)
     if isinstance(plan, bytes | Mapping | BmlAnswer):
         answer = read_plan(plan)
         if not isinstance(answer, BmlAnswer):
@@ -156,4 +156,4 @@ def routes_of(bcube: BCube, plan: bytes | Mapping[str, Any] | BmlAnswer | Plan |
         return _Listed(answer, bcube)
     if plan.bcube != bcube:
         raise InvalidInputError("plan", f"expected one for {bcube}, got one for {plan.bcube}")
-    return _Planned(plan, given=True)
+    return _Planned(plan, check=True)

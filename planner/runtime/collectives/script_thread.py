@@ -68,6 +68,8 @@ class ScriptThread(threading.Thread):
         begun: deque[list[_Arriving]] = deque()
         complete = 0
         sent: list[tuple[Hop, Any]] = []
+        # Gloo sends only what was asked for: a step asks before it sends, else two ranks that send
+        # to each other would both wait.
         for step in steps:
             while complete <= step.after:
                 self._finish(begun.popleft())
@@ -81,10 +83,10 @@ class ScriptThread(threading.Thread):
 
     def _finish(self, arriving: "Sequence[_Arriving]") -> None:
         """Wait for what a step receives, and add what is to be added."""
-        for one in arriving:
-            self._wait(one.hop, one.work)
-            if one.hop.adds:
-                one.part.add_(one.place)
+        for expected in arriving:
+            self._wait(expected.hop, expected.work)
+            if expected.hop.adds:
+                expected.part.add_(expected.place)
 
     def _receive(self, hop: Hop, part: Tensor) -> "_Arriving":
         place = torch.empty_like(part) if hop.adds else part

@@ -91,7 +91,7 @@ class Routes(ABC):
             for switch in range(self.bcube.servers // self.bcube.n):
                 servers = self.bcube.on_switch(level, switch)
                 if self.used is not None:
-                    servers = tuple(one for one in servers if (one, level) in self.used)
+                    servers = tuple(server for server in servers if (server, level) in self.used)
                 if servers:
                     yield level, switch, servers
 
@@ -141,7 +141,7 @@ class Routes(ABC):
         """Yield the steps of a thread, of those at the same time that of the first part first."""
 
         def arrival(hop: Hop) -> tuple[int, int]:
-            own, other = (self.bcube.digit(one, hop.level) for one in (server, hop.peer))
+            own, other = (self.bcube.digit(end, hop.level) for end in (server, hop.peer))
             return hop.level, (own - other) % self.bcube.n  # who sends to us first comes first
 
         last: dict[tuple[int, int], int] = {}

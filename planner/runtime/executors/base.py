@@ -267,7 +267,7 @@ class Executor(ABC):
     def _entered(self) -> None:
         self.world.watch.check()
         outer = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]  # noqa: SLF001 - for Dynamo
-        if outer is not None and any(one in self.names for one in outer.parameters()):
+        if outer is not None and any(parameter in self.names for parameter in outer.parameters()):
             self.stop(
                 "DistributedDataParallel, which sends gradients too, calls the model: call it"
             )
@@ -285,7 +285,7 @@ class Executor(ABC):
 
 
 def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
-    if any(id(one) in world.attached for one in parameters):
+    if any(id(parameter) in world.attached for parameter in parameters):
         raise InvalidInputError("model", "another executor has it: close that one first")
 
 
@@ -296,35 +296,35 @@ def parameters_of(optimizer: Optimizer) -> list[list[int]]:
 
 def _trained_ids(model: nn.Module) -> set[int]:
     """Return the parameters that are trained, by `id`; many times as fast as `parameters`."""
-    found: set[int] = set()
+    trained: set[int] = set()
     seen: set[int] = set()
     left = [model]
     while left:  # without names, and without asking modules whether they are empty
         module = left.pop()
         if id(module) not in seen:
             seen.add(id(module))
-            left += [one for one in module._modules.values() if one is not None]  # noqa: SLF001
-            for one in module._parameters.values():  # noqa: SLF001
-                if one is not None and one.requires_grad and one.numel():
-                    found.add(id(one))
-    return found
+            left += [child for child in module._modules.values() if child is not None]  # noqa: SLF001
+            for parameter in module._parameters.values():  # noqa: SLF001
+                if parameter is not None and parameter.requires_grad and parameter.numel():
+                    trained.add(id(parameter))
+    return trained
 
 
 def _spread(model: nn.Module, world: World, group: Any) -> None:
     """Give all ranks the parameters and buffers of rank 0, as one message a type of numbers."""
     tensors: dict[torch.dtype, list[Tensor]] = {}
-    for one in _distinct([*model.parameters(), *model.buffers()]):
-        tensors.setdefault(one.dtype, []).append(one.detach())
+    for tensor in _distinct([*model.parameters(), *model.buffers()]):
+        tensors.setdefault(tensor.dtype, []).append(tensor.detach())
     with torch.no_grad(), world.transferring():
         for several in tensors.values():
-            flat = torch.cat([one.reshape(-1) for one in several])
+            flat = torch.cat([tensor.reshape(-1) for tensor in several])
             if not flat.numel():
                 continue
             # As bytes, since gloo does not know all types.
             distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
-            parts = torch.split(flat, [one.numel() for one in several])
-            for one, part in zip(several, parts, strict=True):
-                one.copy_(part.view_as(one))
+            parts = torch.split(flat, [tensor.numel() for tensor in several])
+            for tensor, part in zip(several, parts, strict=True):
+                tensor.copy_(part.view_as(tensor))
 
 
 def _in_backward() -> bool:
@@ -333,4 +333,4 @@ def _in_backward() -> bool:
 
 
 def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
-    return list({id(one): one for one in tensors}.values())
+    return list({id(tensor): tensor for tensor in tensors}.values())

@@ -84,7 +84,7 @@ class Channel:
         CommunicationError
             If it failed, or another rank has stopped.
         """
-        if ticket.done:
+        if ticket.done:  # without the lock: it only ever goes from False to True
             return
         with self._trace.span("wait", ticket.step, ticket.batch, ticket.direction), self._changed:
             while not ticket.done:
@@ -106,6 +106,8 @@ class Channel:
         self._thread.join(timeout=self._world.timeout_s + 1)
 
     def _next(self) -> Ticket | None:
+        # Only the head of the queue is looked at, so the order is the plan's whatever becomes ready
+        # first; popped under the lock, so that no other thread sees a ticket half taken.
         with self._changed:
             while not self._closed:
                 if self._queue and self._queue[0].ready:
@@ -127,6 +129,7 @@ class Channel:
                     self._error = known if known and isinstance(error, PlannerError) else error
                     self._changed.notify_all()
                 return
+            # Under the lock, after the work: whoever sees `done` sees what the transfer wrote.
             with self._changed:
                 ticket.done = True
                 self._changed.notify_all()

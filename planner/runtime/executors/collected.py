@@ -49,14 +49,14 @@ class Gradients:
         self._names = names
         self._stop = stop
         self._instead = instead
-        self.index = {one: number for number, one in enumerate(names)}
+        self.index = {parameter: number for number, parameter in enumerate(names)}
         """The number of each parameter: calls of a tensor's hash, which is Python's, add up."""
         self.parameters = tuple(names)
-        found: list[list[int]] = [[] for _ in names]
+        numbers: list[list[int]] = [[] for _ in names]
         for number, batch in enumerate(self._batches):
             for parameter in batch:
-                found[self.index[parameter]].append(number)
-        self.batches_of = tuple(map(tuple, found))
+                numbers[self.index[parameter]].append(number)
+        self.batches_of = tuple(map(tuple, numbers))
         """By number of the parameter: the batches with some of its gradient, in transfer order."""
         self.taken: Taken = []
         """By number of the parameter: this step's gradient with its version, once complete."""
@@ -87,16 +87,20 @@ class Gradients:
         """Check that all gradients came, and are still those that were taken."""
         for number, missing in enumerate(self._missing):
             if missing:
-                absent = [one for one in self._batches[number] if not self.taken[self.index[one]]]
+                absent = [
+                    parameter
+                    for parameter in self._batches[number]
+                    if not self.taken[self.index[parameter]]
+                ]
                 self._stop(
                     f"{self._names[absent[0]]} got no gradient (does the loss depend on it?), so "
                     "its batch cannot leave",
                     number,
                 )
-        for number, (one, taken) in enumerate(zip(self.parameters, self.taken, strict=True)):
-            if not taken or one.grad is not taken[0] or version(taken[0]) != taken[1]:
+        for number, (parameter, taken) in enumerate(zip(self.parameters, self.taken, strict=True)):
+            if not taken or parameter.grad is not taken[0] or version(taken[0]) != taken[1]:
                 self._stop(
-                    f"the gradient of {self._names[one]} was changed after it was sent: "
+                    f"the gradient of {self._names[parameter]} was changed after it was sent: "
                     f"{self._instead}",
                     self.batches_of[number][0],
                 )

@@ -72,7 +72,7 @@ def messages_of(
     batch: Batch, parameters: Mapping[str, nn.Parameter], ranks: int, most_bytes: int
 ) -> tuple[Message, ...]:
     """Return the messages of a batch, none larger than a limit (or than one column)."""
-    found = []
+    messages = []
     for dtype, pieces in by_dtype(batch.pieces, parameters).items():
         most = max(most_bytes // (ranks * dtype.itemsize), 1)
         columns: list[Columns] = []
@@ -86,11 +86,11 @@ def messages_of(
                 width += last - first
                 first = last
                 if width == most:
-                    found.append(Message(dtype, ranks, width, tuple(columns)))
+                    messages.append(Message(dtype, ranks, width, tuple(columns)))
                     columns, width = [], 0
         if columns:
-            found.append(Message(dtype, ranks, width, tuple(columns)))
-    return tuple(found)
+            messages.append(Message(dtype, ranks, width, tuple(columns)))
+    return tuple(messages)
 
 
 def slice_of(parameter: nn.Parameter, rank: int, ranks: int) -> Elements:

@@ -117,7 +117,7 @@ class GradientExecutor(Executor):
         self._gradients.check()
         self._gradients.forget()
         self._some.remember()
-        self._versions = [version(one) for one in self._gradients.parameters]
+        self._versions = [version(parameter) for parameter in self._gradients.parameters]
         self.gate.pending = set(self.names)
         self._arrived = 0
         if self._barrier or self.steps == 0:
@@ -163,11 +163,11 @@ class GradientExecutor(Executor):
         arrived = [self._gradients.parameters[number] for number in numbers]
         self.gate.pending.difference_update(arrived)  # first: the gate may watch what follows
         try:
-            for number, one in zip(numbers, arrived, strict=True):
-                if version(one) != self._versions[number]:
+            for number, parameter in zip(numbers, arrived, strict=True):
+                if version(parameter) != self._versions[number]:
                     self.stop(
-                        f"{self.names[one]} was changed while its update was on its way: call "
-                        "finish() before",
+                        f"{self.names[parameter]} was changed while its update was on its way: "
+                        "call finish() before",
                         batch,
                     )
             with self.trace.span("update", self._step, batch):
@@ -208,14 +208,14 @@ class GradientExecutor(Executor):
         arrived = [self._gradients.parameters[number] for number in numbers]
         # What surrounds the forward pass does not concern the optimiser.
         with torch.inference_mode(mode=False), torch.autocast("cpu", enabled=False):
-            for number, one in zip(numbers, arrived, strict=True):
-                one.grad = self._means[number]()
+            for number, parameter in zip(numbers, arrived, strict=True):
+                parameter.grad = self._means[number]()
             try:
                 with self.optimising():
                     changed = self._some.step(numbers)
             finally:
-                for one in arrived:
-                    one.grad = None
+                for parameter in arrived:
+                    parameter.grad = None
         if changed:
             self.stop(
                 f"{type(self.optimizer).__name__} counts in its groups ({changed}), and is called "

@@ -95,7 +95,7 @@ class Message:
         """Copy gradients in, which are given by number, each divided by the number of ranks."""
         with torch.no_grad():
             for place, run in self._runs:
-                if len(run) == 1:
+                if len(run) == 1:  # divided on its way: one pass over memory in place of two
                     torch.mul(run[0].of(gradients), self._factor, out=run[0].place)
                     continue
                 for part in run:

@@ -74,17 +74,21 @@ class ShardExecutor(SlicedExecutor):
     ) -> None:
         super().__init__(model, program, optimizer, world, "")
         pulls, pushes = self._trained(program)
-        size = sum(one.numel() * one.element_size() for one in self.names)
+        size = sum(parameter.numel() * parameter.element_size() for parameter in self.names)
         most = max(size // _SHARE, _LEAST_BYTES)
         self._pulls, self._pushes = (
             [messages_of(batch, self.parameters, world.size, most) for batch in batches]
             for batches in (pulls, pushes)
         )
-        sizes = [message.size_bytes for one in self._pulls + self._pushes for message in one]
+        sizes = [
+            message.size_bytes for messages in self._pulls + self._pushes for message in messages
+        ]
         self._room = torch.zeros(2, max(sizes), dtype=torch.uint8)
         self._pulled = [_parameters(messages) for messages in self._pulls]
-        self._batch_of = {one: n for n, batch in enumerate(self._pulled) for one in batch}
-        slices = [slice_of(one, world.rank, world.size) for one in self._batch_of]
+        self._batch_of = {
+            parameter: n for n, batch in enumerate(self._pulled) for parameter in batch
+        }
+        slices = [slice_of(parameter, world.rank, world.size) for parameter in self._batch_of]
         slices = [own for own in slices if len(own)]
         self._means = {
             own.parameter: torch.zeros(len(own), dtype=own.parameter.dtype) for own in slices
@@ -135,15 +139,15 @@ class ShardExecutor(SlicedExecutor):
         """Put in place a parameter, and those that travel with it, once they have arrived."""
         number = self._batch_of[parameter]
         self.channel.wait(self._pulling[number])
-        for one in self._pulled[number]:
-            self.put_in_place(one, number)
+        for other in self._pulled[number]:
+            self.put_in_place(other, number)
 
     def finish_all(self) -> None:
         """Put all pending parameters in place once they have arrived."""
         for batch in self._pulled:
-            for one in batch:
-                if one in self.gate.pending:
-                    self.finish_one(one)
+            for parameter in batch:
+                if parameter in self.gate.pending:
+                    self.finish_one(parameter)
 
     def _trained(self, program: ShardProgram) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
         """Return pulls and pushes without the parameters that are not trained."""
@@ -181,6 +185,8 @@ class ShardExecutor(SlicedExecutor):
                 for place, part in columns.parts(sent, taken[0].detach().reshape(-1)):
                     torch.mul(part, 1 / ranks, out=place)
             distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
+            # In the order of the ranks, whoever sent first: sums are the same bits in every run.
+            # The channel alone uses the room, one message at a time, so nothing is overwritten.
             for row in received[1:]:
                 received[0] += row
             for columns in message.columns:
@@ -193,6 +199,8 @@ class ShardExecutor(SlicedExecutor):
         """Write all ranks' slices into the parameters."""
         rank, ranks = self.world.rank, self.world.size
         for message in messages:
+            # Parameters may be written here, in the channel's thread: all of them are pending, and
+            # the gate lets nobody read one before `finish_one` has waited for its batch.
             matrix = message.matrix(self._room[0])
             for columns in message.columns:
                 first, last = columns.own(rank, ranks)
@@ -206,4 +214,4 @@ class ShardExecutor(SlicedExecutor):
 
 
 def _parameters(messages: Iterable[Message]) -> tuple[nn.Parameter, ...]:
-    return tuple(dict.fromkeys(one.parameter for some in messages for one in some.columns))
+    return tuple(dict.fromkeys(columns.parameter for some in messages for columns in some.columns))

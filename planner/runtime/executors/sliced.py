@@ -30,17 +30,17 @@ class SlicedExecutor(Executor):
         instead = "to clip or scale gradients takes their means, which no rank has as a whole"
         self.gradients = Gradients(batches, self.names, self.stop, instead)
         self._sliced = SlicedOptimizer(self.optimizer, slices)
-        self.flats = {one: flat_values(one) for one in self.names}
+        self.flats = {parameter: flat_values(parameter) for parameter in self.names}
         """Where new values of each parameter are written: in its own memory if that is flat."""
         self._groups = parameters_of(self.optimizer)
-        self._versions = {one: version(one) for one in self.names}
+        self._versions = {parameter: version(parameter) for parameter in self.names}
 
     def optimise(self, means: Mapping[nn.Parameter, Tensor]) -> None:
         """Update this rank's slices of what the parameters are now, with a gradient for each."""
-        self.flats = {one: flat_values(one) for one in self.names}
+        self.flats = {parameter: flat_values(parameter) for parameter in self.names}
         with self.trace.span("update", self.steps), self.optimising():
             self._sliced.step(means, self.flats)
-        self._versions = {one: version(one) for one in self.names}
+        self._versions = {parameter: version(parameter) for parameter in self.names}
 
     def put_in_place(self, parameter: nn.Parameter, batch: int) -> None:
         """Say that all new values of a pending parameter have arrived, and with what."""

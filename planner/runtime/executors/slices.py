@@ -81,19 +81,19 @@ class SliceExecutor(SlicedExecutor):
         own = self._placed[world.rank]
         self._means = {placed.elements.parameter: placed.of(self._mean) for placed in own}
         self.begin([self.names], [placed.elements for placed in own])
-        self._turns_of = {one: self._turns(*span) for one, span in self._spans.items()}
+        self._turns_of = {parameter: self._turns(*span) for parameter, span in self._spans.items()}
         self._pulling: list[Ticket] = []
 
     def check(self, program: SliceProgram) -> None:
         """Check that the plan is about this model and this number of ranks."""
         check_elementwise(self.optimizer)
         first = next(iter(self.names)).dtype
-        for name, one in self.parameters.items():
-            if one.dtype != first:
+        for name, parameter in self.parameters.items():
+            if parameter.dtype != first:
                 raise InvalidInputError(
-                    f"model.{name}", f"expected {first} as in those before, got {one.dtype}"
+                    f"model.{name}", f"expected {first} as in those before, got {parameter.dtype}"
                 )
-        check_slices(program, self.world.size, sum(one.numel() for one in self.names))
+        check_slices(program, self.world.size, sum(parameter.numel() for parameter in self.names))
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
         """Note it; the gradient leaves as a whole."""
@@ -172,13 +172,13 @@ class SliceExecutor(SlicedExecutor):
             self._pack(sent[peer], peer)
         received = self._room(0, self.world.rank)
         self._exchange(turn, asked, received, sent)
-        if asked != self.world.rank:
+        if asked != self.world.rank:  # turn by turn, so sums are the same bits in every run
             self._mean += received
 
     def _spread(self, turn: int, asked: int, asking: Sequence[int]) -> None:
         """Send others this rank's slice of the weights; write that of one of them in its place."""
         own = self._room(1, self.world.rank)
-        if turn == 0:
+        if turn == 0:  # pushes are over: room 1 is written here, and only read by later turns
             for placed in self._placed[self.world.rank]:
                 placed.of(own).copy_(placed.elements.of(self.flats[placed.elements.parameter]))
         received = self._room(0, asked)
@@ -195,7 +195,7 @@ class SliceExecutor(SlicedExecutor):
         rank, order = self.world.rank, self._program.pull_order
         tickets = []
         for turn, asked in enumerate(order[rank]):
-            asking = [one for one, theirs in enumerate(order) if theirs[turn] == rank != one]
+            asking = [peer for peer, theirs in enumerate(order) if theirs[turn] == rank != peer]
             work = partial(turn_of, turn, asked, asking)
             tickets.append(Ticket(work, self.steps, turn, ready=True, direction=direction))
         self.channel.submit(tickets)
@@ -231,8 +231,11 @@ class _Placed(NamedTuple):
 def _spans(parameters: Iterable[nn.Parameter]) -> dict[nn.Parameter, tuple[int, int]]:
     """Return where each parameter's elements lie in the vector."""
     several = tuple(parameters)
-    ends = accumulate(one.numel() for one in several)
-    return {one: (end - one.numel(), end) for one, end in zip(several, ends, strict=True)}
+    ends = accumulate(parameter.numel() for parameter in several)
+    return {
+        parameter: (end - parameter.numel(), end)
+        for parameter, end in zip(several, ends, strict=True)
+    }
 
 
 def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:
@@ -243,9 +246,9 @@ def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:
     InvalidPlanError
         With the first slice or order that does not fit.
     """
-    for path, given in ("slices", program.slices), ("pull_order", program.pull_order):
-        if len(given) != ranks:
-            raise InvalidPlanError(path, f"planned for {len(given)} ranks, the job has {ranks}")
+    for path, rows in ("slices", program.slices), ("pull_order", program.pull_order):
+        if len(rows) != ranks:
+            raise InvalidPlanError(path, f"planned for {len(rows)} ranks, the job has {ranks}")
     reached = 0
     for rank, (start, stop) in enumerate(program.slices):
         if start != reached or stop < start:

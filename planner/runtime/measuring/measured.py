@@ -119,7 +119,7 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
         by_step.setdefault(event.step, []).append(event)
         if event.kind == "wait":
             waits.append(event)
-    found = {}
+    times = {}
     for number, several in by_step.items():
         whole = next((event for event in several if event.kind == "step"), None)
         backward = next((event for event in several if event.kind == "backward"), None)
@@ -130,7 +130,7 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
             for event in several
             if event.kind == "transfer" and event.direction == "push"
         ]
-        found[number] = StepTime(
+        times[number] = StepTime(
             whole.end_ns - whole.start_ns,
             sum(
                 max(0, min(wait.end_ns, whole.end_ns) - max(wait.start_ns, whole.start_ns))
@@ -139,15 +139,15 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
             backward.start_ns - whole.start_ns,
             max([backward.end_ns, *pushed]) - backward.start_ns,
         )
-    return found
+    return times
 
 
 def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...]:
     """Return the largest times over all ranks of each step from `first` on that all completed."""
     each = [steps_of(events) for events in ranks]
-    numbers = sorted(set.intersection(*(set(one) for one in each)))
+    numbers = sorted(set.intersection(*(set(steps) for steps in each)))
     return tuple(
-        StepTime(*map(max, zip(*(one[number] for one in each), strict=True)))
+        StepTime(*map(max, zip(*(steps[number] for steps in each), strict=True)))
         for number in numbers
         if number >= first
     )
@@ -240,7 +240,7 @@ def chart_of(ranks: Sequence[Sequence[Event]], step: int, title: str) -> Chart:
 def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interval]:
     """Return the passes, without the time in which they wait."""
     waits = sorted((event.start_ns, event.end_ns) for event in events if event.kind == "wait")
-    found = []
+    intervals = []
     for event in events:
         if event.kind not in {"forward", "backward"}:
             continue
@@ -250,6 +250,8 @@ def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interva
                 continue
             if begin > reached:
                 label = f"{event.kind} pass"
-                found.append(Interval(lane, reached - start, begin - start, event.kind, -1, label))
+                intervals.append(
+                    Interval(lane, reached - start, begin - start, event.kind, -1, label)
+                )
             reached = max(reached, finish)
-    return found
+    return intervals

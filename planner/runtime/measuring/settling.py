@@ -74,8 +74,8 @@ def settle(series: Callable[[int], Sequence[int]], once_ns: int) -> Sample:
             if 2 * sum(times) >= series_ns or len(times) == _MOST_REPEATS:
                 break
             once_ns = max(sum(times) // len(times), 1)  # less than was thought
-        if (found := _sample_of(times)) is not None:
-            return found
+        if (sample := _sample_of(times)) is not None:
+            return sample
     return Sample(len(times) // 2, len(times) // 2)
 
 

@@ -167,8 +167,8 @@ def transfer(
 
     def push() -> None:
         distributed.all_to_all_single(received, batch, group=group)
-        for one in others:
-            first.add_(one)
+        for share_of_rank in others:
+            first.add_(share_of_rank)
 
     return push, batch, first
 
@@ -205,7 +205,8 @@ def _rounds(
         elif number == warmup - 1:
             (row,) = _slowest(world, [row])
             samples = [
-                _sample(world, run, one, sample_ns) for run, one in zip(runs, row, strict=True)
+                _sample(world, run, once_ns, sample_ns)
+                for run, once_ns in zip(runs, row, strict=True)
             ]
         if progress is not None:
             progress(number + 1, warmup + repetitions)
@@ -238,15 +239,15 @@ def _slowest(world: World, rows: list[list[int]]) -> list[list[int]]:
 
 
 def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    found = integers(sizes, "sizes", minimum=1)
-    for place, size in enumerate(found):
-        if size % ELEMENT_BYTES or (place and size <= found[place - 1]):
+    checked = integers(sizes, "sizes", minimum=1)
+    for place, size in enumerate(checked):
+        if size % ELEMENT_BYTES or (place and size <= checked[place - 1]):
             raise InvalidInputError(
                 f"sizes[{place}]", f"expected increasing multiples of {ELEMENT_BYTES}, got {size}"
             )
-    if len(found) < 2:
+    if len(checked) < 2:
         raise InvalidInputError("sizes", "expected at least two")
-    return found
+    return checked
 
 
 def _check(collective: Collective | AllReduce, depths: Sequence[int]) -> None:

@@ -68,11 +68,15 @@ def check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> 
         )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise InvalidInputError("optimizer", "LBFGS needs all gradients at once, several times")
-    given = {one for group in optimizer.param_groups for one in group["params"]}
+    updated = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     for parameter, name in names.items():
-        if parameter not in given:
+        if parameter not in updated:
             raise InvalidInputError("optimizer", f"does not update the model's {name}")
-    if extra := [one for one in given - names.keys() if one.requires_grad and one.numel()]:
+    if extra := [
+        parameter
+        for parameter in updated - names.keys()
+        if parameter.requires_grad and parameter.numel()
+    ]:
         raise InvalidInputError(
             "optimizer", f"updates {len(extra)} parameters that are not the model's"
         )

@@ -63,7 +63,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     InvalidInputError
         If there are none, or one is where gloo does not send from.
     """
-    found = {}
+    parameters = {}
     for name, parameter in named(model):
         if is_lazy(parameter):
             raise InvalidInputError(
@@ -79,15 +79,18 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
             raise InvalidInputError(
                 f"model.{name}", f"expected real numbers, got {parameter.dtype}"
             )
-        found[name] = parameter
-    if not found:
+        parameters[name] = parameter
+    if not parameters:
         raise InvalidInputError("model", "expected at least one trainable parameter")
-    return found
+    return parameters
 
 
 def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:
     """Return name, shape and type of each parameter."""
-    return tuple((name, str(tuple(one.shape)), str(one.dtype)) for name, one in parameters.items())
+    return tuple(
+        (name, str(tuple(parameter.shape)), str(parameter.dtype))
+        for name, parameter in parameters.items()
+    )
 
 
 def check_cover(
@@ -159,7 +162,7 @@ def by_dtype(
     pieces: Iterable[Piece], parameters: Mapping[str, nn.Parameter]
 ) -> dict[torch.dtype, list[Piece]]:
     """Return the pieces of each type of number, in their order; a message has one type."""
-    found: dict[torch.dtype, list[Piece]] = {}
+    pieces_of: dict[torch.dtype, list[Piece]] = {}
     for piece in pieces:
-        found.setdefault(parameters[piece.parameter].dtype, []).append(piece)
-    return found
+        pieces_of.setdefault(parameters[piece.parameter].dtype, []).append(piece)
+    return pieces_of

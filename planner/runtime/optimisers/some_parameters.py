@@ -40,11 +40,11 @@ class SomeParameters:
         self._leaves_out = type(optimizer).__module__.startswith(f"{torch.optim.__name__}.")
         self._parameters = parameters
         place = {
-            one: (number, place)
+            parameter: (number, place)
             for number, group in enumerate(optimizer.param_groups)
-            for place, one in enumerate(group["params"])
+            for place, parameter in enumerate(group["params"])
         }
-        self._place = [place[one] for one in parameters]
+        self._place = [place[parameter] for parameter in parameters]
         self._settings: list[dict[str, Any]] = []
 
     def remember(self) -> None:
@@ -61,8 +61,8 @@ class SomeParameters:
         chosen: dict[int, list[nn.Parameter]] = {}
         if not self._leaves_out:
             chosen = {number: [] for number in range(len(self._settings))}
-        for one in sorted(numbers, key=self._place.__getitem__):
-            chosen.setdefault(self._place[one][0], []).append(self._parameters[one])
+        for index in sorted(numbers, key=self._place.__getitem__):
+            chosen.setdefault(self._place[index][0], []).append(self._parameters[index])
         kept = {number: dict(every[number]) for number in chosen}
         try:
             for number, some in chosen.items():
@@ -85,10 +85,10 @@ def _changed(group: Mapping[str, Any], settings: Mapping[str, Any]) -> str | Non
     return None
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return bool(one is other or one == other)
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, Tensor) and isinstance(other, Tensor):
+        return torch.equal(value, other)
+    return bool(value is other or value == other)
 
 
 def _copied(value: Any) -> Any:

@@ -32,11 +32,11 @@ def state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> str:
 
     Complexity: reads all of it once.
     """
-    found = sha256()
+    digest = sha256()
     for parameter, name in names.items():
         for key, value in sorted(optimizer.state.get(parameter, {}).items(), key=str):
-            found.update(f"{name} {key} {_plain(value)}".encode())
-    return found.hexdigest()
+            digest.update(f"{name} {key} {_plain(value)}".encode())
+    return digest.hexdigest()
 
 
 def _plain(value: Any) -> str:

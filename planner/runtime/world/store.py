@@ -117,7 +117,7 @@ def _listening(host: str, port: int) -> socket.socket | None:
         except ValueError:
             return None
     family, kind, protocol, _, address = min(
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), key=lambda one: one[0]
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM), key=lambda entry: entry[0]
     )
     listening = socket.socket(family, kind, protocol)
     try:
@@ -174,7 +174,7 @@ def missing(
 
 def hand_out(store: Store, what: str, rank: int, ranks: Iterable[int], limit_s: float) -> None:
     """Wait until all ranks have come here, so that the store can end; not for ever."""
-    keys = [f"{what}/{one}" for one in ranks]
+    keys = [f"{what}/{other}" for other in ranks]
     with suppress(RuntimeError):
         within(limit_s, lambda: store.set(f"{what}/{rank}", "1"))
         missing(store, keys, limit_s)

@@ -29,29 +29,31 @@ def verdict_error(verdict: Mapping[str, Any]) -> CommunicationError:
     missing, gone = verdict.get("missing", []), verdict.get("gone", [])
     answers = {int(rank): answer for rank, answer in verdict.get("answers", {}).items()}
     cut = {rank: answer["down"] for rank, answer in answers.items() if answer["down"]}
-    said, late = [], []
+    reasons, late = [], []
     if record["at_fault"]:
-        said.append(f"rank {record['rank']} stopped: {record['reason']}")
+        reasons.append(f"rank {record['rank']} stopped: {record['reason']}")
     elif not (missing or gone or cut) and record["batch"] is not None:
-        late = [one for one, answer in answers.items() if answer["transfers"] < record["transfers"]]
-    said += [f"rank {rank} has left the job" for rank in gone]
-    said += [
+        late = [
+            rank for rank, answer in answers.items() if answer["transfers"] < record["transfers"]
+        ]
+    reasons += [f"rank {rank} has left the job" for rank in gone]
+    reasons += [
         f"rank {rank} does not answer: it was killed, has ended, hangs or is cut off"
         for rank in missing
     ]
-    said += [f"interface {one} of rank {rank} is down" for rank in cut for one in cut[rank]]
-    said += [
+    reasons += [f"interface {name} of rank {rank} is down" for rank in cut for name in cut[rank]]
+    reasons += [
         f"rank {rank} has not begun this transfer: it still computes or hangs" for rank in late
     ]
     if not record["at_fault"]:
         peers = "".join(f" with rank {peer}" for peer in record["peers"])
-        said.append(f"noticed by rank {record['rank']}{peers}: {record['reason']}")
+        reasons.append(f"noticed by rank {record['rank']}{peers}: {record['reason']}")
     where = [f"{name} {record[name]}" for name in ("step", "batch") if record[name] is not None]
     blamed = {*missing, *gone, *cut, *late} or set(record["peers"])
     if record["at_fault"]:
         blamed.add(record["rank"])
     return CommunicationError(
-        f"{', '.join(where)}: {'; '.join(said)}" if where else "; ".join(said),
+        f"{', '.join(where)}: {'; '.join(reasons)}" if where else "; ".join(reasons),
         step=record["step"],
         batch=record["batch"],
         peers=tuple(sorted(blamed)),
@@ -68,16 +70,16 @@ def down(interfaces: tuple[str, ...]) -> list[str]:
         return []
     import fcntl
 
-    found = []
+    names = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for name in interfaces:
             request = struct.pack("16s24x", name.encode()[:15])
             try:
                 answer = fcntl.ioctl(asking, _SIOCGIFFLAGS, request)
             except OSError:  # there is none of that name any more
-                found.append(name)
+                names.append(name)
                 continue
             (flags,) = struct.unpack_from("H", answer, 16)
             if flags & _UP_AND_RUNNING != _UP_AND_RUNNING:
-                found.append(name)
-    return found
+                names.append(name)
+    return names

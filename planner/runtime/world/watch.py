@@ -87,7 +87,7 @@ class Watch:
         self._transfer: tuple[int | None, int | None] | None = None
         self._transfers = 0
         self._stop = threading.Event()
-        self._said = threading.Event()
+        self._departed = threading.Event()
         self._answered_at = time.monotonic()
         self._own: dict[str, Any] | None = None
         self._error: CommunicationError | None = None
@@ -153,7 +153,7 @@ class Watch:
         """Stop watching; transfers that still wait for this rank fail with that reason."""
         atexit.unregister(self._at_exit)
         self._stop.set()
-        self._said.wait(_INTERVAL_S if self._error else self._grace_s + 1)
+        self._departed.wait(_INTERVAL_S if self._error else self._grace_s + 1)
 
     def wait_for_others(self) -> None:
         """Return once no rank needs the store of this process any more, or it has taken too long.
@@ -180,13 +180,13 @@ class Watch:
                     return
             self._store.set(f"left/{self._rank}", str(self._transfers))
             self._store.set("leaving", "1")
-            self._said.set()
+            self._departed.set()
             self._linger(range(self._size), self._timeout_s)
         except RuntimeError as error:  # the store: distributed.DistError and its children
             if not self._stop.is_set() or self._own is not None:
                 self._settle(self._cut_off(first_line(error)))
         finally:
-            self._said.set()
+            self._departed.set()
 
     def _note(
         self,
@@ -218,9 +218,9 @@ class Watch:
                 self._note("a transfer without it", *transfer, tuple(away), at_fault=False)
 
     def _has(self, key: str) -> bool:
-        found = self._store.check([key])
+        there = self._store.check([key])
         self._answered_at = time.monotonic()
-        return found
+        return there
 
     def _until(self, done: Callable[[], bool], limit_s: float) -> None:
         end = time.monotonic() + limit_s
@@ -273,8 +273,8 @@ class Watch:
             "gone": sorted(gone),
             "answers": {rank: json.loads(self._store.get(f"here/{rank}")) for rank in here},
         }
-        said = self._store.compare_set("verdict", "", json.dumps(mine))
-        verdict: dict[str, Any] = json.loads(said)
+        agreed = self._store.compare_set("verdict", "", json.dumps(mine))
+        verdict: dict[str, Any] = json.loads(agreed)
         self._store.set(f"read/{self._rank}", "1")
         self._linger(map(int, verdict["answers"]), self._grace_s)
         return verdict_error(verdict)
