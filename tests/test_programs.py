@@ -363,7 +363,7 @@ def test_typed_plans_that_cannot_be_followed_are_an_error() -> None:
     pull = layers("pull")
     plan = ibatch.solve(pull)
     incomplete = dataclasses.replace(result.plan, groups=result.plan.groups[1:])
-    none: Result[caramel.Plan] = Result(
+    none: Result[caramel.Plan, Any] = Result(
         "x", None, None, None, 0.0, infeasibility=Infeasibility("it is too large", ("memory",))
     )
     driver = bigdl.solve(SLICES, method="tree_aggregate")

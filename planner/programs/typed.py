@@ -15,10 +15,10 @@ from planner.validation import shown
 __all__ = ["TypedPlan", "family_of", "is_typed", "read_typed"]
 
 TypedPlan = (
-    tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan]]
-    | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan]]
-    | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan]]
-    | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan], Sequence[Sequence[str]]]
+    tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan, Any]]
+    | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan, Any]]
+    | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan, Any]]
+    | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
 )
 """Problems of `ibatch` know layers and no parameters: the names of each layer's come third."""
 
