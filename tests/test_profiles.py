@@ -250,7 +250,7 @@ def test_a_graph_of_whole_layers_names_no_parameters() -> None:
     assert replace(profile, graph=profile.dataflow()).layer_parameters() is None
     times = "forward_compute_time=1.0, backward_compute_time=1.0, activation_size=4.0"
     imported, _ = read_pipedream(
-        f"node1 -- Linear(in_features=4, out_features=4) -- {times}, parameter_size=80.0",
+        f"node1 -- Linear(in_features=4, out_features=4) -- {times}, parameter_size=80.0".encode(),
         name="m",
         source="s",
     )

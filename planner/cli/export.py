@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from planner.cli.common import check_outputs, command, in_file, read, write_json
+from planner.cli.common import check_outputs, command, in_file, read, write_document, write_json
 from planner.cli.writing import write_file
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
@@ -13,7 +13,7 @@ from planner.validation import integer, shown
 
 __all__ = ["add_parser"]
 
-_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "chakra")
+_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "chakra", "msccl")
 _MAX_RANKS = 65536
 
 
@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "export",
         run,
-        "write a plan as settings of DDP, FSDP2, Horovod or DeepSpeed, or as Chakra traces",
+        "write a plan for DDP, FSDP2, Horovod or DeepSpeed, for MSCCL, or as Chakra traces",
         "planner export ddp plan.json -o buckets.json\n"
         "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json\n"
         "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18",
@@ -33,7 +33,8 @@ def add_parser(commands: Any) -> None:
         choices=_TOOLS,
         help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together; horovod: a "
         "file for horovodrun --config-file; deepspeed: the nearest zero_optimization; chakra: "
-        "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on",
+        "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on; msccl: an "
+        "algorithm of the runtime MSCCL (a plan of bml without failures)",
     )
     parser.add_argument(
         "plans",
@@ -74,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
     graph = _graph(options.profile) if options.profile else None
     if options.tool == "chakra":
         return _write_traces(options, graph)
+    if options.tool == "msccl":
+        return _write_algorithm(options)
     plans = [read(path) for path in options.plans]
     try:
         settings = _settings(options.tool, plans, graph, options.element_bytes)
@@ -110,6 +113,34 @@ def _write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
     integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     for rank in range(ranks):
         write_file(f"{options.output}.{rank}.et", trace)
+    return 0
+
+
+def _algorithm(data: bytes) -> str:
+    from planner.bml import Schedule
+    from planner.formats.msccl import write_msccl
+    from planner.jsonio.bml_answer import BmlAnswer
+    from planner.jsonio.service import decode_answer
+    from planner.topologies import BCube
+
+    answer, _ = decode_answer(data)
+    if not isinstance(answer, BmlAnswer):
+        raise InvalidInputError("problem", f"expected bml, got {shown(answer.problem)}")
+    if answer.method != "bml":
+        raise InvalidInputError("method", f"expected bml, got {shown(answer.method)}")
+    return write_msccl(Schedule(BCube(answer.n, answer.k)), name=f"bml-{answer.n}-{answer.k}")
+
+
+def _write_algorithm(options: argparse.Namespace) -> int:
+    """Write a plan of BML as MSCCL's XML."""
+    if len(options.plans) > 1:
+        raise InvalidInputError("PLAN", "expected one")
+    (path,) = options.plans
+    try:
+        text = _algorithm(read(path))
+    except InvalidInputError as error:
+        raise in_file(path, error) from None
+    write_document(text, options.output)
     return 0
 
 

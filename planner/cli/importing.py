@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cli.common import check_outputs, command, in_file, read, write_json
 from planner.errors import InvalidInputError
-from planner.formats import read_kineto, read_pipedream
+from planner.formats import READERS
 from planner.jsonio import encode_profile
 from planner.printing import escaped
 from planner.validation import integer
@@ -27,9 +27,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "format",
-        choices=["pipedream", "kineto"],
-        help="pipedream: its profiler's graph.txt; kineto: a trace of PyTorch's profiler "
-        "(.json, .json.gz), recorded with record_shapes=True",
+        choices=list(READERS),
+        help="; ".join(f"{name}: {reader.about}" for name, reader in READERS.items()),
     )
     parser.add_argument("file", metavar="FILE", help="'-': standard input")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
@@ -42,13 +41,6 @@ def readable(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
-def _text(data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
-
-
 def run(options: argparse.Namespace) -> int:
     """Import, with warnings on standard error."""
     if options.batch_size is not None:
@@ -56,14 +48,14 @@ def run(options: argparse.Namespace) -> int:
     check_outputs({"--output": options.output}, (options.file,))
     data = read(options.file)
     path = Path(options.file)
-    about = {"source": readable(path.name), "batch_size": options.batch_size}
+    reader = READERS[options.format]
     try:
-        if options.format == "kineto":
-            stem = path.name.removesuffix(".gz").removesuffix(".json")
-            profile, warnings = read_kineto(data, name=readable(options.name or stem), **about)
-        else:
-            name = readable(options.name or path.stem)
-            profile, warnings = read_pipedream(_text(data), name=name, **about)
+        profile, warnings = reader.read(
+            data,
+            name=readable(options.name or reader.name_of(path.name)),
+            source=readable(path.name),
+            batch_size=options.batch_size,
+        )
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
     for warning in warnings:

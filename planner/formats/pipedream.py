@@ -30,18 +30,18 @@ _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "
 
 
 def read_pipedream(
-    text: str, *, name: str, source: str, batch_size: int | None = None
+    data: bytes, *, name: str, source: str, batch_size: int | None = None
 ) -> tuple[Profile, tuple[str, ...]]:
     """Return the profile in a PipeDream graph file, and warnings about rows that cannot be true.
 
     Parameters
     ----------
-    text : str
-        Contents of the file.
+    data : bytes
+        Contents of the file, UTF-8.
     name : str
         Name of the model.
     source : str
-        Where the file is from; kept in the profile with the hash of `text`.
+        Where the file is from; kept in the profile with the hash of `data`.
     batch_size : int, optional
         Samples of one iteration; the file does not say.
 
@@ -50,6 +50,10 @@ def read_pipedream(
     InvalidInputError
         If the text is no such graph; the path is the line.
     """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
     nodes: dict[str, Node] = {}
     edges: list[tuple[str, str, int]] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -106,7 +110,7 @@ def read_pipedream(
         provenance=Provenance(
             kind="imported",
             source=f"PipeDream profiler graph {source}",
-            notes=(f"sha256 of the file: {sha256(text.encode()).hexdigest()}", *warnings),
+            notes=(f"sha256 of the file: {sha256(data).hexdigest()}", *warnings),
         ),
         batch_size=batch_size,
         graph=graph_of_layers(layers, steps) if weighted else None,

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import planner
+from planner.bml import Schedule
 from planner.cli import main
+from planner.formats import write_msccl
+from planner.topologies import BCube
 from tests.formats.test_exports import PULL, PUSH, SIZES, caramel
 
 PROFILE: dict[str, Any] = {
@@ -153,3 +156,34 @@ def test_plans_of_a_shipped_profile(
     limit = settings["zero_optimization"]["reduce_bucket_size"]
     for bucket in settings["planner"]["buckets"]:
         assert sum(sizes[name] for name in bucket) <= limit or len(bucket) == 1
+
+
+BCUBE = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 400, "link_bytes_per_s": 5e9}
+
+
+def test_a_plan_of_bml_becomes_an_algorithm_of_msccl(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    plan = file(tmp_path, "plan.json", planner.solve(BCUBE))
+    assert main(["export", "msccl", plan]) == 0
+    out, err = capfdbinary.readouterr()
+    assert err == b""
+    assert out.decode() == write_msccl(Schedule(BCube(2, 2)), name="bml-2-2")
+
+
+@pytest.mark.parametrize(
+    ("answer", "path"),
+    [
+        (planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}), "method"),
+        (caramel(), "problem"),
+        ({**planner.solve(BCUBE), "objective_ns": 1}, "lower_bound_ns"),
+    ],
+)
+def test_what_is_no_algorithm_1_is_not_written_for_msccl(
+    answer: Any, path: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    plan = file(tmp_path, "plan.json", answer)
+    assert main(["export", "msccl", plan]) == 2
+    out, err = capfdbinary.readouterr()
+    assert out == b""
+    assert err.decode().startswith(f"planner: error: {plan}: {path}: ")

@@ -39,11 +39,11 @@ GOOD = "\n".join(
 
 
 def read(text: str) -> tuple[object, tuple[str, ...]]:
-    return read_pipedream(text, name="m", source="graph.txt")
+    return read_pipedream(text.encode(), name="m", source="graph.txt")
 
 
 def test_unordered_rows_lists_and_the_input_row() -> None:
-    profile, warnings = read_pipedream(GOOD, name="m", source="graph.txt", batch_size=4)
+    profile, warnings = read_pipedream(GOOD.encode(), name="m", source="graph.txt", batch_size=4)
     assert [layer.name for layer in profile.layers] == [
         "node2 Conv2d",
         "node10 ReLU",
@@ -68,7 +68,7 @@ def test_branches_share_a_block() -> None:
             *("\tnode3 -- node5", "\tnode4 -- node5"),
         ]
     )
-    profile, _ = read_pipedream(text, name="m", source="s")
+    profile, _ = read_pipedream(text.encode(), name="m", source="s")
     assert [layer.block for layer in profile.layers] == [0, 1, 2, 2, 2]
 
 
@@ -81,7 +81,7 @@ def test_the_edges_make_a_dataflow_graph() -> None:
             *("\tnode3 -- node5", "\tnode4 -- node5"),
         ]
     )
-    graph = read_pipedream(text, name="m", source="s")[0].graph
+    graph = read_pipedream(text.encode(), name="m", source="s")[0].graph
     assert graph is not None
     assert [(op.name, op.after) for op in graph.ops] == [
         ("node2 A/forward", ()),
@@ -101,7 +101,7 @@ def test_the_edges_make_a_dataflow_graph() -> None:
 
 
 def test_without_parameters_there_is_no_dataflow_graph() -> None:
-    assert read_pipedream(row("node1", "ReLU"), name="m", source="s")[0].graph is None
+    assert read_pipedream(row("node1", "ReLU").encode(), name="m", source="s")[0].graph is None
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_without_parameters_there_is_no_dataflow_graph() -> None:
     ],
 )
 def test_rows_that_cannot_be_true_are_warned_about(bad: str, expected: str) -> None:
-    profile, warnings = read_pipedream(bad, name="m", source="s")
+    profile, warnings = read_pipedream(bad.encode(), name="m", source="s")
     assert len(warnings) == 1
     assert expected in warnings[0]
     assert warnings[0].startswith("line 1")
@@ -138,7 +138,8 @@ def test_rows_that_cannot_be_true_are_warned_about(bad: str, expected: str) -> N
     ids=lambda text: text[:20],
 )
 def test_descriptions_nobody_can_compute_with_are_no_reason_to_fail(operation: str) -> None:
-    profile, warnings = read_pipedream(row("node1", operation, size="8.0"), name="m", source="s")
+    data = row("node1", operation, size="8.0").encode()
+    profile, warnings = read_pipedream(data, name="m", source="s")
     assert profile.parameter_bytes == 8
     assert warnings == ()
 
@@ -201,6 +202,6 @@ def test_a_backward_pass_that_is_missing_or_in_another_row(backward: str, expect
 
 
 def test_what_is_kept_for_the_backward_pass() -> None:
-    profile, _ = read_pipedream(GOOD, name="m", source="s")
+    profile, _ = read_pipedream(GOOD.encode(), name="m", source="s")
     # ReLU's output is what the linear layer reads and ReLU's own gradient is computed from.
     assert [layer.kept_bytes for layer in profile.layers] == [0, 8, 8]
