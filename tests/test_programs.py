@@ -99,7 +99,9 @@ def test_gradients_travel_as_the_plan_says(method: str) -> None:
     assert program.barrier is answer["barrier"]
     assert program.batches == tuple(
         Batch(
-            tuple(Piece(one, *group.get("part", {}).get(one, ())) for one in group["parameters"]),
+            tuple(
+                Piece(name, *group.get("part", {}).get(name, ())) for name in group["parameters"]
+            ),
             group["bytes"],
             group["depth"],
         )
@@ -113,7 +115,7 @@ def test_who_waits_for_all_gradients() -> None:
     barriers = {
         method: program_of(solved(CARAMEL, method=method)) for method in ("ddp", "bytescheduler")
     }
-    assert {name: one.barrier for name, one in barriers.items()} == {  # type: ignore[union-attr]
+    assert {name: program.barrier for name, program in barriers.items()} == {  # type: ignore[union-attr]
         "ddp": True,
         "bytescheduler": False,
     }
@@ -175,14 +177,14 @@ def test_slices_and_pulls_are_carried_over() -> None:
     answer = solved(BIGDL)
     program = program_of(answer)
     assert isinstance(program, SliceProgram)
-    assert [list(one) for one in program.slices] == answer["slices"]
-    assert [list(one) for one in program.pull_order] == answer["pull_order"]
+    assert [list(span) for span in program.slices] == answer["slices"]
+    assert [list(order) for order in program.pull_order] == answer["pull_order"]
 
 
 def test_what_a_plan_leaves_open_is_an_error() -> None:
     gradients, slices = solved(CARAMEL), solved(BIGDL)
     typed = read_plan(slices)
-    pull, push = (solved(IBATCH, direction=one) for one in ("pull", "push"))
+    pull, push = (solved(IBATCH, direction=direction) for direction in ("pull", "push"))
     other = {**push, "layer_parameters": [["x"], ["b.weight"], ["c.weight"], []]}
     twice = {**pull, "layer_parameters": [["a"], ["b"], ["c"], ["a"]]}
     cases: list[tuple[tuple[Any, ...], str, str]] = [
@@ -227,20 +229,20 @@ def test_layers_left_out_or_sent_twice_are_an_error(batches: list[list[int]]) ->
 
 
 def test_a_digest_tells_programs_apart() -> None:
-    one = GradientProgram((Batch((Piece("a"), Piece("b"))),))
+    program = GradientProgram((Batch((Piece("a"), Piece("b"))),))
     others = [
         GradientProgram((Batch((Piece("b"), Piece("a"))),)),
         GradientProgram((Batch((Piece("a"),)), Batch((Piece("b"),)))),
         GradientProgram((Batch((Piece("a"), Piece("b")), depth=2),)),
-        GradientProgram(one.batches, barrier=True),
+        GradientProgram(program.batches, barrier=True),
     ]
-    assert len({digest(program) for program in (one, *others)}) == 5
+    assert len({digest(some) for some in (program, *others)}) == 5
     code = (
         "from planner.programs import *\n"
         "print(digest(GradientProgram((Batch((Piece('a'), Piece('b'))),))))"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert shown.stdout.strip() == digest(one)
+    assert shown.stdout.strip() == digest(program)
 
 
 def test_reading_a_plan_needs_no_torch() -> None:
@@ -256,12 +258,16 @@ def test_reading_a_plan_needs_no_torch() -> None:
 
 GRAPH = Graph(
     tuple(
-        Op(one["name"], one["ns"], one["pass"], tuple(one.get("after", ())))
-        for one in CARAMEL["ops"]
+        Op(op["name"], op["ns"], op["pass"], tuple(op.get("after", ()))) for op in CARAMEL["ops"]
     ),
     tuple(
-        Parameter(one["name"], one["bytes"], (one["updated_by"],), (one["read_by"],))
-        for one in CARAMEL["parameters"]
+        Parameter(
+            parameter["name"],
+            parameter["bytes"],
+            (parameter["updated_by"],),
+            (parameter["read_by"],),
+        )
+        for parameter in CARAMEL["parameters"]
     ),
 )
 GRADIENTS = caramel.Problem(GRAPH, AffineCost(30, Fraction(1, 20)), element_bytes=4)

@@ -230,7 +230,7 @@ def end(rank: int) -> Callable[[Sequence[int]], None]:
 
     def wait(processes: Sequence[int]) -> None:
         limit = time.monotonic() + LIMIT_S
-        others = [process for one, process in enumerate(processes) if one != rank]
+        others = [process for other, process in enumerate(processes) if other != rank]
         while any(map(running, others)) and time.monotonic() < limit:
             time.sleep(0.05)
         os.kill(processes[rank], signal.SIGKILL)

@@ -124,8 +124,8 @@ def momentum(model: nn.Module) -> Optimizer:
 
 
 def two_groups(model: nn.Module) -> Optimizer:
-    one, *others = model.parameters()
-    groups: list[dict[str, Any]] = [{"params": others, "lr": 0.02}, {"params": [one]}]
+    first, *others = model.parameters()
+    groups: list[dict[str, Any]] = [{"params": others, "lr": 0.02}, {"params": [first]}]
     return torch.optim.AdamW(groups, lr=0.01, eps=1e-6)
 
 
@@ -168,8 +168,8 @@ def save(model: nn.Module, step: int) -> None:
 def move(model: nn.Module, step: int) -> None:
     """Load other values, in whole and in part."""
     part = next(model.children())
-    part.load_state_dict({name: one / 2 for name, one in part.state_dict().items()})
-    model.load_state_dict({name: one + 0.01 for name, one in model.state_dict().items()})
+    part.load_state_dict({name: value / 2 for name, value in part.state_dict().items()})
+    model.load_state_dict({name: value + 0.01 for name, value in model.state_dict().items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +266,9 @@ def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Loop) -
     for step in range(STEPS):
         if recipe.between is not None:
             recipe.between(model, step)
-        for one in range(recipe.passes - 1):
+        for number in range(recipe.passes - 1):
             with loop.no_sync():
-                _backward(loop, rank, step + 100 * one + 100)
+                _backward(loop, rank, step + 100 * number + 100)
         _backward(loop, rank, step)
         if recipe.clip is not None:
             loop.clip(recipe.clip)

@@ -107,7 +107,9 @@ def make_model(name: str) -> nn.Module:
 
 def make_optimizer(name: str, model: nn.Module) -> Optimizer:
     """Return an optimiser of the parameters of a model that are not frozen."""
-    return OPTIMIZERS[name](one for one in model.parameters() if one.requires_grad)
+    return OPTIMIZERS[name](
+        parameter for parameter in model.parameters() if parameter.requires_grad
+    )
 
 
 def make_inputs(name: str, rank: int, step: int, size: int = 4) -> Tensor:
@@ -134,7 +136,7 @@ def backward(model: nn.Module, name: str, rank: int, step: int) -> None:
 
 def weights_of(model: nn.Module) -> Weights:
     """Return a copy of the parameters."""
-    return {name: one.detach().clone() for name, one in model.named_parameters()}
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
 def ddp_weights(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weights:
@@ -161,4 +163,4 @@ def ddp_worker(name: str, optimizer: str = "sgd", steps: int = STEPS) -> Weights
 def largest_difference(weights: Weights, others: Weights) -> float:
     """Return by how much two sets of weights differ at most."""
     assert weights.keys() == others.keys()
-    return max(float((one - others[name]).abs().max()) for name, one in weights.items())
+    return max(float((weight - others[name]).abs().max()) for name, weight in weights.items())

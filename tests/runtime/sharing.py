@@ -82,8 +82,8 @@ def _of(kind: Callable[..., Optimizer], **options: Any) -> Recipe:
 def _named(model: nn.Module) -> Optimizer:
     """Return an optimiser that knows names, in two groups."""
     names = dict(model.named_parameters())
-    weights = [(name, one) for name, one in names.items() if name.endswith("weight")]
-    others = [(name, one) for name, one in names.items() if not name.endswith("weight")]
+    weights = [(name, parameter) for name, parameter in names.items() if name.endswith("weight")]
+    others = [(name, parameter) for name, parameter in names.items() if not name.endswith("weight")]
     groups: list[dict[str, Any]] = [
         {"params": weights, "weight_decay": 0.01},
         {"params": others, "lr": 0.03, "momentum": 0.5},
@@ -110,7 +110,7 @@ OWN = {
 LEFT_OUT = {"clipped", "clipped and accumulated", "Adafactor", "Adafactor, autocast"}
 """Recipes that need more than the gradient of one element."""
 
-ALL = {name: one for name, one in RECIPES.items() if name not in LEFT_OUT} | OWN
+ALL = {name: recipe for name, recipe in RECIPES.items() if name not in LEFT_OUT} | OWN
 
 QUICK = [
     "accumulated",
@@ -161,15 +161,15 @@ class Ours:
 
 def compare(attach: Attach, recipes: Collection[str]) -> dict[str, Pair]:
     """Train by an executor and by DDP."""
-    found = {}
+    pairs = {}
     for name in recipes:
         model, optimizer = made(ALL[name])
         executor = attach(model, optimizer)
         ours = follow(ALL[name], model, optimizer, Ours(executor, model))
         executor.close()
         model, optimizer = made(ALL[name])
-        found[name] = ours, follow(ALL[name], model, optimizer, Plain(model, optimizer))
-    return found
+        pairs[name] = ours, follow(ALL[name], model, optimizer, Plain(model, optimizer))
+    return pairs
 
 
 def compare_models(attachers: Mapping[str, Attach], rank: int) -> dict[str, Pair]:

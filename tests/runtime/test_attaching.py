@@ -73,7 +73,7 @@ def test_typed_plans_and_answers_are_followed_alike() -> None:
     whole = iteration.Problem.from_profile(
         profile, decode_cluster(json.dumps(cluster).encode()), modes=["replicated"], element_bytes=4
     )
-    elements = sum(one.numel() for one in make_model(NAME).parameters())
+    elements = sum(parameter.numel() for parameter in make_model(NAME).parameters())
     slices = bigdl.Problem(
         elements=elements,
         element_bytes=4,

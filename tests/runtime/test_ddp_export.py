@@ -83,7 +83,7 @@ def train(
         for parameter in model.parameters():
             parameter.mul_(1 + distributed.get_rank())
     ddp = as_ddp(model, planned(names), **options)
-    called = {parameter: one for one, parameter in model.named_parameters()}
+    called = {parameter: name for name, parameter in model.named_parameters()}
     steps: list[list[list[str]]] = []
 
     def record(
@@ -169,9 +169,9 @@ def test_an_exact_plan_does_not_depend_on_the_order_of_computation() -> None:
 
 def test_limits_are_the_sizes_of_batches() -> None:
     model = make_model("perceptron")
-    found = ddp_bucket_caps(planned(CONSECUTIVE), model)
-    sizes = [sum(model.get_parameter(one).numel() * 4 for one in group) for group in CONSECUTIVE]
-    assert [int(cap * 2**20) for cap in found] == sizes  # as DDP computes it
+    caps = ddp_bucket_caps(planned(CONSECUTIVE), model)
+    sizes = [sum(model.get_parameter(name).numel() * 4 for name in group) for group in CONSECUTIVE]
+    assert [int(cap * 2**20) for cap in caps] == sizes  # as DDP computes it
 
 
 def test_pushes_of_a_sharded_program_are_buckets_too() -> None:
@@ -183,7 +183,7 @@ def test_pushes_of_a_sharded_program_are_buckets_too() -> None:
 def test_frozen_parameters_are_in_no_bucket() -> None:
     model = make_model("perceptron")
     model.get_parameter("second.weight").requires_grad_(False)
-    rest = tuple(tuple(one for one in group if one != "second.weight") for group in CONSECUTIVE)
+    rest = tuple(tuple(name for name in group if name != "second.weight") for group in CONSECUTIVE)
     assert len(ddp_bucket_caps(planned(rest), model)) == len(rest)
     with pytest.raises(InvalidPlanError, match=r"no trainable parameter second\.weight"):
         ddp_bucket_caps(planned(CONSECUTIVE), model)

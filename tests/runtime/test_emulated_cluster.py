@@ -119,10 +119,10 @@ def test_a_bcube_plugs_servers_where_the_network_says(n: int, k: int) -> None:
     assert {tuple(nic.name for nic in host) for host in hosts} == {
         tuple(f"eth{level}" for level in range(k))
     }
-    for one, other in combinations(range(bcube.servers), 2):
+    for server, other in combinations(range(bcube.servers), 2):
         for level in range(k):
-            together = other in bcube.neighbours(one, level)
-            left, right = hosts[one][level], hosts[other][level]
+            together = other in bcube.neighbours(server, level)
+            left, right = hosts[server][level], hosts[other][level]
             assert (left.switch == right.switch) == together
             networks = [ip_interface(f"{nic.address}/24").network for nic in (left, right)]
             assert (networks[0] == networks[1]) == together
@@ -187,10 +187,10 @@ def test_both_ends_of_every_link_but_control_have_the_rate() -> None:
         (switches,) = namespaces() - set(spaces)
         limited: list[int] = []
         for space in [*spaces, switches]:
-            found = subprocess.run(
+            shown = subprocess.run(
                 ["tc", "-n", space, "-json", "qdisc"], capture_output=True, check=True
             )
-            rules = [rule for rule in json.loads(found.stdout) if rule["kind"] == "tbf"]
+            rules = [rule for rule in json.loads(shown.stdout) if rule["kind"] == "tbf"]
             limited.append(len(rules))
             assert {rule["options"]["rate"] for rule in rules} == {RATE // 8}
             assert "ctl0" not in {rule["dev"] for rule in rules}

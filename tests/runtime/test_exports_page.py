@@ -63,6 +63,6 @@ def test_the_programs_run(tmp_path: Path) -> None:
         for outcome in launch(execute, 2, program, str(tmp_path)):
             assert outcome.error is None, outcome.error.trace
             if "as_ddp" in program:
-                found = eval(outcome.output.splitlines()[-1])
+                buckets = eval(outcome.output.splitlines()[-1])
                 groups = [set(group["parameters"]) for group in plan["groups"]]
-                assert [set(bucket) for bucket in found] == groups
+                assert [set(bucket) for bucket in buckets] == groups

@@ -107,8 +107,10 @@ def gathered(names: Sequence[str], model: nn.Module, ranks: int) -> int:
 
 def full(model: nn.Module) -> Weights:
     return {
-        name: one.full_tensor().detach().clone() if isinstance(one, DTensor) else one
-        for name, one in model.named_parameters()
+        name: parameter.full_tensor().detach().clone()
+        if isinstance(parameter, DTensor)
+        else parameter
+        for name, parameter in model.named_parameters()
     }
 
 
@@ -170,10 +172,10 @@ def train_listed() -> tuple[list[int | str], list[float], list[float]]:
     mesh = init_device_mesh("cpu", (distributed.get_world_size(),))
     as_fsdp2(model, program(LISTED), mesh)
     inputs = torch.ones(2, 6)  # the same on all ranks, so one process computes the same
-    for one in (model, alone):
-        updates = torch.optim.SGD(one.parameters(), lr=0.1)
+    for trained in (model, alone):
+        updates = torch.optim.SGD(trained.parameters(), lr=0.1)
         for _ in range(3):
-            one(inputs).square().sum().backward()
+            trained(inputs).square().sum().backward()
             updates.step()
             updates.zero_grad()
     with torch.no_grad(), Recorder() as recorder:
@@ -191,9 +193,9 @@ def test_parameters_of_the_model_itself_are_a_batch_like_others() -> None:
 
 
 def test_groups_are_modules_inner_ones_first() -> None:
-    found = fsdp2_groups(program(LISTED), Listed())
-    assert found.groups == (("",), ("outer.0",), ("outer.1",))
-    assert found.shard_order[-1] == 0
+    groups = fsdp2_groups(program(LISTED), Listed())
+    assert groups.groups == (("",), ("outer.0",), ("outer.1",))
+    assert groups.shard_order[-1] == 0
 
 
 def test_frozen_parameters_are_in_no_batch() -> None:

@@ -56,20 +56,20 @@ def sums(n: int, k: int) -> tuple[str, list[bytes]]:
     ranks = range(world.size)
     bcube = BcubeAllReduce(world, n, k)
     for size in SIZES:
-        total = sum((integers(one, size) for one in ranks), torch.tensor(0))
+        total = sum((integers(rank, size) for rank in ranks), torch.tensor(0))
         for depth in (1, 3):
             flat = integers(world.rank, size)
             bcube(flat, depth)
             assert torch.equal(flat, total)
 
-    found = []
-    exact = torch.stack([floats(one, 5, 67).double() for one in ranks]).sum(0)
+    messages = []
+    exact = torch.stack([floats(rank, 5, 67).double() for rank in ranks]).sum(0)
     for _ in range(2):
         tensor = floats(world.rank, 5, 67)
         assert bcube.all_reduce(tensor) is tensor
         assert torch.allclose(tensor.double(), exact, rtol=1e-6, atol=1e-5)
-        found.append(bits(tensor))
-    assert found[0] == found[1]
+        messages.append(bits(tensor))
+    assert messages[0] == messages[1]
 
     mean = floats(world.rank, 5, 67).double()
     bcube.all_reduce(mean, average=True)
@@ -78,14 +78,14 @@ def sums(n: int, k: int) -> tuple[str, list[bytes]]:
     across = floats(world.rank, 67, 5).t()
     bcube.all_reduce(across)
     assert across.shape == (5, 67)
-    single = torch.stack([floats(one, 67, 5).t().double() for one in ranks]).sum(0)
+    single = torch.stack([floats(rank, 67, 5).t().double() for rank in ranks]).sum(0)
     assert torch.allclose(across.double(), single, rtol=1e-6, atol=1e-5)
 
     half = floats(world.rank, 100).bfloat16()
     bcube.all_reduce(half)
-    rounded = torch.stack([floats(one, 100).bfloat16().double() for one in ranks]).sum(0)
+    rounded = torch.stack([floats(rank, 100).bfloat16().double() for rank in ranks]).sum(0)
     assert torch.allclose(half.double(), rounded, rtol=0.05, atol=0.2)
-    found.append(bits(half))
+    messages.append(bits(half))
 
     leaf = nn.Parameter(torch.tensor(float(world.rank)))
     bcube.all_reduce(leaf)
@@ -101,13 +101,13 @@ def sums(n: int, k: int) -> tuple[str, list[bytes]]:
 
     bcube.close()
     world.leave()
-    return bcube.name, found
+    return bcube.name, messages
 
 
 def check_sums(n: int, k: int) -> None:
-    found = values(launch(sums, n**k, n, k))
-    assert all(one == found[0] for one in found)
-    assert found[0][0] == f"bml({n}, {k})"
+    results = values(launch(sums, n**k, n, k))
+    assert all(result == results[0] for result in results)
+    assert results[0][0] == f"bml({n}, {k})"
 
 
 @small
@@ -131,8 +131,8 @@ class Net(nn.Module):
         self.last = nn.Linear(31, 5)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.last(torch.tanh(self.norm(self.first(x))))
-        return found
+        outputs: Tensor = self.last(torch.tanh(self.norm(self.first(x))))
+        return outputs
 
 
 def optimizer_of(name: str, model: nn.Module) -> torch.optim.Optimizer:
@@ -175,7 +175,7 @@ def train(n: int, k: int) -> list[float]:
             reference.step()
         executor.close()
         pairs = zip(model.parameters(), plain.parameters(), strict=True)
-        apart.append(max((one - other).abs().max().item() for one, other in pairs))
+        apart.append(max((ours - other).abs().max().item() for ours, other in pairs))
     bcube.close()
     world.leave()
     return apart
@@ -221,7 +221,7 @@ def follow(n: int, k: int, plans: list[bytes]) -> list[str]:
         for _ in range(2):
             tensor = integers(world.rank, 2003)
             bcube.all_reduce(tensor)
-            everyone = (integers(one, 2003) for one in range(world.size))
+            everyone = (integers(rank, 2003) for rank in range(world.size))
             assert torch.equal(tensor, sum(everyone, torch.tensor(0)))
         names.append(bcube.name)
         bcube.close()
@@ -266,7 +266,7 @@ def follow_typed(plan: bml.Plan) -> None:
     for size in SIZES:
         flat = integers(world.rank, size)
         summing(flat)
-        assert torch.equal(flat, sum((integers(one, size) for one in range(4)), torch.tensor(0)))
+        assert torch.equal(flat, sum((integers(rank, size) for rank in range(4)), torch.tensor(0)))
     summing.close()
     world.leave()
 
@@ -281,21 +281,21 @@ def test_typed_plans_are_followed_for_every_size() -> None:
 
 def refuse() -> dict[str, str]:
     world = join(TIMEOUT_S)
-    found = {}
+    texts = {}
     plain = BcubeAllReduce(world, 2, 1)
     listed = BcubeAllReduce(world, 2, 1, planned(2, 1, "nothing"))
     with pytest.raises(InvalidInputError) as refused:
         listed.all_reduce(torch.zeros(2002, dtype=torch.int64))
-    found["size"] = str(refused.value)
+    texts["size"] = str(refused.value)
     with pytest.raises(InvalidInputError) as refused:
         plain.all_reduce(torch.zeros(3, dtype=torch.int64), average=True)
-    found["mean"] = str(refused.value)
+    texts["mean"] = str(refused.value)
     with pytest.raises(InvalidInputError) as refused:
         plain.all_reduce(torch.eye(2).to_sparse())
-    found["sparse"] = str(refused.value)
+    texts["sparse"] = str(refused.value)
     with pytest.raises(InvalidInputError) as refused:
         BcubeAllReduce(world, 2, 2)
-    found["world"] = str(refused.value)
+    texts["world"] = str(refused.value)
     tensor = torch.ones(2)
     plain.all_reduce(tensor)  # neither of them is the worse for it
     assert tensor.tolist() == [2, 2]
@@ -303,16 +303,16 @@ def refuse() -> dict[str, str]:
     plain.close()
     with pytest.raises(PlannerError) as closed:
         plain.all_reduce(torch.zeros(3))
-    found["closed"] = str(closed.value)
+    texts["closed"] = str(closed.value)
     listed.close()
     world.leave()
-    return found
+    return texts
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    found = values(launch(refuse, 2))
-    assert found[0] == found[1]
-    assert found[0] == {
+    texts = values(launch(refuse, 2))
+    assert texts[0] == texts[1]
+    assert texts[0] == {
         "size": "transfers: a plan for 16024 bytes, got a tensor of 16016",
         "mean": "average: no mean of torch.int64",
         "sparse": "tensor: expected a dense one on the CPU, got torch.sparse_coo, cpu",
@@ -331,9 +331,9 @@ def too_many_interfaces() -> None:
 
 
 def test_interfaces_must_be_one_for_each_level() -> None:
-    for one in launch(too_many_interfaces, 2):
-        assert one.error is not None
-        assert one.error.text == "interfaces: expected one for each of 1 levels, got 2"
+    for outcome in launch(too_many_interfaces, 2):
+        assert outcome.error is not None
+        assert outcome.error.text == "interfaces: expected one for each of 1 levels, got 2"
 
 
 def on_lo() -> list[float]:
@@ -343,10 +343,10 @@ def on_lo() -> list[float]:
     bcube.all_reduce(tensor)
     bcube.close()
     world.leave()
-    return [float(one) for one in tensor]
+    return [float(element) for element in tensor]
 
 
 @pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="needs Linux")  # noqa: PTH110
 def test_each_level_goes_over_its_interface() -> None:
     for tensor in values(launch(on_lo, 4)):
-        assert tensor == [4.0 * one for one in range(9)]
+        assert tensor == [4.0 * element for element in range(9)]

@@ -39,10 +39,10 @@ def disagree(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["network", "plan"])
 def test_disagreement_is_found_before_the_first_transfer(kind: str) -> None:
-    for one in launch(disagree, 4, kind):
-        assert one.error is not None
-        assert one.error.type == "DisagreementError"
-        assert one.error.attributes["ranks"] == (2,)
+    for outcome in launch(disagree, 4, kind):
+        assert outcome.error is not None
+        assert outcome.error.type == "DisagreementError"
+        assert outcome.error.attributes["ranks"] == (2,)
 
 
 def wrong_plan() -> None:

@@ -76,8 +76,8 @@ class Player:
 def play(scripts: Mapping[int, Script], elements: int, draw: Random) -> None:
     """Go through all threads' scripts in random order; a link keeps the order of a thread."""
     counts = {server: np.zeros((elements, len(scripts)), dtype=int) for server in scripts}
-    for number, one in enumerate(counts.values()):
-        one[:, number] = 1
+    for number, count in enumerate(counts.values()):
+        count[:, number] = 1
     links: dict[tuple[int, int, int, int], deque[np.ndarray]] = defaultdict(deque)
     players = [
         Player(server, number, script, counts[server])
@@ -86,12 +86,12 @@ def play(scripts: Mapping[int, Script], elements: int, draw: Random) -> None:
     ]
     while players:
         draw.shuffle(players)
-        players = [one for one in players if one.complete < len(one.steps)]
-        acted = [one.act(links) for one in players]
+        players = [player for player in players if player.complete < len(player.steps)]
+        acted = [player.act(links) for player in players]
         assert any(acted) or not players, "every thread waits"
     assert not any(links.values())
-    for one in counts.values():
-        assert (one == 1).all()
+    for count in counts.values():
+        assert (count == 1).all()
 
 
 def play_all(routes: Routes, elements: int, element_bytes: int = 4, rounds: int = 1) -> None:
@@ -299,7 +299,9 @@ def test_tensors_of_another_size_are_refused() -> None:
     ],
 )
 def test_what_the_check_says(rows: Iterable[Sequence[Any]], message: str) -> None:
-    made = [Row((0, step), 0, 0, one, 0, other, 0, 4, adds) for step, one, other, adds in rows]
+    made = [
+        Row((0, step), 0, 0, server, 0, other, 0, 4, adds) for step, server, other, adds in rows
+    ]
     with pytest.raises(InvalidPlanError, match=message):
         check_rows(made, (0, 1), 4)
 

@@ -49,16 +49,16 @@ def test_a_layer_used_twice_is_summed_up_once() -> None:
 
 def read_after_a_fault() -> list[str]:
     """Fail while some parameters are updated and others not; tell how each look at them ended."""
-    model, said = net(), []
+    model, events = net(), []
     optimizer = sgd(model)
 
     def look(read: Callable[[], object]) -> None:
         try:
             read()
         except Exception as error:  # noqa: BLE001 - the test compares its name
-            said.append(type(error).__name__)
+            events.append(type(error).__name__)
         else:
-            said.append("read")
+            events.append("read")
 
     with join(TIMEOUT_S) as world:
         batch = -1
@@ -81,7 +81,7 @@ def read_after_a_fault() -> list[str]:
         look(model.state_dict)
         look(optimizer.state_dict)
         look(lambda: model(torch.ones(1, 5)))
-    return said
+    return events
 
 
 def test_weights_of_different_steps_cannot_be_read() -> None:

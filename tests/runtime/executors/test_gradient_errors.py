@@ -250,7 +250,7 @@ def refuse() -> None:
         model = make_model("perceptron")
         with pytest.raises(InvalidPlanError, match="is not in the plan"):
             GradientExecutor(model, GradientProgram(()), plain(model), world)
-        assert not any(one._forward_hooks for one in model.modules())
+        assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_models_and_optimisers_that_do_not_fit_are_refused() -> None:
@@ -281,14 +281,16 @@ def train_and_close() -> None:
         assert model(make_inputs("perceptron", 0, 0)).grad_fn is not None
         for number in range(3):
             backward(model, "perceptron", world.rank, number)
-            sent = [weakref.ref(one.grad) for one in model.parameters()]
+            sent = [weakref.ref(parameter.grad) for parameter in model.parameters()]
             executor.step()
-            assert all(one.grad is None for one in model.parameters())
-        assert any(one["step"] == 2 for one in optimizer.state.values())
-        assert {int(one["step"]) for one in optimizer.state_dict()["state"].values()} == {3}
+            assert all(parameter.grad is None for parameter in model.parameters())
+        assert any(state["step"] == 2 for state in optimizer.state.values())
+        assert {int(state["step"]) for state in optimizer.state_dict()["state"].values()} == {3}
         assert not executor.gate.pending
         end = time.monotonic() + 10
-        while any(one() is not None for one in sent):  # the channel lets go of them in its own time
+        while any(
+            gradient() is not None for gradient in sent
+        ):  # the channel lets go of them in its own time
             assert time.monotonic() < end
             time.sleep(0.01)
         executor.close()
@@ -298,10 +300,10 @@ def train_and_close() -> None:
         twin: nn.Module = pickle.loads(pickle.dumps(copy.deepcopy(model)))
         assert largest_difference(weights_of(twin), weights_of(model)) == 0
         state = optimizer.state_dict()
-        for one in (model, twin):
-            updates = make_optimizer("adam", one)
+        for trained in (model, twin):
+            updates = make_optimizer("adam", trained)
             updates.load_state_dict(copy.deepcopy(state))
-            backward(one, "perceptron", 0, 3)
+            backward(trained, "perceptron", 0, 3)
             updates.step()
         assert largest_difference(weights_of(twin), weights_of(model)) == 0
 

@@ -51,7 +51,7 @@ def random_program(model: nn.Module, seed: int) -> GradientProgram:
         width = parameter.element_size()
         cuts = {0, parameter.numel(), *(draw.randrange(parameter.numel()) for _ in range(2))}
         marks = sorted(cuts) if draw.random() < 0.5 else [0, parameter.numel()]
-        pieces += [Piece(name, width * one, width * other) for one, other in pairwise(marks)]
+        pieces += [Piece(name, width * start, width * stop) for start, stop in pairwise(marks)]
     draw.shuffle(pieces)
     marks = sorted({0, len(pieces), *(draw.randrange(len(pieces)) for _ in range(4))})
     batches = tuple(
@@ -65,8 +65,8 @@ def executed(name: str, optimizer: str, program: GradientProgram, world: World) 
     """Train as planned; return the weights."""
     model = make_model(name)
     with torch.no_grad():
-        for one in model.parameters():
-            one.add_(world.rank)  # which has to become what rank 0 has
+        for parameter in model.parameters():
+            parameter.add_(world.rank)  # which has to become what rank 0 has
     executor = GradientExecutor(model, program, make_optimizer(optimizer, model), world)
     for step in range(STEPS):
         backward(model, name, world.rank, step)
@@ -77,16 +77,16 @@ def executed(name: str, optimizer: str, program: GradientProgram, world: World) 
 
 def follow_random_plans(seeds: Sequence[int], models: Sequence[str]) -> dict[str, float]:
     """Return by how much weights differ from DDP's, for each model and optimiser."""
-    found = {}
+    differences = {}
     with join() as world:
         for name in models:
             for optimizer in OPTIMIZERS:
                 expected = ddp_weights(name, optimizer)
-                found[f"{name} {optimizer}"] = max(
+                differences[f"{name} {optimizer}"] = max(
                     largest_difference(executed(name, optimizer, program, world), expected)
                     for program in (random_program(make_model(name), seed) for seed in seeds)
                 )
-    return found
+    return differences
 
 
 def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
@@ -133,12 +133,12 @@ def test_solved_plans_train_as_ddp_does(name: str) -> None:
         ],
         "parameters": [
             {
-                "name": one.name,
-                "bytes": one.size_bytes,
-                "updated_by": list(one.updated_by),
-                "read_by": list(one.read_by),
+                "name": parameter.name,
+                "bytes": parameter.size_bytes,
+                "updated_by": list(parameter.updated_by),
+                "read_by": list(parameter.read_by),
             }
-            for one in graph.parameters
+            for parameter in graph.parameters
         ],
         "network": {"startup_ns": 20_000, "ns_per_byte": 100},
         "element_bytes": 4,
@@ -172,7 +172,7 @@ class Planned:
 
 
 def follow_recipes(recipes: Sequence[str]) -> dict[str, float]:
-    found = {}
+    differences = {}
     with join() as world:
         for name in recipes:
             recipe = (RECIPES | SLOW)[name]
@@ -181,13 +181,15 @@ def follow_recipes(recipes: Sequence[str]) -> dict[str, float]:
             loop = Planned(model, optimizer, world)
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)
-                found[name] = largest_difference(follow(recipe, model, optimizer, loop), expected)
+                differences[name] = largest_difference(
+                    follow(recipe, model, optimizer, loop), expected
+                )
             loop.executor.close()
             if recipe.between is None:
                 kinds = [event.kind for event in loop.executor.trace.events]
                 assert kinds.count("forward") == STEPS * recipe.passes
             assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    return found
+    return differences
 
 
 def _expected(recipe: Recipe) -> Weights:
@@ -255,15 +257,15 @@ def test_the_forward_pass_begins_before_the_last_batch() -> None:
         assert outcome.error is None, outcome.error
         let_go, events = outcome.value
         assert let_go == [True] * 3
-        (second,) = (one for one in events if (one.kind, one.step) == ("forward", 2))
-        transfers = [one for one in events if (one.kind, one.step) == ("transfer", 1)]
-        assert [one.batch for one in transfers] == [0, 1, 2, 3]
+        (second,) = (event for event in events if (event.kind, event.step) == ("forward", 2))
+        transfers = [event for event in events if (event.kind, event.step) == ("transfer", 1)]
+        assert [event.batch for event in transfers] == [0, 1, 2, 3]
         assert second.start_ns < transfers[-1].end_ns < second.end_ns
-        updates = [one for one in events if (one.kind, one.step) == ("update", 1)]
-        found = [one.batch for one in updates]  # what has arrived is updated at once
-        assert found == sorted(set(found))
-        assert len(found) > 1
-        assert found[-1] == 3
+        updates = [event for event in events if (event.kind, event.step) == ("update", 1)]
+        order = [event.batch for event in updates]  # what has arrived is updated at once
+        assert order == sorted(set(order))
+        assert len(order) > 1
+        assert order[-1] == 3
 
 
 def train_with_a_barrier() -> list[Event]:
@@ -285,11 +287,11 @@ def test_a_barrier_holds_the_forward_pass_back() -> None:
         assert outcome.error is None, outcome.error
         for step in (0, 1, 2):
             ends = [
-                one.end_ns
-                for one in outcome.value
-                if one.step == step and one.kind in ("transfer", "update")
+                event.end_ns
+                for event in outcome.value
+                if event.step == step and event.kind in ("transfer", "update")
             ]
             assert ends
-            for one in outcome.value:
-                if one.kind == "forward" and one.step > step:
-                    assert one.start_ns >= max(ends)
+            for event in outcome.value:
+                if event.kind == "forward" and event.step > step:
+                    assert event.start_ns >= max(ends)

@@ -28,15 +28,17 @@ def held() -> int:
     gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of objects that dislike to be looked at
-        tensors = [one for one in gc.get_objects() if isinstance(one, Tensor)]
-    storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in tensors}
-    return sum(one.nbytes() for one in storages.values())
+        tensors = [tensor for tensor in gc.get_objects() if isinstance(tensor, Tensor)]
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in tensors}
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world: World) -> Executor:
     pieces = [Piece(name) for name, _ in model.named_parameters()]
     if kind == "bigdl":
-        plan = Exchange(sum(one.numel() for one in model.parameters()), world.size, "rotated")
+        plan = Exchange(
+            sum(parameter.numel() for parameter in model.parameters()), world.size, "rotated"
+        )
         ranks = range(world.size)
         slices, orders = tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks))
         return SliceExecutor(model, SliceProgram(slices, orders), updates, world)
@@ -51,16 +53,16 @@ def hold(kind: str) -> float:
     with join() as world:
         before = held()
         model: nn.Module = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
-        size = sum(one.numel() * one.element_size() for one in model.parameters())
+        size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
         updates = torch.optim.Adam(model.parameters())
         executor = attached(kind, model, updates, world)
         for _ in range(2):
             model(torch.ones(1, WIDTH)).sum().backward()
             executor.step()
         model(torch.ones(1, WIDTH)).sum().backward()
-        found = held() - before
+        most_held = held() - before
         executor.close()
-        return found / size
+        return most_held / size
 
 
 @pytest.mark.parametrize(
@@ -74,5 +76,5 @@ def hold(kind: str) -> float:
 )
 def test_shards_save_memory(kind: str, ranks: int, most: float) -> None:
     assert most < 5  # DDP: parameters, gradients, buckets, and a state of two numbers for each
-    for found in values(launch(hold, ranks, kind)):
-        assert 2 < found < most + 0.05
+    for share in values(launch(hold, ranks, kind)):
+        assert 2 < share < most + 0.05

@@ -77,7 +77,9 @@ def count_work(count: int) -> tuple[int, int]:
     threading.settrace(counter)
     with join() as world:
         model = layers(count)
-        optimizer = SGD([{"params": list(one.parameters())} for one in model.children()], lr=0.1)
+        optimizer = SGD(
+            [{"params": list(layer.parameters())} for layer in model.children()], lr=0.1
+        )
         updates: list[None] = []
         optimizer.register_step_post_hook(lambda *_: updates.append(None))
         held = OneByOne(Ring(world.group))
@@ -97,9 +99,9 @@ def count_work(count: int) -> tuple[int, int]:
         train_step(model, executor)
         sys.settrace(None)
         counter.counting = False
-        found = counter.count, len(updates)
+        counts = counter.count, len(updates)
         executor.close()
-    return found
+    return counts
 
 
 def test_work_grows_with_the_number_of_layers_and_not_faster() -> None:
@@ -117,13 +119,13 @@ def count_updates(world: World) -> int:
     executor = GradientExecutor(model, each_layer(model), optimizer, world)
     for _ in range(2):
         train_step(model, executor)
-    while sum(one.kind == "transfer" for one in executor.trace.events) < 20:
+    while sum(event.kind == "transfer" for event in executor.trace.events) < 20:
         pass
     updates.clear()
     model(torch.ones(2, 4))
-    found = len(updates)
+    count = len(updates)
     executor.close()
-    return found
+    return count
 
 
 def update_together() -> int:

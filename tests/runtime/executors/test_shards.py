@@ -39,11 +39,11 @@ SIZES = {"one": [], "each": [1] * 100, "uneven": [1, 3, 2]}
 
 def batches(model: nn.Module, sizes: Iterable[int]) -> tuple[Batch, ...]:
     names = [name for name, _ in model.named_parameters()]
-    found = []
+    groups = []
     for size in sizes:
-        found.append(names[:size])
+        groups.append(names[:size])
         names = names[size:]
-    return tuple(Batch(tuple(map(Piece, some))) for some in [*found, names] if some)
+    return tuple(Batch(tuple(map(Piece, some))) for some in [*groups, names] if some)
 
 
 def program(model: nn.Module, pull: str, push: str) -> ShardProgram:
@@ -59,16 +59,16 @@ def attach(
 def train(recipes: list[str]) -> dict[str, Pair]:
     ways = ("uneven", "each"), ("one", "uneven"), ("each", "one")
     with join() as world:
-        found: dict[str, Pair] = {}
+        pairs: dict[str, Pair] = {}
         for start, (pull, push) in enumerate(ways):
-            found |= compare(partial(attach, world, pull, push), recipes[start::3])
+            pairs |= compare(partial(attach, world, pull, push), recipes[start::3])
         if recipes == REST:
             same: dict[str, Attach] = {how: partial(attach, world, how, how) for how in SIZES}
-            found |= compare_models(same, world.rank)
+            pairs |= compare_models(same, world.rank)
             for name in "tiny", "mixed", "frozen":
-                found[f"{name}, each"] = compare(same["each"], [name])[name]
-            found["resumed"] = resume(same["uneven"], world.rank)
-    return found
+                pairs[f"{name}, each"] = compare(same["each"], [name])[name]
+            pairs["resumed"] = resume(same["uneven"], world.rank)
+    return pairs
 
 
 @pytest.mark.parametrize(("size", "recipes"), JOBS)
@@ -90,15 +90,17 @@ def watch_order(_: object = None) -> tuple[list[tuple[str, int, int]], list[set[
         pending: list[set[str]] = []
         for layer in layers.values():
             layer.register_forward_hook(
-                lambda *_: pending.append({executor.names[one] for one in executor.gate.pending})
+                lambda *_: pending.append(
+                    {executor.names[parameter] for parameter in executor.gate.pending}
+                )
             )
         for step in range(2):
             backward(model, "perceptron", world.rank, step)
             executor.step()
         moments = [state["exp_avg"].numel() for state in optimizer.state.values()]
         executor.close()
-        events = [one for one in executor.trace.events if one.kind == "transfer"]
-    return [(one.direction, one.step, one.batch) for one in events], pending, moments
+        events = [event for event in executor.trace.events if event.kind == "transfer"]
+    return [(event.direction, event.step, event.batch) for event in events], pending, moments
 
 
 def test_order_and_place_of_what_travels() -> None:
@@ -116,7 +118,7 @@ def test_order_and_place_of_what_travels() -> None:
             for done in range(1, 5)
         ]
         assert pending == [set()] * 4 + left
-    elements = sum(one.numel() for one in make_model("perceptron").parameters())
+    elements = sum(parameter.numel() for parameter in make_model("perceptron").parameters())
     assert sum(sum(moments) for _, _, moments in results) == elements
     assert max(sum(moments) for _, _, moments in results) < elements / 2
 
@@ -131,7 +133,9 @@ def misuse(kind: str) -> None:
             plan = ShardProgram(plan.pulls, plan.pushes[1:])
         if kind == "cut":
             halves = Piece("norm.weight", 0, 48), Piece("norm.weight", 48)
-            rest = tuple(one for one in plan.pulls[1].pieces if one.parameter != "norm.weight")
+            rest = tuple(
+                piece for piece in plan.pulls[1].pieces if piece.parameter != "norm.weight"
+            )
             plan = ShardProgram((plan.pulls[0], Batch(halves + rest), *plan.pulls[2:]), plan.pushes)
         if kind == "begun":
             backward(model, "perceptron", 0, 0)

@@ -39,11 +39,11 @@ Order = Literal["rotated", "same", "backwards"]
 
 
 def program(model: nn.Module, size: int, order: Order) -> SliceProgram:
-    elements = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    elements = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     plan = Exchange(elements, size, "same" if order == "same" else "rotated")
     pulls = tuple(plan.pull_order(node) for node in range(size))
     if order == "backwards":  # and nobody begins with itself
-        pulls = tuple(one[:0:-1] + one[:1] for one in pulls)
+        pulls = tuple(order_of_rank[:0:-1] + order_of_rank[:1] for order_of_rank in pulls)
     return SliceProgram(tuple(plan.slice(node) for node in range(size)), pulls)
 
 
@@ -55,14 +55,14 @@ def train(recipes: list[str]) -> dict[str, Pair]:
     orders: tuple[Order, ...] = ("rotated", "same", "backwards")
     recipes = [name for name in recipes if name != "mixed"]
     with join() as world:
-        found: dict[str, Pair] = {}
+        pairs: dict[str, Pair] = {}
         for start, order in enumerate(orders):
-            found |= compare(partial(attach, world, order), recipes[start::3])
+            pairs |= compare(partial(attach, world, order), recipes[start::3])
         if recipes == REST:
             ways: dict[str, Attach] = {order: partial(attach, world, order) for order in orders}
-            found |= compare_models(ways, world.rank)
-            found["resumed"] = resume(partial(attach, world, "rotated"), world.rank)
-    return found
+            pairs |= compare_models(ways, world.rank)
+            pairs["resumed"] = resume(partial(attach, world, "rotated"), world.rank)
+    return pairs
 
 
 @pytest.mark.parametrize(("size", "recipes"), JOBS)
@@ -88,14 +88,14 @@ def watch_order(order: Order) -> tuple[list[tuple[int, int]], list[tuple[str, in
         executor.step()
         moments = sum(state["exp_avg"].numel() for state in optimizer.state.values())
         executor.close()
-    events = [one for one in executor.trace.events if one.kind == "transfer"]
-    return asked, [(one.direction, one.batch) for one in events], moments
+    events = [event for event in executor.trace.events if event.kind == "transfer"]
+    return asked, [(event.direction, event.batch) for event in events], moments
 
 
 @pytest.mark.parametrize("order", ["rotated", "same"])
 def test_order_of_pulls(order: Order) -> None:
     size = 4
-    elements = sum(one.numel() for one in make_model("perceptron").parameters())
+    elements = sum(parameter.numel() for parameter in make_model("perceptron").parameters())
     plan = program(make_model("perceptron"), size, order)
     sizes = [stop - start for start, stop in plan.slices]
     for rank, (asked, turns, moments) in enumerate(values(launch(watch_order, size, order))):
@@ -152,8 +152,8 @@ def test_the_other_end_of_a_broken_transfer_is_named() -> None:
     for outcome in launch(lose_a_connection, 4):
         assert outcome.error is not None
         assert "the cable is cut" in outcome.error.text
-        found = outcome.error.attributes
-        assert (found["step"], found["batch"], found["peers"]) == (0, 2, (2,))
+        attributes = outcome.error.attributes
+        assert (attributes["step"], attributes["batch"], attributes["peers"]) == (0, 2, (2,))
 
 
 def serve_slowly() -> Pair:
@@ -167,7 +167,7 @@ def serve_slowly() -> Pair:
     distributed.isend = slow  # type: ignore[assignment]
     with join() as world:
         model = make_model("perceptron")
-        elements = sum(one.numel() for one in model.parameters())
+        elements = sum(parameter.numel() for parameter in model.parameters())
         plan = SliceProgram(((0, 0), (0, 0), (0, elements)), ((0, 2, 1), (1, 0, 2), (0, 1, 2)))
         executor = SliceExecutor(model, plan, make_optimizer("sgd", model), world)
         backward(model, "perceptron", world.rank, 0)

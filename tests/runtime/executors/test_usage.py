@@ -51,7 +51,7 @@ def executor_of(kind: str, model: nn.Module, optimizer: Optimizer, world: World)
         return GradientExecutor(model, GradientProgram(batches[::-1]), optimizer, world)
     if kind == "shards":
         return ShardExecutor(model, ShardProgram(batches, batches[::-1]), optimizer, world)
-    total = sum(one.numel() for one in trainable(model).values())
+    total = sum(parameter.numel() for parameter in trainable(model).values())
     size = world.size
     bounds = [total * rank // size for rank in range(size + 1)]
     slices = tuple(pairwise(bounds))
@@ -78,11 +78,11 @@ def beside_other_collectives(kind: str) -> tuple[float, ...]:
             wrong += float(metric) != sum(range(world.size))
         for executor in executors:
             executor.close()
-        found = [
+        differences = [
             largest_difference(weights_of(model), ddp_weights(name))
             for name, model in zip((MODEL, "recurrent"), models, strict=True)
         ]
-    return wrong, *found
+    return wrong, *differences
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,16 +104,16 @@ def clamp_through_data(kind: str) -> tuple[Weights, Weights]:
                 backward(model, MODEL, 0, step)
                 executor.step()
                 executor.finish()
-                for one in model.parameters():
-                    one.data.clamp_(-0.1, 0.1)
+                for parameter in model.parameters():
+                    parameter.data.clamp_(-0.1, 0.1)
     plain = make_model(MODEL)
     optimizer = make_optimizer("sgd", plain)
     for step in range(STEPS):
         optimizer.zero_grad()
         backward(plain, MODEL, 0, step)
         optimizer.step()
-        for one in plain.parameters():
-            one.data.clamp_(-0.1, 0.1)
+        for parameter in plain.parameters():
+            parameter.data.clamp_(-0.1, 0.1)
     return weights_of(model), weights_of(plain)
 
 
@@ -139,7 +139,9 @@ def misuse(kind: str, how: str) -> None:
         frozen = next(model.parameters())
         frozen.requires_grad = how != "unfrozen"
         maker = Counting if how == "counting" else SGD
-        optimizer = maker([one for one in model.parameters() if one.requires_grad], lr=0.1)
+        optimizer = maker(
+            [parameter for parameter in model.parameters() if parameter.requires_grad], lr=0.1
+        )
         executor = executor_of(kind, model, optimizer, world)
         for step in range(3):
             backward(model, MODEL, world.rank, step)
@@ -197,11 +199,14 @@ def copy_after_finishing(kind: str) -> tuple[float, float, bool]:
             backward(model, MODEL, world.rank, 2)
             executor.step()
             inputs = make_inputs(MODEL, 0, 0)
-            outputs: list[Tensor] = [one(inputs) for one in (copied, pickled)]
+            outputs: list[Tensor] = [copy_of_model(inputs) for copy_of_model in (copied, pickled)]
             outputs[0].sum().backward()  # type: ignore[no-untyped-call]
             equal = torch.equal(*outputs)
-        found = [largest_difference(weights_of(one), before) for one in (copied, pickled)]
-    return found[0], found[1], equal
+        differences = [
+            largest_difference(weights_of(copy_of_model), before)
+            for copy_of_model in (copied, pickled)
+        ]
+    return differences[0], differences[1], equal
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,13 +240,13 @@ def test_a_model_has_one_executor_at_a_time(kind: str) -> None:
 def join_twice_with_one_store(port: int) -> list[tuple[str, ...]]:
     """Join a launcher's job twice: its store still has what was said the first time."""
     os.environ |= {"MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    said = []
+    answers = []
     for turn in range(2):
         with join(20) as world:
             if world.rank:
                 time.sleep(0.5)  # so that the other one has time to read too early
-            said.append(world.gather("what", f"{turn}.{world.rank}"))
-    return said
+            answers.append(world.gather("what", f"{turn}.{world.rank}"))
+    return answers
 
 
 def test_joining_again_begins_anew() -> None:

@@ -60,7 +60,9 @@ def test_the_slowest_rank_counts_field_by_field() -> None:
 
 def test_batches_take_as_long_as_on_the_slowest_rank() -> None:
     slow = [event._replace(start_ns=event.start_ns - 5) for event in STEP]
-    times = {(one.direction, one.batch): one.measured_ns for one in batch_times([STEP, slow], 0)}
+    times = {
+        (batch.direction, batch.batch): batch.measured_ns for batch in batch_times([STEP, slow], 0)
+    }
     assert times == {("", 0): (25,), ("", 1): (75,)}
 
 
@@ -72,7 +74,10 @@ def test_a_chart_shows_every_rank_from_its_own_backward_pass_on() -> None:
     chart = chart_of([STEP, shifted], 1, "title")
     chart.timeline.check_serial()
     lanes = [
-        [(one.start_ns, one.end_ns, one.kind) for one in chart.timeline.on(resource)]
+        [
+            (interval.start_ns, interval.end_ns, interval.kind)
+            for interval in chart.timeline.on(resource)
+        ]
         for resource in chart.timeline.resources
     ]
     assert lanes[:2] == lanes[2:]
@@ -113,18 +118,18 @@ def _ibatch(direction: str) -> IbatchAnswer:
 def test_each_plan_predicts_what_it_is_about() -> None:
     steps = [StepTime(100, 60, 50, 50), StepTime(140, 70, 60, 80), StepTime(120, 80, 55, 65)]
     caramel = _caramel()
-    rows = {one.name: one for one in compared([caramel], steps)}
+    rows = {row.name: row for row in compared([caramel], steps)}
     assert rows["step"].predicted_ns == 10 + 20 + 64 + 5
     assert rows["exposed communication"].predicted_ns == 69
     assert rows["step"].measured_ns == (100, 140, 120)
     assert rows["step"].median_ns == 120
     assert rows["step"].error == (120 - 99) / 120
     pull, push = _ibatch("pull"), _ibatch("push")
-    rows = {one.name: one for one in compared([pull, push], steps)}
+    rows = {row.name: row for row in compared([pull, push], steps)}
     assert rows["forward phase"].predicted_ns == pull.makespan_ns
     assert rows["backward phase"].predicted_ns == push.makespan_ns
     assert rows["step"].predicted_ns == pull.objective_ns + push.objective_ns  # type: ignore[operator]
-    rows = {one.name: one for one in compared([pull], steps)}
+    rows = {row.name: row for row in compared([pull], steps)}
     assert "backward phase" not in rows
     assert rows["step"] == Comparison("step", None, (100, 140, 120))
     assert rows["step"].error is None
@@ -148,6 +153,6 @@ def test_slices_predict_the_synchronisation() -> None:
         )
     )
     assert isinstance(answer, BigdlAnswer)
-    rows = {one.name: one for one in compared([answer], [StepTime(9, 8, 7, 6)])}
+    rows = {row.name: row for row in compared([answer], [StepTime(9, 8, 7, 6)])}
     assert rows["exposed communication"].predicted_ns == answer.objective_ns
     assert rows["step"].predicted_ns is None

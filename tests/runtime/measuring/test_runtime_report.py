@@ -23,20 +23,20 @@ UNKNOWN = variant("unknown", None, 1, 1, 1)
 
 
 def test_pairs_are_ranked_as_measured() -> None:
-    found = ranking([FAST, SAME, WRONG, NOISY, UNKNOWN])
+    ranks = ranking([FAST, SAME, WRONG, NOISY, UNKNOWN])
     # fast–same: predicted equal; fast–wrong and same–wrong: the other way round. Noisy is faster
     # than each of the others in some rounds and slower in others, or as fast.
-    assert (found.right, found.wrong, found.tied, found.within_noise) == (0, 2, 1, 3)
-    assert found.tau == pytest.approx(-2 / 3)
-    assert [text.split(" (")[0] for text in found.mistakes] == [
+    assert (ranks.right, ranks.wrong, ranks.tied, ranks.within_noise) == (0, 2, 1, 3)
+    assert ranks.tau == pytest.approx(-2 / 3)
+    assert [text.split(" (")[0] for text in ranks.mistakes] == [
         "fast against wrong",
         "same against wrong",
     ]
 
 
 def test_a_right_order_correlates_wholly() -> None:
-    found = ranking([FAST, variant("slow", 101, 111, 113, 112)])
-    assert (found.right, found.tau) == (1, 1.0)
+    ranks = ranking([FAST, variant("slow", 101, 111, 113, 112)])
+    assert (ranks.right, ranks.tau) == (1, 1.0)
     assert ranking([FAST, NOISY]).tau is None
 
 
@@ -60,5 +60,5 @@ def test_scaled_units_keep_times_and_sizes(name: str) -> None:
     assert sum(unit.forward_s + unit.backward_s for unit in units) == pytest.approx(0.2)
     assert sum(unit.bytes for unit in units) == pytest.approx(4e6, rel=1e-3)
     assert len(units) == len(profile.chain("block").layers)
-    counts = [one.numel() for one in WaitingModel(units).parameters()]
+    counts = [parameter.numel() for parameter in WaitingModel(units).parameters()]
     assert counts == [count for unit in units for count in unit.elements]

@@ -42,15 +42,15 @@ class Counting:
 
 def transferred(world: World, elements: int) -> dict[str, tuple[list[float], list[float]]]:
     """Carry out each collective with numbers that tell ranks and places apart."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    numbers: dict[str, tuple[list[float], list[float]]] = {}
     for collective in COLLECTIVES:
         room = torch.zeros(2, elements + world.size)
-        run, given, taken = transfer(world, collective, elements, room, depth=2)
-        given += torch.arange(given.numel()) + 1000 * (world.rank + 1)
-        before = given.tolist()
+        run, sent, taken = transfer(world, collective, elements, room, depth=2)
+        sent += torch.arange(sent.numel()) + 1000 * (world.rank + 1)
+        before = sent.tolist()
         run()
-        found[collective] = before, taken.tolist()
-    return found
+        numbers[collective] = before, taken.tolist()
+    return numbers
 
 
 def measure(elements: int) -> tuple[Any, list[Sweep], list[tuple[int, int]], list[int]]:
@@ -121,42 +121,42 @@ def values(outcomes: list[Outcome]) -> list[Any]:
 
 @pytest.mark.parametrize(("ranks", "elements"), [(2, 5), (3, 7)])
 def test_a_sweep(ranks: int, elements: int) -> None:
-    found = values(launch(measure, ranks, elements))
-    numbers = [one[0] for one in found]
+    results = values(launch(measure, ranks, elements))
+    numbers = [result[0] for result in results]
     share = -(-elements // ranks)
 
-    given = [one["all_reduce"][0] for one in numbers]
-    assert [len(one) for one in given] == [elements] * ranks
-    total = [sum(column) for column in zip(*given, strict=True)]
-    assert [one["all_reduce"][1] for one in numbers] == [total] * ranks
+    sent = [rank["all_reduce"][0] for rank in numbers]
+    assert [len(vector) for vector in sent] == [elements] * ranks
+    total = [sum(column) for column in zip(*sent, strict=True)]
+    assert [rank["all_reduce"][1] for rank in numbers] == [total] * ranks
 
-    shares = [one["all_gather"][0] for one in numbers]
-    assert [len(one) for one in shares] == [share] * ranks
-    batch = [number for one in shares for number in one]
-    assert [one["all_gather"][1] for one in numbers] == [batch] * ranks
+    shares = [rank["all_gather"][0] for rank in numbers]
+    assert [len(vector) for vector in shares] == [share] * ranks
+    batch = [number for vector in shares for number in vector]
+    assert [rank["all_gather"][1] for rank in numbers] == [batch] * ranks
 
-    batches = [one["reduce_scatter"][0] for one in numbers]
-    assert [len(one) for one in batches] == [share * ranks] * ranks
+    batches = [rank["reduce_scatter"][0] for rank in numbers]
+    assert [len(vector) for vector in batches] == [share * ranks] * ranks
     total = [sum(column) for column in zip(*batches, strict=True)]
-    kept = [number for one in numbers for number in one["reduce_scatter"][1]]
+    kept = [number for rank in numbers for number in rank["reduce_scatter"][1]]
     assert kept == total
 
-    assert all(one[1] == found[0][1] for one in found)  # all ranks return the same
-    ring, pull, push, other = found[0][1]
-    assert [(one.collective, one.algorithm) for one in (ring, pull, push, other)] == [
+    assert all(result[1] == results[0][1] for result in results)  # all ranks return the same
+    ring, pull, push, other = results[0][1]
+    assert [(sweep.collective, sweep.algorithm) for sweep in (ring, pull, push, other)] == [
         ("all_reduce", "ring"),
         ("all_gather", "gloo"),
         ("reduce_scatter", "gloo"),
         ("all_reduce", "counting"),
     ]
     assert ring.ranks == ranks
-    assert [(one.depth, one.size_bytes) for one in ring.timings] == [
+    assert [(timing.depth, timing.size_bytes) for timing in ring.timings] == [
         (depth, size) for depth in (1, 2) for size in SIZES
     ]
-    assert {len(one.times_ns) for one in ring.timings} == {3}
-    assert {len(one.times_ns) for one in push.timings} == {2}
+    assert {len(timing.times_ns) for timing in ring.timings} == {3}
+    assert {len(timing.times_ns) for timing in push.timings} == {2}
     for sweep in (ring, pull, push):
-        assert all(time > 0 for one in sweep.timings for time in one.times_ns)
+        assert all(time > 0 for timing in sweep.timings for time in timing.times_ns)
         assert usable(sweep)
 
 
@@ -180,12 +180,12 @@ def usable(sweep: Sweep) -> bool:
 
 
 def test_rounds_go_back_and_forth_and_the_slowest_rank_counts() -> None:
-    found = values(launch(measure, 2, 4))
-    for _, sweeps, calls, done in found:
+    results = values(launch(measure, 2, 4))
+    for _, sweeps, calls, done in results:
         there = [(size, 1) for size in SIZES[:2]]
         assert calls == [*there, *reversed(there)] * 2 + there  # 2 to warm up, 3 measured
         assert done == [105, 205, 305, 405, 505]
-        times = [time for one in sweeps[-1].timings for time in one.times_ns]
+        times = [time for timing in sweeps[-1].timings for time in timing.times_ns]
         assert min(times) >= SLOW_S * 1e9  # a rank cannot have slept less
 
 

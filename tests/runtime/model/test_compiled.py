@@ -209,7 +209,7 @@ def by_shards(model: nn.Module, world: World) -> Executor:
 
 
 def by_slices(model: nn.Module, world: World) -> Executor:
-    total = sum(one.numel() for one in model.parameters())
+    total = sum(parameter.numel() for parameter in model.parameters())
     bounds = [total * rank // world.size for rank in range(world.size + 1)]
     orders = [
         tuple((rank + turn) % world.size for turn in range(world.size))
@@ -250,7 +250,7 @@ Case = tuple[str, str, str]
 
 def differences(cases: Sequence[Case]) -> dict[Case, float]:
     """Return by how much losses and weights differ from DDP's."""
-    found = {}
+    apart = {}
     with join() as world:
         for name, executor, backend in cases:
             losses, weights = expected(world.rank, piecewise=name == "Piecewise")
@@ -261,13 +261,13 @@ def differences(cases: Sequence[Case]) -> dict[Case, float]:
             with attached, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of compilers about the other
                 ours = train(way.after(attached.model), world.rank, attached.step, way)
-            trained = {plain_name(key): one for key, one in weights_of(model).items()}
-            off = [abs(one - other) for one, other in zip(ours, losses, strict=True)]
-            found[name, executor, backend] = max(*off, largest_difference(trained, weights))
+            trained = {plain_name(key): value for key, value in weights_of(model).items()}
+            off = [abs(loss - other) for loss, other in zip(ours, losses, strict=True)]
+            apart[name, executor, backend] = max(*off, largest_difference(trained, weights))
             kinds = [event.kind for event in attached.trace.events]
             assert kinds.count("forward") == STEPS
             assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    return found
+    return apart
 
 
 class AfterReset(Way):

@@ -31,7 +31,7 @@ class Gated:
         self.model = model
         self.order: list[str] = []
         self.calls: list[str] = []
-        self.names = {one: name for name, one in model.named_parameters()}
+        self.names = {parameter: name for name, parameter in model.named_parameters()}
         self.gate = Gate(
             model,
             self.finish,
@@ -43,10 +43,10 @@ class Gated:
     def hold(self, *held: str) -> None:
         """Take some parameters back, all if none are named."""
         self.order = []
-        for one, name in self.names.items():
+        for parameter, name in self.names.items():
             if name in held or not held:
-                one.data -= 1
-                self.gate.pending.add(one)
+                parameter.data -= 1
+                self.gate.pending.add(parameter)
 
     def finish(self, parameter: nn.Parameter) -> None:
         self.order.append(self.names[parameter])
@@ -55,8 +55,8 @@ class Gated:
             parameter.add_(1)
 
     def finish_all(self) -> None:
-        for one in list(self.gate.pending):
-            self.finish(one)
+        for parameter in list(self.gate.pending):
+            self.finish(parameter)
 
 
 class Odd(nn.Module):
@@ -146,13 +146,13 @@ def test_a_part_that_is_called_alone_waits_too() -> None:
 
 def test_loading_comes_after_what_is_pending() -> None:
     model = make_model("perceptron")
-    state = {name: one.clone() for name, one in model.state_dict().items()}
+    state = {name: parameter.clone() for name, parameter in model.state_dict().items()}
     gated = Gated(model)
     gated.hold()
     model.load_state_dict(state)
     assert not gated.gate.pending
-    for name, one in model.named_parameters():
-        assert torch.equal(one, state[name])
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, state[name])
 
 
 class Recursive(nn.Module):

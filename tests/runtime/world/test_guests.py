@@ -93,7 +93,7 @@ def train(initialise: Callable[[str], None], folder: str) -> float:
     )
     expected = ddp_weights("perceptron")
     distributed.destroy_process_group()
-    return max(largest_difference(one, expected) for one in off)
+    return max(largest_difference(weights, expected) for weights in off)
 
 
 @pytest.mark.parametrize("initialise", [of_variables, of_a_file, of_another_backend])
@@ -155,18 +155,18 @@ def test_a_host_may_leave_first() -> None:
 def listening() -> dict[str, bool]:
     """Return which addresses rank 0's store is reached at."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    found = {}
+    reached = {}
     with join(10) as world:
         if world.rank == 0:
             for address in ("127.0.0.1", "127.0.0.2"):
                 try:
                     socket.create_connection((address, port), 2).close()
                 except OSError:
-                    found[address] = False
+                    reached[address] = False
                 else:
-                    found[address] = True
+                    reached[address] = True
         world.agree("what", host)
-    return found
+    return reached
 
 
 def listen_at(host: str) -> dict[str, bool]:
