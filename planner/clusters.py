@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from planner.errors import InvalidInputError
 from planner.topologies import BCube, FatTree, Rails, Switch, Topology
-from planner.validation import exact, integer, shown
+from planner.validation import set_exact, set_integer, shown
 
 __all__ = ["Cluster", "Nic", "Scheduling"]
 
@@ -40,11 +40,10 @@ class Nic:
     message_ns: int = 0
 
     def __post_init__(self) -> None:
-        speed = exact(self.bytes_per_s, "bytes_per_s", positive=True)
-        object.__setattr__(self, "bytes_per_s", speed)
-        integer(self.startup_ns, "startup_ns")
-        integer(self.message_ns, "message_ns")
-        integer(self.per_machine, "per_machine", minimum=1, maximum=2**10)
+        set_exact(self, "bytes_per_s", positive=True)
+        set_integer(self, "startup_ns")
+        set_integer(self, "message_ns")
+        set_integer(self, "per_machine", minimum=1, maximum=2**10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,8 @@ class Scheduling:
 
     def __post_init__(self) -> None:
         for name in ("task_ns", "group_ns", "constant_task_ns"):
-            integer(getattr(self, name), name)
-        integer(self.tasks_per_machine, "tasks_per_machine", minimum=1)
+            set_integer(self, name)
+        set_integer(self, "tasks_per_machine", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +119,13 @@ class Cluster:
                 raise InvalidInputError(
                     name, f"expected a string, got {shown(getattr(self, name))}"
                 )
-        integer(self.machines, "machines", minimum=1, maximum=MAX_MACHINES)
-        integer(self.cores, "cores", minimum=1, maximum=2**20)
+        set_integer(self, "machines", minimum=1, maximum=MAX_MACHINES)
+        set_integer(self, "cores", minimum=1, maximum=2**20)
         if self.memory_bytes is not None:
-            integer(self.memory_bytes, "memory_bytes", minimum=1)
+            set_integer(self, "memory_bytes", minimum=1)
         self._check_topology()
         if self.shared_bytes_per_s is not None:
-            shared = exact(self.shared_bytes_per_s, "shared_bytes_per_s", positive=True)
-            object.__setattr__(self, "shared_bytes_per_s", shared)
+            set_exact(self, "shared_bytes_per_s", positive=True)
             if not isinstance(self.topology, Switch | FatTree):
                 raise InvalidInputError(
                     "shared_bytes_per_s", "only a switch or a fattree can be shared"

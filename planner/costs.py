@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_TOTAL, MAX_VALUE, integer, shown
+from planner.validation import MAX_TOTAL, exact, integer, set_exact, set_integer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,33 +90,21 @@ class AffineCost:
     ----------
     startup_ns : int
         Start-up cost α of one transfer, in nanoseconds.
-    ns_per_byte : Fraction or int
-        Time per byte β, in nanoseconds, exact.
+    ns_per_byte : Fraction or float
+        Time per byte β, in nanoseconds; kept exactly as its decimals are written.
     """
 
     startup_ns: int
     ns_per_byte: Fraction
 
     def __post_init__(self) -> None:
-        integer(self.startup_ns, "startup_ns")
-        rate: object = self.ns_per_byte
-        if type(rate) is int:
-            object.__setattr__(self, "ns_per_byte", Fraction(rate))
-        elif not isinstance(rate, Fraction):
-            raise InvalidInputError("ns_per_byte", f"expected an exact fraction, got {shown(rate)}")
-        if not 0 <= self.ns_per_byte <= MAX_VALUE:
-            raise InvalidInputError(
-                "ns_per_byte", f"expected a rate from 0 to 2^62, got {shown(self.ns_per_byte)}"
-            )
+        set_integer(self, "startup_ns")
+        set_exact(self, "ns_per_byte")
 
     @classmethod
-    def from_bandwidth(cls, startup_ns: int, bytes_per_s: Fraction | int) -> "AffineCost":
+    def from_bandwidth(cls, startup_ns: int, bytes_per_s: Fraction | float) -> "AffineCost":
         """Return the cost over a link that carries `bytes_per_s` bytes a second."""
-        if not isinstance(bytes_per_s, Fraction | int) or bytes_per_s <= 0:
-            raise InvalidInputError(
-                "bytes_per_s", f"expected an exact rate > 0, got {shown(bytes_per_s)}"
-            )
-        return cls(startup_ns, Fraction(10**9) / bytes_per_s)
+        return cls(startup_ns, Fraction(10**9) / exact(bytes_per_s, "bytes_per_s", positive=True))
 
     @property
     def is_monotone(self) -> bool:
@@ -165,12 +153,14 @@ class TableCost:
             points = tuple((size, time) for size, time in self.points)
         except (TypeError, ValueError):
             raise InvalidInputError("cost_table", "expected pairs of bytes and ns") from None
-        object.__setattr__(self, "points", points)
         if len(points) < 2:
             raise InvalidInputError("cost_table", f"expected at least 2 points, got {len(points)}")
-        for position, (size, time) in enumerate(points):
-            integer(size, f"cost_table[{position}][0]")
-            integer(time, f"cost_table[{position}][1]")
+        points = tuple(
+            (integer(size, f"cost_table[{place}][0]"), integer(time, f"cost_table[{place}][1]"))
+            for place, (size, time) in enumerate(points)
+        )
+        object.__setattr__(self, "points", points)
+        for position, (size, _) in enumerate(points):
             if position and size <= points[position - 1][0]:
                 raise InvalidInputError(
                     f"cost_table[{position}][0]",
@@ -243,7 +233,9 @@ class DepthCost:
     by_depth: tuple[tuple[int, "AffineCost | TableCost"], ...]
 
     def __post_init__(self) -> None:
-        depths = [depth for depth, _ in self.by_depth]
+        by_depth = tuple((integer(depth, "depths"), cost) for depth, cost in self.by_depth)
+        object.__setattr__(self, "by_depth", by_depth)
+        depths = [depth for depth, _ in by_depth]
         if not depths or depths[0] != 1 or depths != sorted(set(depths)):
             raise InvalidInputError("depths", f"expected increasing depths from 1, got {depths}")
 

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Literal
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, did_you_mean, integer, shown
+from planner.validation import MAX_VALUE, did_you_mean, set_integer, shown
 
 __all__ = ["Graph", "Op", "Parameter", "Phase"]
 
@@ -169,7 +169,7 @@ class Graph:
             if not isinstance(op, Op):
                 raise InvalidInputError(path, f"expected an Op, got {shown(op)}")
             _check_name(op.name, names, index, "ops")
-            integer(op.duration_ns, f"{path}.ns")
+            set_integer(op, "duration_ns", path=f"{path}.ns")
             if op.phase not in ("forward", "backward"):
                 raise InvalidInputError(
                     f"{path}.pass", f"expected forward or backward, got {shown(op.phase)}"
@@ -220,7 +220,7 @@ class Graph:
             if not isinstance(one, Parameter):
                 raise InvalidInputError(path, f"expected a Parameter, got {shown(one)}")
             _check_name(one.name, names, index, "parameters")
-            integer(one.size_bytes, f"{path}.bytes", minimum=1)
+            set_integer(one, "size_bytes", minimum=1, path=f"{path}.bytes")
             for field, phase, wrong in (
                 ("updated_by", "backward", "updated in the forward pass"),
                 ("read_by", "forward", "read in the backward pass"),

@@ -9,7 +9,7 @@ the steps of an algorithm are added up, and the sum is rounded up once, as bound
 from dataclasses import dataclass
 from fractions import Fraction
 
-from planner.validation import exact, integer
+from planner.validation import set_exact, set_integer
 
 __all__ = ["Network"]
 
@@ -33,11 +33,9 @@ class Network:
     reduce_ns_per_byte: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        integer(self.latency_ns, "latency_ns")
-        rate = exact(self.link_bytes_per_s, "link_bytes_per_s", positive=True)
-        object.__setattr__(self, "link_bytes_per_s", rate)
-        reduction = exact(self.reduce_ns_per_byte, "reduce_ns_per_byte")
-        object.__setattr__(self, "reduce_ns_per_byte", reduction)
+        set_integer(self, "latency_ns")
+        set_exact(self, "link_bytes_per_s", positive=True)
+        set_exact(self, "reduce_ns_per_byte")
 
     def time(
         self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0, steps: int = 0

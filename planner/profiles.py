@@ -15,7 +15,7 @@ from typing import Literal
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
 from planner.layer_parameters import parameters_of_layers
-from planner.validation import integer, shown
+from planner.validation import integer, set_integer, shown
 
 __all__ = [
     "Granularity",
@@ -124,7 +124,7 @@ class Layer:
         if not isinstance(self.name, str):
             raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
         for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
-            integer(getattr(self, name), name)
+            set_integer(self, name)
         for name in (
             "gradient_bytes",
             "gradient_ready_ns",
@@ -134,7 +134,7 @@ class Layer:
             "kept_bytes",
         ):
             if getattr(self, name) is not None:
-                integer(getattr(self, name), name)
+                set_integer(self, name)
         if not isinstance(self.parameters, tuple) or not all(
             isinstance(name, str) for name in self.parameters
         ):
@@ -188,7 +188,7 @@ class Profile:
         if not self.layers and self.graph is None:
             raise InvalidInputError("layers", "expected at least one layer")
         if self.batch_size is not None:
-            integer(self.batch_size, "batch_size", minimum=1)
+            set_integer(self, "batch_size", minimum=1)
         for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
             integer(sum(getattr(layer, name) for layer in self.layers), f"layers: sum of {name}")
         integer(sum(layer.pushed_bytes for layer in self.layers), "layers: sum of gradient_bytes")

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, exact, integer, shown
+from planner.validation import MAX_VALUE, integer, set_exact, set_integer, shown
 
 __all__ = ["BCube", "FatTree", "Rails", "Switch", "Topology"]
 
@@ -38,8 +38,8 @@ class BCube:
     k: int
 
     def __post_init__(self) -> None:
-        integer(self.n, "n", minimum=2)
-        integer(self.k, "k", minimum=1)
+        set_integer(self, "n", minimum=2)
+        set_integer(self, "k", minimum=1)
         # The power is not computed before it is known to be small.
         if self.k > MAX_VALUE.bit_length() or self.k * self.n**self.k > MAX_VALUE:
             raise InvalidInputError(
@@ -140,7 +140,7 @@ class FatTree:
     ports: int
 
     def __post_init__(self) -> None:
-        integer(self.ports, "ports", minimum=2, maximum=2**22)
+        set_integer(self, "ports", minimum=2, maximum=2**22)
         if self.ports % 2:
             raise InvalidInputError("ports", f"expected an even number, got {self.ports}")
 
@@ -186,7 +186,7 @@ class Switch:
     servers: int
 
     def __post_init__(self) -> None:
-        integer(self.servers, "servers", minimum=1)
+        set_integer(self, "servers", minimum=1)
 
     @property
     def switches(self) -> int:
@@ -219,11 +219,10 @@ class Rails:
     link_startup_ns: int = 0
 
     def __post_init__(self) -> None:
-        integer(self.hosts, "hosts", minimum=1)
-        integer(self.accelerators, "accelerators", minimum=1)
-        integer(self.link_startup_ns, "link_startup_ns")
-        speed = exact(self.link_bytes_per_s, "link_bytes_per_s", positive=True)
-        object.__setattr__(self, "link_bytes_per_s", speed)
+        set_integer(self, "hosts", minimum=1)
+        set_integer(self, "accelerators", minimum=1)
+        set_integer(self, "link_startup_ns")
+        set_exact(self, "link_bytes_per_s", positive=True)
 
     @property
     def servers(self) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
-from math import isfinite
+from math import isfinite, isnan
+from numbers import Integral, Rational, Real
 from typing import Any
 
 from planner.errors import InvalidInputError
@@ -18,6 +19,9 @@ MAX_VALUE = 2**62
 
 MAX_TOTAL = 2**63 - 2
 """Largest sum of times or sizes; 2^63 - 1 is left to compiled code as "never"."""
+
+MAX_DECIMALS = 1000
+"""Most decimals of a number: what is smaller than the last of them takes for ever to compute."""
 
 MAX_SHOWN = 60
 """Longest excerpt of a bad value shown in a message."""
@@ -33,6 +37,8 @@ def shown(value: object) -> str:
     """Return a short, single-line form of a bad value for a message."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, Integral):
+        value = int(value)
     if isinstance(value, int) and value.bit_length() > 200:
         return f"an integer of {value.bit_length()} bits"
     if isinstance(value, float) and not isfinite(value):
@@ -64,13 +70,17 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
 
 
 def integer(value: Any, path: str, minimum: int = 0, maximum: int = MAX_VALUE) -> int:
-    """Return `value` if it is an integer in [minimum, maximum].
+    """Return `value` as an int of Python if it is an integer in [minimum, maximum].
+
+    Integers of NumPy are integers too; sums of what is returned never wrap around.
 
     Raises
     ------
     InvalidInputError
         If it is anything else; booleans are not integers.
     """
+    if type(value) not in (int, bool) and isinstance(value, Integral):
+        value = int(value)
     if type(value) is not int or value < minimum:
         raise InvalidInputError(path, f"expected an integer >= {minimum}, got {shown(value)}")
     if value > maximum:
@@ -92,10 +102,34 @@ def integers(values: Iterable[Any], path: str, minimum: int = 0) -> tuple[int, .
         raise InvalidInputError(path, f"expected an array, got {shown(values)}") from None
     if not result:
         raise InvalidInputError(path, "expected at least one element, got an empty array")
-    for position, value in enumerate(result):
-        if type(value) is not int or not minimum <= value <= MAX_VALUE:
-            integer(value, f"{path}[{position}]", minimum)
-    return result
+    return tuple(
+        value
+        if type(value) is int and minimum <= value <= MAX_VALUE
+        else integer(value, f"{path}[{position}]", minimum)
+        for position, value in enumerate(result)
+    )
+
+
+def set_integer(
+    owner: object, name: str, minimum: int = 0, maximum: int = MAX_VALUE, path: str = ""
+) -> None:
+    """Check an attribute of a frozen instance as `integer` does, and keep what that returns.
+
+    Parameters
+    ----------
+    owner : object
+        The instance.
+    name : str
+        The attribute.
+    minimum, maximum : int
+        Its range.
+    path : str
+        Where it stands, if not under its name.
+    """
+    value = getattr(owner, name)
+    whole = integer(value, path or name, minimum, maximum)
+    if whole is not value:
+        object.__setattr__(owner, name, whole)
 
 
 def total(amount: int, path: str, what: str) -> int:
@@ -111,27 +145,66 @@ def total(amount: int, path: str, what: str) -> int:
     return amount
 
 
-def exact(value: Any, path: str, *, positive: bool = False) -> Fraction:
-    """Return a number that is exact, from 0 to 2**62, as a fraction.
+def exact(
+    value: Any, path: str, *, positive: bool = False, decimals: int = MAX_DECIMALS
+) -> Fraction:
+    """Return a number from 0 to 2**62 as the fraction that it, or its decimals, stand for.
+
+    A float, also one of NumPy, is the shortest decimal that reads as it: 0.1 is 1/10.
 
     Parameters
     ----------
-    value : Fraction or int
+    value : int, float, Decimal, Fraction, or a number of NumPy
         The number.
     path : str
         Where it stands.
     positive : bool
         Whether 0 is refused.
+    decimals : int
+        Most decimals of a number that is written with some.
 
     Raises
     ------
     InvalidInputError
-        If it is anything else; floats are not exact.
+        If it is anything else; booleans are no numbers.
     """
-    if not isinstance(value, int | Fraction) or isinstance(value, bool):
-        raise InvalidInputError(path, f"expected an exact number, got {shown(value)}")
-    if not 0 <= value <= MAX_VALUE:
-        raise InvalidInputError(path, f"expected a number from 0 to 2^62, got {shown(value)}")
-    if positive and not value:
-        raise InvalidInputError(path, "expected a number > 0, got 0")
-    return Fraction(value)
+    amount = _fraction(value, path, decimals)
+    if amount is not None and 0 <= amount <= MAX_VALUE and (amount or not positive):
+        return amount
+    expected = f"a number from 0 to {MAX_VALUE}"
+    if positive:
+        large = amount is not None and amount > 0
+        expected = f"a number <= {MAX_VALUE}" if large else "a number > 0"
+    raise InvalidInputError(path, f"expected {expected}, got {shown(value)}")
+
+
+def set_exact(owner: object, name: str, *, positive: bool = False, path: str = "") -> None:
+    """Check an attribute of a frozen instance as `exact` does, and keep what that returns."""
+    value = exact(getattr(owner, name), path or name, positive=positive)
+    object.__setattr__(owner, name, value)
+
+
+def _fraction(value: Any, path: str, decimals: int) -> Fraction | None:
+    """Return a number as a fraction; one far above every limit as one above it; else None."""
+    if type(value) is Fraction:
+        return value
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Rational):  # NumPy's integers would stay what they are in a fraction
+        return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            return None if value.is_nan() else _beyond(value > 0)
+        if value and value.adjusted() < -decimals:  # whose fraction would take for ever
+            raise InvalidInputError(
+                path, f"expected a number of at most {decimals} decimals, got {shown(value)}"
+            )
+        return _beyond(value > 0) if value.adjusted() > MAX_DECIMALS else Fraction(value)
+    if isinstance(value, Real) and not isnan(value):
+        return Fraction(str(value)) if isfinite(value) else _beyond(float(value) > 0)
+    return None
+
+
+def _beyond(positive: bool) -> Fraction:
+    """Return what is out of range in place of what is far out of it."""
+    return Fraction(MAX_VALUE + 1 if positive else -1)

@@ -69,7 +69,7 @@ def test_a_fat_tree_need_not_be_full() -> None:
         ({"topology": BCube(2, 2)}, "nic.per_machine"),
         ({**RAILS, "nic": Nic(SPEED, 5, 4)}, "nic.per_machine"),
         ({"shared_bytes_per_s": 0}, "shared_bytes_per_s"),
-        ({"shared_bytes_per_s": 0.5}, "shared_bytes_per_s"),
+        ({"shared_bytes_per_s": -0.5}, "shared_bytes_per_s"),
         ({**RAILS, "shared_bytes_per_s": 1}, "shared_bytes_per_s"),
         (
             {"topology": BCube(2, 2), "nic": Nic(SPEED, 5, 2), "shared_bytes_per_s": 1},
@@ -95,7 +95,7 @@ def test_clusters_that_are_none(options: dict[str, Any], path: str) -> None:
     ("options", "path"),
     [
         ({"bytes_per_s": 0}, "bytes_per_s"),
-        ({"bytes_per_s": 1.5}, "bytes_per_s"),
+        ({"bytes_per_s": float("inf")}, "bytes_per_s"),
         ({"bytes_per_s": -1}, "bytes_per_s"),
         ({"startup_ns": -1}, "startup_ns"),
         ({"startup_ns": 0.5}, "startup_ns"),

@@ -61,7 +61,7 @@ def test_bandwidth() -> None:
 
 @pytest.mark.parametrize(
     ("startup", "rate"),
-    [(-1, Fraction(1)), (1, Fraction(-1)), (1, 0.5), (1, Fraction(2**63)), (True, Fraction(1))],
+    [(-1, Fraction(1)), (1, Fraction(-1)), (1, -0.5), (1, Fraction(2**63)), (True, Fraction(1))],
 )
 def test_bad_affine_costs(startup: int, rate: Fraction) -> None:
     with pytest.raises(InvalidInputError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from planner.errors import InvalidInputError
 from planner.network import Network
-from planner.validation import integer, shown, total
+from planner.validation import set_integer, shown, total
 
 __all__ = ["MAX_NODES", "MAX_PARTITIONS", "Problem"]
 
@@ -51,11 +51,11 @@ class Problem:
     network: Network
 
     def __post_init__(self) -> None:
-        integer(self.elements, "elements", minimum=1)
-        integer(self.element_bytes, "element_bytes", minimum=1)
+        set_integer(self, "elements", minimum=1)
+        set_integer(self, "element_bytes", minimum=1)
         total(self.gradient_bytes, "elements", "elements times element_bytes")
-        integer(self.nodes, "nodes", minimum=1, maximum=MAX_NODES)
-        integer(self.partitions_per_node, "partitions_per_node", minimum=1, maximum=MAX_PARTITIONS)
+        set_integer(self, "nodes", minimum=1, maximum=MAX_NODES)
+        set_integer(self, "partitions_per_node", minimum=1, maximum=MAX_PARTITIONS)
         network: object = self.network
         if not isinstance(network, Network):
             raise InvalidInputError("network", f"expected a Network, got {shown(network)}")

@@ -7,7 +7,7 @@ from typing import Any
 from planner.errors import InvalidInputError
 from planner.network import Network
 from planner.topologies import BCube
-from planner.validation import MAX_VALUE, integer, integers, shown, total
+from planner.validation import MAX_VALUE, integer, integers, set_integer, shown, total
 
 __all__ = ["MAX_DAMAGED_NICS", "MAX_LAYERS", "Failures", "Problem"]
 
@@ -100,12 +100,12 @@ class Problem:
     failed: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
-        integer(self.element_bytes, "element_bytes", minimum=1)
+        set_integer(self, "element_bytes", minimum=1)
         if self.layer_bytes:
             self._check_layers()
         elif self.gradient_bytes is None:
             raise InvalidInputError("gradient_bytes", "missing: expected it, or layer_bytes")
-        integer(self.gradient_bytes, "gradient_bytes")
+        set_integer(self, "gradient_bytes")
         for path, sizes in (
             ("layer_bytes[{}]", self.layer_bytes),
             ("gradient_bytes", (self.size,)),

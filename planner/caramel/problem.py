@@ -14,7 +14,7 @@ from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
 from planner.profiles import Profile
-from planner.validation import integer, shown, total
+from planner.validation import set_integer, shown, total
 
 __all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
 
@@ -93,18 +93,18 @@ class Problem:
             raise InvalidInputError("graph", f"expected a Graph, got {shown(self.graph)}")
         if not isinstance(self.cost, Cost):
             raise InvalidInputError("network", f"expected a cost, got {shown(self.cost)}")
-        integer(self.workers, "workers", minimum=1, maximum=2**16)
-        integer(self.seed, "seed")
-        integer(self.element_bytes, "element_bytes", minimum=1)
+        set_integer(self, "workers", minimum=1, maximum=2**16)
+        set_integer(self, "seed")
+        set_integer(self, "element_bytes", minimum=1)
         if self.servers is not None:
-            integer(self.servers, "servers", minimum=1, maximum=2**16)
+            set_integer(self, "servers", minimum=1, maximum=2**16)
             if self.servers > self.workers:
                 raise InvalidInputError(
                     "servers",
                     f"expected at most as many as workers ({self.workers}), got {self.servers}",
                 )
         if self.threshold_bytes is not None:
-            integer(self.threshold_bytes, "threshold_bytes")
+            set_integer(self, "threshold_bytes")
         if self.op_order is not None:
             object.__setattr__(self, "op_order", tuple(self.op_order))
             self._check_order(self.op_order)

@@ -11,7 +11,7 @@ Source: Wang et al., "BML", NeurIPS 2018, section 3.1; Al-Fares et al., SIGCOMM'
 from dataclasses import dataclass
 
 from planner.topologies import BCube, FatTree
-from planner.validation import integer
+from planner.validation import set_integer
 
 __all__ = ["Fabric", "SwitchCounts", "switch_counts"]
 
@@ -35,9 +35,9 @@ class Fabric:
     nics: int = 1
 
     def __post_init__(self) -> None:
-        integer(self.servers, "servers", minimum=2)
-        integer(self.ports, "ports", minimum=2)
-        integer(self.nics, "nics", minimum=1)
+        set_integer(self, "servers", minimum=2)
+        set_integer(self, "ports", minimum=2)
+        set_integer(self, "nics", minimum=1)
 
     @classmethod
     def beside(cls, bcube: BCube, nics: int = 1) -> "Fabric":

@@ -26,10 +26,9 @@ promises is own.
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, integer, shown
+from planner.validation import MAX_VALUE, exact, set_exact, set_integer
 
 __all__ = ["Band", "State", "adjusted"]
 
@@ -63,15 +62,15 @@ class Band:
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "factor"):
-            _exact(getattr(self, name), name)
+            set_exact(self, name)
         if not 0 <= self.low < 1:
             raise InvalidInputError("low", f"expected a number >= 0 and < 1, got {self.low}")
         if not self.low <= self.high < 1:
             raise InvalidInputError("high", f"expected a number >= low and < 1, got {self.high}")
         if self.factor <= 1:
             raise InvalidInputError("factor", f"expected a number > 1, got {self.factor}")
-        integer(self.step, "step", minimum=1)
-        integer(self.max_group_size, "max_group_size", minimum=1)
+        set_integer(self, "step", minimum=1)
+        set_integer(self, "max_group_size", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class State:
     group_size: int = 1
 
     def __post_init__(self) -> None:
-        integer(self.group_size, "group_size", minimum=1)
+        set_integer(self, "group_size", minimum=1)
 
 
 def adjusted(band: Band, state: State, overhead: Fraction) -> State:
@@ -107,7 +106,8 @@ def adjusted(band: Band, state: State, overhead: Fraction) -> State:
     InvalidInputError
         If `overhead` is no such share.
     """
-    if not 0 <= _exact(overhead, "overhead") <= 1:
+    overhead = exact(overhead, "overhead")
+    if overhead > 1:
         raise InvalidInputError("overhead", f"expected a number from 0 to 1, got {overhead}")
     size = state.group_size
     if overhead > band.high:
@@ -115,9 +115,3 @@ def adjusted(band: Band, state: State, overhead: Fraction) -> State:
     elif overhead < band.low:
         size -= band.step
     return State(min(max(size, 1), band.max_group_size))
-
-
-def _exact(value: Any, path: str) -> Fraction | int:
-    if isinstance(value, bool) or not isinstance(value, Fraction | int):
-        raise InvalidInputError(path, f"expected an int or a Fraction, got {shown(value)}")
-    return value

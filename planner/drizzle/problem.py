@@ -18,12 +18,11 @@ Apache Spark", section "What is Drizzle".
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, isfinite
-from typing import Any
+from math import ceil
 
 from planner.drizzle.stages import Stage, Triggers, checked_stages
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, integer, shown, total
+from planner.validation import MAX_VALUE, set_exact, set_integer, shown, total
 
 __all__ = ["Plan", "Problem"]
 
@@ -69,19 +68,18 @@ class Problem:
     stages: Sequence[Stage] = ()
 
     def __post_init__(self) -> None:
-        integer(self.compute_ns, "compute_ns")
+        set_integer(self, "compute_ns")
         if self.tasks is not None:
-            integer(self.tasks, "tasks", minimum=1)
+            set_integer(self, "tasks", minimum=1)
         for name in ("group_ns", "task_ns", "constant_task_ns"):
-            object.__setattr__(self, name, _time(getattr(self, name), name))
-        share = _number(self.max_overhead, "max_overhead", "a number > 0 and < 1")
-        if not 0 < share < 1:
+            set_exact(self, name)
+        set_exact(self, "max_overhead")
+        if not 0 < self.max_overhead < 1:
             raise InvalidInputError(
                 "max_overhead", f"expected a number > 0 and < 1, got {shown(self.max_overhead)}"
             )
-        object.__setattr__(self, "max_overhead", share)
         if self.max_group_ns is not None:
-            integer(self.max_group_ns, "max_group_ns", minimum=1)
+            set_integer(self, "max_group_ns", minimum=1)
         stages = checked_stages(self.stages)
         object.__setattr__(self, "stages", stages)
         if stages:
@@ -117,25 +115,6 @@ class Problem:
         """Scheduling time d2·m that every iteration pays, in nanoseconds."""
         assert self.tasks is not None
         return Fraction(self.constant_task_ns) * self.tasks
-
-
-def _number(value: Any, path: str, expected: str) -> Fraction:
-    """Return a number as the fraction its decimals stand for."""
-    if isinstance(value, float) and isfinite(value):
-        return Fraction(repr(float(value)))
-    if isinstance(value, bool) or not isinstance(value, int | Fraction):
-        raise InvalidInputError(path, f"expected {expected}, got {shown(value)}")
-    return Fraction(value)
-
-
-def _time(value: Any, path: str) -> Fraction:
-    """Return a time that need not be a whole number of nanoseconds."""
-    time = _number(value, path, "a number >= 0")
-    if time < 0:
-        raise InvalidInputError(path, f"expected a number >= 0, got {shown(value)}")
-    if time > MAX_VALUE:
-        raise InvalidInputError(path, f"expected a number <= {MAX_VALUE}, got {shown(value)}")
-    return time
 
 
 @dataclass(frozen=True, slots=True)

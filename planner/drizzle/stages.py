@@ -17,7 +17,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.validation import did_you_mean, integer, shown
+from planner.validation import did_you_mean, set_integer, shown
 
 __all__ = ["Stage", "Triggers", "checked_stages", "topological", "triggers_of"]
 
@@ -97,7 +97,7 @@ def checked_stages(values: Any) -> tuple[Stage, ...]:
                 f"{shown(stage.name)} given twice, first in stages[{positions[stage.name]}]",
             )
         positions[stage.name] = place
-        integer(stage.tasks, f"{path}.tasks", minimum=1)
+        set_integer(stage, "tasks", minimum=1, path=f"{path}.tasks")
     for place, stage in enumerate(stages):
         _check_after(stage.after, positions, f"stages[{place}].after")
     _check_acyclic(stages, positions)

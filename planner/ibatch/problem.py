@@ -23,7 +23,7 @@ from planner.costs import AffineCost, TableCost
 from planner.errors import InvalidInputError
 from planner.profiles import Granularity, Profile
 from planner.results import Infeasibility
-from planner.validation import integer, integers, shown, total
+from planner.validation import integers, set_integer, shown, total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,7 +86,7 @@ class Problem:
                 raise InvalidInputError("startup_ns", "missing (or layer_bytes with cost_table)")
             if self.transfer_ns is None:
                 raise InvalidInputError("transfer_ns", "missing (or layer_bytes with cost_table)")
-            integer(self.startup_ns, "startup_ns")
+            set_integer(self, "startup_ns")
         else:
             if not isinstance(self.cost, AffineCost | TableCost):
                 raise InvalidInputError(
@@ -114,7 +114,7 @@ class Problem:
         if self.max_batch_bytes is not None:
             if self.layer_bytes is None:
                 raise InvalidInputError("layer_bytes", "missing: max_batch_bytes needs it")
-            integer(self.max_batch_bytes, "max_batch_bytes", minimum=1)
+            set_integer(self, "max_batch_bytes", minimum=1)
         self._check_totals()
 
     def _check_totals(self) -> None:

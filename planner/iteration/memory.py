@@ -24,7 +24,7 @@ from fractions import Fraction
 
 from planner.profiles import Profile
 from planner.units import format_bytes
-from planner.validation import exact, integer
+from planner.validation import set_exact, set_integer
 
 __all__ = ["Footprint"]
 
@@ -48,8 +48,8 @@ class Footprint:
 
     def __post_init__(self) -> None:
         for name in ("parameter_bytes", "gradient_bytes", "activation_bytes"):
-            integer(getattr(self, name), name)
-        object.__setattr__(self, "optimiser", exact(self.optimiser, "optimiser"))
+            set_integer(self, name)
+        set_exact(self, "optimiser")
 
     @classmethod
     def of(

@@ -21,7 +21,7 @@ from planner.iteration.synchronisation import (
     synchronisations,
 )
 from planner.profiles import Profile, graph_of_layers
-from planner.validation import MAX_VALUE, exact, integer, integers, shown, total
+from planner.validation import MAX_VALUE, exact, integers, set_integer, shown, total
 
 __all__ = ["MODES", "Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
 
@@ -139,7 +139,9 @@ class Problem:
                 "footprint", f"expected a Footprint, got {shown(self.footprint)}"
             )
         if self.max_transfer_bytes is not None:
-            integer(self.max_transfer_bytes, "max_transfer_bytes", minimum=1)
+            set_integer(self, "max_transfer_bytes", minimum=1)
+        set_integer(self, "element_bytes", minimum=1)
+        set_integer(self, "seed")
         self._check_algorithms()
         if isinstance(self.graph, Graph):  # if it is none, that is said next
             self._check_times(self.pushed, "cluster")

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from math import copysign, inf, isfinite, nan
+from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, did_you_mean, shown
+from planner.validation import MAX_DECIMALS, MAX_VALUE, did_you_mean, exact, shown
 
 __all__ = ["decode", "plain", "typed"]
 
@@ -26,9 +27,6 @@ _MAX_DIGITS = 4000
 """Python refuses to parse integers of more digits; they are far out of range anyway."""
 
 NO_TEXT = "not text: half of a surrogate pair"
-
-MAX_DECIMALS = 1000
-"""Smaller numbers mean nothing, and their fractions take for ever."""
 
 MAX_WRITTEN = 2 * MAX_DECIMALS
 """Longest number that is no integer, in characters: exact arithmetic on longer ones is slow."""
@@ -186,15 +184,17 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise InvalidInputError("", _TOO_DEEP)
     if isinstance(value, float):
-        return float(value)  # NumPy's are floats with a repr of their own
+        return float(value)  # NumPy's doubles are floats with a repr of their own
     if isinstance(value, str):
         return str(_text(value, path))
     if isinstance(value, Decimal):
         return _plain_decimal(value, path)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int):
+    if isinstance(value, Integral):
         return int(value)
+    if isinstance(value, Real) and not isinstance(value, Rational):
+        return float(str(value))  # NumPy's shorter ones stand for the decimals that they show
     if isinstance(value, Mapping):
         items = {}
         for key, item in value.items():
@@ -233,14 +233,10 @@ def _text(value: str, path: str) -> str:
 def _exactly(kind: type[Any], value: Any) -> Fraction:
     """Return a rate as the fraction its decimals stand for."""
     assert kind is Fraction
-    number = type(value) is int or (isinstance(value, float | Decimal) and isfinite(value))
-    if isinstance(value, Decimal) and value and value.adjusted() < -MAX_DECIMALS:
-        raise ValueError(_TOO_SMALL.capitalize())
-    if number and not (isinstance(value, Decimal) and value.adjusted() > MAX_DECIMALS):
-        exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
-        if 0 <= exact <= MAX_VALUE:
-            return exact
-    raise ValueError(_RATE)
+    try:
+        return exact(value, "")
+    except InvalidInputError:
+        raise ValueError(_RATE) from None
 
 
 def typed(value: Any, kind: type[T]) -> T:
@@ -312,14 +308,16 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
     if not message:
         message, steps, path = text, [], ""
     found = _value_at(value, steps)
+    if message == _RATE:
+        try:
+            exact(found, path, positive=_positive_at(kind, steps))
+        except InvalidInputError as error:
+            return error
     if message.startswith("Invalid"):
         choices = _choices(_type_at(kind, steps))
         expected = f"one of {', '.join(choices)}" if choices else "another value"
     elif message == "Number out of range":
         expected = "a smaller number"
-    elif message == _RATE and _positive_at(kind, steps):
-        large = isinstance(found, int | float | Decimal) and found > MAX_VALUE
-        expected = f"a number <= {MAX_VALUE}" if large else "a number > 0"
     else:
         expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
         expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from planner.errors import InvalidInputError
-from planner.validation import integer
+from planner.validation import integer, set_integer
 from planner.yan.layers import Layer
 from planner.yan.mapping import canonical_mapping
 
@@ -120,9 +120,8 @@ def check_choice(choice: LayerChoice, layer: Layer, workers: int, threads: int, 
     InvalidInputError
         With a path that starts with `path`.
     """
-    integer(choice.partitions, f"{path}.partitions", minimum=1)
-    integer(choice.copies, f"{path}.copies", minimum=1)
-    integer(choice.threads, f"{path}.threads", minimum=1)
+    for name in ("partitions", "copies", "threads"):
+        set_integer(choice, name, minimum=1, path=f"{path}.{name}")
     if choice.partitions > layer.cuts:
         what = "neurons" if layer.kind == "full" else "rows it passes on"
         raise InvalidInputError(

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from planner.errors import InvalidInputError
-from planner.validation import integer, shown
+from planner.validation import integer, set_integer, shown
 
 __all__ = ["Fields", "Layer", "fields", "offsets"]
 
@@ -68,9 +68,9 @@ class Layer:
         if self.kind not in ("conv", "full"):
             raise InvalidInputError("kind", f"expected one of conv, full, got {shown(self.kind)}")
         for field in ("neurons", "connections", "weights"):
-            integer(getattr(self, field), field, minimum=1, maximum=MAX_COUNT)
-        integer(self.stride, "stride", minimum=1, maximum=MAX_SIDE)
-        integer(self.pool, "pool", minimum=1, maximum=MAX_SIDE)
+            set_integer(self, field, minimum=1, maximum=MAX_COUNT)
+        set_integer(self, "stride", minimum=1, maximum=MAX_SIDE)
+        set_integer(self, "pool", minimum=1, maximum=MAX_SIDE)
         if self.kind == "conv":
             self._check_convolution()
         else:
@@ -107,11 +107,13 @@ class Layer:
             raise InvalidInputError(
                 "shape", f"expected [channels, rows, columns], got {shown(self.shape)}"
             )
-        for position, length in enumerate(shape):
-            limit = MAX_SIDE if position else MAX_COUNT
-            integer(length, f"shape[{position}]", minimum=1, maximum=limit)
+        shape = tuple(
+            integer(length, f"shape[{place}]", 1, MAX_SIDE if place else MAX_COUNT)
+            for place, length in enumerate(shape)
+        )
         object.__setattr__(self, "shape", shape)
-        kernel = integer(self.kernel, "kernel", minimum=1, maximum=MAX_SIDE)
+        set_integer(self, "kernel", minimum=1, maximum=MAX_SIDE)
+        kernel = self.kernel
         channels, rows, columns = shape
         if self.neurons != channels * rows * columns:
             raise InvalidInputError(

@@ -1,14 +1,13 @@
 """What is planned: a network, machines, and what the search may do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, integer, shown
+from planner.validation import exact, integer, set_integer, shown
 from planner.yan.configuration import Fixed, check_choice
 from planner.yan.layers import MAX_COUNT, Fields, Layer, fields
 
@@ -23,27 +22,22 @@ MAX_DECIMALS = 150
 
 
 def _positive(value: Any, path: str) -> Fraction:
-    """Return a number as the fraction its decimals stand for."""
-    number = isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
-    if isinstance(value, Decimal):
-        number = not value.is_nan()  # some of them cannot be compared
-    if not number or not value > 0:
-        raise InvalidInputError(path, f"expected a number > 0, got {shown(value)}")
-    if value > MAX_VALUE:
-        raise InvalidInputError(path, f"expected a number <= {MAX_VALUE}, got {shown(value)}")
-    if not isinstance(value, Decimal) or value.adjusted() > -MAX_DECIMALS:  # 1e-99999999 is quick
-        exact = Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
-        if exact.denominator <= 10**MAX_DECIMALS:
-            return exact
-    raise InvalidInputError(path, f"expected at most {MAX_DECIMALS} decimals, got {shown(value)}")
+    """Return a number above 0 that searches can compute with quickly."""
+    number = exact(value, path, positive=True, decimals=MAX_DECIMALS)
+    if number.denominator > 10**MAX_DECIMALS:
+        raise InvalidInputError(
+            path, f"expected a number of at most {MAX_DECIMALS} decimals, got {shown(value)}"
+        )
+    return number
 
 
 def _all_positive(values: Any, path: str) -> tuple[Fraction, ...]:
-    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidInputError(path, f"expected an array, got {shown(values)}")
-    if not values:
+    numbers = tuple(_positive(value, f"{path}[{place}]") for place, value in enumerate(values))
+    if not numbers:
         raise InvalidInputError(path, "expected at least one element, got an empty array")
-    return tuple(_positive(value, f"{path}[{place}]") for place, value in enumerate(values))
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +139,15 @@ class Problem:
     top: int = 8
 
     def __post_init__(self) -> None:
-        integer(self.machines, "machines", minimum=1, maximum=MAX_MACHINES)
-        integer(self.cores, "cores", minimum=1)
-        integer(self.samples, "samples", minimum=1)
-        integer(self.read_every, "read_every", minimum=1)
-        integer(self.top, "top", minimum=1, maximum=MAX_TOP)
+        set_integer(self, "machines", minimum=1, maximum=MAX_MACHINES)
+        set_integer(self, "cores", minimum=1)
+        set_integer(self, "samples", minimum=1)
+        set_integer(self, "read_every", minimum=1)
+        set_integer(self, "top", minimum=1, maximum=MAX_TOP)
         if self.max_copies is not None:
-            integer(self.max_copies, "max_copies", minimum=1)
+            set_integer(self, "max_copies", minimum=1)
         if self.memory_bytes is not None:
-            integer(self.memory_bytes, "memory_bytes", minimum=1, maximum=MAX_COUNT)
+            set_integer(self, "memory_bytes", minimum=1, maximum=MAX_COUNT)
         if self.read_model not in ("mean", "min", "max"):
             raise InvalidInputError(
                 "read_model", f"expected one of mean, min, max, got {shown(self.read_model)}"
@@ -245,7 +239,7 @@ class Problem:
         if not isinstance(fixed, Fixed):
             raise InvalidInputError(path, f"expected a Fixed, got {shown(fixed)}")
         for field in ("parameter_servers", "replicas", "workers_per_replica"):
-            integer(getattr(fixed, field), f"{path}.{field}", minimum=1, maximum=MAX_MACHINES)
+            set_integer(fixed, field, 1, MAX_MACHINES, f"{path}.{field}")
         used = fixed.parameter_servers + fixed.replicas * fixed.workers_per_replica
         if used > self.machines:
             raise InvalidInputError(

@@ -151,7 +151,7 @@ def test_constants_are_positive_numbers(field: str) -> None:
         message = "expected a number <= 4611686018427387904, got "
         refused(f"constants.{field}", message, Constants, **{**CONSTANTS, field: value})
     for value in TOO_FINE:
-        message = "expected at most 150 decimals, got "
+        message = "expected a number of at most 150 decimals, got "
         refused(f"constants.{field}", message, Constants, **{**CONSTANTS, field: value})
     largest = Constants(**{**CONSTANTS, field: 2**62})
     assert estimate_all(problem(constants=largest)) > 0
