@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from planner import InvalidInputError
 from planner.drizzle import Band, Plan, Problem, State, adjusted, evaluate
+from planner.validation import MAX_VALUE
 from tests.drizzle.drizzle_strategies import problems
 
 MOST = 80
