@@ -163,5 +163,6 @@ def test_what_is_no_state_and_no_share() -> None:
     with pytest.raises(InvalidInputError, match="group_size: expected an integer >= 1, got 0"):
         State(0)
     for bad, most in ((-1, MAX_VALUE), (Fraction(3, 2), 1)):
-        with pytest.raises(InvalidInputError, match=f"overhead: expected a number from 0 to {most}"):
+        wanted = f"overhead: expected a number from 0 to {most}"
+        with pytest.raises(InvalidInputError, match=wanted):
             adjusted(Band(Fraction(0), Fraction(1, 2)), State(), Fraction(bad))
