@@ -1,0 +1,148 @@
+"""The walks of CONTRIBUTING.md are ways that calls really take."""
+
+import io
+import re
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import planner
+from planner import caramel
+from planner.cli import main
+from planner.costs import AffineCost
+from planner.jsonio import decode_profile, encode_profile
+
+ROOT = Path(__file__).parents[1]
+PROFILE = ROOT / "data" / "profiles" / "lenet5.json"
+
+
+def walks() -> dict[str, list[str]]:
+    """Return the functions of each walk, by its title."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = page.partition("## Five walks")[2].partition("\n## ")[0]
+    found = {}
+    for block in re.split(r"^\*\*", section, flags=re.MULTILINE)[1:]:
+        title, _, steps = block.partition("**")
+        found[title] = re.findall(r"^\d+\. `([\w.]+)`", steps, flags=re.MULTILINE)
+    return found
+
+
+def calls_of(action: Callable[[], object]) -> list[str]:
+    """Return the functions of planner that an action calls, in all threads, in order."""
+    calls: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and module.startswith("planner"):
+            calls.append(f"{module}.{frame.f_code.co_qualname}")
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return calls
+
+
+def missing(hops: list[str], calls: list[str]) -> str:
+    """Return the first hop that does not come behind those before it; empty if all do."""
+    left = iter(calls)
+    return next((hop for hop in hops if hop not in left), "")
+
+
+def command(*words: object) -> None:
+    with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+        assert main([str(word) for word in words]) == 0
+
+
+def a_layers_size(_: Path) -> None:
+    planner.solve(
+        {
+            "problem": "ibatch",
+            "layer_bytes": [100, 200, 300],
+            "cost_table": [[0, 10], [1000, 500], [2000, 700]],
+            "compute_ns": [2, 6, 1],
+        }
+    )
+
+
+def a_startup(folder: Path) -> None:
+    network = ("--startup", "50us", "--bandwidth", "1Gb/s", "--workers", 4)
+    output = ("--methods", "search", "-o", folder / "plan.json")
+    command("compare", PROFILE, "--problem", "caramel", *network, *output)
+
+
+def a_bcube(_: Path) -> None:
+    request = {"problem": "bml", "n": 3, "k": 2, "gradient_bytes": 900, "link_bytes_per_s": 5e9}
+    planner.solve(request)
+
+
+def a_plan_file(folder: Path) -> None:
+    command("draw", folder / "plan.json", "-o", folder / "plan.svg")
+
+
+ACTIONS = {
+    "A layer's size, from JSON to an iBatch answer": a_layers_size,
+    "A start-up, from the command line to a Caramel plan": a_startup,
+    "A BCube, from a request to the checker": a_bcube,
+    "A plan file, to a picture": a_plan_file,
+}
+
+GRADIENT = "A gradient, from a profile to an all-reduce"
+
+
+def test_there_are_five_walks_of_at_most_eight_hops() -> None:
+    assert walks().keys() == {*ACTIONS, GRADIENT}
+    assert all(1 < len(hops) <= 8 for hops in walks().values())
+
+
+@pytest.mark.parametrize("title", ACTIONS)
+def test_calls_take_this_way(title: str, tmp_path: Path) -> None:
+    if title == "A plan file, to a picture":
+        pytest.importorskip("matplotlib")
+        a_startup(tmp_path)
+    calls = calls_of(lambda: ACTIONS[title](tmp_path))
+    assert missing(walks()[title], calls) == ""
+    assert missing([*walks()[title], "planner.nobody.calls_this"], calls)  # it can fail
+
+
+def gradient(profile: bytes) -> list[str]:
+    """Plan, attach and take a step, as one of two ranks; return the calls."""
+    from planner.runtime import attach, join
+    from tests.runtime.reference import backward, make_model, make_optimizer
+
+    with join() as world:
+        model = make_model("perceptron")
+        optimizer = make_optimizer("sgd", model)
+
+        def act() -> None:
+            cost = AffineCost(20_000, Fraction(100))
+            problem = caramel.Problem.from_profile(decode_profile(profile), cost, element_bytes=4)
+            with attach(model, (problem, caramel.solve(problem)), optimizer, world) as executor:
+                backward(model, "perceptron", world.rank, 0)
+                executor.step()
+
+        return calls_of(act)
+
+
+def test_a_gradient_takes_this_way() -> None:
+    pytest.importorskip("torch")
+    from planner.profiling import measure
+    from tests.runtime.launching import launch
+    from tests.runtime.reference import make_inputs, make_model
+
+    inputs = (make_inputs("perceptron", 0, 0),)
+    model = make_model("perceptron")
+    profile = measure(model, inputs, name="perceptron", source="", warmup=0, repetitions=1)
+    outcomes: list[Any] = launch(gradient, 2, encode_profile(profile).encode())
+    for outcome in outcomes:
+        assert missing(walks()[GRADIENT], outcome.value) == ""
