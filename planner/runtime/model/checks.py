@@ -8,6 +8,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
+from planner.units import counted
 from planner.validation import shown
 
 __all__ = ["check_model", "check_optimizer"]
@@ -78,5 +79,5 @@ def check_optimizer(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> 
         if parameter.requires_grad and parameter.numel()
     ]:
         raise InvalidInputError(
-            "optimizer", f"updates {len(extra)} parameters that are not the model's"
+            "optimizer", f"updates {counted(len(extra), 'parameter')} that the model does not have"
         )

@@ -235,7 +235,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module], Optimize
     "DTensor": (distributed_weights, plain, "model.first.weight", "got a DTensor"),
     "of a trainer": (Perceptron, wrapped, "optimizer", "OfATrainer wraps another one"),
     "partial": (Perceptron, partial, "optimizer", "does not update the model's first.weight"),
-    "foreign": (Perceptron, foreign, "optimizer", "updates 1 parameters that are not"),
+    "foreign": (Perceptron, foreign, "optimizer", "updates 1 parameter that the model"),
     "whole": (Perceptron, whole, "optimizer", "LBFGS"),
 }
 
