@@ -13,7 +13,7 @@ from planner.bigdl.problem import MAX_PARTITIONS
 from planner.deadline import NEVER
 from planner.draw.hot_spots import MAX_CELLS, HotSpots, Pulls
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio.proofs import check_proof
+from planner.jsonio.heads import Head, check_head, head
 from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
 from planner.methods import concrete
 from planner.network import Network
@@ -106,15 +106,13 @@ class Alternative(Struct, frozen=True, kw_only=True):
     driver_added_bytes: Total
 
 
-class BigdlAnswer(Struct, frozen=True, kw_only=True):
+class BigdlAnswer(Head, frozen=True, kw_only=True):
     """The slices and who pulls from whom in which order, or the levels of a tree; the costs."""
 
     problem: Literal["bigdl"] = "bigdl"
-    method: str
     status: Literal["optimal", "feasible"]
     objective_ns: Moment
     lower_bound_ns: Moment
-    runtime_s: float
     elements: Elements
     element_bytes: PositiveSize
     nodes: Nodes
@@ -187,17 +185,11 @@ def answer(
         _check_listed(problem.nodes, pull_order)
     plan = result.plan
     assert plan is not None
-    assert result.objective_ns is not None
-    assert result.lower_bound_ns is not None
     cost = result.evaluation
     assert cost is not None
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     base = BigdlAnswer(
-        method=result.method,
-        status="optimal" if result.objective_ns == result.lower_bound_ns else "feasible",
-        objective_ns=result.objective_ns,
-        lower_bound_ns=result.lower_bound_ns,
-        runtime_s=result.runtime_s,
+        **head(BigdlAnswer, result),
         elements=problem.elements,
         element_bytes=problem.element_bytes,
         nodes=problem.nodes,
@@ -273,7 +265,7 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
         only held against the bound: it cannot be computed from an answer.
     """
     bound, objective = answer.lower_bound_ns, answer.objective_ns
-    check_proof(answer.status, objective, bound)
+    check_head(answer, "phases")
     _check_phases(answer.phases, objective)
     _check_times_full_transfer(answer)
     times = {name: one.time_ns for name, one in answer.comparison.items()}

@@ -17,6 +17,7 @@ from planner.bml.solver import AnyPlan, ideal_ns
 from planner.collectives import COLLECTIVES, collective
 from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.jsonio.heads import PlanOrReason, head
 from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.topologies import BCube
@@ -84,15 +85,10 @@ class FailedCounts(Struct, frozen=True, kw_only=True):
     switches: Number
 
 
-class BmlAnswer(Struct, frozen=True, kw_only=True):
+class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
     """How the gradient is synchronised, what it costs and the proof; or why it cannot be."""
 
     problem: Literal["bml"] = "bml"
-    method: str
-    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
-    objective_ns: Moment | None
-    lower_bound_ns: Moment | None
-    runtime_s: float
     n: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
     k: Annotated[int, Meta(ge=1, le=MAX_VALUE)]
     servers: Annotated[int, Meta(ge=2, le=MAX_VALUE)]
@@ -120,8 +116,6 @@ class BmlAnswer(Struct, frozen=True, kw_only=True):
         Annotated[Literal["all"] | Digits, Meta(description="whose transfers are listed")]
         | UnsetType
     ) = UNSET
-    reason: str | UnsetType = UNSET
-    binding: tuple[str, ...] | UnsetType = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
 
 
@@ -140,11 +134,7 @@ def answer(
     """
     bcube, ideal = problem.bcube, ideal_ns(problem)
     base = BmlAnswer(
-        method=result.method,
-        status=result.status.value,
-        objective_ns=result.objective_ns,
-        lower_bound_ns=result.lower_bound_ns,
-        runtime_s=result.runtime_s,
+        **head(BmlAnswer, result),
         n=bcube.n,
         k=bcube.k,
         servers=bcube.servers,
@@ -161,15 +151,9 @@ def answer(
     )
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
-        assert result.infeasibility is not None
         damage = Damage(bcube, problem.failed)
         part = damage.cut_off() if damage.living and not result.timed_out else ()
-        return msgspec.structs.replace(
-            base,
-            reason=result.infeasibility.reason,
-            binding=result.infeasibility.binding,
-            cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])),
-        )
+        return msgspec.structs.replace(base, cut_off=tuple(map(bcube.digits, part[:MAX_CUT_OFF])))
     return msgspec.structs.replace(
         base,
         pieces=plan.threads * plan.pieces,

@@ -9,7 +9,7 @@ from planner.draw import Compared
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, ComparisonRow
 from planner.jsonio.bml_transfers import check_transfers
-from planner.jsonio.proofs import check_proof
+from planner.jsonio.heads import check_head
 from planner.topologies import BCube
 from planner.validation import shown
 
@@ -27,24 +27,21 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     InvalidInputError
         If the answer holds no plan, or its parts contradict each other.
     """
-    objective = answer.objective_ns
-    if objective is None:
-        reason = "" if answer.reason is UNSET else f": {answer.reason}"
-        raise InvalidInputError("steps", f"the answer ({answer.status}) holds no plan{reason}")
-    check_proof(answer.status, objective, answer.lower_bound_ns)
+    check_head(answer, "steps", "comparison")
+    assert answer.objective_ns is not None
+    assert answer.comparison is not UNSET
     bcube = BCube(answer.n, answer.k)
     for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
         if getattr(answer, path) != number:
             raise InvalidInputError(path, f"expected {number}, got {getattr(answer, path)}")
-    if answer.comparison is UNSET or "bml_bcube" not in answer.comparison:
-        path = "comparison" if answer.comparison is UNSET else "comparison.bml_bcube"
-        raise InvalidInputError(path, "missing")
+    if "bml_bcube" not in answer.comparison:
+        raise InvalidInputError("comparison.bml_bcube", "missing")
     _check_comparison(bcube, answer.comparison)
     check_transfers(answer)
     # Failures slow down every algorithm: then only what the plan would take without them stands by.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
     after = "" if answer.failed is UNSET else ", nothing failed"
-    rows = [Compared("this plan", "bcube", objective, bcube.switches)]
+    rows = [Compared("this plan", "bcube", answer.objective_ns, bcube.switches)]
     for name in names:
         one = answer.comparison[name]
         if one.switches > MAX_SWITCHES:

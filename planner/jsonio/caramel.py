@@ -14,6 +14,7 @@ from planner.caramel.solver import RULES
 from planner.costs import DepthCost
 from planner.graphs import Graph
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
+from planner.jsonio.heads import Head, head
 from planner.jsonio.network import Network, network_of
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, PositiveSize, Seconds, Size
@@ -93,15 +94,12 @@ class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
     depth: Annotated[int, Meta(ge=1)]
 
 
-class CaramelAnswer(Struct, frozen=True, kw_only=True):
+class CaramelAnswer(Head, frozen=True, kw_only=True):
     """The transfers, the op order, what an iteration lasts and the proof."""
 
     problem: Literal["caramel"] = "caramel"
-    method: str
     status: Literal["optimal", "feasible", "time_limit"]
     objective_ns: Moment
-    lower_bound_ns: Moment | None
-    runtime_s: float
     op_order: Names
     order: Names
     control_edges: tuple[tuple[str, str], ...]
@@ -141,7 +139,6 @@ def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
     """
     plan = result.plan
     assert plan is not None
-    assert result.objective_ns is not None
     graph = problem.graph
     evaluation = result.evaluation
     assert evaluation is not None
@@ -155,11 +152,7 @@ def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
     threshold = threshold_of(problem)
     schedule = _schedule(problem, plan, evaluation)
     return CaramelAnswer(
-        method=result.method,
-        status=result.status.value,  # type: ignore[arg-type]
-        objective_ns=result.objective_ns,
-        lower_bound_ns=result.lower_bound_ns,
-        runtime_s=result.runtime_s,
+        **head(CaramelAnswer, result),
         op_order=tuple(row.op for row in schedule),
         order=tuple(graph.parameters[j].name for j in order),
         control_edges=_edges(problem, plan) if enforced else (),

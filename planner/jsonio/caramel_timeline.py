@@ -7,7 +7,7 @@ from msgspec import UNSET
 from planner.caramel.evaluation import Evaluation
 from planner.errors import InvalidInputError
 from planner.jsonio.caramel import CaramelAnswer
-from planner.jsonio.proofs import check_proof
+from planner.jsonio.heads import check_head
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
 from planner.jsonio.transfers import content, drawn
 from planner.timeline import Interval, Mark, Timeline
@@ -35,8 +35,8 @@ def timeline(answer: CaramelAnswer) -> Timeline:
     InvalidInputError
         If its times or parts contradict each other, with the path of the first that does.
     """
+    check_head(answer, "groups", costs="iteration_ns")
     _check_numbers(answer)
-    check_proof(answer.status, answer.objective_ns, answer.lower_bound_ns)
     _check_groups(answer)
     computation, network = "computation", "network"
     intervals = [
@@ -71,7 +71,6 @@ def _check_numbers(answer: CaramelAnswer) -> None:
     )
     for name, value in (
         ("iteration_ns", cost.iteration_ns),
-        ("objective_ns", cost.iteration_ns),
         ("backward_ns", iteration.backward[-1][1] if iteration.backward else 0),
         ("computation_ns", cost.computation_ns),
         ("communication_ns", cost.communication_ns),

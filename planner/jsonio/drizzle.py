@@ -14,7 +14,7 @@ from planner.drizzle.curve import curve
 from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
-from planner.jsonio.proofs import check_proof
+from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.types import Count, Moment, Rate, Seconds, Time
 from planner.results import Result
 from planner.units import format_ns
@@ -115,15 +115,10 @@ class CurvePoint(Struct, frozen=True, kw_only=True):
     group_time_ns: Moment
 
 
-class DrizzleAnswer(Struct, frozen=True, kw_only=True):
+class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The group size, what it costs and the proof; or why there is none."""
 
     problem: Literal["drizzle"] = "drizzle"
-    method: str
-    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
-    objective_ns: Moment | None
-    lower_bound_ns: Moment | None
-    runtime_s: float
     max_overhead: float
     max_group_ns: Moment | UnsetType = UNSET
     group_size: GroupSize | UnsetType = UNSET
@@ -134,8 +129,6 @@ class DrizzleAnswer(Struct, frozen=True, kw_only=True):
     largest_group_size: GroupSize | UnsetType = UNSET
     stages: tuple[TriggersAnswer, ...] | UnsetType = UNSET
     curve: tuple[CurvePoint, ...] | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    binding: tuple[str, ...] | UnsetType = UNSET
 
 
 def run(request: DrizzleRequest) -> DrizzleAnswer:
@@ -150,19 +143,12 @@ def answer(
 ) -> DrizzleAnswer:
     """Return the JSON form of a result."""
     base = DrizzleAnswer(
-        method=result.method,
-        status=result.status.value,
-        objective_ns=result.objective_ns,
-        lower_bound_ns=result.lower_bound_ns,
-        runtime_s=result.runtime_s,
+        **head(DrizzleAnswer, result),
         max_overhead=float(problem.max_overhead),
         max_group_ns=UNSET if problem.max_group_ns is None else problem.max_group_ns,
     )
     if result.plan is None:
-        assert result.infeasibility is not None
-        return msgspec.structs.replace(
-            base, reason=result.infeasibility.reason, binding=result.infeasibility.binding
-        )
+        return base
     plan = result.plan
     priced = result.evaluation
     assert priced is not None
@@ -209,16 +195,12 @@ def groups(answer: DrizzleAnswer) -> Groups:
         both limits, the bound, and the curve. With the path of the first part that does.
     """
     size, time, share = answer.group_size, answer.objective_ns, answer.overhead
-    if size is UNSET:
-        reason = "" if answer.reason is UNSET else f": {answer.reason}"
-        raise InvalidInputError("group_size", f"the answer ({answer.status}) holds no plan{reason}")
-    if time is None:
-        raise InvalidInputError("objective_ns", "missing: it comes with a plan")
-    if share is UNSET:
-        raise InvalidInputError("overhead", "missing: it comes with a plan")
+    check_head(answer, "group_size", "overhead")
+    assert size is not UNSET
+    assert time is not None
+    assert share is not UNSET
     if answer.status == "time_limit":
         raise InvalidInputError("status", "time_limit, but there is a plan")
-    check_proof(answer.status, time, answer.lower_bound_ns)
     limit = answer.max_overhead
     if not 0 <= limit <= 1:  # the ends are what a number close to them is rounded to
         raise InvalidInputError(

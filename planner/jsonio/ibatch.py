@@ -16,7 +16,7 @@ from planner.ibatch.evaluation import (
     timeline_of,
     times_of,
 )
-from planner.jsonio.proofs import check_proof
+from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.types import (
     Count,
     Index,
@@ -147,15 +147,10 @@ class BlocksCost(Struct, frozen=True, kw_only=True):
     layers_objective_ns: Moment | None
 
 
-class IbatchAnswer(Struct, frozen=True, kw_only=True):
+class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The batches in transfer order, what they cost and the proof; or why there are none."""
 
     problem: Literal["ibatch"] = "ibatch"
-    method: str
-    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
-    objective_ns: Moment | None
-    lower_bound_ns: Moment | None
-    runtime_s: float
     direction: Literal["pull", "push"]
     objective: Literal["makespan", "eq4"]
     batches: tuple[LayerRange, ...] | UnsetType = UNSET
@@ -169,8 +164,6 @@ class IbatchAnswer(Struct, frozen=True, kw_only=True):
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
     layer_bytes: Sizes | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    binding: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
     blocks: BlocksCost | UnsetType = UNSET
@@ -204,12 +197,9 @@ def timeline(answer: IbatchAnswer) -> Timeline:
         If the answer holds no plan, or contradicts itself: its batches leave out a layer, its
         schedule is not theirs, or what it says of costs is not what the schedule does.
     """
-    if answer.schedule is UNSET or not answer.schedule:
-        reason = "" if answer.reason is UNSET else f": {answer.reason}"
-        raise InvalidInputError("schedule", f"the answer ({answer.status}) holds no plan{reason}")
-    if answer.batches is UNSET:
-        raise InvalidInputError("batches", "missing: they come with a schedule")
-    check_proof(answer.status, answer.objective_ns, answer.lower_bound_ns)
+    check_head(answer, "schedule", "batches")
+    assert answer.schedule is not UNSET
+    assert answer.batches is not UNSET
     last = max((stop for _, stop in answer.batches), default=0)
     check_batches(answer.batches, last, answer.direction)
     for field in ("layer_names", "layer_parameters", "layer_bytes"):
@@ -282,11 +272,7 @@ def answer(
 ) -> IbatchAnswer:
     """Return the JSON form of a result, with what is known of the layers."""
     base = IbatchAnswer(
-        method=result.method,
-        status=result.status.value,
-        objective_ns=result.objective_ns,
-        lower_bound_ns=result.lower_bound_ns,
-        runtime_s=result.runtime_s,
+        **head(IbatchAnswer, result),
         direction=problem.direction,
         objective=problem.objective,
         layer_names=UNSET if layer_names is None else layer_names,
@@ -294,13 +280,7 @@ def answer(
         layer_bytes=UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
     )
     if result.plan is None:
-        assert result.infeasibility is not None
-        return msgspec.structs.replace(
-            base,
-            reason=result.infeasibility.reason,
-            binding=result.infeasibility.binding,
-            layers=result.infeasibility.layers,
-        )
+        return base
     evaluation = result.evaluation
     assert evaluation is not None
     return msgspec.structs.replace(

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Size
 
@@ -131,19 +132,14 @@ class SchedulingAnswer(Struct, frozen=True, kw_only=True):
     binding: tuple[str, ...] | UnsetType = UNSET
 
 
-class IterationAnswer(Struct, frozen=True, kw_only=True):
+class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The chosen plan, what else there is, the bounds and the timeline."""
 
     problem: Literal["iteration"] = "iteration"
-    method: str
-    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
-    objective_ns: Moment | None
-    lower_bound_ns: Moment | None
     network_bound_ns: (
         Annotated[int, Meta(ge=0, description="ns that no synchronisation algorithm undercuts")]
         | UnsetType
     ) = UNSET
-    runtime_s: float
     model: str
     cluster: str
     machines: Count
@@ -170,5 +166,3 @@ class IterationAnswer(Struct, frozen=True, kw_only=True):
     left_out: dict[str, str] | UnsetType = UNSET
     sizing: SizingAnswer | UnsetType = UNSET
     scheduling: SchedulingAnswer | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    binding: tuple[str, ...] | UnsetType = UNSET

@@ -20,6 +20,7 @@ from planner.iteration import (
 )
 from planner.iteration.evaluation import cost_of
 from planner.iteration.sizing import Sizing
+from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
     CandidateAnswer,
@@ -73,11 +74,7 @@ def answer(
     """
     cluster = problem.cluster
     known: dict[str, Any] = {
-        "method": result.method,
-        "status": result.status.value,
-        "objective_ns": result.objective_ns,
-        "lower_bound_ns": result.lower_bound_ns,
-        "runtime_s": result.runtime_s,
+        **head(IterationAnswer, result),
         "model": model,
         "cluster": cluster.name,
         "machines": cluster.machines,
@@ -89,9 +86,7 @@ def answer(
     }
     plan = result.plan
     if plan is None:
-        assert result.infeasibility is not None
-        why_not = result.infeasibility
-        return IterationAnswer(**known, reason=why_not.reason, binding=why_not.binding)
+        return IterationAnswer(**known)
     evaluation = result.evaluation
     assert evaluation is not None
     schedule = _schedule(problem, plan, evaluation)

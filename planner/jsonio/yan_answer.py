@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
+from planner.jsonio.heads import PlanOrReason, head
 from planner.jsonio.types import Index, Moment
 from planner.results import Result, Status
 from planner.validation import total
@@ -134,15 +135,10 @@ class SensitivityAnswer(Struct, frozen=True, kw_only=True):
     error: float
 
 
-class YanAnswer(Struct, frozen=True, kw_only=True):
+class YanAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The configuration, what an epoch takes and the proof; or why there is none."""
 
     problem: Literal["yan"] = "yan"
-    method: str
-    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
-    objective_ns: Moment | None
-    lower_bound_ns: Moment | None
-    runtime_s: float
     machines: Machines
     epoch_ns: Moment | UnsetType = UNSET
     configuration: ConfigurationAnswer | UnsetType = UNSET
@@ -153,8 +149,6 @@ class YanAnswer(Struct, frozen=True, kw_only=True):
     pareto: tuple[FrontRow, ...] | UnsetType = UNSET
     landscape: tuple[FrontRow, ...] | UnsetType = UNSET
     sensitivity: SensitivityAnswer | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    binding: tuple[str, ...] | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
 
 
@@ -167,22 +161,12 @@ def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
         If an epoch takes more than 63 bits of nanoseconds.
     """
     base = YanAnswer(
-        method=result.method,
-        status=result.status.value,
-        objective_ns=result.objective_ns,
-        lower_bound_ns=result.lower_bound_ns,
-        runtime_s=result.runtime_s,
+        **head(YanAnswer, result),
         machines=problem.machines,
     )
     plan = result.plan
     if plan is None:
-        assert result.infeasibility is not None
-        return msgspec.structs.replace(
-            base,
-            reason=result.infeasibility.reason,
-            binding=result.infeasibility.binding,
-            layers=result.infeasibility.layers,
-        )
+        return base
     found = result.evaluation
     assert found is not None
     explored = plan.explored

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from planner.draw.scaling import LayerTime, Point, Range, Regret, Scaling, epoch_text
 from planner.errors import InvalidInputError
-from planner.jsonio.proofs import check_proof
+from planner.jsonio.heads import check_head
 from planner.jsonio.yan_answer import (
     Breakdown,
     ChoiceAnswer,
@@ -47,16 +47,13 @@ def scaling(answer: YanAnswer) -> Scaling:
         first that does.
     """
     one, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
-    if one is UNSET:
-        reason = "" if answer.reason is UNSET else f": {answer.reason}"
-        raise InvalidInputError(
-            "configuration", f"the answer ({answer.status}) holds no plan{reason}"
-        )
-    if epoch is UNSET:
-        raise InvalidInputError("epoch_ns", "missing: it comes with a configuration")
-    if breakdown is UNSET:
-        raise InvalidInputError("breakdown", "missing: it comes with a configuration")
-    _check_bound(answer, epoch)
+    check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")
+    assert one is not UNSET
+    assert epoch is not UNSET
+    assert breakdown is not UNSET
+    anywhere = answer.lower_bound_any_mapping_ns
+    if isinstance(anywhere, int) and anywhere > epoch:
+        raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
     _check_configuration(one, answer.machines)
     layers = _layers(breakdown, one, epoch)
     best = Point(one.workers_per_replica, one.replicas, one.parameter_servers, epoch)
@@ -70,15 +67,6 @@ def scaling(answer: YanAnswer) -> Scaling:
         _points(front, "pareto"),
         *_sensitivity(answer.sensitivity if answer.sensitivity is not UNSET else None),
     )
-
-
-def _check_bound(answer: YanAnswer, epoch: int) -> None:
-    if answer.objective_ns != epoch:
-        raise InvalidInputError("objective_ns", f"expected epoch_ns ({epoch})")
-    check_proof(answer.status, answer.objective_ns, answer.lower_bound_ns)
-    anywhere = answer.lower_bound_any_mapping_ns
-    if isinstance(anywhere, int) and anywhere > epoch:
-        raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
 
 
 def _check_configuration(one: ConfigurationAnswer, machines: int) -> None:

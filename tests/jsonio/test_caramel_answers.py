@@ -62,7 +62,7 @@ def broken(answer: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[st
         (("schedule", 3, "pass"), "both", "schedule[3].pass"),
         (("op_order",), ["b2"], "schedule"),
         (("backward_ns",), 0, "backward_ns"),
-        (("iteration_ns",), 5, "iteration_ns"),
+        (("iteration_ns",), 5, "objective_ns"),
         (("objective_ns",), 5, "objective_ns"),
         (("iteration_ns",), 10**400, "iteration_ns"),
         (("rho",), "x", "rho"),

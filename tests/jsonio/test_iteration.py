@@ -265,7 +265,7 @@ def test_bad_requests_say_where(fields: dict[str, Any], path: str) -> None:
         (("transfers", 0, "kind"), "send", "transfers[0].kind"),
         (("schedule", 1, "start_ns"), 0, "schedule[1].start_ns"),
         (("schedule", 0, "end_ns"), -1, "schedule[0].end_ns"),
-        (("iteration_ns",), 5, "iteration_ns"),
+        (("iteration_ns",), 5, "objective_ns"),
         (("objective_ns",), 5, "objective_ns"),
         (("lower_bound_ns",), 10**9, "lower_bound_ns"),
         (("status",), "optimal", "status"),

@@ -1,0 +1,102 @@
+"""What every answer says of its own quality: made of a result, and checked when it is read again.
+
+`optimal` is derived, never believed: an answer says so exactly if its plan costs what its bound
+proves.
+"""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from planner.errors import InvalidInputError
+from planner.jsonio.types import Moment
+from planner.results import Result
+from planner.validation import shown
+
+__all__ = ["Head", "PlanOrReason", "check_head", "head"]
+
+_REASONS = ("reason", "binding", "layers")
+"""Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """What every answer has: which problem, who made the plan, what it costs, and the proof."""
+
+    problem: str
+    method: str
+    status: Literal["optimal", "feasible", "infeasible", "time_limit"]
+    objective_ns: Moment | None
+    lower_bound_ns: Moment | None
+    runtime_s: float
+
+
+class PlanOrReason(Head, frozen=True, kw_only=True):
+    """The same, of problems that may have no plan: then the answer says why."""
+
+    reason: str | UnsetType = UNSET
+    binding: tuple[str, ...] | UnsetType = UNSET
+
+
+def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
+    """Return the fields of a kind of answer that every result fills.
+
+    Parameters
+    ----------
+    kind : type
+        The answer.
+    result : Result
+        A plan, or the reason why there is none, with the proof.
+    """
+    fields: dict[str, Any] = {
+        "method": result.method,
+        "status": result.status.value,
+        "objective_ns": result.objective_ns,
+        "lower_bound_ns": result.lower_bound_ns,
+        "runtime_s": result.runtime_s,
+    }
+    if result.infeasibility is not None:
+        for name in _REASONS:
+            if name in kind.__struct_fields__:
+                fields[name] = getattr(result.infeasibility, name)
+    return fields
+
+
+def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:
+    """Refuse an answer that holds no plan, or whose status its objective and bound contradict.
+
+    Parameters
+    ----------
+    answer : Head
+        An answer read again.
+    plan, *others : str
+        Fields that come with every plan, the one that stands for it first.
+    costs : str
+        The one of them that says the same as the objective, if one does.
+
+    Raises
+    ------
+    InvalidInputError
+        With the first field that is missing, or that contradicts the others.
+    """
+    status, objective, bound = answer.status, answer.objective_ns, answer.lower_bound_ns
+    if getattr(answer, plan) is UNSET:
+        why = getattr(answer, "reason", UNSET)
+        because = "" if why is UNSET else f": {why}"
+        raise InvalidInputError(plan, f"the answer ({status}) holds no plan{because}")
+    for name in (*others, "objective_ns"):
+        if getattr(answer, name) in (UNSET, None):
+            raise InvalidInputError(name, "missing: it comes with a plan")
+    assert objective is not None
+    if costs and objective != getattr(answer, costs):
+        raise InvalidInputError(
+            "objective_ns", f"expected {costs} ({getattr(answer, costs)}), got {objective}"
+        )
+    if bound is not None and bound > objective:
+        raise InvalidInputError("lower_bound_ns", f"more than objective_ns ({objective})")
+    if status == "infeasible":
+        raise InvalidInputError("status", "infeasible, but there is a plan")
+    for name in _REASONS:
+        if name in answer.__struct_fields__ and getattr(answer, name) is not UNSET:
+            raise InvalidInputError(name, "says why there is no plan, but there is one")
+    if (status == "optimal") != (bound == objective):
+        raise InvalidInputError("status", f"{status}, but lower_bound_ns is {shown(bound)}")
