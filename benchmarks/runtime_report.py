@@ -9,7 +9,7 @@ from runtime_jobs import Times
 from tables import as_text
 
 from planner.draw.chart import Chart
-from planner.runtime.measuring.measured import chart_of, off_by
+from planner.runtime.measuring.measured import off_by, timeline_of
 from planner.runtime.measuring.trace import Event
 from planner.timeline import Timeline
 from planner.units import format_ns
@@ -193,7 +193,7 @@ def side_by_side(title: str, runs: Sequence[tuple[str, Sequence[Event]]]) -> Cha
     intervals = []
     for name, events in runs:
         step = max(event.step for event in events if event.kind == "backward") - 1
-        timeline = chart_of([events], step, "").timeline
+        timeline = timeline_of([events], step)
         new = {one: one.replace("rank 0", name) for one in timeline.resources}
         resources += new.values()
         intervals += [replace(one, resource=new[one.resource]) for one in timeline.intervals]

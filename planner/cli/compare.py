@@ -36,6 +36,7 @@ from planner.cli.family import DEFAULT_SECONDS, Case, Family, Profiled
 from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
+from planner.draw.plans import DRAWINGS, plan_chart
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
@@ -133,8 +134,8 @@ def run(options: argparse.Namespace) -> int:
         raise in_file(options.file, error) from None
     of_request = isinstance(value, dict) and "problem" in value
     name, case = (_requested if of_request else _profiled)(data, options)
-    family, face = FAMILIES[name], PROBLEMS[name]
-    draw = face.drawing.writer(Path(options.picture)) if options.picture else None
+    family, drawing = FAMILIES[name], DRAWINGS[name]
+    draw = drawing.writer(Path(options.picture)) if options.picture else None
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
     seconds = case.time_limit or DEFAULT_SECONDS
     progress = Progress()
@@ -151,7 +152,7 @@ def run(options: argparse.Namespace) -> int:
         progress(f"looking around the plan of {results[0].method}")
         best = (case.best or case.answer)(results[0])
     progress.done()
-    chart = None if best is None else face.chart(best, case.name)
+    chart = None if best is None else plan_chart(best, PROBLEMS[name].content(best), case.name)
     to_file = options.output not in (None, "-")
     if best is not None and to_file:  # before printing: a reader of that may stop early
         write_json(msgspec.json.encode(best).decode() + "\n", options.output)
@@ -165,7 +166,7 @@ def run(options: argparse.Namespace) -> int:
             _print_table(family, case, comparison)
             if chart is not None:
                 width = shutil.get_terminal_size((100, 24)).columns
-                write_text("\n" + face.drawing.text(chart, width) + "\n")
+                write_text("\n" + drawing.text(chart, width) + "\n")
         if best is None:
             print("planner: no method found a plan", file=sys.stderr)
         elif options.output and not to_file:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from planner import bml
 from planner.bml.solver import AnyPlan
@@ -15,7 +15,7 @@ from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
 from planner.comparison import Comparison
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import bml as bml_json
-from planner.jsonio.bml_answer import BmlAnswer, answer
+from planner.jsonio.bml_answer import BmlAnswer, algorithm_answer, answer
 from planner.methods import known_method
 from planner.network import Network
 from planner.profiles import Profile
@@ -78,21 +78,6 @@ class _Figures(NamedTuple):
     times_full_transfer: Fraction
 
 
-class CollectiveAnswer(Struct, frozen=True, kw_only=True):
-    """One algorithm on one topology."""
-
-    problem: str = "bml"
-    method: str
-    status: str
-    objective_ns: int | None
-    lower_bound_ns: int | None
-    times_full_transfer: float
-    steps: int
-    nics: int
-    switches: int
-    built_switches: int
-
-
 def _solve(subject: _Subject, *, method: str, time_limit: float | None) -> Result[Any, Any]:
     if subject.problem.failed:
         return bml.solve(subject.problem, method=method, time_limit=time_limit)
@@ -136,21 +121,9 @@ def _case(
 ) -> Case:
     problem = subject.problem
 
-    def of_row(result: Result[Any, Any]) -> Struct:
-        if not isinstance(result.plan, Collective):
-            return answer(problem, result)
-        found = result.plan
-        return CollectiveAnswer(
-            method=result.method,
-            status=result.status.value,
-            objective_ns=result.objective_ns,
-            lower_bound_ns=result.lower_bound_ns,
-            times_full_transfer=float(found.volume),
-            steps=found.steps,
-            nics=found.nics,
-            switches=found.switches,
-            built_switches=found.built_switches,
-        )
+    def of_row(result: Result[Any, Any]) -> BmlAnswer:
+        algorithm = isinstance(result.plan, Collective)
+        return (algorithm_answer if algorithm else answer)(problem, result)
 
     def planned(result: Result[Any, Any]) -> BmlAnswer:
         if isinstance(result.plan, Collective):

@@ -4,12 +4,12 @@ from msgspec import UNSET
 
 from planner.cli.family import Case, Family, percent
 from planner.comparison import Comparison
-from planner.draw.scaling import epoch_text
 from planner.jsonio import yan as yan_json
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import concrete
 from planner.results import Result
 from planner.units import counted, format_ns
+from planner.views import epoch_text
 from planner.yan.configuration import Plan
 from planner.yan.model import Estimate
 from planner.yan.solver import METHODS, solve

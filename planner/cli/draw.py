@@ -7,8 +7,9 @@ from typing import Any
 
 from planner.cli.common import check_outputs, command, in_file, read, write_text
 from planner.cli.writing import replacing
+from planner.draw.plans import DRAWINGS, plan_chart
 from planner.errors import InvalidInputError
-from planner.jsonio import PROBLEMS, decode_answer
+from planner.jsonio import decode_answer
 
 __all__ = ["add_parser"]
 
@@ -37,17 +38,16 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Draw."""
     try:
-        answer, _ = decode_answer(read(options.plan))
+        answer, content = decode_answer(read(options.plan))
     except InvalidInputError as error:
         raise in_file(options.plan, error) from None
-    face = PROBLEMS[answer.problem]
-    chart = face.chart(answer)
+    drawing, chart = DRAWINGS[answer.problem], plan_chart(answer, content)
     if options.output is None:
         width = shutil.get_terminal_size((100, 24)).columns
-        write_text(face.drawing.text(chart, width) + "\n")
+        write_text(drawing.text(chart, width) + "\n")
     else:
         path = Path(options.output)
-        write = face.drawing.writer(path)
+        write = drawing.writer(path)
         check_outputs({"--output": options.output}, (options.plan,))
         with replacing(path) as place:
             write(chart, place)

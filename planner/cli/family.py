@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import msgspec
-
 from planner.comparison import Comparison
+from planner.jsonio.heads import Head
 from planner.printing import printable
 from planner.profiles import Profile
 from planner.results import Result
@@ -72,11 +71,11 @@ class Case:
     """
 
     problem: Any
-    answer: Callable[[Result[Any, Any]], msgspec.Struct]
+    answer: Callable[[Result[Any, Any]], Head]
     about: tuple[str, ...]
     name: str = ""
     time_limit: float | None = None
-    best: Callable[[Result[Any, Any]], msgspec.Struct] | None = None
+    best: Callable[[Result[Any, Any]], Head] | None = None
     methods: Sequence[str] | None = None
     best_apart: bool = False
     solve: Callable[..., Result[Any, Any]] | None = None

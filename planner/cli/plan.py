@@ -15,6 +15,7 @@ from planner.cli.iteration_options import add_iteration_options, exact_option, s
 from planner.cli.plan_text import lines
 from planner.cli.writing import replacing
 from planner.draw import GANTT
+from planner.draw.plans import plan_chart
 from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         write_json(_encoded(given), None)
     chart = None
     if given.transfers is not UNSET:
-        chart = PROBLEMS["iteration"].chart(given, subject.profile.name)
+        chart = plan_chart(given, PROBLEMS["iteration"].content(given), subject.profile.name)
     if not options.json and options.output != "-":
         text = "\n".join(lines(subject, problem, given)) + "\n"
         if chart is not None:

@@ -21,7 +21,7 @@ from planner.cli.common import (
 )
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
-from planner.draw.drawing import GANTT
+from planner.draw import GANTT, Chart
 from planner.errors import InvalidInputError, MeasurementError
 from planner.topologies import BCube
 from planner.units import counted
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
 
     from planner.profiling import load_factory  # says what to install if torch is missing
     from planner.runtime import join
-    from planner.runtime.measuring.measured import chart_of
+    from planner.runtime.measuring.measured import timeline_of
 
     if options.threads:
         import torch
@@ -170,9 +170,9 @@ def run(options: argparse.Namespace) -> int:
     title = f"{options.model}, {counted(world.size, 'rank')}, as measured"
     for option, ranks in (("picture", 1), ("trace", world.size)):
         if option in writers:
-            chart = chart_of(planned[-1].events[:ranks], planned[-1].warmup, title)
+            timeline = timeline_of(planned[-1].events[:ranks], planned[-1].warmup)
             with replacing(getattr(options, option)) as place:
-                writers[option](chart, place)
+                writers[option](Chart(title, timeline), place)
     return 0
 
 

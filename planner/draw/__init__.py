@@ -1,18 +1,18 @@
 """Pictures of plans: Gantt charts, traces, configurations of jobs, text."""
 
-from planner.draw.bars import BarChart, BarPanel, BarSeries, Compared, comparison_bars
+from planner.draw.bars import BarChart, BarPanel, BarSeries, comparison_bars
 from planner.draw.bars_figure import save_bars
 from planner.draw.bars_text import text_bars
 from planner.draw.chart import Chart
 from planner.draw.drawing import BARS, GANTT, GROUPS, HOT_SPOTS, SCALING, Drawing
 from planner.draw.gantt import save_gantt
-from planner.draw.groups import GroupPoint, Groups, GroupsChart
+from planner.draw.groups import GroupsChart
 from planner.draw.groups_panels import save_groups
 from planner.draw.groups_text import text_groups
-from planner.draw.hot_spots import HotSpots, HotSpotsChart, text_hot_spots
+from planner.draw.hot_spots import HotSpotsChart, text_hot_spots
 from planner.draw.hot_spots_panels import save_hot_spots
 from planner.draw.panels import save_scaling
-from planner.draw.scaling import LayerTime, Point, Range, Regret, Scaling, ScalingChart
+from planner.draw.scaling import ScalingChart
 from planner.draw.scaling_text import text_scaling
 from planner.draw.table import format_table
 from planner.draw.text import text_gantt
@@ -28,18 +28,9 @@ __all__ = [
     "BarPanel",
     "BarSeries",
     "Chart",
-    "Compared",
     "Drawing",
-    "GroupPoint",
-    "Groups",
     "GroupsChart",
-    "HotSpots",
     "HotSpotsChart",
-    "LayerTime",
-    "Point",
-    "Range",
-    "Regret",
-    "Scaling",
     "ScalingChart",
     "comparison_bars",
     "format_table",

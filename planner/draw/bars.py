@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from planner.draw.chart import shorter_title
 from planner.units import format_ns, unit_of
+from planner.views import Compared
 
-__all__ = ["BarChart", "BarPanel", "BarSeries", "Compared", "comparison_bars"]
+__all__ = ["BarChart", "BarPanel", "BarSeries", "comparison_bars"]
 
 _TOPOLOGIES = (("bcube", "BCube", 0), ("fattree", "Fat-Tree", 1))
 """As they are called in data and by people, and their colours."""
@@ -124,28 +125,6 @@ class BarChart:
                     raise ValueError(f"{one.name} needs a value and a text for each group")
         if self.notes and len(self.notes) != len(self.groups):
             raise ValueError("expected a note for each group, or none")
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One algorithm in a comparison.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    topology : str
-        ``bcube`` or ``fattree``.
-    time_ns : int
-        Time of one synchronisation.
-    switches : int
-        Switches of the network it runs on.
-    """
-
-    name: str
-    topology: str
-    time_ns: int
-    switches: int
 
 
 def comparison_bars(

@@ -3,57 +3,9 @@
 from dataclasses import dataclass
 
 from planner.draw.chart import shorter_title
+from planner.views import Groups
 
-__all__ = ["GroupPoint", "Groups", "GroupsChart", "share_text"]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPoint:
-    """A group size with what it costs.
-
-    Attributes
-    ----------
-    group_size : int
-        Iterations scheduled at once.
-    overhead : float
-        Share of scheduling in the time of an iteration.
-    group_time_ns : int
-        Time of a group.
-    """
-
-    group_size: int
-    overhead: float
-    group_time_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """A chosen group size among others, and the limits.
-
-    Attributes
-    ----------
-    points : tuple of GroupPoint
-        Sizes in order, the chosen one among them.
-    chosen : GroupPoint
-        The plan.
-    max_overhead : float
-        Limit on the overhead.
-    max_group_ns : int or None
-        Limit on the time of a group, if there is one.
-    """
-
-    points: tuple[GroupPoint, ...]
-    chosen: GroupPoint
-    max_overhead: float
-    max_group_ns: int | None = None
-
-    def breaks(self, point: GroupPoint) -> str:
-        """Return which limit a size breaks, in words; nothing if it breaks none."""
-        if point.overhead > self.max_overhead:
-            return "too much overhead"
-        if self.max_group_ns is not None and point.group_time_ns > self.max_group_ns:
-            return "too long a group"
-        return ""
+__all__ = ["GroupsChart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +28,3 @@ class GroupsChart:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", shorter_title(self.title))
-
-
-def share_text(share: float) -> str:
-    """Return a share as a person reads it."""
-    return f"{share:.2%}" if share >= 0.001 or not share else f"{100 * share:.2g}%"

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from planner.draw.axes import set_range
 from planner.draw.figure import figure_in
-from planner.draw.groups import Groups, GroupsChart, share_text
+from planner.draw.groups import GroupsChart
 from planner.draw.style import COLOURS, OUTLINE
 from planner.units import format_ns, unit_of
+from planner.views import Groups, share_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

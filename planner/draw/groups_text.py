@@ -1,8 +1,9 @@
 """Group sizes for a terminal: a bar of overhead each, and the time of a group."""
 
-from planner.draw.groups import Groups, GroupsChart, share_text
+from planner.draw.groups import GroupsChart
 from planner.draw.table import format_table
 from planner.units import format_ns
+from planner.views import Groups, share_text
 
 __all__ = ["text_groups"]
 

@@ -5,44 +5,12 @@ from dataclasses import dataclass
 from planner.draw.chart import shorter_title
 from planner.printing import printable
 from planner.units import format_ns
+from planner.views import HotSpots, Pulls
 
-__all__ = ["MAX_CELLS", "HotSpots", "HotSpotsChart", "Pulls", "text_hot_spots"]
-
-MAX_CELLS = 32
-"""So many turns and nodes are shown at most, the first ones."""
+__all__ = ["HotSpotsChart", "text_hot_spots"]
 
 _MAX_TEXT_CELLS = 16
 _MAX_NAME = 24
-
-Pulls = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HotSpots:
-    """A synchronisation.
-
-    Attributes
-    ----------
-    nodes : int
-        Number of nodes.
-    method : str
-        The one that was planned.
-    times_ns : tuple of (str, int)
-        What each method takes.
-    maps : tuple of (str, tuple of tuple of int, shape (turns, nodes))
-        For some orders, the planned one first, how many others pull gradients from each node in
-        each turn; the first turns and nodes. Empty for plans through a driver, and without others.
-    """
-
-    nodes: int
-    method: str
-    times_ns: tuple[tuple[str, int], ...]
-    maps: tuple[tuple[str, Pulls], ...] = ()
-
-    @property
-    def ranking(self) -> tuple[tuple[str, int], ...]:
-        """The methods, the fastest first."""
-        return tuple(sorted(self.times_ns, key=lambda pair: pair[1]))
 
 
 @dataclass(frozen=True, slots=True)

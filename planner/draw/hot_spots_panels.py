@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 from planner.draw.axes import set_ticks
 from planner.draw.chart import shortened
 from planner.draw.figure import figure_in
-from planner.draw.hot_spots import HotSpotsChart, Pulls
+from planner.draw.hot_spots import HotSpotsChart
 from planner.draw.style import BACKWARD, COLOURS, DARK, OUTLINE
 from planner.printing import printable
 from planner.units import format_ns, unit_of
+from planner.views import Pulls
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,9 +4,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from planner.draw.axes import set_range, set_ticks
-from planner.draw.scaling import Point, epoch_text
 from planner.draw.style import OUTLINE
 from planner.units import unit_of
+from planner.views import Point, epoch_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

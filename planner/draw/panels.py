@@ -12,18 +12,11 @@ from planner.draw.chart import shortened
 from planner.draw.figure import figure_in
 from planner.draw.landscape import draw_landscape
 from planner.draw.ranges import draw_ranges
-from planner.draw.scaling import (
-    PHASES,
-    LayerTime,
-    Point,
-    ScalingChart,
-    epoch_text,
-    grouped,
-    slowdown_text,
-)
+from planner.draw.scaling import ScalingChart, grouped, slowdown_text
 from planner.draw.staircase import draw_front, thin_out
 from planner.draw.style import BACKWARD, COLOURS, OUTLINE
 from planner.units import unit_of
+from planner.views import PHASES, LayerTime, Point, epoch_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 from planner.draw.axes import set_range
 from planner.draw.chart import shortened
-from planner.draw.scaling import Range, Regret, factor_text
+from planner.draw.scaling import factor_text
 from planner.draw.style import COLOURS, OUTLINE
 from planner.printing import printable
+from planner.views import Range, Regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

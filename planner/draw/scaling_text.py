@@ -3,19 +3,9 @@
 from math import log
 
 from planner.draw.chart import shortened
-from planner.draw.scaling import (
-    PHASES,
-    LayerTime,
-    Point,
-    Range,
-    Regret,
-    ScalingChart,
-    epoch_text,
-    factor_text,
-    grouped,
-    slowdown_text,
-)
+from planner.draw.scaling import ScalingChart, factor_text, grouped, slowdown_text
 from planner.draw.table import format_table
+from planner.views import PHASES, LayerTime, Point, Range, Regret, epoch_text
 
 __all__ = ["text_scaling"]
 

@@ -5,9 +5,9 @@ from math import dist, hypot
 from typing import TYPE_CHECKING
 
 from planner.draw.axes import set_range
-from planner.draw.scaling import Point
 from planner.draw.style import COLOURS, OUTLINE
 from planner.units import unit_of
+from planner.views import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,6 @@ from planner import bigdl
 from planner.bigdl.hot_spots import window_of
 from planner.bigdl.problem import MAX_PARTITIONS
 from planner.deadline import NEVER
-from planner.draw.hot_spots import MAX_CELLS, HotSpots, Pulls
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import Head, check_head, head
 from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
@@ -20,6 +19,7 @@ from planner.network import Network
 from planner.results import Result
 from planner.units import format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown, total
+from planner.views import MAX_CELLS, HotSpots, Pulls
 
 __all__ = [
     "MAX_LISTED",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -14,7 +14,7 @@ from planner.bml.listing import Listed, listed
 from planner.bml.plan import Stage
 from planner.bml.problem import Problem
 from planner.bml.solver import AnyPlan, ideal_ns
-from planner.collectives import COLLECTIVES, collective
+from planner.collectives import COLLECTIVES, Collective, collective
 from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head
@@ -24,7 +24,15 @@ from planner.topologies import BCube
 from planner.units import format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, total
 
-__all__ = ["MAX_TRANSFERS", "BmlAnswer", "answer", "check_listable", "comparison_of", "headline"]
+__all__ = [
+    "MAX_TRANSFERS",
+    "BmlAnswer",
+    "algorithm_answer",
+    "answer",
+    "check_listable",
+    "comparison_of",
+    "headline",
+]
 
 MAX_TRANSFERS = 10**6
 """Answers list at most so many transfers."""
@@ -132,23 +140,7 @@ def answer(
     TimeUpError
         At the deadline.
     """
-    bcube, ideal = problem.bcube, ideal_ns(problem)
-    base = BmlAnswer(
-        **head(BmlAnswer, result),
-        n=bcube.n,
-        k=bcube.k,
-        servers=bcube.servers,
-        failed=FailedCounts(
-            servers=len(problem.failed.servers),
-            nics=len(problem.failed.nics),
-            switches=len(problem.failed.switches),
-        )
-        if problem.failed
-        else UNSET,
-        switches=bcube.switches,
-        full_transfer_ns=problem.network.full_transfer_ns(problem.size),
-        ideal_ns=ideal if ideal <= MAX_TOTAL else None,
-    )
+    base, bcube = _base(problem, result), problem.bcube
     plan, evaluation = result.plan, result.evaluation
     if plan is None or evaluation is None:
         damage = Damage(bcube, problem.failed)
@@ -175,6 +167,38 @@ def answer(
     )
 
 
+def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlAnswer:
+    """Return the JSON form of what an algorithm takes: its row of the comparison, and no plan."""
+    algorithm = result.plan
+    assert algorithm is not None
+    return msgspec.structs.replace(
+        _base(problem, result),
+        times_full_transfer=float(algorithm.volume),
+        comparison={result.method: _compared(problem, algorithm)},
+    )
+
+
+def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
+    """Return what every answer says."""
+    bcube, ideal = problem.bcube, ideal_ns(problem)
+    return BmlAnswer(
+        **head(BmlAnswer, result),
+        n=bcube.n,
+        k=bcube.k,
+        servers=bcube.servers,
+        failed=FailedCounts(
+            servers=len(problem.failed.servers),
+            nics=len(problem.failed.nics),
+            switches=len(problem.failed.switches),
+        )
+        if problem.failed
+        else UNSET,
+        switches=bcube.switches,
+        full_transfer_ns=problem.network.full_transfer_ns(problem.size),
+        ideal_ns=ideal if ideal <= MAX_TOTAL else None,
+    )
+
+
 def _listed(bcube: BCube, wanted: range) -> Literal["all"] | tuple[int, ...]:
     return "all" if len(wanted) == bcube.servers else bcube.digits(wanted[0])
 
@@ -188,19 +212,23 @@ def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
             one = collective(name, problem.bcube, tensors=tensors or None)
         except NotApplicableError:
             continue
-        try:
-            time: int | None = one.time_ns(problem.network, problem.size)
-        except InvalidInputError:
-            time = None
-        found[name] = ComparisonRow(
-            times_full_transfer=float(one.volume),
-            time_ns=time,
-            steps=one.steps,
-            nics=one.nics,
-            switches=one.switches,
-            built_switches=one.built_switches,
-        )
+        found[name] = _compared(problem, one)
     return found
+
+
+def _compared(problem: Problem, one: Collective) -> ComparisonRow:
+    try:
+        time: int | None = one.time_ns(problem.network, problem.size)
+    except InvalidInputError:
+        time = None
+    return ComparisonRow(
+        times_full_transfer=float(one.volume),
+        time_ns=time,
+        steps=one.steps,
+        nics=one.nics,
+        switches=one.switches,
+        built_switches=one.built_switches,
+    )
 
 
 def check_listable(problem: Problem, wanted: range) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from planner.collectives import collective
-from planner.draw import Compared
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, ComparisonRow
 from planner.jsonio.bml_transfers import check_transfers
 from planner.jsonio.heads import check_head
 from planner.topologies import BCube
 from planner.validation import shown
+from planner.views import Compared
 
 __all__ = ["times"]
 

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import drizzle
-from planner.draw.groups import GroupPoint, Groups, share_text
 from planner.drizzle.closed_form import largest_group
 from planner.drizzle.curve import curve
 from planner.drizzle.evaluation import check_triggers
@@ -19,6 +18,7 @@ from planner.jsonio.types import Count, Moment, Rate, Seconds, Time
 from planner.results import Result
 from planner.units import format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown
+from planner.views import GroupPoint, Groups, share_text
 
 __all__ = [
     "REQUEST_RULES",

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from planner.draw import BARS, GANTT, GROUPS, HOT_SPOTS, SCALING, Drawing
 from planner.errors import InvalidInputError
 from planner.jsonio import (
     bigdl,
@@ -25,6 +24,7 @@ from planner.jsonio import (
     yan_scaling,
 )
 from planner.jsonio.decoding import decode, plain, typed
+from planner.jsonio.heads import Head
 from planner.validation import did_you_mean, shown
 
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """How one problem is asked and answered, and how its answers are shown.
+    """How one problem is asked and answered, and how its answers are read again.
 
     Attributes
     ----------
@@ -56,26 +56,16 @@ class Face:
         Returns one line about an answer.
     content : callable
         Checks an answer read again and returns what there is to draw of it, such as its timeline.
-    drawing : Drawing
-        How that is drawn.
     request_rules : mapping
         What the schema says of a request beside the fields' own types.
     """
 
     request: type[msgspec.Struct]
-    answer: type[msgspec.Struct]
+    answer: type[Head]
     run: Callable[[Any], msgspec.Struct]
     headline: Callable[[Any], str]
     content: Callable[[Any], Any]
-    drawing: Drawing
     request_rules: Mapping[str, Any]
-
-    def chart(self, answer: Any, name: str = "") -> Any:
-        """Return an answer as what `drawing` draws, about the model `name` if it has one."""
-        title = self.headline(answer)
-        return self.drawing.chart(
-            f"{name}: {title}" if name else title, self.content(answer), answer.lower_bound_ns
-        )
 
 
 PROBLEMS: Mapping[str, Face] = {
@@ -85,7 +75,6 @@ PROBLEMS: Mapping[str, Face] = {
         ibatch.run,
         ibatch.headline,
         ibatch.timeline,
-        GANTT,
         ibatch.REQUEST_RULES,
     ),
     "caramel": Face(
@@ -94,7 +83,6 @@ PROBLEMS: Mapping[str, Face] = {
         caramel.run,
         caramel_timeline.headline,
         caramel_timeline.timeline,
-        GANTT,
         caramel.REQUEST_RULES,
     ),
     "yan": Face(
@@ -103,7 +91,6 @@ PROBLEMS: Mapping[str, Face] = {
         yan.run,
         yan_scaling.headline,
         yan_scaling.scaling,
-        SCALING,
         yan.REQUEST_RULES,
     ),
     "bml": Face(
@@ -112,7 +99,6 @@ PROBLEMS: Mapping[str, Face] = {
         bml.run,
         bml_answer.headline,
         bml_times.times,
-        BARS,
         bml.REQUEST_RULES,
     ),
     "drizzle": Face(
@@ -121,7 +107,6 @@ PROBLEMS: Mapping[str, Face] = {
         drizzle.run,
         drizzle.headline,
         drizzle.groups,
-        GROUPS,
         drizzle.REQUEST_RULES,
     ),
     "bigdl": Face(
@@ -130,7 +115,6 @@ PROBLEMS: Mapping[str, Face] = {
         bigdl.run,
         bigdl.headline,
         bigdl.hot_spots,
-        HOT_SPOTS,
         bigdl.REQUEST_RULES,
     ),
     "iteration": Face(
@@ -139,7 +123,6 @@ PROBLEMS: Mapping[str, Face] = {
         iteration.run,
         iteration_timeline.headline,
         iteration_timeline.timeline,
-        GANTT,
         iteration.REQUEST_RULES,
     ),
 }

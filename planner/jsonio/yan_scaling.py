@@ -5,7 +5,6 @@ from math import isfinite
 
 from msgspec import UNSET
 
-from planner.draw.scaling import LayerTime, Point, Range, Regret, Scaling, epoch_text
 from planner.errors import InvalidInputError
 from planner.jsonio.heads import check_head
 from planner.jsonio.yan_answer import (
@@ -18,6 +17,7 @@ from planner.jsonio.yan_answer import (
     YanAnswer,
 )
 from planner.validation import shown
+from planner.views import LayerTime, Point, Range, Regret, Scaling, epoch_text
 from planner.yan.checker import check_machines
 from planner.yan.configuration import LayerChoice, check_segments
 

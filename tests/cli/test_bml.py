@@ -116,17 +116,16 @@ def test_as_json_the_plan_comes_first_and_then_the_algorithms_by_time(
     for row in rows:
         one = collective(row["method"], BCube(3, 2))
         hops = 2 if one.topology == "bcube" else 1
-        assert row == {
+        shared = ("n", "k", "servers", "switches", "full_transfer_ns", "ideal_ns")
+        assert without_runtime(row) == {
             "problem": "bml",
             "method": one.name,
             "status": "optimal" if row["objective_ns"] == row["lower_bound_ns"] else "feasible",
             "objective_ns": plan["comparison"][one.name]["time_ns"],
             "lower_bound_ns": lower_bound(9, one.nics, hops).time_ns(network, 60000),
+            **{name: plan[name] for name in shared},
             "times_full_transfer": float(one.volume),
-            "steps": one.steps,
-            "nics": one.nics,
-            "switches": one.switches,
-            "built_switches": one.built_switches,
+            "comparison": {one.name: plan["comparison"][one.name]},
         }
         assert row["lower_bound_ns"] <= row["objective_ns"]
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.draw.bars import CUT, BarChart, BarPanel, BarSeries, Compared, comparison_bars
+from planner.draw.bars import CUT, BarChart, BarPanel, BarSeries, comparison_bars
 from planner.draw.bars_figure import save_bars
 from planner.draw.bars_text import text_bars
+from planner.views import Compared
 
 TEXT = {"svg.fonttype": "none"}
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from planner.draw import GROUPS, GroupPoint, Groups, GroupsChart, save_groups, text_groups
-from planner.draw.groups import share_text
+from planner.draw import GROUPS, GroupsChart, save_groups, text_groups
 from planner.errors import InvalidInputError
+from planner.views import GroupPoint, Groups, share_text
 
 
 def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:

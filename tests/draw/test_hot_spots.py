@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from planner.bigdl import Exchange, pulls_at_once
-from planner.draw import HOT_SPOTS, HotSpots, HotSpotsChart, save_hot_spots, text_hot_spots
-from planner.draw.hot_spots import MAX_CELLS
+from planner.draw import HOT_SPOTS, HotSpotsChart, save_hot_spots, text_hot_spots
 from planner.errors import InvalidInputError
+from planner.views import MAX_CELLS, HotSpots
 
 TIMES = (("rotated", 100), ("reduce", 1000), ("same_order", 150))
 

@@ -8,20 +8,10 @@ from typing import Any
 
 import pytest
 
-from planner.draw import (
-    GANTT,
-    SCALING,
-    LayerTime,
-    Point,
-    Range,
-    Regret,
-    Scaling,
-    ScalingChart,
-    save_scaling,
-    text_scaling,
-)
-from planner.draw.scaling import PHASES, epoch_text, grouped, slowdown_text
+from planner.draw import GANTT, SCALING, ScalingChart, save_scaling, text_scaling
+from planner.draw.scaling import grouped, slowdown_text
 from planner.errors import InvalidInputError
+from planner.views import PHASES, LayerTime, Point, Range, Regret, Scaling, epoch_text
 
 
 def point(workers: int, replicas: int, servers: int = 1) -> Point:

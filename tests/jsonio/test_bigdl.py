@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.bigdl import METHODS, Exchange, Problem, check_pulls, evaluate, solve
-from planner.draw import HotSpots
 from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer, decode_request, schema
 from planner.jsonio.bigdl import MAX_LISTED, MAX_NODES, PhaseName, answer
 from planner.network import Network
+from planner.views import HotSpots
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error, without
 

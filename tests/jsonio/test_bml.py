@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from planner.bml import METHODS, Problem, evaluate, ideal_ns, solve
 from planner.collectives import COLLECTIVES, compare
 from planner.draw import BarChart
+from planner.draw.plans import plan_chart
 from planner.errors import InvalidInputError
-from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
+from planner.jsonio import decode_answer, decode_request, reply, schema
 from planner.jsonio.bml import problem_of
 from planner.jsonio.bml_answer import MAX_TRANSFERS, answer
 from planner.network import Network
@@ -48,8 +49,8 @@ def typed(request: dict[str, Any]) -> Problem:
 
 
 def read_again(document: dict[str, Any]) -> BarChart:
-    read, _ = decode_answer(json.dumps(document).encode())
-    chart = PROBLEMS["bml"].chart(read)
+    read, content = decode_answer(json.dumps(document).encode())
+    chart = plan_chart(read, content)
     assert isinstance(chart, BarChart)
     return chart
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.draw import Groups, GroupsChart, save_groups, text_groups
+from planner.draw import GroupsChart, save_groups, text_groups
 from planner.drizzle import evaluate, solve
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
 from planner.validation import MAX_VALUE
+from planner.views import Groups
 from tests.drizzle.drizzle_strategies import problems
 
 ROOT = Path(__file__).parents[2]

@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner import iteration
 from planner.draw import GANTT
+from planner.draw.plans import plan_chart
 from planner.jsonio import PROBLEMS, decode_answer, schema
 from planner.units import format_bytes
 from tests.jsonio.test_caramel_answers import broken
@@ -296,7 +297,7 @@ def test_every_transfer_is_drawn() -> None:
     timeline.check_serial()
     labels = [window.label for window in timeline.windows]
     assert [label.split()[0] for label in labels] == [one["kind"] for one in answer["transfers"]]
-    text = GANTT.text(PROBLEMS["iteration"].chart(typed, "tiny"), 100)
+    text = GANTT.text(plan_chart(typed, PROBLEMS["iteration"].content(typed), "tiny"), 100)
     assert "tiny: four" in text
 
 

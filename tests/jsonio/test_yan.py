@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.draw import Scaling
 from planner.jsonio import decode_answer, schema
 from planner.jsonio.decoding import typed
 from planner.jsonio.yan import YanRequest, problem_of
 from planner.jsonio.yan_answer import _whole
 from planner.validation import MAX_VALUE
+from planner.views import Scaling
 from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.model import estimate
 from planner.yan.solver import METHODS

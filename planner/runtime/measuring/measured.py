@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from planner.draw.chart import Chart
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
@@ -27,11 +26,11 @@ __all__ = [
     "Comparison",
     "StepTime",
     "batch_times",
-    "chart_of",
     "compared",
     "off_by",
     "slowest",
     "steps_of",
+    "timeline_of",
 ]
 
 
@@ -201,7 +200,7 @@ def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime
     )
 
 
-def chart_of(ranks: Sequence[Sequence[Event]], step: int, title: str) -> Chart:
+def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
     """Return what happened on every rank from a step's backward pass to the next one's.
 
     Each rank's time 0 is the start of its own backward pass.
@@ -234,7 +233,7 @@ def chart_of(ranks: Sequence[Sequence[Event]], step: int, title: str) -> Chart:
             for event in inside
             if event.kind == "transfer"
         ]
-    return Chart(title, Timeline(tuple(resources), tuple(intervals)), None)
+    return Timeline(tuple(resources), tuple(intervals))
 
 
 def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interval]:

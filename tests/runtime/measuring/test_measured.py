@@ -8,10 +8,10 @@ from planner.runtime.measuring.measured import (
     Comparison,
     StepTime,
     batch_times,
-    chart_of,
     compared,
     slowest,
     steps_of,
+    timeline_of,
 )
 from planner.runtime.measuring.trace import Event
 
@@ -66,19 +66,19 @@ def test_batches_take_as_long_as_on_the_slowest_rank() -> None:
     assert times == {("", 0): (25,), ("", 1): (75,)}
 
 
-def test_a_chart_shows_every_rank_from_its_own_backward_pass_on() -> None:
+def test_a_timeline_shows_every_rank_from_its_own_backward_pass_on() -> None:
     shifted = [
         event._replace(start_ns=event.start_ns + 10**6, end_ns=event.end_ns + 10**6)
         for event in STEP
     ]
-    chart = chart_of([STEP, shifted], 1, "title")
-    chart.timeline.check_serial()
+    timeline = timeline_of([STEP, shifted], 1)
+    timeline.check_serial()
     lanes = [
         [
             (interval.start_ns, interval.end_ns, interval.kind)
-            for interval in chart.timeline.on(resource)
+            for interval in timeline.on(resource)
         ]
-        for resource in chart.timeline.resources
+        for resource in timeline.resources
     ]
     assert lanes[:2] == lanes[2:]
     assert lanes[0] == [(0, 40, "backward"), (62, 70, "forward"), (100, 120, "forward")]
