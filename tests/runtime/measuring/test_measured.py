@@ -74,10 +74,7 @@ def test_a_timeline_shows_every_rank_from_its_own_backward_pass_on() -> None:
     timeline = timeline_of([STEP, shifted], 1)
     timeline.check_serial()
     lanes = [
-        [
-            (interval.start_ns, interval.end_ns, interval.kind)
-            for interval in timeline.on(resource)
-        ]
+        [(interval.start_ns, interval.end_ns, interval.kind) for interval in timeline.on(resource)]
         for resource in timeline.resources
     ]
     assert lanes[:2] == lanes[2:]
