@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from planner import machine
 from planner.cli.common import Progress, check_outputs, command, write_json, write_text
 from planner.cli.network_report import curves, headline, report
+from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.draw.network import save_network
 from planner.errors import InvalidInputError, MissingExtraError
 from planner.units import parse_bytes
@@ -84,14 +85,14 @@ def add_network(kinds: Any) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=seconds,
         metavar="S",
         help="how long each sample repeats a transfer; default: chosen from the link, so that what "
         "it passes at once (a token bucket's burst) is spent before times count",
     )
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=seconds,
         default=_TIMEOUT_S,
         metavar="S",
         help=f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
@@ -147,7 +148,8 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidInputError(
             "--seconds", f"expected more than 0 and at most {_MOST_SECONDS}, got {options.seconds}"
         )
-    options.depths = _numbers(options.depths, "--depths")
+    depths = parse_names(options.depths, "--depths")
+    options.depths = tuple(parse_count(depth, "--depths") for depth in depths)
     try:
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
     except InvalidInputError as error:
@@ -160,10 +162,7 @@ def _check(options: argparse.Namespace) -> None:
         return
     if options.collective != "all_reduce":
         raise InvalidInputError("--bcube", f"BML is an all-reduce, not an {options.collective}")
-    numbers = _numbers(options.bcube, "--bcube")
-    if len(numbers) != 2:
-        raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {options.bcube!r}")
-    options.bcube = numbers
+    options.bcube = parse_bcube(options.bcube)
 
 
 def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep":
@@ -174,7 +173,7 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
         if progress is not None:
             progress(f"network: round {done} of {of}")
 
-    names = options.interfaces.split(",") if options.interfaces else None
+    names = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
     try:
         with ExitStack() as stack:
             world = join(options.timeout, names)
@@ -183,7 +182,7 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
             if options.bcube is not None:
                 from planner.runtime.collectives.bcube import BcubeAllReduce
 
-                collective = BcubeAllReduce(world, *options.bcube)
+                collective = BcubeAllReduce(world, options.bcube.n, options.bcube.k)
                 stack.callback(collective.close)
             return measure_network(
                 world,
@@ -203,20 +202,13 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
             progress.done()
 
 
-def _numbers(text: str, option: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    if not all(part.isdecimal() and len(part) <= 9 for part in parts):
-        raise InvalidInputError(option, f"expected numbers such as 1,2,4, got {text!r}")
-    return tuple(map(int, parts))
-
-
 def _source(options: argparse.Namespace) -> str:
     """Return the command, without what only says where the result goes."""
     parts = ["planner", "calibrate", "network"]
     if options.bcube is None:
         parts += ["--collective", options.collective]
     else:
-        parts += ["--bcube", ",".join(map(str, options.bcube))]
+        parts += ["--bcube", f"{options.bcube.n},{options.bcube.k}"]
     parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
     if options.seconds is not None:
         parts += ["--seconds", f"{options.seconds:g}"]

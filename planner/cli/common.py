@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any, BinaryIO, TextIO
 from planner.cli.writing import write_file, writing
 from planner.errors import InvalidInputError, PlannerError
 from planner.printing import escaped, escaped_json, printable
-from planner.topologies import BCube
 
 __all__ = [
     "Progress",
     "check_outputs",
     "command",
     "in_file",
-    "parse_bcube",
     "read",
     "standard_input",
     "standard_output",
@@ -99,23 +96,6 @@ def write_text(text: str) -> None:
     with writing("standard output"):
         sys.stdout.write(shown.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
-
-
-def parse_bcube(text: str) -> BCube:
-    """Return the topology an option ``--bcube n,k`` asks for.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none.
-    """
-    found = re.fullmatch(r"(\d{1,20})[,x](\d{1,20})", text)
-    if not found:
-        raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {text!r}")
-    try:
-        return BCube(int(found[1]), int(found[2]))
-    except InvalidInputError as error:
-        raise InvalidInputError("--bcube", f"{error.path}: {error.message}") from None
 
 
 def _check_writable(path: str, option: str) -> None:

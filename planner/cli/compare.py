@@ -33,6 +33,7 @@ from planner.cli.common import (
 )
 from planner.cli.compare_network import add_network_options, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, Case, Family, Profiled
+from planner.cli.parsing import parse_names, seconds
 from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
@@ -102,7 +103,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--time-limit",
-        type=float,
+        type=seconds,
         metavar="S",
         help=f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
     )
@@ -141,7 +142,9 @@ def run(options: argparse.Namespace) -> int:
     progress = Progress()
     comparison = compare(
         case.problem,
-        options.methods.split(",") if options.methods else case.methods or family.methods,
+        parse_names(options.methods, "--methods")
+        if options.methods
+        else case.methods or family.methods,
         solve=case.solve or family.solve,
         time_limit=seconds if options.time_limit is None else options.time_limit,
         progress=lambda method: progress(f"running {method}"),

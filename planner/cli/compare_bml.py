@@ -9,8 +9,8 @@ from msgspec import UNSET
 
 from planner import bml
 from planner.bml.solver import AnyPlan
-from planner.cli.common import parse_bcube
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
+from planner.cli.parsing import parse_bcube
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
 from planner.comparison import Comparison
 from planner.errors import InvalidInputError, NotApplicableError

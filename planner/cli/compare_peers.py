@@ -23,9 +23,9 @@ from planner.cli.common import (
 from planner.cli.iteration_options import (
     ELEMENT_BYTES,
     add_memory_options,
-    exact_option,
     memory_options,
 )
+from planner.cli.parsing import parse_names, parse_number
 from planner.cli.peers_report import document
 from planner.cli.peers_text import report
 from planner.cli.writing import replacing
@@ -175,7 +175,7 @@ def _counted(names: Iterable[str], what: str) -> str:
 
 def _methods(text: str | None) -> tuple[str, ...]:
     """Return the methods to show: the joint plan first."""
-    given = METHODS if text is None else text.split(",")
+    given = METHODS if text is None else parse_names(text, "--methods")
     try:
         return tuple(dict.fromkeys((JOINT, *concrete(known_method(one, METHODS) for one in given))))
     except InvalidInputError as error:
@@ -183,7 +183,8 @@ def _methods(text: str | None) -> tuple[str, ...]:
 
 
 def _scales(text: str) -> tuple[Fraction, ...]:
-    scales = (exact_option(one.strip(), "--computation", positive=True) for one in text.split(","))
+    names = parse_names(text, "--computation")
+    scales = (parse_number(name, "--computation", positive=True) for name in names)
     found = tuple(dict.fromkeys(scales))
     if len(found) > MAX_SCALES:
         raise InvalidInputError(

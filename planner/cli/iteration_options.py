@@ -2,10 +2,10 @@
 
 import argparse
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from planner.cli.common import in_file, read
+from planner.cli.parsing import parse_names, parse_number
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.iteration import ALGORITHMS, MODES, Problem
@@ -19,7 +19,6 @@ __all__ = [
     "Subject",
     "add_iteration_options",
     "add_memory_options",
-    "exact_option",
     "memory_options",
     "settle",
 ]
@@ -123,16 +122,16 @@ def settle(options: argparse.Namespace) -> Subject:
     PlannerError
         If a file or an option is none of what it should be.
     """
-    scale = exact_option(options.computation, "--computation", positive=True)
-    ratio = exact_option(options.optimiser_ratio, "--optimiser-ratio")
+    scale = parse_number(options.computation, "--computation", positive=True)
+    ratio = parse_number(options.optimiser_ratio, "--optimiser-ratio")
     cap = None
     if options.max_transfer is not None:
         cap = parse_bytes(options.max_transfer, "--max-transfer")
         if not cap:
             raise InvalidInputError("--max-transfer", "expected a size > 0")
-    algorithms = ALGORITHMS
+    algorithms: tuple[str, ...] = ALGORITHMS
     if options.algorithms is not None:
-        algorithms = tuple(options.algorithms.split(","))
+        algorithms = parse_names(options.algorithms, "--algorithms")
         for name in algorithms:
             if name not in ALGORITHMS:
                 raise InvalidInputError(
@@ -158,23 +157,3 @@ def settle(options: argparse.Namespace) -> Subject:
         "seed": options.seed,
     }
     return Subject(profile, cluster, settled)
-
-
-def exact_option(text: str, option: str, *, positive: bool = False) -> Fraction:
-    """Return a number such as 0.02 or 1/50, exactly.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, below 0, or 0 where that is refused.
-    """
-    expected = f"expected a number {'>' if positive else '>='} 0 such as 0.02 or 1/50"
-    if len(text) > 40 or "e" in text.lower():
-        raise InvalidInputError(option, f"{expected}, got {shown(text)}")
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise InvalidInputError(option, f"{expected}, got {shown(text)}") from None
-    if value < 0 or (positive and not value):
-        raise InvalidInputError(option, f"{expected}, got {shown(text)}")
-    return value

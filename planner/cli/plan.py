@@ -11,7 +11,8 @@ from msgspec import UNSET
 from planner import iteration
 from planner.cli.common import Progress, check_outputs, command, write_json, write_text
 from planner.cli.complaint import complain
-from planner.cli.iteration_options import add_iteration_options, exact_option, settle
+from planner.cli.iteration_options import add_iteration_options, settle
+from planner.cli.parsing import parse_number, seconds
 from planner.cli.plan_text import lines
 from planner.cli.writing import replacing
 from planner.draw import GANTT
@@ -60,7 +61,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-group", metavar="TIME", help="longest time scheduled at once; default: 10s"
     )
-    parser.add_argument("--time-limit", type=float, metavar="S", help="seconds of planning")
+    parser.add_argument("--time-limit", type=seconds, metavar="S", help="seconds of planning")
     parser.add_argument("--picture", metavar="FILE", help="draw the plan (.svg, .png, .json.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON, no text")
@@ -108,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
 def _limits(options: argparse.Namespace) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if options.max_overhead is not None:
-        limits["max_overhead"] = exact_option(options.max_overhead, "--max-overhead", positive=True)
+        limits["max_overhead"] = parse_number(options.max_overhead, "--max-overhead", positive=True)
     if options.max_group is not None:
         limits["max_group_ns"] = parse_time(options.max_group, "--max-group")
     return limits

@@ -10,6 +10,7 @@ from msgspec import UNSET
 from planner import iteration
 from planner.cli.common import Progress, check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import Subject, add_iteration_options, settle
+from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
 from planner.comparison import Comparison, compare
 from planner.iteration import Evaluation, Plan, Problem
@@ -40,7 +41,7 @@ def add_parser(commands: Any) -> None:
     )
     add_iteration_options(parser)
     parser.add_argument(
-        "--time-limit", type=float, metavar="S", help="seconds of each planning; default: no limit"
+        "--time-limit", type=seconds, metavar="S", help="for each planning; default: no limit"
     )
     parser.add_argument(
         "-o",
@@ -120,7 +121,7 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
     """Return what makes the same page again: options that were not left as they are."""
     parser = argparse.ArgumentParser()
     add_iteration_options(parser)
-    parser.add_argument("--time-limit", type=float)
+    parser.add_argument("--time-limit", type=seconds)
     usual = vars(parser.parse_args(["-", "--cluster", "-"]))
     words = ["planner", "report", options.profile, "--cluster", options.cluster]
     for name, default in usual.items():

@@ -14,11 +14,11 @@ from planner.cli.common import (
     check_outputs,
     command,
     in_file,
-    parse_bcube,
     read,
     write_json,
     write_text,
 )
+from planner.cli.parsing import parse_bcube, parse_names, seconds
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.draw import GANTT, Chart
@@ -89,7 +89,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--threads", type=int, metavar="N", help="of torch, on each rank")
     parser.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="seconds; default: 60"
+        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds; default: 60"
     )
     parser.add_argument(
         "--interfaces",
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
         import torch
 
         torch.set_num_threads(options.threads)
-    interfaces = options.interfaces.split(",") if options.interfaces else None
+    interfaces = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
     try:
         with redirect_stdout(sys.stderr):  # what the model prints is not the report
             try:
@@ -194,6 +194,7 @@ def _checked(
             "--bcube", f"only with a plan of caramel: one of {answers[0].problem} all-reduces not"
         )
     bcube = parse_bcube(options.bcube)
+    options.bcube = f"{bcube.n},{bcube.k}"
     ranks = os.environ.get("WORLD_SIZE", "")
     if ranks.isdecimal() and int(ranks) != bcube.servers:
         raise InvalidInputError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from planner.cli.common import check_outputs, command, standard_input, standard_output
+from planner.cli.parsing import seconds
 from planner.cli.writing import replacing, writing
 from planner.jsonio import Reply, limited_replies, one_message, read_lines
 from planner.printing import escaped_json
@@ -100,7 +101,7 @@ def _amount(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
+    number = seconds(text)
     if not 0 <= number <= 10**9:
         raise ValueError
     return number

@@ -168,7 +168,7 @@ def test_without_a_launcher(capsys: pytest.CaptureFixture[str]) -> None:
         (["--repetitions", "0"], "--repetitions: expected an integer >= 1, got 0"),
         (["--seconds", "0"], "--seconds: expected more than 0 and at most 3600, got 0.0"),
         (["--seconds", "nan"], "--seconds: expected more than 0 and at most 3600, got nan"),
-        (["--depths", "1,x"], "--depths: expected numbers such as 1,2,4, got '1,x'"),
+        (["--depths", "1,x"], "--depths: expected a whole number such as 4, got 'x'"),
         (["--bcube", "2"], "--bcube: expected n,k such as 3,2"),
         (["--bcube", "2,2", "--collective", "all_gather"], "--bcube: BML is an all-reduce"),
         (["--interfaces", "lo"], "--interfaces: only with --bcube"),

@@ -1,0 +1,95 @@
+"""What a person writes after an option: one parser for each form, whatever the command."""
+
+import re
+from argparse import ArgumentTypeError
+from fractions import Fraction
+
+from planner.errors import InvalidInputError
+from planner.topologies import BCube
+from planner.units import parse_time
+from planner.validation import shown
+
+__all__ = ["parse_bcube", "parse_count", "parse_names", "parse_number", "seconds"]
+
+
+def parse_bcube(text: str) -> BCube:
+    """Return the topology that ``--bcube 3,2``, or ``3x2``, asks for.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none.
+    """
+    ends = re.fullmatch(r"([0-9]{1,20})[,x]([0-9]{1,20})", text)
+    if not ends:
+        raise InvalidInputError("--bcube", f"expected n,k such as 3,2, got {shown(text)}")
+    try:
+        return BCube(int(ends[1]), int(ends[2]))
+    except InvalidInputError as error:
+        raise InvalidInputError("--bcube", f"{error.path}: {error.message}") from None
+
+
+def parse_names(text: str, option: str) -> tuple[str, ...]:
+    """Return the items of a list such as ``exact,greedy``, each once.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is empty.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(names):
+        raise InvalidInputError(option, f"expected a list such as A,B, got {shown(text)}")
+    return names
+
+
+def parse_count(text: str, option: str) -> int:
+    """Return a whole number of at most nine digits.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
+    """
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise InvalidInputError(option, f"expected a whole number such as 4, got {shown(text)}")
+    return int(text)
+
+
+def parse_number(text: str, option: str, *, positive: bool = False) -> Fraction:
+    """Return a number such as 0.02 or 1/50, exactly.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, below 0, or 0 where that is refused.
+    """
+    expected = f"expected a number {'>' if positive else '>='} 0 such as 0.02 or 1/50"
+    if len(text) > 40 or "e" in text.lower():
+        raise InvalidInputError(option, f"{expected}, got {shown(text)}")
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InvalidInputError(option, f"{expected}, got {shown(text)}") from None
+    if value < 0 or (positive and not value):
+        raise InvalidInputError(option, f"{expected}, got {shown(text)}")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Return a duration in seconds, of a number of them or of a time such as ``500ms``.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If it is none: argparse says after which option.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return parse_time(text, "") / 1e9
+    except InvalidInputError:
+        expected = "expected seconds, or a time such as 500ms"
+        raise ArgumentTypeError(f"{expected}, got {shown(text)}") from None
