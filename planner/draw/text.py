@@ -86,6 +86,9 @@ def _list(timeline: Timeline) -> str:
         cells = [printable(members[0].label)]
         for resource in timeline.resources:
             own = [interval for interval in members if interval.resource == resource]
+            if not own:
+                cells += ["–", "–"]
+                continue
             start, end = min(i.start_ns for i in own), max(i.end_ns for i in own)
             cells += [f"{start / scale:.{decimals}f}", f"{end / scale:.{decimals}f}"]
         rows.append(cells)

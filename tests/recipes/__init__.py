@@ -1,0 +1,1 @@
+"""The recipes of CONTRIBUTING.md, followed: a method, a family and a format nobody needs."""

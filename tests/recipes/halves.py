@@ -1,0 +1,162 @@
+"""A family after the recipe: transfers of given lengths over two links, so that both end early.
+
+Problem: give each transfer to one of two links; minimise when the later link is done.
+Guarantee: `exact` is optimal. Complexity: O(2^n). Source: the smallest problem with a bound, a
+heuristic and an exact method.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from planner.cli.family import Case, Family
+from planner.comparison import Comparison
+from planner.deadline import Deadline
+from planner.draw.chart import Chart
+from planner.draw.drawing import GANTT
+from planner.errors import InvalidPlanError
+from planner.jsonio.heads import PlanOrReason, check_head, head
+from planner.jsonio.service import Face
+from planner.jsonio.types import Seconds, Times
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, concrete, named, solve_with
+from planner.results import Result
+from planner.timeline import Interval, Timeline
+from planner.validation import integers
+
+__all__ = ["DRAWING", "FACE", "FAMILY", "METHODS", "Chart", "Plan", "Problem", "solve"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """How long each transfer lasts, in nanoseconds."""
+
+    transfer_ns: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "transfer_ns", integers(self.transfer_ns, "transfer_ns"))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Link 0 or 1 for each transfer."""
+
+    links: tuple[int, ...]
+
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+
+def greedy(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Give each transfer, the longest first, to the link that is free first."""
+    ends, links = [0, 0], [0] * len(problem.transfer_ns)
+    for place in sorted(range(len(links)), key=lambda i: -problem.transfer_ns[i]):
+        links[place] = ends.index(min(ends))
+        ends[links[place]] += problem.transfer_ns[place]
+    return Outcome(Plan(tuple(links)))
+
+
+def exact(problem: Problem, _: Deadline) -> Outcome[Plan]:
+    """Try everything."""
+    plans = map(Plan, product((0, 1), repeat=len(problem.transfer_ns)))
+    best = min(plans, key=lambda plan: evaluate(problem, plan))
+    return Outcome(best, evaluate(problem, best))
+
+
+METHODS: Mapping[str, Method] = {"auto": named("exact", exact), "exact": exact, "greedy": greedy}
+
+
+def check(problem: Problem, plan: Plan) -> None:
+    """Refuse a plan that leaves out a transfer."""
+    if len(plan.links) != len(problem.transfer_ns) or not {*plan.links} <= {0, 1}:
+        raise InvalidPlanError("links", "expected 0 or 1 for each transfer")
+
+
+def evaluate(problem: Problem, plan: Plan) -> int:
+    """Return when the later link is done."""
+    rows = list(zip(plan.links, problem.transfer_ns, strict=True))
+    return max(sum(time for link, time in rows if link == one) for one in (0, 1))
+
+
+def judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, int]:
+    check(problem, plan)
+    end = evaluate(problem, plan)
+    return end, end
+
+
+def bound(problem: Problem, _: Plan, __: Deadline) -> tuple[Fraction, bool]:
+    return Fraction(sum(problem.transfer_ns), 2), False
+
+
+def solve(
+    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+) -> Result[Plan, int]:
+    return solve_with(METHODS, problem, method, time_limit, judge=judge, bound=bound)
+
+
+class HalvesRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Transfers for two links."""
+
+    problem: Literal["halves"]
+    transfer_ns: Times
+    method: Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})] = "auto"
+    time_limit_s: Seconds | UnsetType = UNSET
+
+
+class HalvesAnswer(PlanOrReason, frozen=True, kw_only=True):
+    """The link of each transfer."""
+
+    problem: Literal["halves"] = "halves"
+    links: tuple[int, ...] | UnsetType = UNSET
+    transfer_ns: tuple[int, ...] | UnsetType = UNSET
+
+
+def answer(problem: Problem, result: Result[Plan, int]) -> HalvesAnswer:
+    base = HalvesAnswer(**head(HalvesAnswer, result))
+    assert result.plan is not None
+    return replace(base, links=result.plan.links, transfer_ns=tuple(problem.transfer_ns))
+
+
+def run(request: HalvesRequest) -> HalvesAnswer:
+    problem = Problem(request.transfer_ns)
+    limit = None if request.time_limit_s is UNSET else request.time_limit_s
+    return answer(problem, solve(problem, method=request.method, time_limit=limit))
+
+
+def headline(found: HalvesAnswer) -> str:
+    return f"halves · {found.method} · {found.status}"
+
+
+def timeline(found: HalvesAnswer) -> Timeline:
+    check_head(found, "links", "transfer_ns")
+    assert found.links is not UNSET
+    assert found.transfer_ns is not UNSET
+    check(Problem(found.transfer_ns), Plan(found.links))
+    ends, rows = [0, 0], []
+    for place, (link, time) in enumerate(zip(found.links, found.transfer_ns, strict=True)):
+        begin, ends[link] = ends[link], ends[link] + time
+        row = Interval(f"link {link}", begin, ends[link], "transfer", place, str(place))
+        rows.append(row)
+    return Timeline(("link 0", "link 1"), tuple(rows))
+
+
+FACE = Face(HalvesRequest, HalvesAnswer, run, headline, timeline, {})
+
+DRAWING = GANTT
+
+
+def requested(request: HalvesRequest) -> Case:
+    problem = Problem(request.transfer_ns)
+    return Case(problem, lambda result: answer(problem, result), ("two links",))
+
+
+def table(comparison: Comparison[Plan, int]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    return ("method", "end"), [(row.method, str(row.evaluation)) for row in comparison.rows]
+
+
+FAMILY = Family(concrete(METHODS), solve, table, requested)

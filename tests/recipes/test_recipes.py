@@ -1,0 +1,180 @@
+"""A method, a family and a format are added as CONTRIBUTING.md says, and everything follows."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import planner
+from planner.cli import compare, main
+from planner.draw.plans import DRAWINGS
+from planner.errors import InvalidInputError
+from planner.formats import READERS, Reader
+from planner.jsonio.schema import schema
+from planner.jsonio.service import PROBLEMS, decode_answer
+from planner.profiles import Layer, Profile, Provenance
+from tests.recipes import halves
+
+ROOT = Path(__file__).parents[2]
+
+ONE_LINE = """
+import importlib, json, sys
+from planner.methods import concrete, named
+
+families = "ibatch caramel yan bml bigdl drizzle iteration".split()
+for family in families:
+    methods = importlib.import_module(f"planner.{family}.solver").METHODS
+    methods["toy"] = named("toy", methods["auto"])  # the one line
+
+import planner
+from planner.cli import main
+from planner.jsonio.schema import schema
+
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = planner.solve({**request, "method": "toy"})
+    best = planner.solve(request)
+    names = json.dumps(schema(request["problem"])["request"])
+    print(json.dumps([answer.get("method"), answer["objective_ns"] == best["objective_ns"],
+                      answer["status"] == best["status"], '"toy"' in names]))
+    file = sys.argv[1]
+    open(file, "w").write(line)
+    assert main(["compare", file, "--methods", "toy,auto"]) == 0
+"""
+"""What a new line in `METHODS` does, in every family."""
+
+TINY = {
+    "profile": {
+        "name": "tiny",
+        "provenance": {"kind": "synthetic", "source": "a test"},
+        "batch_size": 1,
+        "layers": [{"name": "a", "forward_ns": 4, "backward_ns": 9, "parameter_bytes": 40}],
+    },
+    "cluster": {
+        "name": "two",
+        "source": "a test",
+        "machines": 2,
+        "topology": {"kind": "switch"},
+        "nic": {"bytes_per_s": 1e9, "startup_ns": 1},
+    },
+}
+
+
+def examples() -> list[dict[str, Any]]:
+    """Return a request of every family: those of the reference, and a small iteration."""
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = {}
+    for block in re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL):
+        if block.startswith('{"problem"') and "…" not in block and "{...}" not in block:
+            request = json.loads(block)
+            found.setdefault(request["problem"], {**request, "method": "auto"})
+    found["iteration"] = {"problem": "iteration", **TINY}
+    return list(found.values())
+
+
+def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
+    requests = [one for one in examples() if one["problem"] != "bml"]
+    # Without failures `planner compare` shows algorithms on other networks too, and no method.
+    failed = {"nics": [[[0, 0], 0]]}
+    bcube = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 99, "link_bytes_per_s": 1e9}
+    requests.append({**bcube, "failed": failed})
+    assert len({one["problem"] for one in requests}) == 7
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_LINE, str(tmp_path / "request.json")],
+        cwd=ROOT,
+        input="\n".join(map(json.dumps, requests)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert told == [["toy", True, True, True]] * 7
+    assert len(re.findall(r"^toy ", done.stdout, flags=re.MULTILINE)) >= 7
+
+
+@pytest.fixture
+def family(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add the three lines that a family needs outside its own files."""
+    monkeypatch.setitem(PROBLEMS, "halves", halves.FACE)
+    monkeypatch.setitem(DRAWINGS, "halves", halves.DRAWING)
+    monkeypatch.setitem(compare.FAMILIES, "halves", halves.FAMILY)
+
+
+REQUEST = {"problem": "halves", "transfer_ns": [8, 7, 6, 5, 4]}
+
+
+@pytest.mark.usefixtures("family")
+def test_a_family_is_solved_like_any_other() -> None:
+    answer = planner.solve(REQUEST)
+    assert (answer["method"], answer["status"], answer["objective_ns"]) == ("exact", "optimal", 15)
+    greedy = planner.solve({**REQUEST, "method": "greedy"})
+    assert (greedy["status"], greedy["objective_ns"], greedy["lower_bound_ns"]) == (
+        "feasible",
+        17,
+        15,
+    )
+    assert planner.solve({**REQUEST, "method": "gready"})["error"]["path"] == "method"
+    assert planner.solve({**REQUEST, "transfer_ns": [-1]})["error"]["path"] == "transfer_ns[0]"
+    jsonschema.validate(REQUEST, schema("halves")["request"])
+    jsonschema.validate(answer, schema("halves")["answer"])
+
+
+@pytest.mark.usefixtures("family")
+def test_its_answers_are_read_again_and_checked() -> None:
+    answer = planner.solve(REQUEST)
+    typed, timeline = decode_answer(json.dumps(answer).encode())
+    assert timeline.end_ns == typed.objective_ns
+    for field, wrong in (("lower_bound_ns", 1), ("status", "feasible"), ("links", [0])):
+        with pytest.raises(InvalidInputError) as caught:
+            decode_answer(json.dumps({**answer, field: wrong}).encode())
+        assert caught.value.path in ("status", "links")
+
+
+@pytest.mark.usefixtures("family")
+def test_its_methods_are_compared_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, plan = tmp_path / "request.json", tmp_path / "plan.json"
+    file.write_text(json.dumps(REQUEST))
+    assert main(["compare", str(file), "-o", str(plan)]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^exact +15$", out, flags=re.MULTILINE)
+    assert re.search(r"^greedy +17$", out, flags=re.MULTILINE)
+    assert main(["draw", str(plan)]) == 0
+    assert capsys.readouterr().out.startswith("halves · exact · optimal")
+
+
+def read_lines(
+    data: bytes, *, name: str, source: str, batch_size: int | None = None
+) -> tuple[Profile, tuple[str, ...]]:
+    """Read a format: bytes of parameters, a layer a line."""
+    try:
+        sizes = [int(line) for line in data.split()]
+    except ValueError:
+        raise InvalidInputError("", "expected a number a line") from None
+    layers = tuple(Layer(f"l{place}", 1, 2, size) for place, size in enumerate(sizes))
+    origin = Provenance("imported", source)
+    return Profile(name, layers, origin, batch_size=batch_size), ("times are made up",)
+
+
+def test_a_format_is_a_function_and_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = Reader(read_lines, "sizes, a layer a line", (".sizes",))
+    monkeypatch.setitem(READERS, "lines", reader)
+    file, profile = tmp_path / "little.sizes", tmp_path / "little.json"
+    file.write_text("40\n80\n")
+    assert main(["import", "lines", str(file), "-o", str(profile)]) == 0
+    assert capsys.readouterr().err == "planner: warning: little.sizes: times are made up\n"
+    document = json.loads(profile.read_bytes())
+    assert (document["name"], len(document["layers"])) == ("little", 2)
+    network = ("--startup", "1us", "--bandwidth", "1Gb/s")
+    assert main(["compare", str(profile), *network, "--methods", "exact"]) == 0
+    file.write_text("forty")
+    assert main(["import", "lines", str(file)]) == 2
