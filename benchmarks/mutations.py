@@ -6,7 +6,7 @@ and prints which were killed (a test failed), which hung, and which survived.
 
     python benchmarks/mutations.py [WORD …] [--list FILE] [--time-limit SECONDS]
 
-Tests run with few examples first, and with all of theirs if that does not kill the mutation.
+Tests run with few examples first, and with their usual ones if that does not kill the mutation.
 With words only mutations whose file or name holds one of them are tried. The exit status is 1 if a
 mutation survived, 2 if one could not be tried: its text is not there exactly once (say what the
 code says now), or its tests are not there. That they pass without it is for CI to say.

@@ -8,20 +8,28 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, seed, settings
 
-# The same examples on every run: a red test is a fact, not an accident. But for the few of `FRESH`.
+# Lean: the same examples on every run (a red test is a fact, not an accident), but for the few of
+# `FRESH`, and fewer than a test asks for.
 settings.register_profile(
     "planner",
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-# What runs once more without optional packages needs to be imported, not proven again.
-settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
-# New examples in all tests, for the seed of `--hypothesis-seed`.
+# All examples that a test asks for.
+settings.register_profile("thorough", settings.get_profile("planner"), max_examples=200)
+# New ones in all tests, for the seed of `--hypothesis-seed`.
 settings.register_profile(
-    "fresh", settings.get_profile("planner"), derandomize=False, database=None
+    "fresh", settings.get_profile("thorough"), derandomize=False, database=None
 )
+# A first look, for `benchmarks/mutations.py`.
+settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
 settings.load_profile("planner")
+
+SHARES = {"planner": 5, "again": 50}
+"""In these profiles a test has one in so many of the examples it asks for, but at least those of
+the profile, if it asks for as many."""
 
 FRESH = 4
 """Of so many property tests one has new examples in each run, drawn from the seed of that run."""
@@ -38,8 +46,20 @@ JOBS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run those tests first: where tests run in parallel, the others then go on beside them."""
+    """Choose the examples of each test, and let those that start jobs run first.
+
+    Where tests run in parallel, the others then go on beside them.
+    """
+    for test in {item.obj for item in items if is_hypothesis_test(getattr(item, "obj", None))}:
+        test._hypothesis_internal_use_settings = shared(test._hypothesis_internal_use_settings)
     items.sort(key=lambda item: not item.nodeid.startswith(JOBS))
+
+
+def shared(asked: settings) -> settings:
+    """Return a test's settings with the examples it has in the profile of this run."""
+    share = SHARES.get(settings.get_current_profile_name(), 1)
+    least = min(asked.max_examples, settings.default.max_examples)
+    return settings(asked, max_examples=max(least, asked.max_examples // share))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,9 +1,11 @@
-"""Some property tests have new examples in each run, which its seed brings back."""
+"""How many examples property tests have, and which are new: those their seed brings back."""
 
 import subprocess
 import sys
 from pathlib import Path
 from shutil import copyfile
+
+import pytest
 
 PROPERTIES = """
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 @pytest.mark.parametrize("number", range(16))
-@settings(max_examples=5)
+@settings(max_examples=60)
 @given(value=st.integers())
 def test_anything(number, value):
     with Path("seen").open("a") as file:
@@ -37,15 +39,28 @@ def run(folder: Path, *options: str) -> tuple[list[str], str]:
     return seen, done.stdout
 
 
-def test_a_seed_brings_its_examples_back_and_another_one_others(tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     copyfile(Path(__file__).with_name("conftest.py"), tmp_path / "conftest.py")
     (tmp_path / "test_properties.py").write_text(PROPERTIES)
-    first, said = run(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_seed_brings_its_examples_back_and_another_one_others(folder: Path) -> None:
+    first, said = run(folder)
     seed = said.partition(AGAIN)[2].split()[0]
-    again, _ = run(tmp_path, f"--hypothesis-seed={seed}")
+    again, _ = run(folder, f"--hypothesis-seed={seed}")
     assert again == first
-    runs = [run(tmp_path, f"--hypothesis-seed={one}") for one in (2, 3)]
-    differ = sum(one != two for one, two in zip(runs[0][0], runs[1][0], strict=True))
+    other, said = run(folder, "--hypothesis-seed=2")
+    differ = sum(one != two for one, two in zip(first, other, strict=True))
     assert 0 < differ < len(first)  # most tests see the same in every run
-    failures = runs[0][1].partition("FAILURES")[2]
+    failures = said.partition("FAILURES")[2]
     assert 0 < failures.count(f"this test's are drawn: {AGAIN}2") < len(first)
+    assert {len(values.split()) for values in first} == {25}
+
+
+@pytest.mark.slow
+def test_a_thorough_run_has_all_examples(folder: Path) -> None:
+    seen, _ = run(folder, "--hypothesis-profile=thorough")
+    assert {len(values.split()) for values in seen} == {60}

@@ -40,7 +40,7 @@ def test_eq5_holds_with_equality(method: str) -> None:
 def test_solvers_equal_exact_beyond_brute_force(
     method: str, objective: Literal["makespan", "eq4"], seed: int
 ) -> None:
-    count = 25
+    count = 18
     problem = Problem(
         startup_ns=300,
         transfer_ns=[(i * 7919 + seed * 31) % 1000 for i in range(count)],

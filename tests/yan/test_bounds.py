@@ -169,6 +169,7 @@ def test_what_has_come_and_what_is_to_come(problem: Problem, data: st.DataObject
         assert (value + rest)[row, states[place].threads - 1] <= epoch * ABOVE
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems(max_machines=10), st.integers(1, 12))
 def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
@@ -190,6 +191,7 @@ def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
     assert not rest or result.bound <= rest[0] * ABOVE
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems(max_machines=10), st.data())
 def test_only_what_takes_less_is_searched(problem: Problem, data: st.DataObject) -> None:

@@ -25,6 +25,7 @@ def ranks(problem: Problem) -> list[Rank]:
     return [rank(one) for one in planned(problem).ranking]
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(small_problems())
 def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
@@ -61,6 +62,7 @@ def test_ranking_of_any_length(problem: Problem, top: int) -> None:
     assert len(set(triples)) == len(triples)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(small_problems(most=150, memory=True), st.data())
 def test_fixed_triples_are_completed_by_the_best_layers(
@@ -95,6 +97,7 @@ def test_a_given_configuration_is_priced(problem: Problem, data: st.DataObject) 
     assert planned(replace(problem, fixed=(unmapped,))).ranking == found
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems(max_machines=8, max_layers=4))
 def test_more_machines_never_hurt(problem: Problem) -> None:
@@ -118,6 +121,7 @@ def test_times_scale(problem: Problem, text: str) -> None:
     assert ranks(replace(problem, constants=scaled)) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems(max_machines=7), st.sampled_from(["0.5", "3"]), st.sampled_from(["0.5", "3"]))
 def test_machines_that_are_alike(problem: Problem, speed: str, nic: str) -> None:
@@ -140,14 +144,16 @@ def test_machines_that_are_alike(problem: Problem, speed: str, nic: str) -> None
     assert ranks(alike) == ranks(stated)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
-@given(problems(max_machines=8, max_layers=4, memory=True))
+@given(problems(memory=True))
 def test_same_request_same_answer(problem: Problem) -> None:
     first, second = solve(problem), solve(problem)
     assert first.plan == second.plan
     assert first.infeasibility == second.infeasibility
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems(max_machines=8))
 def test_powers_of_two_cost_no_less(problem: Problem) -> None:

@@ -65,6 +65,7 @@ def bytes_of(problem: Problem, one: Configuration) -> int:
     return max(worker, neuron_oracle.server_bytes(problem, one.parameter_servers))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(short_problems(small_problems()) | short_problems(near_ties()))
 def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
@@ -79,8 +80,9 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     assert result.plan.any_mapping_bound_ns <= expected[0][0] + 1
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
-@given(problems(max_machines=7, max_layers=4))
+@given(problems(max_machines=6))
 def test_infeasible_exactly_below_the_bytes_that_are_named(problem: Problem) -> None:
     least = least_bytes(problem)
     assume(least <= MAX_COUNT)
@@ -178,6 +180,7 @@ def test_no_method_finds_what_does_not_fit(method: str) -> None:
     assert result.infeasibility.binding == ("memory_bytes",)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(short_problems(small_problems(most=1000)), st.data())
 def test_one_triple(problem: Problem, data: st.DataObject) -> None:
@@ -203,8 +206,9 @@ def test_one_triple(problem: Problem, data: st.DataObject) -> None:
     assert best == expected[triple]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
-@given(problems(max_machines=8, max_layers=4), st.data())
+@given(problems(max_machines=5), st.data())
 def test_more_memory_never_hurts(problem: Problem, data: st.DataObject) -> None:
     least = least_bytes(problem)
     room = data.draw(st.integers(least, 3 * least))

@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import permutations
 from math import lcm
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.results import Status
+from planner.results import Result, Status
 from planner.yan import (
     METHODS,
     Configuration,
@@ -30,7 +33,7 @@ from planner.yan.greedy import Greedy
 from planner.yan.layerwise import Triple
 from planner.yan.tables import choices
 from tests.yan import neuron_oracle
-from tests.yan.small_problems import TINY, brute_ranks, everything, small_problems
+from tests.yan.small_problems import TINY, Rank, brute_ranks, everything, small_problems
 from tests.yan.yan_strategies import problems
 
 SEARCHING = sorted(set(METHODS) - {"auto", "exact", "ordered"})
@@ -44,28 +47,29 @@ def planned(problem: Problem, method: str) -> Plan:
     return plan
 
 
-def usable(method: str) -> None:
-    if method in ("auto", "ordered"):
-        pytest.importorskip("planner.yan.ordered")
-
-
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.slow
 @pytest.mark.parametrize("speeds", [False, True])
-@settings(max_examples=20)
+@settings(max_examples=60)
 @given(data=st.data())
-def test_every_plan_can_be_run_and_costs_what_it_says(
-    method: str, speeds: bool, data: st.DataObject
-) -> None:
-    usable(method)
+def test_every_plan_can_be_run_and_costs_what_it_says(speeds: bool, data: st.DataObject) -> None:
     problem = data.draw(small_problems(memory=data.draw(st.booleans()), speeds=speeds))
-    try:
-        result = solve(problem, method=method)
-    except NotApplicableError:
-        assert not problem.uniform or problem.memory_bytes is not None
-        return
+    ranks = cache(lambda: brute_ranks(problem))
+    for method in METHODS:
+        try:
+            result = solve(problem, method=method)
+        except NotApplicableError:
+            assert not problem.uniform or problem.memory_bytes is not None
+            continue
+        check_result(problem, method, result, ranks)
+
+
+def check_result(
+    problem: Problem, method: str, result: Result[Plan, Any], ranks: Callable[[], list[Rank]]
+) -> None:
+    """Check a plan against the neurons, and against all configurations by brute force."""
     if result.plan is None:
         assert result.status is Status.INFEASIBLE
-        assert method.endswith("parallel") or not brute_ranks(problem)
+        assert method.endswith("parallel") or not ranks()
         return
     plan = result.plan
     check(problem, plan.configuration)
@@ -79,24 +83,31 @@ def test_every_plan_can_be_run_and_costs_what_it_says(
     if plan.any_mapping_bound_ns is not None:
         assert plan.any_mapping_bound_ns <= result.objective_ns
     if method in CANONICAL:
-        best = brute_ranks(problem)[0][0]
+        best = ranks()[0][0]
         assert plan.ranking[0].epoch >= best
         if not method.endswith("parallel"):
             assert result.lower_bound_ns <= -int(-best // 1)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-@settings(max_examples=15)
+@pytest.mark.slow
+@settings(max_examples=40)
 @given(data=st.data())
-def test_a_time_limit_leaves_a_plan(method: str, data: st.DataObject) -> None:
-    usable(method)
+def test_a_time_limit_leaves_a_plan(data: st.DataObject) -> None:
     problem = data.draw(problems(max_machines=9, memory=data.draw(st.booleans())))
-    try:
-        result = solve(problem, method=method, time_limit=1e-9)
-    except NotApplicableError:
-        assert method == "brute_force" or problem.memory_bytes is not None
-        return
     whole = solve(problem, method="exact")
+    for method in METHODS:
+        try:
+            result = solve(problem, method=method, time_limit=1e-9)
+        except NotApplicableError:
+            assert method == "brute_force" or problem.memory_bytes is not None
+            continue
+        check_late(problem, method, result, whole)
+
+
+def check_late(
+    problem: Problem, method: str, result: Result[Plan, Any], whole: Result[Plan, Any]
+) -> None:
+    """Check what is found in no time beside the exact method's whole answer."""
     if result.plan is None:
         assert result.status is Status.INFEASIBLE
         assert method.endswith("parallel") or whole.plan is None
@@ -161,6 +172,7 @@ def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> 
             assert result.lower_bound_ns <= -(-min(time for time, _ in every) // 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(small_problems(most=150, speeds=True))
 def test_assignments_leave_nothing_out(problem: Problem) -> None:
@@ -189,10 +201,10 @@ def test_brute_force_refuses_what_is_too_large() -> None:
         solve(different, method="brute_force")
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.data())
 def test_names_of_machines_change_nothing(data: st.DataObject) -> None:
-    pytest.importorskip("planner.yan.ordered")
     problem = data.draw(problems(max_machines=6, speeds=True))
     order = data.draw(st.permutations(range(problem.machines)))
     renamed = replace(

@@ -31,6 +31,7 @@ def different(draw: st.DrawFn, most: int = 4) -> Problem:
     )
 
 
+@pytest.mark.slow
 @SLOW
 @given(different())
 def test_the_plan_is_valid_and_the_optimum_lies_between(problem: Problem) -> None:
@@ -76,6 +77,7 @@ def test_the_slowest_replica_is_not_the_slowest_in_every_layer() -> None:
     assert result.status is not Status.OPTIMAL or result.objective_ns == best.objective_ns
 
 
+@pytest.mark.slow
 @SLOW
 @given(different(most=6), st.randoms(use_true_random=False))
 def test_relabelling_machines_changes_nothing(problem: Problem, random: object) -> None:

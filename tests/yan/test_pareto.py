@@ -163,7 +163,7 @@ def test_cells_are_the_best_that_fit(problem: Problem) -> None:
 
 
 @some
-@given(problems(max_machines=9, memory=True) | problems(max_machines=9))
+@given(problems(max_machines=7, memory=True) | problems(max_machines=7))
 def test_front_is_the_best_of_each_number_of_machines(problem: Problem) -> None:
     front = pareto_front(problem)
     for one, more in pairwise(front):

@@ -67,8 +67,9 @@ def ends(interval: Interval) -> list[tuple[Fraction | None, Configuration | None
     ]
 
 
+@pytest.mark.slow
 @few
-@given(problems(max_machines=5, max_threads=2), st.data())
+@given(problems(max_machines=4, max_threads=2), st.data())
 def test_ends_of_intervals_are_where_another_configuration_takes_over(
     problem: Problem, data: st.DataObject
 ) -> None:
@@ -93,6 +94,7 @@ def test_ends_of_intervals_are_where_another_configuration_takes_over(
             assert not affine(problem, other, name, high if inside > 1 else low, inside)
 
 
+@pytest.mark.slow
 def test_an_interval_holds_what_is_best_and_ends_where_it_is_not() -> None:
     problem = network()
     winner = best(problem)
@@ -118,6 +120,7 @@ def test_an_interval_holds_what_is_best_and_ends_where_it_is_not() -> None:
                 assert price(beyond, best(beyond)) < price(beyond, winner)
 
 
+@pytest.mark.slow
 @fewer
 @given(problems(max_machines=4, max_layers=2, max_threads=2), st.integers(2, 9))
 def test_the_unit_of_time_does_not_matter(problem: Problem, factor: int) -> None:
@@ -133,6 +136,7 @@ def test_the_unit_of_time_does_not_matter(problem: Problem, factor: int) -> None
     assert one.mean_regret == two.mean_regret
 
 
+@pytest.mark.slow
 @fewer
 @given(
     problems(max_machines=4, max_layers=2, max_threads=2),
@@ -155,6 +159,7 @@ def test_regret_is_that_of_the_corners(problem: Problem, error: Fraction) -> Non
     assert 0 <= found.mean_regret <= found.regret
 
 
+@pytest.mark.slow
 def test_errors_cost_something_and_no_error_nothing() -> None:
     problem = network()
     winner = best(problem)
@@ -226,8 +231,8 @@ def test_what_does_not_apply_is_refused() -> None:
 
 
 def test_machines_of_one_speed_are_alike() -> None:
-    problem = replace(network(), machines=5)
-    twice = replace(problem, machine_speeds=[Fraction(2)] * 5, nic_speeds=[Fraction(2)] * 5)
+    problem = replace(network(), machines=4)
+    twice = replace(problem, machine_speeds=[Fraction(2)] * 4, nic_speeds=[Fraction(2)] * 4)
     same = replace(
         twice,
         machine_speeds=None,

@@ -43,6 +43,7 @@ def test_worst_refuses_what_takes_too_long() -> None:
     assert caught.value.path == "method"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, 700])
 def test_sample_is_uniform(memory: int | None) -> None:
     problem = replace(TINY, memory_bytes=memory)
