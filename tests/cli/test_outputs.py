@@ -35,8 +35,11 @@ def test_what_is_read_is_not_written(
     file.write_text(json.dumps(document))
     before = file.read_bytes()
     arguments = [one.format(file=file) for one in words]
-    assert main([*arguments, "-o", str(tmp_path / "." / "file.json")]) == 2
-    assert f"--output: would replace {file}, which is read" in capsys.readouterr().err
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    for name in (file, link):
+        assert main([*arguments, "-o", str(name)]) == 2
+        assert f"--output: would replace {name}, which is read" in capsys.readouterr().err
     assert file.read_bytes() == before
 
 

@@ -92,6 +92,12 @@ def test_a_tied_parameter_has_its_first_name_in_its_first_layer() -> None:
     assert names == [("embed.weight",), ("hidden.weight", "hidden.bias"), ("decode.bias",)]
 
 
+def test_what_is_kept_is_counted_once_and_without_the_model_s_own_tensors() -> None:
+    model = nn.Sequential(nn.Linear(4, 3, bias=False), nn.Sigmoid(), nn.Linear(3, 2, bias=False))
+    # The input; the sigmoid's result, which the last layer keeps, too, beside its own weight.
+    assert observe(model, (torch.ones(5, 4),)).kept_bytes == (80, 60, 0)
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_every_moment_belongs_to_a_layer(case: Case) -> None:
     """With a clock that ticks at each reading, times are counts and exact."""
