@@ -26,7 +26,6 @@ from planner.cli.iteration_options import (
     memory_options,
 )
 from planner.cli.parsing import parse_names, parse_number
-from planner.cli.peers_report import document
 from planner.cli.peers_text import report
 from planner.cli.writing import replacing
 from planner.clusters import Cluster
@@ -37,6 +36,7 @@ from planner.iteration import METHODS, Problem
 from planner.iteration.peers import JOINT, PeerCase, compare_peers, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
+from planner.jsonio.peers import document
 from planner.methods import concrete, deadline_in, known_method
 from planner.profiles import Profile
 

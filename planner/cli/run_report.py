@@ -1,11 +1,11 @@
 """What ``planner run`` says: what plans predicted beside what was measured, as text and as JSON."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import UNSET
 
 from planner.draw.table import format_table
@@ -14,6 +14,7 @@ from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.runs import ComparisonReport, PlanReport, RunReport, TransferReport
 from planner.runtime.measuring.measured import batch_times, compared, slowest
 from planner.units import counted, format_bytes, format_ns
 
@@ -75,44 +76,44 @@ def as_json(
     """Return the same as JSON; see `report`."""
     said = _said(answers)
     transfers = []
-    for one in batch_times(planned[-1].events, planned[-1].warmup):
-        predicted, size = said.get((one.direction, one.batch), (None, None))
+    for batch in batch_times(planned[-1].events, planned[-1].warmup):
+        predicted, size = said.get((batch.direction, batch.batch), (None, None))
         transfers.append(
-            {
-                "direction": one.direction or None,
-                "batch": one.batch,
-                "bytes": size,
-                "predicted_ns": predicted,
-                "measured_ns": list(one.measured_ns),
-            }
+            TransferReport(
+                direction=batch.direction or None,
+                batch=batch.batch,
+                bytes=size,
+                predicted_ns=predicted,
+                measured_ns=batch.measured_ns,
+            )
         )
-    document: dict[str, Any] = {
-        "plans": [_about(path, one) for path, one in zip(options.plans, answers, strict=True)],
-        "model": options.model,
-        "optimizer": options.optimizer,
-        "ranks": ranks,
-        "warmup": planned[-1].warmup,
-        "comparisons": [
-            {
-                "name": one.name,
-                "predicted_ns": one.predicted_ns,
-                "measured_ns": list(one.measured_ns),
-            }
-            for one in compared(answers, _times(planned))
-        ],
-        "transfers": transfers,
-    }
-    if plain:
-        document["ddp_step_ns"] = [step.step_ns for step in _times(plain)]
-    return json.dumps(document) + "\n"
+    run = RunReport(
+        plans=tuple(_about(path, one) for path, one in zip(options.plans, answers, strict=True)),
+        model=options.model,
+        optimizer=options.optimizer,
+        ranks=ranks,
+        warmup=planned[-1].warmup,
+        comparisons=tuple(
+            ComparisonReport(
+                name=time.name, predicted_ns=time.predicted_ns, measured_ns=time.measured_ns
+            )
+            for time in compared(answers, _times(planned))
+        ),
+        transfers=tuple(transfers),
+        ddp_step_ns=tuple(step.step_ns for step in _times(plain)) if plain else UNSET,
+    )
+    return msgspec.json.encode(run).decode() + "\n"
 
 
-def _about(path: str, answer: "Answer") -> dict[str, Any]:
-    about = {"file": path, "problem": answer.problem, "method": answer.method}
-    if isinstance(answer, IbatchAnswer):
-        about["direction"] = answer.direction
+def _about(path: str, answer: "Answer") -> PlanReport:
     ranks = _ranks(answer)
-    return about if ranks is None else {**about, "ranks": ranks}
+    return PlanReport(
+        file=path,
+        problem=answer.problem,
+        method=answer.method,
+        direction=answer.direction if isinstance(answer, IbatchAnswer) else UNSET,
+        ranks=UNSET if ranks is None else ranks,
+    )
 
 
 def _ranks(answer: "Answer") -> int | None:

@@ -1,19 +1,19 @@
 """The JSON face of calibrating a scheduler: measured overheads in, constants of a request out."""
 
-import json
 from collections.abc import Sequence
 from fractions import Fraction
 from math import fsum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.drizzle.calibration import CONSTANTS, Calibration, Measurement, calibrate
 from planner.jsonio.decoding import decode, typed
+from planner.jsonio.layout import in_lines, number
 from planner.jsonio.types import Count
 from planner.validation import MAX_VALUE
 
-__all__ = ["decode_overheads", "encode_calibration", "mean_and_largest"]
+__all__ = ["GroupsDocument", "decode_overheads", "encode_calibration", "mean_and_largest"]
 
 
 class OverheadDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +28,46 @@ class OverheadsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Measured overheads."""
 
     measurements: Annotated[tuple[OverheadDocument, ...], Meta(min_length=1)]
+
+
+class GroupsConstants(Struct, frozen=True, kw_only=True):
+    """What scheduling takes, as a request says it."""
+
+    group_ns: float
+    task_ns: float
+    constant_task_ns: float
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """How far constants fitted to all other measurements are off for each of them."""
+
+    left_out: int = 1
+    mean_error: float
+    largest_error: float
+    errors: tuple[float, ...]
+
+
+class GroupsProvenance(Struct, frozen=True, kw_only=True):
+    """Where the constants come from, and how far they can be trusted.
+
+    `confounded` names those that the measurements cannot tell apart.
+    """
+
+    kind: Literal["fitted"] = "fitted"
+    source: str
+    measurements: Count
+    confounded: tuple[str, ...]
+    mean_error: float
+    largest_error: float
+    errors: tuple[float, ...]
+    held_out: LeftOut | UnsetType = UNSET
+
+
+class GroupsDocument(Struct, frozen=True, kw_only=True):
+    """What ``planner calibrate groups`` writes."""
+
+    constants: GroupsConstants
+    provenance: GroupsProvenance
 
 
 def decode_overheads(data: bytes) -> tuple[tuple[Measurement, ...], Calibration]:
@@ -55,24 +95,19 @@ def encode_calibration(found: Calibration, source: str) -> str:
     source : str
         Where the measurements come from.
     """
-    provenance: dict[str, Any] = {
-        "kind": "fitted",
-        "source": source,
-        "measurements": len(found.errors),
-        "confounded": list(found.confounded),
-        **_errors(found.errors),
-    }
-    if found.held_out is not None:
-        provenance["held_out"] = {"left_out": 1, **_errors(found.held_out)}
-    parts = []
-    constants = {name: _number(getattr(found, name)) for name in CONSTANTS}
-    for name, fields in (("constants", constants), ("provenance", provenance)):
-        rows = ",\n".join(
-            f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
-            for key, value in fields.items()
+    left_out = found.held_out
+    return in_lines(
+        GroupsDocument(
+            constants=GroupsConstants(**{name: number(getattr(found, name)) for name in CONSTANTS}),
+            provenance=GroupsProvenance(
+                source=source,
+                measurements=len(found.errors),
+                confounded=tuple(found.confounded),
+                **_errors(found.errors),
+                held_out=UNSET if left_out is None else LeftOut(**_errors(left_out)),
+            ),
         )
-        parts.append(f' "{name}": {{\n{rows}\n }}')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    )
 
 
 def mean_and_largest(errors: Sequence[Fraction]) -> tuple[float, float]:
@@ -84,7 +119,3 @@ def mean_and_largest(errors: Sequence[Fraction]) -> tuple[float, float]:
 def _errors(errors: Sequence[Fraction]) -> dict[str, Any]:
     mean, largest = mean_and_largest(errors)
     return {"mean_error": mean, "largest_error": largest, "errors": [float(one) for one in errors]}
-
-
-def _number(value: Fraction) -> int | float:
-    return int(value) if value.denominator == 1 else float(value)

@@ -1,24 +1,25 @@
 """The JSON face of calibration: measured epochs in, constants with their provenance out."""
 
-import json
 from collections.abc import Mapping
-from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
+from planner.jsonio.layout import in_lines, number
+from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
-from planner.profiles import Provenance
 from planner.validation import MAX_VALUE
 from planner.yan.calibration import Computation, Fit, Measurement
 from planner.yan.configuration import Configuration, LayerChoice, check_choice
 from planner.yan.mapping import canonical_mapping
-from planner.yan.problem import Constants, Problem
+from planner.yan.problem import Problem
 
 __all__ = [
+    "ComputationDocument",
+    "FitDocument",
     "MeasurementDocument",
     "MeasurementsDocument",
     "decode_measurements",
@@ -109,15 +110,81 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
     return Measurement(configuration, document.epoch_ns)
 
 
+class ComputeTimes(Struct, frozen=True, kw_only=True):
+    """What computing takes."""
+
+    muladd_ns: float
+    activation_ns: float
+    error_ns: float
+
+
+class ComputationConstants(ComputeTimes, frozen=True, kw_only=True):
+    """The constants of computation, without those of a network."""
+
+    interference: tuple[float, ...]
+
+
+class ComputationDocument(Struct, frozen=True, kw_only=True):
+    """What ``planner calibrate compute`` writes."""
+
+    constants: ComputationConstants
+    provenance: ProvenanceDocument
+
+
+class FittedConstants(ComputeTimes, frozen=True, kw_only=True):
+    """All constants, as a request takes them."""
+
+    latency_ns: tuple[float, ...]
+    nic_bits_per_s: float
+    bits_per_activation: float
+    bits_per_weight: float
+    interference: tuple[float, ...]
+
+
+class HeldOut(Struct, frozen=True, kw_only=True):
+    """How well constants that were fitted to the other measurements predict each of them."""
+
+    folds: int
+    mean_error: float
+    largest_error: float
+    kendall_tau_b: float | None
+    spearman_rho: float | None
+    regret: float
+    predictions_ns: tuple[int, ...]
+
+
+class FitProvenance(Struct, frozen=True, kw_only=True):
+    """Where fitted constants come from, and how far they can be trusted."""
+
+    kind: Literal["fitted"] = "fitted"
+    source: str
+    measurements: int
+    rounds: int
+    held: tuple[str, ...]
+    at_floor: tuple[str, ...]
+    mean_error: float
+    largest_error: float
+    held_out: HeldOut
+    versions: dict[str, str]
+
+
+class FitDocument(Struct, frozen=True, kw_only=True):
+    """What ``planner calibrate fit`` writes."""
+
+    constants: FittedConstants
+    provenance: FitProvenance
+
+
 def encode_computation(computation: Computation) -> str:
     """Return the constants of computation and their provenance as JSON text."""
-    constants = {
-        "muladd_ns": _number(computation.muladd_ns),
-        "activation_ns": _number(computation.activation_ns),
-        "error_ns": _number(computation.error_ns),
-        "interference": [_number(one) for one in computation.interference],
-    }
-    return _document(constants, _given(computation.provenance))
+    constants = ComputationConstants(
+        muladd_ns=number(computation.muladd_ns),
+        activation_ns=number(computation.activation_ns),
+        error_ns=number(computation.error_ns),
+        interference=tuple(map(number, computation.interference)),
+    )
+    provenance = msgspec.convert(msgspec.to_builtins(computation.provenance), ProvenanceDocument)
+    return in_lines(ComputationDocument(constants=constants, provenance=provenance))
 
 
 def encode_fit(result: Fit, source: str, versions: Mapping[str, str]) -> str:
@@ -132,58 +199,36 @@ def encode_fit(result: Fit, source: str, versions: Mapping[str, str]) -> str:
     versions : mapping of str to str
         Versions of the software that matters.
     """
-    provenance = {
-        "kind": "fitted",
-        "source": source,
-        "measurements": len(result.predictions_ns),
-        "rounds": result.rounds,
-        "held": result.held,
-        "at_floor": result.at_floor,
-        "mean_error": result.fitted.mean,
-        "largest_error": result.fitted.largest,
-        "held_out": {
-            "folds": result.folds,
-            "mean_error": result.held_out.mean,
-            "largest_error": result.held_out.largest,
-            "kendall_tau_b": result.kendall,
-            "spearman_rho": result.spearman,
-            "regret": float(result.regret),
-            "predictions_ns": result.predictions_ns,
-        },
-        "versions": dict(versions),
-    }
-    return _document(_constants(result.constants), provenance)
-
-
-def _constants(constants: Constants) -> dict[str, Any]:
-    return {
-        "muladd_ns": _number(constants.muladd_ns),
-        "activation_ns": _number(constants.activation_ns),
-        "error_ns": _number(constants.error_ns),
-        "latency_ns": [_number(one) for one in constants.latency_ns],
-        "nic_bits_per_s": _number(constants.nic_bits_per_s),
-        "bits_per_activation": _number(constants.bits_per_activation),
-        "bits_per_weight": _number(constants.bits_per_weight),
-        "interference": [_number(one) for one in constants.interference],
-    }
-
-
-def _given(provenance: Provenance) -> dict[str, Any]:
-    plain = msgspec.to_builtins(provenance)
-    return {name: value for name, value in plain.items() if value is not None}
-
-
-def _number(value: Fraction) -> int | float:
-    return int(value) if value.denominator == 1 else float(value)
-
-
-def _document(constants: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
-    """Return JSON text, one constant and one part of the provenance a line."""
-    parts = []
-    for name, fields in (("constants", constants), ("provenance", provenance)):
-        rows = ",\n".join(
-            f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
-            for key, value in fields.items()
-        )
-        parts.append(f' "{name}": {{\n{rows}\n }}')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    constants = result.constants
+    document = FitDocument(
+        constants=FittedConstants(
+            muladd_ns=number(constants.muladd_ns),
+            activation_ns=number(constants.activation_ns),
+            error_ns=number(constants.error_ns),
+            latency_ns=tuple(map(number, constants.latency_ns)),
+            nic_bits_per_s=number(constants.nic_bits_per_s),
+            bits_per_activation=number(constants.bits_per_activation),
+            bits_per_weight=number(constants.bits_per_weight),
+            interference=tuple(map(number, constants.interference)),
+        ),
+        provenance=FitProvenance(
+            source=source,
+            measurements=len(result.predictions_ns),
+            rounds=result.rounds,
+            held=result.held,
+            at_floor=result.at_floor,
+            mean_error=result.fitted.mean,
+            largest_error=result.fitted.largest,
+            held_out=HeldOut(
+                folds=result.folds,
+                mean_error=result.held_out.mean,
+                largest_error=result.held_out.largest,
+                kendall_tau_b=result.kendall,
+                spearman_rho=result.spearman,
+                regret=float(result.regret),
+                predictions_ns=result.predictions_ns,
+            ),
+            versions=dict(versions),
+        ),
+    )
+    return in_lines(document)

@@ -8,8 +8,12 @@ import msgspec
 
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument
+from planner.jsonio.drizzle_measurements import GroupsDocument
+from planner.jsonio.measurements import ComputationDocument, FitDocument
 from planner.jsonio.network_measurements import NetworkFileDocument
+from planner.jsonio.peers import PeersReport
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
+from planner.jsonio.runs import RunReport
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
 from planner.validation import MAX_VALUE, shown
 
@@ -19,8 +23,13 @@ FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "profile": (ProfileDocument, PROFILE_RULES),
     "cluster": (ClusterDocument, {}),
     "network": (NetworkFileDocument, {}),
+    "compute": (ComputationDocument, {}),
+    "fit": (FitDocument, {}),
+    "groups": (GroupsDocument, {}),
+    "peers": (PeersReport, {}),
+    "run": (RunReport, {}),
 }
-"""Files that are no requests: what they hold, and what the schema says beside the fields' types."""
+"""What commands write and print beside answers, and what schemas say beside the fields' types."""
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -31,7 +40,7 @@ def schema(problem: str | None = None) -> dict[str, Any]:
     Parameters
     ----------
     problem : str, optional
-        A problem's name, or "profile", "cluster" or "network" for these files.
+        A problem's name, or one of `FILES`.
 
     Returns
     -------

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from planner.cli import main
+from tests.cli.printed import check_printed
 
 PROFILE = {
     "name": "tiny",
@@ -85,6 +86,7 @@ def test_rank_0_writes_what_caramel_is_compared_on(
     lines = shown.splitlines()
     assert lines[0].startswith("all_reduce (ring) among 2 ranks: medians of 1 round, ")
     document = json.loads(text)
+    check_printed("network", document)
     assert (document["collective"], document["algorithm"], document["ranks"]) == (
         "all_reduce",
         "ring",
@@ -119,6 +121,7 @@ def test_what_batches_are_compared_on(
     assert silent == ""
     document = json.loads(shown)
     assert "two_point" not in document
+    check_printed("network", document)
     path = written(tmp_path / "pull.json", document)
     assert compare(profile, "--network", path, "--methods", "exact") == 0
     capsys.readouterr()

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from planner.cli import main
+from tests.cli.printed import check_printed
 from tests.runtime.launching import launch
 
 MODEL = """
@@ -84,6 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (outcome,) = launch(_commands, 1, str(made), preparing)
     assert outcome.value == [0] * 4, outcome.output
+    check_printed("profile", json.loads((made / "profile.json").read_text()))
     return made
 
 
@@ -100,11 +102,12 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
             ["run", "caramel.json", *model, "--against-ddp", "2", *pictures],
             ["run", "pull.json", "push.json", *model, "--optimizer", "adam"],
             ["run", "caramel.json", *model, "--json", "--against-ddp", "1"],
+            ["run", "pull.json", "push.json", *model, "--json"],
         ],
     )
     for outcome in outcomes:
-        assert outcome.value == [0, 0, 0], outcome.output
-    first, second, third = _sections(outcomes[0].output)
+        assert outcome.value == [0, 0, 0, 0], outcome.output
+    first, second, third, fourth = _sections(outcomes[0].output)
     assert "run: my_model:make, 2 ranks, 6 steps, sgd" in first
     assert "exposed communication" in first
     assert "in 2 alternating rounds" in first
@@ -117,6 +120,8 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
         assert "planned for" not in section
         assert "batches are numbered from 0" in section
     document: dict[str, Any] = json.loads(third.removeprefix("made\n"))
+    check_printed("run", document)
+    check_printed("run", json.loads(fourth.removeprefix("made\n")))
     plan = json.loads((folder / "caramel.json").read_text())
     assert document["plans"] == [
         {"file": "caramel.json", "problem": "caramel", "method": plan["method"], "ranks": 2}

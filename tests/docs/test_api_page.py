@@ -22,6 +22,7 @@ INTERNAL = {
     "simulator",
     "units",
     "validation",
+    "views",
     "workers",
 }
 

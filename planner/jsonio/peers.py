@@ -55,7 +55,7 @@ class StandingReport(Struct, frozen=True, kw_only=True):
 
 
 class PeersReport(Struct, frozen=True, kw_only=True):
-    """What ``--json`` prints."""
+    """What ``planner compare --peers --json`` prints."""
 
     cases: tuple[CaseReport, ...]
     summary: tuple[StandingReport, ...]

@@ -1,0 +1,29 @@
+"""Files that people read and change by hand: a line for each field of each part."""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+__all__ = ["in_lines", "number"]
+
+
+def in_lines(document: msgspec.Struct) -> str:
+    """Return JSON text of a document of parts, one field of a part a line; null stays out of it."""
+    parts: Mapping[str, Mapping[str, Any]] = msgspec.to_builtins(document)
+    texts = []
+    for name, fields in parts.items():
+        rows = ",\n".join(
+            f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+            for key, value in fields.items()
+            if value is not None
+        )
+        texts.append(f' "{name}": {{\n{rows}\n }}')
+    return "{\n" + ",\n".join(texts) + "\n}\n"
+
+
+def number(value: Fraction) -> float:
+    """Return a fraction as JSON shows it: whole, or as a float."""
+    return int(value) if value.denominator == 1 else float(value)

@@ -1,0 +1,46 @@
+"""What ``planner run --json`` prints: what plans predicted beside what was measured."""
+
+from msgspec import UNSET, Struct, UnsetType
+
+__all__ = ["ComparisonReport", "PlanReport", "RunReport", "TransferReport"]
+
+
+class PlanReport(Struct, frozen=True, kw_only=True):
+    """A plan that ran."""
+
+    file: str
+    problem: str
+    method: str
+    direction: str | UnsetType = UNSET
+    ranks: int | UnsetType = UNSET
+
+
+class ComparisonReport(Struct, frozen=True, kw_only=True):
+    """A time of a step: predicted, and measured in every step."""
+
+    name: str
+    predicted_ns: int | None
+    measured_ns: tuple[int, ...]
+
+
+class TransferReport(Struct, frozen=True, kw_only=True):
+    """The same of one batch."""
+
+    direction: str | None
+    batch: int
+    bytes: int | None
+    predicted_ns: int | None
+    measured_ns: tuple[int, ...]
+
+
+class RunReport(Struct, frozen=True, kw_only=True):
+    """A run, from rank 0; times are those of the slowest rank, without warm-up steps."""
+
+    plans: tuple[PlanReport, ...]
+    model: str
+    optimizer: str
+    ranks: int
+    warmup: int
+    comparisons: tuple[ComparisonReport, ...]
+    transfers: tuple[TransferReport, ...]
+    ddp_step_ns: tuple[int, ...] | UnsetType = UNSET

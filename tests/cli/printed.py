@@ -1,0 +1,31 @@
+"""Holds what commands print as JSON against the schema that names it."""
+
+from typing import Any
+
+import jsonschema
+
+from planner.jsonio import PROBLEMS, schema
+
+__all__ = ["check_answer", "check_printed"]
+
+
+def closed(found: Any) -> Any:
+    """Return a schema that knows every field: objects with fields have no others."""
+    if isinstance(found, dict):
+        inner = {name: closed(part) for name, part in found.items()}
+        if found.get("type") == "object" and "properties" in found:
+            inner.setdefault("additionalProperties", False)
+        return inner
+    return list(map(closed, found)) if isinstance(found, list | tuple) else found
+
+
+def check_printed(name: str, document: Any) -> None:
+    """Refuse a document that `planner schema NAME` does not describe, to its last field."""
+    jsonschema.Draft202012Validator(closed(schema(name))).validate(document)
+
+
+def check_answer(answer: Any) -> None:
+    """Refuse an answer that is none of its problem, or no error."""
+    name = answer.get("problem", next(iter(PROBLEMS)))
+    part = schema(name)["error" if "error" in answer else "answer"]
+    jsonschema.Draft202012Validator(closed(part)).validate(answer)

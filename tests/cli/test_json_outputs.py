@@ -1,0 +1,161 @@
+"""Every command that prints JSON: the schema of that name describes what it prints."""
+
+import argparse
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from planner.cli import main
+from planner.cli.main import _parser
+from planner.jsonio import PROBLEMS, schema
+from planner.jsonio.schema import FILES
+from tests.cli.printed import check_answer, check_printed
+from tests.cli.test_bml import CUT
+from tests.cli.test_calibrate import epochs
+from tests.cli.test_calibrate_groups import rows
+from tests.cli.test_calibrate_network import NETWORK
+from tests.formats.test_pipedream import GOOD
+from tests.jsonio.test_plan_files import METHODS
+
+DATA = Path(__file__).parents[2] / "data"
+LENET = str(DATA / "profiles" / "lenet5.json")
+CLUSTER = str(DATA / "clusters" / "office-4.json")
+LINK = ("--startup", "10us", "--bandwidth", "1Gb/s")
+
+PRINTED: dict[str, tuple[str, ...]] = {
+    "compare --peers": (
+        *("compare", "--peers", LENET, "--cluster", CLUSTER, "--methods", "ddp,bml"),
+        "--json",
+    ),
+    "calibrate compute": ("calibrate", "compute", "--cores", "1", "--repetitions", "2"),
+    "calibrate fit": ("calibrate", "fit", "epochs.json", "--folds", "2", "--json"),
+    "calibrate groups": ("calibrate", "groups", "overheads.json", "--json"),
+    "calibrate groups, few": ("calibrate", "groups", "few.json", "--json"),
+    "import": ("import", "pipedream", "graph.txt"),
+}
+"""Commands that print a document by themselves, with its name in the schema where it differs."""
+
+NAMES = {
+    "compare --peers": "peers",
+    "calibrate compute": "compute",
+    "calibrate fit": "fit",
+    "calibrate groups": "groups",
+    "calibrate groups, few": "groups",
+    "import": "profile",
+}
+
+COMPARED: dict[str, tuple[str, ...]] = {
+    **{name: (f"{name}.json",) for name in METHODS},
+    "bml, cut off": ("cut.json",),
+    "ibatch of a profile": (LENET, *LINK),
+    "ibatch as measured": (LENET, "--network", "pull.json", "--methods", "greedy"),
+    "caramel of a profile": (LENET, *LINK, "--problem", "caramel", "--methods", "caramel,ddp"),
+    "bml of a profile": (LENET, *LINK, "--problem", "bml", "--bcube", "2,2"),
+    "iteration, once": ("iteration.json", "--methods", "joint"),
+}
+
+ELSEWHERE = {
+    "run": "tests/cli/test_run.py",
+    "calibrate network": "tests/cli/test_calibrate_network.py",
+    "profile": "tests/cli/test_run.py",
+}
+"""They need torch, or several ranks: the schema is asked there."""
+
+NOT_OURS = {"draw", "export", "report"}
+"""They write pictures, pages, and files of other tools."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("json")
+    documents = {
+        **{name: request for name, (request, _) in METHODS.items()},
+        "cut": CUT,
+        "epochs": epochs(),
+        "overheads": {"measurements": rows()},
+        "few": {"measurements": rows()[:3]},
+        "pull": {**NETWORK, "collective": "all_gather"},
+    }
+    for name, document in documents.items():
+        (made / f"{name}.json").write_text(json.dumps(document))
+    (made / "graph.txt").write_text(GOOD)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+def printed(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert main(words) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("what", PRINTED)
+def test_what_is_printed_is_in_the_schema(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check_printed(NAMES[what], printed(PRINTED[what], capsys))
+
+
+@pytest.mark.parametrize("what", COMPARED)
+def test_every_row_of_a_comparison_is_an_answer(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = printed(("compare", *COMPARED[what], "--time-limit", "5", "--json"), capsys)
+    assert answers
+    for answer in answers:
+        check_answer(answer)
+
+
+def test_a_plan_is_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    check_answer(printed(("plan", LENET, "--cluster", CLUSTER, "--json"), capsys))
+
+
+def test_solve_prints_answers_and_errors(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [*(request for request, _ in METHODS.values()), CUT, {"problem": "ibach"}]
+    lines = "\n".join(map(json.dumps, requests)).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert main(["solve", "--jsonl"]) == 2
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(answers) == len(requests)
+    for answer in answers:
+        check_answer(answer)
+
+
+def test_the_schema_is_one_of_schemas(capsys: pytest.CaptureFixture[str]) -> None:
+    everything = printed(("schema",), capsys)
+    assert everything.keys() == {*PROBLEMS, *FILES}
+    for name, found in everything.items():
+        assert found == json.loads(json.dumps(schema(name)))
+        for part in found.values() if name in PROBLEMS else [found]:
+            jsonschema.Draft202012Validator.check_schema(part)
+
+
+def test_every_file_of_the_schema_is_printed_by_a_command() -> None:
+    others = {"cluster", "network", "run"}  # written by hand; with torch
+    assert {*NAMES.values()} | others == set(FILES)
+
+
+def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, bool]]:
+    """Yield every command, and whether it prints or writes something."""
+    inner = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    for one in inner:
+        for word, child in one.choices.items():
+            yield from commands(child, f"{name} {word}".strip())
+    if not inner:
+        options = {option for one in parser._actions for option in one.option_strings}
+        yield name, bool(options & {"--json", "--output"})
+
+
+def test_no_command_is_forgotten() -> None:
+    writing = {name for name, writes in commands(_parser()) if writes}
+    here = {name.removesuffix(" --peers").partition(",")[0] for name in PRINTED}
+    assert writing == here | {"compare", "plan", "solve"} | set(ELSEWHERE) | NOT_OURS
