@@ -223,7 +223,7 @@ def decode_request(data: bytes) -> Any:
 def decode_answer(data: bytes) -> tuple[Any, Any]:
     """Read an answer from JSON text, such as ``planner solve`` wrote, with what is drawn of it.
 
-    What that is depends on the problem: a `planner.timeline.Timeline` for many (see `PROBLEMS`).
+    That is a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).
 
     Raises
     ------
