@@ -82,6 +82,7 @@ def time_for_what_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.bml.damage.GRACE_S", 600)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failed", [LOST, Failures(servers=frozenset({5}))])
 def test_without_time_there_are_some_trees_and_they_are_right(failed: Failures) -> None:
     bcube = BCube(4, 3)

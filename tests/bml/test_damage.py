@@ -83,6 +83,7 @@ def test_no_load_is_below_the_bound(network: tuple[BCube, Failures]) -> None:
     assert damage.load_bound() <= least_load(damage)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bcube", [BCube(3, 2), BCube(4, 2), BCube(2, 3)], ids=str)
 def test_the_bound_is_reached_after_every_single_failure(bcube: BCube) -> None:
     for failed in single_failures(bcube):

@@ -61,6 +61,7 @@ def listed(schedule: Schedule) -> list[Transfer]:
     return [one for server in range(schedule.bcube.servers) for one in schedule.transfers(server)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(damaged_networks(most=3))
 def test_detours_are_right_and_leave_out_what_they_must(network: tuple[BCube, Failures]) -> None:

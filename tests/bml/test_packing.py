@@ -132,6 +132,7 @@ def single_failures(bcube: BCube) -> Iterator[Damage]:
             yield bcube, NOTHING, lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(3, 2), (4, 2), (2, 3)])
 def test_the_formula_is_reached_with_any_one_failure(n: int, k: int) -> None:
     for damage in single_failures(BCube(n, k)):
@@ -263,6 +264,7 @@ def test_directed_trees_are_no_better(damage: Damage) -> None:
     assert float(optimum(damage)) == pytest.approx(by_flows(damage), abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(damages(LARGER))
 def test_any_damage_is_planned_optimally_and_repeatably(damage: Damage) -> None:
@@ -272,6 +274,7 @@ def test_any_damage_is_planned_optimally_and_repeatably(damage: Damage) -> None:
     assert pack(*damage, NO_LIMIT) == packing
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(damages(LARGER), st.data())
 def test_names_do_not_matter(damage: Damage, data: st.DataObject) -> None:
@@ -310,6 +313,7 @@ def test_the_time_runs_out() -> None:
     assert packing.load > packing.bound == Fraction(14, 15)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(damages(SMALL), st.data())
 def test_it_may_start_with_any_trees(damage: Damage, data: st.DataObject) -> None:

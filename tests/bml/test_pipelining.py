@@ -95,6 +95,7 @@ def test_small_gradients_are_not_cut(size: int) -> None:
     assert with_best_rounds(problem, plan) == plan
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(damaged_networks(most=1), st.integers(2, 5))
 def test_a_gradient_larger_by_whole_elements_takes_the_same_rounds(

@@ -15,11 +15,13 @@ from planner.bml.schedule import slice_of
 from planner.network import Network
 from planner.topologies import BCube
 from tests.bml.networks import SMALL, connected, damaged_networks, links_left
+from tests.thorough import THOROUGH
 
 ALL = [(n, k) for k in range(1, 9) for n in range(2, 257) if n**k <= 256]
 """Every BCube of at most 256 servers."""
 
 QUICK = [(n, k) for n, k in ALL if k * n**k <= 64]
+LARGE = sorted(set(ALL) - set(QUICK))
 Said = tuple[str, int, int, int, frozenset[tuple[int, ...]]]
 
 
@@ -85,7 +87,9 @@ def test_closed_form_is_algorithm_1(n: int, k: int, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "k"), sorted(set(ALL) - set(QUICK)))
+@pytest.mark.parametrize(
+    ("n", "k"), LARGE if THOROUGH else [(n, k) for n, k in LARGE if k > 1 or n > 250]
+)
 def test_closed_form_is_algorithm_1_up_to_256_servers(
     n: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def assert_answered(problem: Problem, result: Result[Any, Any]) -> None:
     assert (result.status == Status.OPTIMAL) == (result.objective_ns == result.lower_bound_ns)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(damaged())
 def test_methods_around_failures(problem: Problem) -> None:
@@ -93,6 +94,7 @@ def test_methods_around_failures(problem: Problem) -> None:
     assert error.value.path == "method"
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(small_bcubes, st.data())
 def test_methods_without_failures(bcube: BCube, data: st.DataObject) -> None:
@@ -188,6 +190,7 @@ def test_where_detours_cannot_help_trees_do() -> None:
     assert_answered(problem, result)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(damaged(most=1))
 def test_same_request_same_plan(problem: Problem) -> None:

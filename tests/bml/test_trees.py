@@ -91,6 +91,7 @@ def test_plans_of_trees_are_right(planned: tuple[Problem, TreePlan]) -> None:
         assert mine == sorted(mine, key=lambda one: (stages.index(one.stage), one.step))
 
 
+@pytest.mark.slow
 @given(detoured())
 def test_trees_of_a_schedule_make_a_plan_that_is_right(planned: tuple[Problem, Schedule]) -> None:
     """Its pieces in use, each with an equal share: the same NICs carry as much."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ def test_the_order_of_ops_in_the_request_does_not_matter(graph: Graph, data: st.
     assert activation_order(other) == activation_order(graph)
 
 
+@pytest.mark.slow
 @given(any_graphs, st.data())
 def test_the_order_of_parameters_decides_ties_only(graph: Graph, data: st.DataObject) -> None:
     """A tie can change what comes later, but not what the first pick costs."""

@@ -37,6 +37,7 @@ def test_the_mirrored_order_can_be_the_better_one(script: dict[str, Any]) -> Non
     assert result.plan.backward_orders == (problem.mirrored.backward,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "draw"), [(1003, 0), (1008, 2)])
 def test_annealing_hardly_shortens_a_plan(script: dict[str, Any], seed: int, draw: int) -> None:
     problem = problem_of(script, seed, draw)

@@ -27,6 +27,7 @@ def test_as_good_as_every_order(rows: list[tuple[int, int, int]]) -> None:
     assert not found.timed_out
 
 
+@pytest.mark.slow
 def test_as_good_as_every_order_where_schrage_errs() -> None:
     random = Random(1)
     for _ in range(400):

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_no_edge_can_be_left_out(graph: Graph) -> None:
         assert not reaches(graph, rest, *edge)
 
 
+@pytest.mark.slow
 @given(any_graphs)
 def test_tags_are_ordered_completely(graph: Graph) -> None:
     """Each op runs before all ops of later tags, data dependencies or not."""

@@ -63,6 +63,7 @@ def test_as_good_as_every_plan(one: Windows, cost: TransferCost) -> None:
     assert solved(one, cost) == best
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(windows_strategy(8, min_parameters=6) | nested_windows(8), costs)
 def test_as_good_as_the_dynamic_program(one: Windows, cost: TransferCost) -> None:

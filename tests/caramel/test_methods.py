@@ -83,6 +83,7 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(problems())
 def test_every_plan_passes_the_checker_and_the_ladder_holds(problem: Problem) -> None:
@@ -109,6 +110,7 @@ def in_its_order(problem: Problem, order: OpOrder | None = None) -> Problem:
     return replace(problem, op_order=names)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(problems())
 def test_of_two_orders_the_better_one(problem: Problem) -> None:
@@ -123,6 +125,7 @@ def test_of_two_orders_the_better_one(problem: Problem) -> None:
     assert (found.lower_bound_ns or 0) <= (again.objective_ns or 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(problems(), st.data())
 def test_on_one_op_order(problem: Problem, data: st.DataObject) -> None:
@@ -170,6 +173,7 @@ def test_scaling_changes_nothing(problem: Problem, factor: int) -> None:
         assert second.status == first.status
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(problems())
 def test_names_mean_nothing(problem: Problem) -> None:
@@ -194,6 +198,7 @@ def test_names_mean_nothing(problem: Problem) -> None:
         assert solve(other, method=method).plan == result.plan
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems())
 def test_the_same_request_gets_the_same_plan(problem: Problem) -> None:
@@ -203,6 +208,7 @@ def test_the_same_request_gets_the_same_plan(problem: Problem) -> None:
         assert again.lower_bound_ns == result.lower_bound_ns
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(problems())
 def test_metrics(problem: Problem) -> None:

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def test_the_best_of_all_plans_of_whole_parameters(
     assert best_whole(known, cost, best, known.compute_ns, Deadline(None)) == (None, False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(windows_strategy(7, min_parameters=6), costs)
 def test_as_good_as_the_constraint_program(known: Windows, cost: TransferCost) -> None:

@@ -93,6 +93,7 @@ def test_it_settles_at_the_end_that_is_nearest_to_a_band_out_of_reach(
     assert set(settled) == {most if too_high else 1}
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(jobs(), st.data())
 def test_without_room_in_the_band_it_stays_near_it(

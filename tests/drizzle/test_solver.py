@@ -50,6 +50,7 @@ def test_exact_equals_brute_force(problem: Problem) -> None:
         assert result.objective_ns == result.lower_bound_ns == ceil(time)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(problems(limited=True))
 def test_an_infeasible_answer_is_right(problem: Problem) -> None:

@@ -40,6 +40,7 @@ def test_exact_equals_brute_force_at_the_edge_of_the_range(problem: Problem) -> 
     assert solve(problem).objective_ns == oracles.brute_force(problem)
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(problems())
 def test_every_plan_is_checked_priced_and_bounded(problem: Problem) -> None:

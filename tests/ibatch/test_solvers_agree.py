@@ -34,6 +34,7 @@ def test_eq5_holds_with_equality(method: str) -> None:
     assert solve(problem, method=method).objective_ns == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", SOLVERS)
 @pytest.mark.parametrize("objective", ["makespan", "eq4"])
 @pytest.mark.parametrize("seed", range(3))

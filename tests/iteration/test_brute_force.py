@@ -1,5 +1,6 @@
 """Bounds and plans beside every plan of whole parameters there is, on tiny problems."""
 
+import pytest
 from hypothesis import given, settings
 
 from planner.iteration import Plan, Problem, bound, check, evaluate, network_bound, solve
@@ -27,6 +28,7 @@ def test_every_plan_is_one_and_costs_what_happens(problem: Problem) -> None:
             assert price(problem, plan) == lasts(problem, plan)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(two)
 def test_no_plan_undercuts_a_bound(problem: Problem) -> None:
@@ -41,6 +43,7 @@ def test_no_plan_undercuts_a_bound(problem: Problem) -> None:
             assert network_bound(problem, plans[0]) <= best
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(three)
 def test_auto_is_no_worse_than_every_plan_of_its_classes(problem: Problem) -> None:

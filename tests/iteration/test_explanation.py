@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +80,7 @@ def wins(
     return priced(problem, other.plan, **factors) < priced(problem, plan, **factors)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(problems(capped=False))
 def test_where_the_time_goes(problem: Problem) -> None:
@@ -93,6 +95,7 @@ def test_where_the_time_goes(problem: Problem) -> None:
     assert explanation.exposed_bytes_ns == free - computation
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(problems(capped=False))
 def test_at_the_factor_the_other_plan_wins_and_before_it_does_not(problem: Problem) -> None:

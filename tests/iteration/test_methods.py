@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems())
 def test_every_method(problem: Problem) -> None:

@@ -47,6 +47,7 @@ def test_factor_1_changes_nothing(cluster: Cluster, knob: Knob) -> None:
     assert changed(cluster, knob, Fraction(1)) == cluster
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(problems())
 def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> None:
@@ -73,6 +74,7 @@ def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> No
             assert point.ddp_ns == ddp.objective_ns
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(problems())
 def test_a_better_network_never_lengthens_the_plan_that_is_kept(problem: Problem) -> None:

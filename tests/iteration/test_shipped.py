@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from planner.clusters import Cluster
 from planner.deadline import Deadline
@@ -32,6 +31,7 @@ from planner.jsonio.clusters import decode_cluster
 from planner.methods import concrete
 from planner.profiles import Profile
 from planner.topologies import Rails
+from tests.thorough import THOROUGH
 
 DATA = Path(__file__).parents[2] / "data"
 PROFILES = sorted(path.stem for path in (DATA / "profiles").glob("*.json"))
@@ -89,6 +89,7 @@ def test_all_profiles_and_clusters_are_there() -> None:
     assert (len(PROFILES), len(CLUSTERS)) == (10, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [MEASURED, FASTER])
 @pytest.mark.parametrize("profile", SMALL)
 def test_nobody_beats_the_joint_plan_of_a_small_model(profile: str, scale: Fraction) -> None:
@@ -101,11 +102,11 @@ def test_nobody_beats_the_joint_plan_of_a_small_model(profile: str, scale: Fract
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name not in SMALL])
 def test_nobody_beats_the_joint_plan(profile: str, scale: Fraction) -> None:
     first = PROFILES.index(profile) + 2 * (scale == FASTER)
-    thorough = settings.get_current_profile_name() in ("thorough", "fresh")
-    for cluster in CLUSTERS if thorough else CLUSTERS[first % 4 :: 4]:
+    for cluster in CLUSTERS if THOROUGH else CLUSTERS[first % 4 :: 4]:
         check(profile, cluster, scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [MEASURED, FASTER])
 @pytest.mark.parametrize("profile", SMALL)
 def test_planned_anew_the_runner_up_s_algorithm_wins_where_it_is_said_to(

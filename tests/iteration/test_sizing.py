@@ -65,6 +65,7 @@ def profiles(draw: st.DrawFn) -> Profile:
     return profile(*layers, (7, 9, draw(st.integers(1, 90))), batch=draw(st.integers(1, 3)))
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     profiles(),

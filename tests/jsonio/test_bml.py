@@ -462,6 +462,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     return {**request, **draw(st.fixed_dictionaries({}, optional=optional))}
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(requests())
 def test_drawn_requests_are_answered_as_the_typed_interface_does(request_: dict[str, Any]) -> None:
@@ -550,6 +551,7 @@ def run_apart(requests: list[dict[str, Any]], seed: str) -> Iterator[dict[str, A
         yield {**json.loads(line), "runtime_s": 0}
 
 
+@pytest.mark.slow
 def test_the_same_request_has_the_same_answer_in_any_process() -> None:
     failed = {
         "servers": [[2, 2], [0, 0]],

@@ -183,6 +183,7 @@ def test_every_size_can_be_small() -> None:
     assert ask(chain(network=network, threshold_bytes=7))["threshold_bytes"] == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("element_bytes", [1, 4, 7, 64, 1000])
 def test_parameters_need_not_consist_of_whole_elements(element_bytes: int) -> None:
     for method in caramel.METHODS:
@@ -431,6 +432,7 @@ costs = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     graphs(max_parameters=4) | training_graphs(max_blocks=2, max_branches=2),
@@ -545,6 +547,7 @@ some_fields = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(some_fields, st.none() | json_values, st.sampled_from(["ops", "parameters"]))
 def test_no_request_makes_a_fault(fields: dict[str, Any], value: Any, field: str) -> None:

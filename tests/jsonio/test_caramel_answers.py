@@ -185,6 +185,7 @@ def test_an_op_given_twice_is_refused() -> None:
         decode_answer(json.dumps(answer).encode())
 
 
+@pytest.mark.slow
 def test_names_are_drawn_whatever_they_are(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from planner.cli import main

@@ -174,6 +174,7 @@ def test_no_answer_leaves_its_ranges() -> None:
     assert "63 bits" in message
 
 
+@pytest.mark.slow
 def test_when_the_time_is_up_there_is_a_plan_and_a_bound() -> None:
     """One algorithm is planned without a search, and the others' bounds count."""
     profile = json.loads((DATA / "profiles/resnet152.json").read_bytes())
@@ -301,6 +302,7 @@ def test_every_transfer_is_drawn() -> None:
     assert "tiny: four" in text
 
 
+@pytest.mark.slow
 def test_the_schema_holds_for_requests_and_answers() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     documents = schema("iteration")

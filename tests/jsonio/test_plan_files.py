@@ -199,6 +199,7 @@ def refusal(reader: Any, text: bytes) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", METHODS)
 @given(data=st.data())
 @settings(max_examples=80, deadline=None)

@@ -63,16 +63,19 @@ def assert_round_trip(profile: Profile) -> None:
     jsonschema.validate(json.loads(text), schema("profile"), jsonschema.Draft202012Validator)
 
 
+@pytest.mark.slow
 @given(profiles())
 def test_round_trip(profile: Profile) -> None:
     assert_round_trip(profile)
 
 
+@pytest.mark.slow
 @given(profiles(), graphs(), st.booleans())
 def test_round_trip_with_a_graph(profile: Profile, graph: Graph, layers: bool) -> None:
     assert_round_trip(replace(profile, graph=graph, layers=profile.layers if layers else ()))
 
 
+@pytest.mark.slow
 @given(profiles())
 def test_round_trip_of_a_dataflow(profile: Profile) -> None:
     assume(any(layer.pushed_bytes for layer in profile.layers))
@@ -179,6 +182,7 @@ def test_the_schema_knows_what_belongs_together(given_fields: tuple[str, ...], v
             decode_profile(json.dumps(document).encode())
 
 
+@pytest.mark.slow
 @given(profiles(), st.data())
 def test_round_trip_with_parameters(profile: Profile, data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(0, 2), min_size=20, max_size=20))

@@ -251,6 +251,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.dictionaries(st.sampled_from([*EXAMPLE, *TABLE, "time_limit_s"]), json_values))
 def test_no_request_makes_a_fault(fields: dict[str, Any]) -> None:
@@ -295,6 +296,7 @@ def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.Monk
     assert isinstance(replies[1].fault, ZeroDivisionError)
 
 
+@pytest.mark.slow
 def test_ten_thousand_requests_in_one_process_leak_nothing() -> None:
     """Every tenth line is bad; memory at the end is that of the first thousand."""
 

@@ -45,6 +45,7 @@ def test_lines_are_answered_in_order(tmp_path: Path, capfd: pytest.CaptureFixtur
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "bad"),
     [

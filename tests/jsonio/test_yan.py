@@ -167,6 +167,7 @@ def test_the_contracts_example() -> None:
     check_adds_up(CONTRACT, answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", list(METHODS))
 def test_requests_and_answers_fit_their_schemas(method: str) -> None:
     full = {
@@ -206,6 +207,7 @@ def test_the_schema_lists_every_method_and_wants_numbers_above_0() -> None:
         validate(ask(request), "error")
 
 
+@pytest.mark.slow
 def test_extra_parts_come_only_if_asked_for() -> None:
     parts = ("pareto", "landscape", "sensitivity")
     for part in parts:
@@ -217,6 +219,7 @@ def test_extra_parts_come_only_if_asked_for() -> None:
         decode_answer(json.dumps(answer).encode())
 
 
+@pytest.mark.slow
 def test_the_extra_parts_agree_with_the_configuration() -> None:
     request = small(pareto=True, landscape=True, sensitivity=True)
     answer = ask(request)

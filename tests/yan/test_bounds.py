@@ -92,6 +92,7 @@ def test_time_of_a_configuration(problem: Problem, data: st.DataObject) -> None:
     assert layerwise.time(triple, states) == pytest.approx(float(epoch), rel=CLOSE)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(problems(max_machines=10, max_layers=4), st.data())
 def test_bounds_hold_for_every_mapping(problem: Problem, data: st.DataObject) -> None:

@@ -109,6 +109,7 @@ def assert_recovered(found: Fit) -> None:
     assert found.fitted.largest < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_exact_epochs_give_the_constants_back(seed: int) -> None:
     found = fit(job(START), measured(job(TRUE), configurations(12, seed)))
@@ -129,6 +130,7 @@ def test_activations_and_error_terms_can_be_told_apart() -> None:
     assert_recovered(found)
 
 
+@pytest.mark.slow
 def test_constants_that_are_right_stay_as_they_are_written() -> None:
     found = fit(job(TRUE), measured(job(TRUE), configurations(8, 1)))
     assert numbers(found.constants) == pytest.approx(numbers(TRUE), rel=1e-4)
@@ -229,6 +231,7 @@ def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(seed: int) -
             assert found <= squares(job(TRUE), epochs) * 1.05 + 1e-14
 
 
+@pytest.mark.slow
 def test_what_noise_hides_is_held() -> None:
     """What is held stays as it was given, and is not held where there is no noise."""
     chosen = configurations(12, 2)
@@ -241,6 +244,7 @@ def test_what_noise_hides_is_held() -> None:
     assert found.constants.activation_ns == START.activation_ns
 
 
+@pytest.mark.slow
 def test_no_prediction_knows_its_own_measurement() -> None:
     epochs = measured(job(TRUE), configurations(9, 4))
     found = fit(job(START), epochs, folds=3)
@@ -301,6 +305,7 @@ def test_constants_stay_above_0() -> None:
     assert min(numbers(found.constants)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epoch_ns", [1, 2**62])
 def test_absurd_epochs_give_constants_a_request_can_have(epoch_ns: int) -> None:
     layers = (Layer("one", "full", 1, 1, 1),)
@@ -359,6 +364,7 @@ def test_machines_may_differ() -> None:
     assert_recovered(found)
 
 
+@pytest.mark.slow
 def test_what_ran_had_memory_enough() -> None:
     epochs = measured(job(TRUE), configurations(4, 16))
     problem = replace(job(START), memory_bytes=1000, fixed=(Fixed(1, 1, 1),))

@@ -38,6 +38,7 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     assert result.status is Status.OPTIMAL
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(near_ties())
 def test_rounding_decides_nothing(problem: Problem) -> None:
@@ -52,6 +53,7 @@ def test_best_by_the_neurons_themselves(problem: Problem) -> None:
     assert neuron_oracle.price(problem, best.configuration).epoch == best.epoch
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(small_problems(most=120), st.integers(1, 40))
 def test_ranking_of_any_length(problem: Problem, top: int) -> None:
@@ -105,6 +107,7 @@ def test_more_machines_never_hurt(problem: Problem) -> None:
     assert planned(more).ranking[0].epoch <= planned(problem).ranking[0].epoch
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems(max_machines=8, max_layers=4), st.sampled_from(["0.001", "0.3", "7", "1000"]))
 def test_times_scale(problem: Problem, text: str) -> None:
@@ -164,6 +167,7 @@ def test_powers_of_two_cost_no_less(problem: Problem) -> None:
         assert all(layer.partitions in (1, 2, 4) for layer in one.configuration.layers)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems(max_machines=8, max_layers=4))
 def test_explored_counts_everything(problem: Problem) -> None:

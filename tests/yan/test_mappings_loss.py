@@ -66,6 +66,7 @@ def test_least_of_all_mappings(script: ModuleType, problem: Problem, data: st.Da
     assert min(found) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(small_problems(most=100), st.data())
 def test_no_method_beats_all_mappings(

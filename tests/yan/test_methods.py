@@ -155,6 +155,7 @@ def model_parallel(one: Configuration) -> bool:
     return one.replicas == 1 and {layer.copies for layer in one.layers} == {1}
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(small_problems(memory=True), st.booleans())
 def test_baselines_are_the_best_of_their_kind(problem: Problem, short: bool) -> None:
@@ -191,6 +192,7 @@ def test_assignments_leave_nothing_out(problem: Problem) -> None:
         assert kinds == set(times)
 
 
+@pytest.mark.slow
 def test_brute_force_refuses_what_is_too_large() -> None:
     for machines in (30, 3000):
         with pytest.raises(NotApplicableError) as caught:

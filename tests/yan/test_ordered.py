@@ -95,6 +95,7 @@ def test_relabelling_machines_changes_nothing(problem: Problem, random: object) 
     assert first.lower_bound_ns == second.lower_bound_ns
 
 
+@pytest.mark.slow
 @SLOW
 @given(problems(min_machines=2, max_machines=5, max_layers=2, max_threads=2))
 def test_on_equal_machines_it_is_as_good_as_the_exact_method(problem: Problem) -> None:

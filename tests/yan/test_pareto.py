@@ -162,6 +162,7 @@ def test_cells_are_the_best_that_fit(problem: Problem) -> None:
     check_landscape(problem)
 
 
+@pytest.mark.slow
 @some
 @given(problems(max_machines=7, memory=True) | problems(max_machines=7))
 def test_front_is_the_best_of_each_number_of_machines(problem: Problem) -> None:

@@ -169,6 +169,7 @@ def test_errors_cost_something_and_no_error_nothing() -> None:
     assert {factor for _, factor in exact.regret_constants} == {1}
 
 
+@pytest.mark.slow
 def test_interference_is_what_is_above_one() -> None:
     problem = network()
     constants = replace(problem.constants, interference=(Fraction("0.9"), Fraction("1.1")))
@@ -181,6 +182,7 @@ def test_interference_is_what_is_above_one() -> None:
     assert len(names) == 5
 
 
+@pytest.mark.slow
 def test_a_constant_at_its_own_limit_is_scaled_as_far_as_it_can_be() -> None:
     problem = network()
     constants = replace(problem.constants, error_ns=Fraction(1, 10**149))
@@ -191,6 +193,7 @@ def test_a_constant_at_its_own_limit_is_scaled_as_far_as_it_can_be() -> None:
     assert found["error_ns"].low is None
 
 
+@pytest.mark.slow
 def test_progress_counts_every_step() -> None:
     problem = replace(network(), machines=3)
     seen: list[tuple[int, int]] = []

@@ -19,6 +19,7 @@ from tests.yan.small_problems import TINY, everything, small_problems
 from tests.yan.yan_strategies import problems
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(small_problems(memory=True), st.booleans())
 def test_worst_is_the_worst(problem: Problem, short: bool) -> None:
@@ -58,6 +59,7 @@ def test_sample_is_uniform(memory: int | None) -> None:
     assert not seen
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(problems(max_machines=9, max_layers=4), st.integers(0, 3))
 def test_samples_are_priced_like_the_model(problem: Problem, seed: int) -> None:
