@@ -50,7 +50,7 @@ def large(bcube: BCube, failed: Failures) -> Problem:
 
 def real(size: int, bcube: BCube, failed: Failures) -> Problem:
     """Return one of `size` bytes, in elements of 4, over 5 GB/s with 5 µs before each step."""
-    network = Network(Fraction(LINK), latency_ns=5000)
+    network = Network(Fraction(LINK), startup_ns=5000)
     return Problem(bcube, network, size, element_bytes=4, failed=failed)
 
 

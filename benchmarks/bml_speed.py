@@ -189,7 +189,7 @@ def growth(title: str, networks: Sequence[BCube]) -> None:
     rows, times = [], []
     for bcube in networks:
         schedule, server = Schedule(bcube), bcube.servers // 3
-        network = Network(Fraction(5 * 10**9), latency_ns=5000)
+        network = Network(Fraction(5 * 10**9), startup_ns=5000)
         problem = Problem(bcube, network, 2**40)
         taken = [
             seconds(lambda s=schedule, a=server: list(s.transfers(a))),  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """What a synchronous step of a communication algorithm costs on links that are all alike.
 
 In a step every NIC sends and receives at once (full duplex) at the full link speed, and what
-arrives is added up. The step ends when the busiest NIC and the busiest server have: ``latency +
+arrives is added up. The step ends when the busiest NIC and the busiest server have: ``startup +
 sent/rate + reduced·γ``. A step in which nothing is sent takes no time. Times are exact fractions:
 the steps of an algorithm are added up, and the sum is rounded up once, as bounds are.
 """
@@ -9,9 +9,15 @@ the steps of an algorithm are added up, and the sum is rounded up once, as bound
 from dataclasses import dataclass
 from fractions import Fraction
 
+from planner.clusters import Nic
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.errors import InvalidInputError
 from planner.validation import set_exact, set_integer
 
-__all__ = ["Network"]
+__all__ = ["AnyNetwork", "Network", "batch_cost", "links", "ring_cost", "scattered"]
+
+AnyNetwork = AffineCost | TableCost | DepthCost | Nic
+"""Every way to say what a network is: what a communication over it costs, or its NICs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +28,18 @@ class Network:
     ----------
     link_bytes_per_s : Fraction or int
         Bytes a NIC sends, and receives, in a second.
-    latency_ns : int
+    startup_ns : int
         Start-up cost of a step.
     reduce_ns_per_byte : Fraction or int
         Time a server takes to add one received byte (γ), all its NICs together.
     """
 
     link_bytes_per_s: Fraction
-    latency_ns: int = 0
+    startup_ns: int = 0
     reduce_ns_per_byte: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        set_integer(self, "latency_ns")
+        set_integer(self, "startup_ns")
         set_exact(self, "link_bytes_per_s", positive=True)
         set_exact(self, "reduce_ns_per_byte")
 
@@ -42,7 +48,7 @@ class Network:
     ) -> Fraction:
         """Return the unrounded time of `steps` starts, of sending and of adding so many bytes."""
         sent = Fraction(10**9) * sent_bytes / self.link_bytes_per_s
-        return steps * self.latency_ns + sent + reduced_bytes * self.reduce_ns_per_byte
+        return steps * self.startup_ns + sent + reduced_bytes * self.reduce_ns_per_byte
 
     def step(self, sent_bytes: Fraction | int, reduced_bytes: Fraction | int = 0) -> Fraction:
         """Return the unrounded time of one step.
@@ -59,3 +65,72 @@ class Network:
     def full_transfer_ns(self, size: int) -> int:
         """Return the time T_F that `size` bytes take over one link, without a start-up cost."""
         return -int(-self.time(size) // 1)
+
+
+def batch_cost(network: AnyNetwork) -> AffineCost | TableCost:
+    """Return what one communication costs: over all NICs of a machine at once.
+
+    Raises
+    ------
+    InvalidInputError
+        If the cost is one of transfers in chunks.
+    """
+    if isinstance(network, DepthCost):
+        raise InvalidInputError("network.depths", "only transfers of an all-reduce are cut")
+    return _all_nics(network) if isinstance(network, Nic) else network
+
+
+def ring_cost(network: AnyNetwork, workers: int) -> AffineCost | TableCost | DepthCost:
+    """Return what an all-reduce costs: along a ring, if it is NICs that are given.
+
+    Each worker then sends 2(W-1)/W bytes for each byte of a gradient. The start-up cost is that of
+    the whole all-reduce, as in every cost.
+    """
+    if not isinstance(network, Nic):
+        return network
+    cost = _all_nics(network)
+    return AffineCost(cost.startup_ns, 2 * scattered(workers) * cost.ns_per_byte)
+
+
+def links(network: AnyNetwork, levels: int, reduce_ns_per_byte: Fraction | int = 0) -> Network:
+    """Return the links between servers with a NIC at each of so many levels.
+
+    Parameters
+    ----------
+    network : AnyNetwork
+        NICs, or an affine cost: that of one message over a link.
+    levels : int
+        NICs of a server.
+    reduce_ns_per_byte : Fraction or int
+        As in `Network`.
+
+    Raises
+    ------
+    InvalidInputError
+        If it does not say what a single link does.
+    """
+    if isinstance(network, Nic):
+        if network.per_machine not in (1, levels):
+            raise InvalidInputError(
+                "network.per_machine", f"expected {levels} of a server, got {network.per_machine}"
+            )
+        if network.message_ns:
+            raise InvalidInputError(
+                "network.message_ns", "expected 0: further messages of a step cost nothing here"
+            )
+        return Network(network.bytes_per_s, network.startup_ns, Fraction(reduce_ns_per_byte))
+    if not isinstance(network, AffineCost) or not network.ns_per_byte:
+        raise InvalidInputError(
+            "network", "expected startup_ns and bytes_per_s of a NIC, or ns_per_byte > 0 of a link"
+        )
+    rate = 10**9 / network.ns_per_byte
+    return Network(rate, network.startup_ns, Fraction(reduce_ns_per_byte))
+
+
+def scattered(servers: int) -> Fraction:
+    """Return the share (N-1)/N: all of a gradient but one's own piece of N."""
+    return Fraction(servers - 1, servers)
+
+
+def _all_nics(nic: Nic) -> AffineCost:
+    return AffineCost.from_bandwidth(nic.startup_ns, nic.bytes_per_s * nic.per_machine)

@@ -32,6 +32,9 @@ Granularity = Literal["block", "layer"]
 
 KINDS = ("measured", "imported", "synthetic")
 
+NUMBER_BYTES = 4
+"""Size of a number in single precision, which most parameters are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -233,6 +236,12 @@ class Profile:
             If there is no graph, and no layer has gradients to send.
         """
         return self.graph or graph_of_layers(self.layers, pairwise(range(len(self.layers))))
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes that stay together where a parameter is cut: a number, if all sizes admit it."""
+        whole = all(one.size_bytes % NUMBER_BYTES == 0 for one in self.dataflow().parameters)
+        return NUMBER_BYTES if whole else 1
 
     def layer_parameters(self) -> tuple[tuple[str, ...], ...] | None:
         """Return the names of each layer's parameters, or None if they are unknown.

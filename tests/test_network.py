@@ -20,7 +20,7 @@ shares = st.fractions(0, 10**6, max_denominator=50)
 
 
 def test_a_step_starts_sends_and_adds() -> None:
-    network = Network(Fraction(4 * 10**9), latency_ns=10, reduce_ns_per_byte=Fraction(1, 2))
+    network = Network(Fraction(4 * 10**9), startup_ns=10, reduce_ns_per_byte=Fraction(1, 2))
     assert network.time(8, 6, steps=3) == 30 + 2 + 3
     assert network.step(8, 6) == 10 + 2 + 3
     assert network.step(Fraction(1, 2)) == 10 + Fraction(1, 8)
@@ -28,7 +28,7 @@ def test_a_step_starts_sends_and_adds() -> None:
 
 
 def test_nothing_sent_takes_no_time() -> None:
-    assert Network(Fraction(1), latency_ns=10).step(0) == 0
+    assert Network(Fraction(1), startup_ns=10).step(0) == 0
 
 
 def test_integers_are_rates_too() -> None:
@@ -40,7 +40,7 @@ def test_integers_are_rates_too() -> None:
 @given(networks, shares, shares)
 def test_times_are_exact(network: Network, sent: Fraction, reduced: Fraction) -> None:
     rate, each = network.link_bytes_per_s, network.reduce_ns_per_byte
-    exact = network.latency_ns + sent * 10**9 / rate + reduced * each
+    exact = network.startup_ns + sent * 10**9 / rate + reduced * each
     if sent:
         assert network.step(sent, reduced) == exact
     assert network.time(sent, reduced, 1) == exact
@@ -62,8 +62,8 @@ def test_faster_links_take_proportionally_less(network: Network, size: int, fact
 @pytest.mark.parametrize(
     ("arguments", "path", "message"),
     [
-        ((Fraction(1), -1), "latency_ns", "expected an integer >= 0, got -1"),
-        ((Fraction(1), 0.5), "latency_ns", "expected an integer >= 0, got 0.5"),
+        ((Fraction(1), -1), "startup_ns", "expected an integer >= 0, got -1"),
+        ((Fraction(1), 0.5), "startup_ns", "expected an integer >= 0, got 0.5"),
         ((0,), "link_bytes_per_s", "expected a number > 0, got 0"),
         ((-2,), "link_bytes_per_s", "expected a number > 0, got -2"),
         ((True,), "link_bytes_per_s", "expected a number > 0, got true"),

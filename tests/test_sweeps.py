@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
+from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
-from planner.jsonio.network_measurements import decode_network, encode_network
+from planner.jsonio.network import decode_network
+from planner.jsonio.network_measurements import encode_network
 from planner.sweeps import (
     Collective,
     DepthFit,
@@ -203,11 +205,12 @@ def test_what_is_written_is_what_requests_take(depths: int) -> None:
     assert table is not None
     assert answer["groups"][0]["end_ns"] - answer["groups"][0]["start_ns"] == table.cost_ns(4096)
     found = decode_network(text.encode())
-    assert (found.cost, found.collective) == (table, "all_reduce")
+    assert (found.network, found.collective) == (table, "all_reduce")
     assert (found.algorithm, found.ranks) == ("ring", 4)
     for model in ("affine", "two_point"):
-        expected, got = fit.cost(model), decode_network(text.encode(), model).cost
+        expected, got = fit.cost(model), decode_network(text.encode(), model).network
         assert expected is not None
+        assert not isinstance(got, Nic)
         assert got.cost_ns(10**6) == pytest.approx(expected.cost_ns(10**6), rel=1e-9)
     assert written["provenance"]["date"] == "2026-01-02"
     assert [one["depth"] for one in written["timings"]] == [

@@ -89,5 +89,5 @@ def _unrounded(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) 
         for out, into in zip(sent, received, strict=True)
     ]
     excess = 2 * sum(times[:-1]) - (2 * plan.steps - 1) * times[-1]
-    starts = problem.network.latency_ns * sum(size > 0 for size in problem.chunks)
+    starts = problem.network.startup_ns * sum(size > 0 for size in problem.chunks)
     return isqrt(int(max(excess, Fraction(0)) / starts)) if starts else MAX_ROUNDS

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import InvalidInputError
-from planner.network import Network
+from planner.network import AnyNetwork, Network, links
+from planner.profiles import Profile
 from planner.topologies import BCube
 from planner.validation import MAX_VALUE, integer, integers, set_integer, shown, total
 
@@ -135,6 +136,26 @@ class Problem:
             "link_bytes_per_s",
             "the time to send the gradient",
         )
+
+    @classmethod
+    def from_profile(
+        cls, profile: Profile, network: AnyNetwork, bcube: BCube, **options: object
+    ) -> "Problem":
+        """Return the problem of a profiled model's gradient, in one, on a BCube.
+
+        Parameters
+        ----------
+        profile : Profile
+            What its layers send for their gradients is summed up.
+        network : Nic or AffineCost
+            The NICs of a server, one a level, or what a message over a link costs.
+        bcube : BCube
+            The topology.
+        **options
+            As above.
+        """
+        size = sum(layer.pushed_bytes for layer in profile.layers)
+        return cls(bcube, links(network, bcube.k), size, **options)  # type: ignore[arg-type]
 
     def _check_layers(self) -> None:
         object.__setattr__(self, "layer_bytes", integers(self.layer_bytes, "layer_bytes"))

@@ -236,7 +236,7 @@ def _largest_term(problem: Problem) -> str:
     """Return the field to name if a time does not fit: T_F does (`Problem`)."""
     network = problem.network
     terms: dict[str, Fraction] = {
-        "latency_ns": Fraction(network.latency_ns * len(problem.chunks) * problem.bcube.k),
+        "latency_ns": Fraction(network.startup_ns * len(problem.chunks) * problem.bcube.k),
         "reduce_ns_per_byte": network.reduce_ns_per_byte * problem.size,
         "link_bytes_per_s": network.time(problem.size),
     }

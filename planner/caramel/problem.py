@@ -13,8 +13,9 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
+from planner.network import AnyNetwork, ring_cost
 from planner.profiles import Profile
-from planner.validation import set_integer, shown, total
+from planner.validation import integer, set_integer, shown, total
 
 __all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
 
@@ -116,9 +117,26 @@ class Problem:
         total(4 * max(apart, together) + computation, "network", what)
 
     @classmethod
-    def from_profile(cls, profile: Profile, cost: Cost, **options: object) -> "Problem":
-        """Return the problem of a profiled model over a network; `options` as above."""
-        return cls(profile.dataflow(), cost, **options)  # type: ignore[arg-type]
+    def from_profile(
+        cls, profile: Profile, network: AnyNetwork, *, workers: int = 8, **options: object
+    ) -> "Problem":
+        """Return the problem of a profiled model over a network.
+
+        Parameters
+        ----------
+        profile : Profile
+            Its graph, or its layers one after the other.
+        network : AffineCost, TableCost, DepthCost or Nic
+            What an all-reduce costs, or NICs over which it runs along a ring.
+        workers : int
+            As above.
+        **options
+            As above; `element_bytes` is by default what the profile says.
+        """
+        count = integer(workers, "workers", minimum=1, maximum=2**16)
+        options.setdefault("element_bytes", profile.element_bytes)
+        cost = ring_cost(network, count)
+        return cls(profile.dataflow(), cost, workers=count, **options)  # type: ignore[arg-type]
 
     @property
     def fixed_order(self) -> bool:

@@ -223,7 +223,7 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
         )
     family = PROFILED[problem]
     _settle(options, problem)
-    network = settle_network(options, problem, family)
+    network = settle_network(options, family)
     family.check(options)
     try:
         profile = decode_profile(data)

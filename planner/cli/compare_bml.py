@@ -17,7 +17,7 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import bml as bml_json
 from planner.jsonio.bml_answer import BmlAnswer, algorithm_answer, answer
 from planner.methods import known_method
-from planner.network import Network
+from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
 from planner.units import format_bytes, format_ns
@@ -183,19 +183,18 @@ def _check(options: argparse.Namespace) -> None:
     options.bcube = parse_bcube(options.bcube)
 
 
-def _cost(startup_ns: int, rate: Fraction, _: argparse.Namespace) -> Network:
-    return Network(rate, startup_ns)
-
-
-def _problem(profile: Profile, network: Network, options: argparse.Namespace) -> _Subject:
+def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> _Subject:
+    problem = bml.Problem.from_profile(profile, network, options.bcube)
     tensors = tuple(layer.pushed_bytes for layer in profile.layers)
-    problem = bml.Problem(options.bcube, network, sum(tensors))
     return _Subject(problem, tensors, options.topology)
 
 
 def _profiled(profile: Profile, _: Profile, subject: _Subject, options: argparse.Namespace) -> Case:
-    network = f"network: start-up {options.startup} a step, {options.bandwidth} a NIC"
-    about = (f"{profile.name}: {_about(subject.problem)}", provenance(profile), network)
+    network = f"start-up {options.startup} a step, {options.bandwidth} a NIC"
+    if options.network is not None:
+        network = options.network.about
+    lines = (f"{profile.name}: {_about(subject.problem)}", provenance(profile))
+    about = (*lines, f"network: {network}")
     return _case(subject, about, profile.name)
 
 
@@ -230,9 +229,9 @@ FAMILY = Family(
         options=_OPTIONS,
         check=_check,
         subject=lambda profile, _: profile,
-        cost=_cost,
         problem=_problem,
         case=_profiled,
+        collective=lambda _: None,
     ),
 )
 """What is compared, and how it is shown."""

@@ -1,7 +1,6 @@
 """``planner compare`` for gradient transfers: all-reduces among workers."""
 
 import argparse
-from fractions import Fraction
 from typing import TypeAlias
 
 from msgspec import UNSET
@@ -10,20 +9,16 @@ from msgspec.structs import replace
 from planner import caramel
 from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
 from planner.comparison import Comparison
-from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
-from planner.graphs import Graph
 from planner.jsonio import caramel as caramel_json
 from planner.methods import concrete
+from planner.network import AnyNetwork, scattered
 from planner.profiles import Profile
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 from planner.validation import integer
 
 __all__ = ["FAMILY"]
-
-_ELEMENT_BYTES = 4
-"""Parameters are cut between numbers of so many bytes, if their sizes admit it."""
 
 _WORKERS = 8
 _MAX_WORKERS = 2**16
@@ -75,10 +70,10 @@ _OPTIONS = (
 
 
 def _check(options: argparse.Namespace) -> None:
-    measured = _WORKERS if options.network is None else options.network.ranks
+    measured = None if options.network is None else options.network.ranks
     if options.workers is None:
-        options.workers = measured
-    elif options.network is not None and options.workers != measured:
+        options.workers = measured or _WORKERS
+    elif measured is not None and options.workers != measured:
         raise InvalidInputError(
             "--workers", f"expected {measured}, among whom --network was measured"
         )
@@ -88,40 +83,28 @@ def _check(options: argparse.Namespace) -> None:
         integer(options.servers, "--servers", minimum=1, maximum=options.workers)
 
 
-def _subject(profile: Profile, _: argparse.Namespace) -> Graph:
-    return profile.dataflow()
+def _subject(profile: Profile, _: argparse.Namespace) -> Profile:
+    profile.dataflow()  # refuses a model without gradients
+    return profile
 
 
-def _cost(startup_ns: int, rate: Fraction, options: argparse.Namespace) -> AffineCost:
-    return AffineCost(startup_ns, _moved(options.workers) * 10**9 / rate)
-
-
-def _moved(workers: int) -> Fraction:
-    """Return how many bytes each worker sends for each byte of a gradient."""
-    return Fraction(2 * (workers - 1), workers)
-
-
-def _problem(
-    graph: Graph, cost: AffineCost | TableCost | DepthCost, options: argparse.Namespace
-) -> caramel.Problem:
-    whole = all(one.size_bytes % _ELEMENT_BYTES == 0 for one in graph.parameters)
-    return caramel.Problem(
-        graph,
-        cost,
+def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> caramel.Problem:
+    return caramel.Problem.from_profile(
+        profile,
+        network,
         workers=options.workers,
         servers=options.servers,
         seed=options.seed,
-        element_bytes=_ELEMENT_BYTES if whole else 1,
     )
 
 
 def _case(
-    profile: Profile, _: Graph, problem: caramel.Problem, options: argparse.Namespace
+    profile: Profile, _: Profile, problem: caramel.Problem, options: argparse.Namespace
 ) -> Case:
     workers = options.workers
     network = (
         f"all-reduce among {counted(workers, 'worker')}, start-up {options.startup}, "
-        f"{float(_moved(workers)):.4g} bytes moved per byte over {options.bandwidth}"
+        f"{float(2 * scattered(workers)):.4g} bytes moved per byte over {options.bandwidth}"
     )
     if options.network is not None:
         network = options.network.about
@@ -196,7 +179,6 @@ FAMILY = Family(
         options=_OPTIONS,
         check=_check,
         subject=_subject,
-        cost=_cost,
         problem=_problem,
         case=_case,
         collective=lambda _: "all_reduce",

@@ -1,7 +1,6 @@
 """``planner compare`` for the batching problem."""
 
 import argparse
-from fractions import Fraction
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -9,9 +8,9 @@ from msgspec.structs import replace
 from planner import ibatch
 from planner.cli.family import DEFAULT_SECONDS, Case, Family, Option, Profiled, percent, provenance
 from planner.comparison import Comparison
-from planner.costs import AffineCost, TableCost
 from planner.jsonio import ibatch as ibatch_json
 from planner.methods import concrete
+from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
 from planner.units import format_bytes, format_ns, parse_bytes
@@ -78,20 +77,10 @@ def _subject(profile: Profile, _: argparse.Namespace) -> Profile:
     return profile.chain("layer")
 
 
-def _cost(startup_ns: int, rate: Fraction, _: argparse.Namespace) -> AffineCost:
-    return AffineCost.from_bandwidth(startup_ns, rate)
-
-
-def _collective(options: argparse.Namespace) -> str:
-    return "all_gather" if options.direction == "pull" else "reduce_scatter"
-
-
-def _problem(
-    chain: Profile, cost: AffineCost | TableCost, options: argparse.Namespace
-) -> ibatch.Problem:
+def _problem(chain: Profile, network: AnyNetwork, options: argparse.Namespace) -> ibatch.Problem:
     return ibatch.Problem.from_profile(
         chain,
-        cost,
+        network,
         direction=options.direction,
         objective=options.objective,
         max_batch_bytes=options.max_batch,
@@ -110,7 +99,7 @@ def _case(
     network = f"start-up {options.startup}, bandwidth {options.bandwidth}"
     ranks: int | UnsetType = UNSET
     if options.network is not None:
-        network, ranks = options.network.about, options.network.ranks
+        network, ranks = options.network.about, options.network.ranks or UNSET
     names = tuple(layer.name for layer in chain.layers)
     parameters = chain.layer_parameters()
     limit = DEFAULT_SECONDS if options.time_limit is None else options.time_limit
@@ -212,10 +201,9 @@ FAMILY = Family(
         options=_OPTIONS,
         check=_check,
         subject=_subject,
-        cost=_cost,
         problem=_problem,
         case=_case,
-        collective=_collective,
+        collective=lambda options: ibatch.COLLECTIVES[options.direction],
     ),
 )
 """What is compared, and how it is shown."""

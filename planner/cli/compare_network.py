@@ -1,61 +1,44 @@
-"""The network of ``planner compare``: a start-up time and a bandwidth, or what was measured."""
+"""The network of ``planner compare``: NICs as options describe them, or a network document."""
 
 import argparse
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import in_file, read
 from planner.cli.family import Profiled
-from planner.costs import AffineCost, DepthCost, TableCost
+from planner.clusters import Nic
 from planner.errors import InvalidInputError
+from planner.network import AnyNetwork
 from planner.units import parse_rate, parse_time
 
 if TYPE_CHECKING:
-    from planner.jsonio.network_measurements import MeasuredNetwork
     from planner.sweeps import Model
 
-__all__ = ["Link", "Measured", "add_network_options", "on_network", "settle_network"]
+__all__ = ["Chosen", "add_network_options", "on_network", "settle_network"]
 
 _MODELS: "dict[str, Model]" = {"table": "table", "affine": "affine", "two-point": "two_point"}
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A network as it was described.
-
-    Attributes
-    ----------
-    startup_ns : int
-        Start-up cost of a communication.
-    bytes_per_s : Fraction
-        What a network card carries.
-    """
-
-    startup_ns: int
-    bytes_per_s: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A measured network that was chosen.
+class Chosen:
+    """The network of a file.
 
     Attributes
     ----------
     path : str
-        The file it is from.
-    cost : AffineCost, TableCost or DepthCost
-        What a transfer costs.
-    ranks : int
-        Among how many ranks it was measured.
+        The file.
+    network : AffineCost, TableCost, DepthCost or Nic
+        What it says.
+    ranks : int, optional
+        Among how many ranks it was measured, if it was.
     about : str
         What a person should know of it.
     """
 
     path: str
-    cost: AffineCost | TableCost | DepthCost
-    ranks: int
+    network: AnyNetwork
+    ranks: int | None
     about: str
 
 
@@ -72,79 +55,70 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network",
         metavar="FILE",
-        help="with a profile and problem ibatch or caramel, instead of both: what planner "
-        "calibrate network measured",
+        help="with a profile, instead of both: a network, such as planner calibrate network "
+        "measured, or a NIC of a cluster file",
     )
     parser.add_argument(
         "--network-model",
         choices=list(_MODELS),
-        help="which model of --network: the measured table (default), the affine cost nearest to "
-        "it, or the line through 64 B and 4 MB",
+        help="which model of a measured --network: its table (default), the affine cost nearest to "
+        "that, or the line through 64 B and 4 MB",
     )
 
 
-def settle_network(options: argparse.Namespace, problem: str, family: Profiled) -> Link | Measured:
-    """Return the network that is given; one that was measured also takes its option's place."""
+def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
+    """Return the network that is given; what a file says of it takes its option's place."""
     if options.network is not None:
         for name in ("startup", "bandwidth"):
             if getattr(options, name) is not None:
                 raise InvalidInputError(f"--{name}", "not together with --network")
-        if family.collective is None:
-            raise InvalidInputError("--network", f"does not apply to --problem {problem}")
         if options.network == options.file == "-":
             raise InvalidInputError("--network", "standard input is the profile already")
-        measured = _read(options, family.collective(options))
-        options.network = measured
-        return measured
+        options.network = _read(options, family)
+        network: AnyNetwork = options.network.network
+        return network
     if options.network_model is not None:
         raise InvalidInputError("--network-model", "only together with --network")
-    instead = "" if family.collective is None else ", or --network in place of both"
     for name in ("startup", "bandwidth"):
         if getattr(options, name) is None:
-            raise InvalidInputError(f"--{name}", f"missing: it comes with a profile{instead}")
-    return Link(
-        parse_time(options.startup, "--startup"), parse_rate(options.bandwidth, "--bandwidth")
-    )
+            raise InvalidInputError(
+                f"--{name}", "missing: it comes with a profile, or --network in place of both"
+            )
+    startup = parse_time(options.startup, "--startup")
+    return Nic(parse_rate(options.bandwidth, "--bandwidth"), startup)
 
 
 def on_network(
-    subject: Any, family: Profiled, network: Link | Measured, options: argparse.Namespace
+    subject: Any, family: Profiled, network: AnyNetwork, options: argparse.Namespace
 ) -> Any:
     """Return the problem of a subject on a network."""
     try:
-        if isinstance(network, Measured):
-            return family.problem(subject, network.cost, options)
-        cost = family.cost(network.startup_ns, network.bytes_per_s, options)
-        return family.problem(subject, cost, options)
+        return family.problem(subject, network, options)
     except InvalidInputError as error:
-        if isinstance(network, Measured):
-            raise in_file(network.path, InvalidInputError("network", error.message)) from None
+        if options.network is not None:
+            path = error.path if error.path.startswith("network.") else "network"
+            if options.network.ranks is None:  # the document itself is the network
+                path = path.removeprefix("network").removeprefix(".")
+            message = InvalidInputError(path, error.message)
+            raise in_file(options.network.path, message) from None
         raise InvalidInputError("--startup, --bandwidth", error.message) from None
 
 
-def _read(options: argparse.Namespace, wanted: str) -> Measured:
-    from planner.jsonio.network_measurements import decode_network
+def _read(options: argparse.Namespace, family: Profiled) -> Chosen:
+    from planner.jsonio.network import decode_network, measured_as
 
     path: str = options.network
     data = read(path)
-    model = options.network_model or "table"
+    name = "standard input" if path == "-" else Path(path).name
+    model = options.network_model
     try:
-        found = decode_network(data, _MODELS[model])
-        _check(found, wanted)
+        found = decode_network(data, None if model is None else _MODELS[model])
+        network = measured_as(found, family.collective(options), "")
     except InvalidInputError as error:
         raise in_file(path, error) from None
-    name = "standard input" if path == "-" else Path(path).name
-    how = f" ({found.algorithm})" if found.algorithm else ""
-    about = f"{found.collective}{how} among {found.ranks} ranks as measured: {model} of {name}"
-    return Measured(path, found.cost, found.ranks, about)
-
-
-def _check(found: "MeasuredNetwork", wanted: str) -> None:
-    if found.collective != wanted:
-        raise InvalidInputError(
-            "collective",
-            f"expected {wanted}, which is what these plans do, got {found.collective}: measure "
-            f"with --collective {wanted}",
-        )
-    if isinstance(found.cost, DepthCost) and wanted != "all_reduce":
-        raise InvalidInputError("network.depths", "only transfers of an all-reduce are cut")
+    about = f"as {name} describes it"
+    if found.ranks is not None:
+        how = f" ({found.algorithm})" if found.algorithm else ""
+        measured = f"{found.collective}{how} among {found.ranks} ranks as measured"
+        about = f"{measured}: {model or 'table'} of {name}"
+    return Chosen(path, network, found.ranks, about)

@@ -21,7 +21,6 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.iteration_options import (
-    ELEMENT_BYTES,
     add_memory_options,
     memory_options,
 )
@@ -140,14 +139,7 @@ def planned(
     **options
         What `planner.iteration.Problem.from_profile` is told beside these.
     """
-    whole = all(one.size_bytes % ELEMENT_BYTES == 0 for one in profile.dataflow().parameters)
-    problem = Problem.from_profile(
-        profile,
-        cluster,
-        computation=scale,
-        element_bytes=ELEMENT_BYTES if whole else 1,
-        **options,
-    )
+    problem = Problem.from_profile(profile, cluster, computation=scale, **options)
     comparison = compare_peers(problem, methods, time_limit=time_limit)
     return PeerCase(profile.name, cluster.name, scale, comparison)
 

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from planner.comparison import Comparison
@@ -94,23 +93,20 @@ class Profiled:
         Checks and converts these options in place.
     subject : callable
         Returns what is planned for: the part of a profile the family looks at.
-    cost : callable
-        Returns what a transfer costs, of a start-up time (ns) and a rate (bytes a second).
     problem : callable
-        Returns the problem of a subject and what a transfer costs.
+        Returns the problem of a subject and a network.
     case : callable
         Returns the case of a profile, its subject and the problem.
-    collective : callable, optional
-        Returns which measured collective costs what its transfers do, if one can.
+    collective : callable
+        Returns which measured collective costs what its transfers do, if one does.
     """
 
     options: tuple[Option, ...]
     check: Callable[[argparse.Namespace], None]
     subject: Callable[[Profile, argparse.Namespace], Any]
-    cost: Callable[[int, Fraction, argparse.Namespace], Any]
     problem: Callable[[Any, Any, argparse.Namespace], Any]
     case: Callable[[Profile, Any, Any, argparse.Namespace], Case]
-    collective: Callable[[argparse.Namespace], str] | None = None
+    collective: Callable[[argparse.Namespace], str | None]
 
 
 @dataclass(frozen=True, slots=True)

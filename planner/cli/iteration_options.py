@@ -23,9 +23,6 @@ __all__ = [
     "settle",
 ]
 
-ELEMENT_BYTES = 4
-"""Parameters are cut between numbers of so many bytes, if their sizes admit it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -145,7 +142,6 @@ def settle(options: argparse.Namespace) -> Subject:
         cluster = decode_cluster(read(options.cluster))
     except InvalidInputError as error:
         raise in_file(options.cluster, error) from None
-    whole = all(one.size_bytes % ELEMENT_BYTES == 0 for one in profile.dataflow().parameters)
     settled = {
         "computation": scale,
         "optimiser": ratio,
@@ -153,7 +149,6 @@ def settle(options: argparse.Namespace) -> Subject:
         "max_transfer_bytes": cap,
         "algorithms": algorithms,
         "modes": MODES if options.mode == "any" else (options.mode,),
-        "element_bytes": ELEMENT_BYTES if whole else 1,
         "seed": options.seed,
     }
     return Subject(profile, cluster, settled)

@@ -15,7 +15,8 @@ Source: Wang et al., "BML", NeurIPS 2018, section 3.2 and Algorithm 1.
 """
 
 from planner.collectives.collective import Collective
-from planner.collectives.making import on_bcube, scattered
+from planner.collectives.making import on_bcube
+from planner.network import scattered
 from planner.topologies import BCube
 
 __all__ = ["bml_bcube"]

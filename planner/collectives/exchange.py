@@ -25,7 +25,8 @@ from fractions import Fraction
 
 from planner.collectives.collective import Collective
 from planner.collectives.fabric import Fabric
-from planner.collectives.making import on_bcube, on_fabric, scattered
+from planner.collectives.making import on_bcube, on_fabric
+from planner.network import scattered
 from planner.topologies import BCube
 
 __all__ = ["k_nics_fattree", "ps_bcube", "ps_fattree", "shuffle_bcube", "shuffle_fattree"]

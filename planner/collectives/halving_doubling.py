@@ -22,8 +22,9 @@ from fractions import Fraction
 
 from planner.collectives.collective import Collective
 from planner.collectives.fabric import Fabric
-from planner.collectives.making import on_bcube, on_fabric, scattered
+from planner.collectives.making import on_bcube, on_fabric
 from planner.errors import NotApplicableError
+from planner.network import scattered
 from planner.topologies import BCube
 
 __all__ = ["halving_doubling_bcube", "halving_doubling_fattree"]

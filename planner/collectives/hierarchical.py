@@ -21,7 +21,8 @@ from fractions import Fraction
 
 from planner.collectives.collective import Collective, Cost
 from planner.collectives.fabric import Fabric
-from planner.collectives.making import on_bcube, on_fabric, scattered
+from planner.collectives.making import on_bcube, on_fabric
+from planner.network import scattered
 from planner.topologies import BCube, FatTree
 
 __all__ = [

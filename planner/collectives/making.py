@@ -5,14 +5,10 @@ from fractions import Fraction
 from planner.collectives.collective import Collective
 from planner.collectives.fabric import Fabric
 from planner.errors import NotApplicableError
+from planner.network import scattered
 from planner.topologies import BCube
 
-__all__ = ["on_bcube", "on_fabric", "scattered"]
-
-
-def scattered(servers: int) -> Fraction:
-    """Return the share (N-1)/N: all of a gradient but one's own piece of N."""
-    return Fraction(servers - 1, servers)
+__all__ = ["on_bcube", "on_fabric"]
 
 
 def on_bcube(

@@ -29,8 +29,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
 
-from planner.collectives.making import scattered
 from planner.errors import NotApplicableError
+from planner.network import scattered
 from planner.topologies import Rails
 
 __all__ = ["RAILS", "Hop"]

@@ -21,7 +21,8 @@ from fractions import Fraction
 
 from planner.collectives.collective import Collective
 from planner.collectives.fabric import Fabric
-from planner.collectives.making import on_bcube, on_fabric, scattered
+from planner.collectives.making import on_bcube, on_fabric
+from planner.network import scattered
 from planner.topologies import BCube
 
 __all__ = ["gray_cycle", "ring_bcube", "ring_fattree"]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner.costs import AffineCost, TableCost
 from planner.errors import InvalidInputError
+from planner.network import AnyNetwork, batch_cost
 from planner.profiles import Granularity, Profile
 from planner.results import Infeasibility
 from planner.validation import integers, set_integer, shown, total
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Plan", "Problem"]
+__all__ = ["COLLECTIVES", "Plan", "Problem"]
 
 DIRECTIONS = ("pull", "push")
 OBJECTIVES = ("makespan", "eq4")
+
+COLLECTIVES = {"pull": "all_gather", "push": "reduce_scatter"}
+"""Which collective moves a batch in each direction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +140,7 @@ class Problem:
     def from_profile(
         cls,
         profile: Profile,
-        cost: AffineCost | TableCost,
+        network: AnyNetwork,
         *,
         direction: Literal["pull", "push"] = "pull",
         objective: Literal["makespan", "eq4"] = "makespan",
@@ -149,8 +153,8 @@ class Problem:
         ----------
         profile : Profile
             Its chain (see `Profile.chain`) gives the layers.
-        cost : AffineCost or TableCost
-            Time of one communication.
+        network : AffineCost, TableCost or Nic
+            Time of one communication, or NICs that it takes.
         direction, objective, max_batch_bytes
             As in `Problem`.
         granularity : {"layer", "block"}
@@ -163,7 +167,7 @@ class Problem:
             layer_bytes=tuple(
                 layer.parameter_bytes if pull else layer.pushed_bytes for layer in layers
             ),
-            cost=cost,
+            cost=batch_cost(network),
             direction=direction,
             objective=objective,
             max_batch_bytes=max_batch_bytes,

@@ -227,8 +227,9 @@ class Problem:
         ignore_memory : bool
             Plan as if memory did not bind.
         **options
-            As above.
+            As above; `element_bytes` is by default what the profile says.
         """
+        options.setdefault("element_bytes", profile.element_bytes)
         factor = exact(computation, "computation_scale", positive=True)
         graph, pulled = profile.dataflow(), None
         sent = [layer for layer in profile.layers if layer.pushed_bytes]

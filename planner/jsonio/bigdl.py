@@ -13,9 +13,10 @@ from planner.bigdl.problem import MAX_PARTITIONS
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import Head, check_head, head
+from planner.jsonio.network import LINK_RULES, Network, links_of
 from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
 from planner.methods import concrete
-from planner.network import Network
+from planner.network import Network as Links
 from planner.results import Result
 from planner.units import format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown, total
@@ -39,7 +40,7 @@ MAX_NODES = 4096
 MAX_LISTED = 1024
 """Most nodes whose pulls are all listed: N² of them, a million at most."""
 
-REQUEST_RULES: dict[str, Any] = {}
+REQUEST_RULES: dict[str, Any] = LINK_RULES
 """What the schema says of a request beside the fields' own types."""
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(bigdl.METHODS)})]
@@ -63,8 +64,9 @@ class BigdlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     element_bytes: PositiveSize
     nodes: Nodes
     partitions_per_node: Partitions
-    link_bytes_per_s: PositiveRate
-    latency_ns: Time = 0
+    link_bytes_per_s: PositiveRate | UnsetType = UNSET
+    latency_ns: Time | UnsetType = UNSET
+    network: Network | UnsetType = UNSET
     reduce_ns_per_byte: Rate | UnsetType = UNSET
     method: MethodName = "auto"
     time_limit_s: Seconds | UnsetType = UNSET
@@ -75,15 +77,12 @@ class BigdlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def to_problem(self) -> bigdl.Problem:
         """Return the typed problem."""
-        added = self.reduce_ns_per_byte
         return bigdl.Problem(
             elements=self.elements,
             element_bytes=self.element_bytes,
             nodes=self.nodes,
             partitions_per_node=self.partitions_per_node,
-            network=Network(
-                self.link_bytes_per_s, self.latency_ns, Rate(0) if added is UNSET else added
-            ),
+            network=links_of(self, 1),
         )
 
 
@@ -298,7 +297,7 @@ def _check_bytes(answer: BigdlAnswer) -> None:
         element_bytes=answer.element_bytes,
         nodes=answer.nodes,
         partitions_per_node=answer.partitions_per_node,
-        network=Network(Rate(MAX_VALUE)),
+        network=Links(Rate(MAX_VALUE)),
     )
     for name, row in answer.comparison.items():
         if name not in bigdl.METHODS:

@@ -1,7 +1,6 @@
 """The JSON face of gradient synchronisation on a BCube: requests, and what they stand for."""
 
 from dataclasses import replace
-from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,9 +11,9 @@ from planner.bml.solver import METHODS, solve
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
+from planner.jsonio.network import LINK_RULES, Network, links_of
 from planner.jsonio.types import PositiveRate, PositiveSize, Rate, Seconds, Size, Sizes, Time
 from planner.methods import OUT_OF_TIME
-from planner.network import Network
 from planner.topologies import BCube
 from planner.validation import MAX_VALUE, integer
 
@@ -61,8 +60,9 @@ class BmlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gradient_bytes: Size | UnsetType = UNSET
     layer_bytes: Sizes | UnsetType = UNSET
     element_bytes: PositiveSize = 1
-    link_bytes_per_s: PositiveRate
-    latency_ns: Annotated[Time, Meta(description="start-up cost of a step")] = 0
+    link_bytes_per_s: PositiveRate | UnsetType = UNSET
+    latency_ns: Annotated[Time, Meta(description="start-up cost of a step")] | UnsetType = UNSET
+    network: Network | UnsetType = UNSET
     reduce_ns_per_byte: (
         Annotated[Rate, Meta(description="a server's time to add a byte")] | UnsetType
     ) = UNSET
@@ -74,7 +74,8 @@ class BmlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 REQUEST_RULES: dict[str, Any] = {
-    "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}]
+    "anyOf": [{"required": ["gradient_bytes"]}, {"required": ["layer_bytes"]}],
+    **LINK_RULES,
 }
 """What the schema says of a request beside the fields' own types."""
 
@@ -90,11 +91,7 @@ def problem_of(request: BmlRequest) -> Problem:
     bcube = BCube(request.n, request.k)
     return Problem(
         bcube,
-        Network(
-            request.link_bytes_per_s,
-            request.latency_ns,
-            _given(request.reduce_ns_per_byte) or Fraction(0),
-        ),
+        links_of(request, request.k),
         _given(request.gradient_bytes),
         () if request.layer_bytes is UNSET else request.layer_bytes,
         request.element_bytes,

@@ -12,12 +12,14 @@ from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Group, Plan, Problem, Stages
 from planner.caramel.solver import RULES
 from planner.costs import DepthCost
+from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head
-from planner.jsonio.network import Network, network_of
+from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, PositiveSize, Seconds, Size
+from planner.network import ring_cost
 from planner.results import Result
 from planner.validation import MAX_VALUE, total
 
@@ -57,17 +59,24 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stages: StagesDocument = StagesDocument()
     threshold_bytes: Size | UnsetType = UNSET
     element_bytes: PositiveSize = 1
-    workers: Machines = 8
+    workers: Machines | UnsetType = UNSET
     servers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
 
     def to_problem(self) -> Problem:
         """Return the typed problem."""
+        network = described(self.network)
+        cost = measured_as(network, "all_reduce")
+        workers = self.workers if self.workers is not UNSET else network.ranks or 8
+        if workers != (network.ranks or workers):
+            raise InvalidInputError(
+                "workers", f"expected {network.ranks}, among whom network was measured"
+            )
         return Problem(
             graph=graph_of(self.ops, self.parameters),
-            cost=network_of(self.network),
+            cost=ring_cost(cost, workers),
             op_order=_given(self.op_order),
-            workers=self.workers,
+            workers=workers,
             servers=_given(self.servers),
             seed=self.seed,
             threshold_bytes=_given(self.threshold_bytes),

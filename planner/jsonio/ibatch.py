@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import ibatch
-from planner.costs import TableCost
+from planner.costs import AffineCost, TableCost
 from planner.errors import InvalidInputError
 from planner.ibatch.evaluation import (
     BatchTimes,
@@ -17,6 +17,7 @@ from planner.ibatch.evaluation import (
     times_of,
 )
 from planner.jsonio.heads import PlanOrReason, check_head, head
+from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.types import (
     Count,
     Index,
@@ -29,6 +30,7 @@ from planner.jsonio.types import (
     Time,
     Times,
 )
+from planner.network import batch_cost
 from planner.results import Result
 from planner.timeline import Timeline
 from planner.units import format_ns
@@ -57,7 +59,7 @@ MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(ibatch.METHODS)
 class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which layers to send together.
 
-    Give startup_ns and transfer_ns, or layer_bytes and cost_table.
+    Give startup_ns and transfer_ns, or layer_bytes and cost_table or network.
     """
 
     problem: Literal["ibatch"]
@@ -66,6 +68,7 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     transfer_ns: Times | UnsetType = UNSET
     layer_bytes: Sizes | UnsetType = UNSET
     cost_table: Rows | UnsetType = UNSET
+    network: Network | UnsetType = UNSET
     compute_ns: Times
     max_batch_bytes: PositiveSize | UnsetType = UNSET
     objective: Literal["makespan", "eq4"] = "makespan"
@@ -81,7 +84,7 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             startup_ns=_given(self.startup_ns),
             transfer_ns=_given(self.transfer_ns),
             layer_bytes=_given(self.layer_bytes),
-            cost=None if self.cost_table is UNSET else TableCost(self.cost_table),
+            cost=self._cost(),
             direction=self.direction,
             objective=self.objective,
             max_batch_bytes=_given(self.max_batch_bytes),
@@ -96,17 +99,32 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         _check_parameters(_given(self.layer_parameters))
         return problem
 
+    def _cost(self) -> AffineCost | TableCost | None:
+        """Return what a communication costs, if a table or a network says so."""
+        if self.network is UNSET:
+            return None if self.cost_table is UNSET else TableCost(self.cost_table)
+        for name in ("startup_ns", "transfer_ns", "cost_table"):
+            if getattr(self, name) is not UNSET:
+                raise InvalidInputError(name, "not together with network")
+        if self.layer_bytes is UNSET:
+            raise InvalidInputError("layer_bytes", "missing: network needs it")
+        return batch_cost(measured_as(described(self.network), ibatch.COLLECTIVES[self.direction]))
+
 
 REQUEST_RULES = {
     "dependentRequired": {"max_batch_bytes": ["layer_bytes"]},
     "oneOf": [
         {
             "required": ["startup_ns", "transfer_ns"],
-            "properties": {"cost_table": False},
+            "properties": {"cost_table": False, "network": False},
         },
         {
             "required": ["layer_bytes", "cost_table"],
-            "properties": {"startup_ns": False, "transfer_ns": False},
+            "properties": {"startup_ns": False, "transfer_ns": False, "network": False},
+        },
+        {
+            "required": ["layer_bytes", "network"],
+            "properties": {"startup_ns": False, "transfer_ns": False, "cost_table": False},
         },
     ],
 }

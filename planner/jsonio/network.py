@@ -1,32 +1,74 @@
-"""The JSON form of what transfers cost: affine, a measured table, or one of these a depth."""
+"""The JSON form of a network, wherever one is given.
+
+What transfers cost: affine, a measured table, or one of these a depth; or the NICs that carry them,
+as a cluster has; or what ``planner calibrate network`` has measured.
+"""
 
 import re
-from typing import Annotated
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, Protocol
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
-from planner.jsonio.types import Rate, Rows, Time
+from planner.jsonio.decoding import decode, typed
+from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time
+from planner.network import AnyNetwork, links
+from planner.network import Network as Links
+from planner.sweeps import Collective, Model
 
-__all__ = ["Network", "NetworkDocument", "network_of"]
+__all__ = [
+    "LINK_RULES",
+    "MODELS",
+    "NETWORK_RULES",
+    "Described",
+    "Network",
+    "NetworkDocument",
+    "decode_network",
+    "described",
+    "links_of",
+    "measured_as",
+]
 
 MAX_DEPTH = 64
 
-_AFFINE = {"required": ["startup_ns", "ns_per_byte"], "properties": {"table": False}}
-_TABLE = {
-    "required": ["table"],
-    "properties": {"startup_ns": False, "ns_per_byte": False},
+MODELS: dict[Model, str] = {"table": "network", "affine": "affine", "two_point": "two_point"}
+"""Where a measured network has each model of its times."""
+
+_FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "table": (("table",), ("depths",)),
+    "affine": (("startup_ns", "ns_per_byte"), ("depths",)),
+    "depths": (("depths",), ()),
+    "nic": (("bytes_per_s", "startup_ns"), ("per_machine", "message_ns")),
+    "measured": (
+        ("network", "collective", "ranks"),
+        ("algorithm", "affine", "two_point", "timings", "provenance"),
+    ),
 }
-_DEPTHS = {
-    "required": ["depths"],
-    "properties": {
-        "depths": {"required": ["1"]},
-        "startup_ns": False,
-        "ns_per_byte": False,
-        "table": False,
-    },
-}
+"""What each form must have, and what it may have."""
+
+_MARKS = {"network": "measured", "bytes_per_s": "nic", "table": "table", "startup_ns": "affine"}
+"""The field that tells a form, first come first served."""
+
+
+def _forms(*names: str) -> dict[str, Any]:
+    """Return what the schema says of a document in one of some forms."""
+    known = sorted({field for name in names for both in _FORMS[name] for field in both})
+    forms: list[dict[str, Any]] = []
+    for name in names:
+        needed, optional = _FORMS[name]
+        fields: dict[str, Any] = {
+            field: False for field in known if field not in (*needed, *optional)
+        }
+        if name == "depths":
+            fields["depths"] = {"required": ["1"]}
+        forms.append({"required": list(needed), "properties": fields})
+    return {"oneOf": forms}
+
+
 _DEPTH_KEY = {"pattern": r"^([1-9]|[1-5][0-9]|6[0-4])$"}
 
 
@@ -38,10 +80,10 @@ class CostDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     table: Rows | UnsetType = UNSET
 
 
-Cost = Annotated[CostDocument, Meta(extra_json_schema={"oneOf": [_AFFINE, _TABLE]})]
+Cost = Annotated[CostDocument, Meta(extra_json_schema=_forms("affine", "table"))]
 
 
-class NetworkDocument(CostDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CostsDocument(CostDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an all-reduce costs, at depth 1 and, if given, at others.
 
     The cost at depth 1 stands beside `depths` or in them.
@@ -55,36 +97,245 @@ class NetworkDocument(CostDocument, frozen=True, kw_only=True, forbid_unknown_fi
     ) = UNSET
 
 
-Network = Annotated[NetworkDocument, Meta(extra_json_schema={"anyOf": [_AFFINE, _TABLE, _DEPTHS]})]
+Costs = Annotated[CostsDocument, Meta(extra_json_schema=_forms("affine", "table", "depths"))]
 
 
-def network_of(given: NetworkDocument) -> AffineCost | TableCost | DepthCost:
-    """Return the typed cost.
+class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was measured of one size, and by how much each model exceeds it, relative to it."""
+
+    bytes: Count
+    depth: Count
+    median_ns: Time
+    spread_ns: Time
+    least_ns: Time
+    table_error: float
+    affine_error: float
+    two_point_error: float | UnsetType = UNSET
+
+
+class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A network: what transfers cost; NICs, as a cluster has; or what was measured.
+
+    Of what was measured only `network`, `collective` and `ranks` are needed.
+    """
+
+    bytes_per_s: PositiveRate | UnsetType = UNSET
+    per_machine: Annotated[int, Meta(ge=1, le=2**10)] | UnsetType = UNSET
+    message_ns: Time | UnsetType = UNSET
+    network: Costs | UnsetType = UNSET
+    collective: Collective | UnsetType = UNSET
+    ranks: Annotated[int, Meta(ge=2, le=2**16)] | UnsetType = UNSET
+    algorithm: str | UnsetType = UNSET
+    affine: Costs | UnsetType = UNSET
+    two_point: Costs | UnsetType = UNSET
+    timings: tuple[TimingDocument, ...] | UnsetType = UNSET
+    provenance: dict[str, Any] | UnsetType = UNSET
+
+
+NETWORK_RULES = _forms(*_FORMS)
+"""What the schema says of a network beside the fields' own types."""
+
+Network = Annotated[NetworkDocument, Meta(extra_json_schema=NETWORK_RULES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A network, and, if it was measured, who was measured doing what.
+
+    Attributes
+    ----------
+    network : AffineCost, TableCost, DepthCost or Nic
+        What a communication costs, or over which NICs it goes.
+    collective, algorithm : str, optional
+        What was timed, and who carried it out.
+    ranks : int, optional
+        Among how many ranks.
+    """
+
+    network: AnyNetwork
+    collective: Collective | None = None
+    algorithm: str = ""
+    ranks: int | None = None
+
+
+def decode_network(data: bytes, model: Model | None = None) -> Described:
+    """Read a network from JSON text.
+
+    Parameters
+    ----------
+    data : bytes
+        The text.
+    model : {"table", "affine", "two_point"}, optional
+        Which model of measured times to take; by default the table.
 
     Raises
     ------
     InvalidInputError
-        With a path into ``network``.
+        With the path of the first bad field; or if the model is missing.
     """
+    return described(typed(decode(data), NetworkDocument), "", model)
+
+
+def described(
+    given: NetworkDocument, path: str = "network", model: Model | None = None
+) -> Described:
+    """Return the typed network.
+
+    Parameters
+    ----------
+    given : NetworkDocument
+        The network.
+    path : str
+        Where it stands.
+    model : {"table", "affine", "two_point"}, optional
+        As in `decode_network`.
+
+    Raises
+    ------
+    InvalidInputError
+        With a path into it.
+    """
+    form = next((name for mark, name in _MARKS.items() if _has(given, mark)), "affine")
+    if form == "affine" and _has(given, "depths"):
+        form = "affine" if _has(given, "startup_ns") or _has(given, "ns_per_byte") else "depths"
+    needed, optional = _FORMS[form]
+    if form in ("nic", "measured"):
+        for field in needed:
+            if not _has(given, field):
+                raise InvalidInputError(_at(path, field), f"missing: it comes with {needed[0]}")
+    for field in given.__struct_fields__:
+        if field not in (*needed, *optional) and _has(given, field):
+            reason = f"not together with {needed[0]}"
+            if form == "affine":
+                reason = "missing beside it: " + _mark_of(field)
+            raise InvalidInputError(_at(path, field), reason)
+    if model is not None and form != "measured":
+        raise InvalidInputError(_at(path, MODELS[model]), "missing: this network was not measured")
+    if form == "measured":
+        name = MODELS[model or "table"]
+        if not _has(given, name):
+            raise InvalidInputError(_at(path, name), "missing: this model was not fitted")
+        assert given.collective is not UNSET
+        assert given.ranks is not UNSET
+        algorithm = "" if given.algorithm is UNSET else given.algorithm
+        costs = _costs(getattr(given, name), _at(path, name))
+        return Described(costs, given.collective, algorithm, given.ranks)
+    return Described(_nic(given, path) if form == "nic" else _costs(given, path))
+
+
+def measured_as(found: Described, wanted: str | None, path: str = "network") -> AnyNetwork:
+    """Return a network, if it was not measured for another collective; None: for any.
+
+    Raises
+    ------
+    InvalidInputError
+        If it was.
+    """
+    if wanted is None and found.collective is not None:
+        raise InvalidInputError(path, "expected NICs or links, got a measured collective")
+    if found.collective not in (None, wanted):
+        raise InvalidInputError(
+            _at(path, "collective"),
+            f"expected {wanted}, which is what these plans do, got {found.collective}: measure "
+            f"with --collective {wanted}",
+        )
+    return found.network
+
+
+class LinkFields(Protocol):
+    """The fields of a request that say what the links between machines do."""
+
+    @property
+    def link_bytes_per_s(self) -> Fraction | UnsetType:
+        """Bytes a link carries in a second."""
+
+    @property
+    def latency_ns(self) -> int | UnsetType:
+        """Start-up cost of a step."""
+
+    @property
+    def network(self) -> NetworkDocument | UnsetType:
+        """A network in place of both."""
+
+    @property
+    def reduce_ns_per_byte(self) -> Fraction | UnsetType:
+        """Time of adding a byte."""
+
+
+LINK_RULES = {
+    "oneOf": [
+        {"required": ["link_bytes_per_s"], "properties": {"network": False}},
+        {
+            "required": ["network"],
+            "properties": {"link_bytes_per_s": False, "latency_ns": False},
+        },
+    ]
+}
+"""What the schema says of a request with `LinkFields`."""
+
+
+def links_of(request: LinkFields, levels: int) -> Links:
+    """Return the links of a request, of so many NICs a machine.
+
+    Raises
+    ------
+    InvalidInputError
+        If they are given twice or not at all, or the network does not say what a link does.
+    """
+    added = request.reduce_ns_per_byte
+    added = Fraction(0) if added is UNSET else added
+    startup, speed = request.latency_ns, request.link_bytes_per_s
+    if request.network is UNSET:
+        if speed is UNSET:
+            raise InvalidInputError("link_bytes_per_s", "missing (or network)")
+        return Links(speed, 0 if startup is UNSET else startup, added)
+    for name in ("link_bytes_per_s", "latency_ns"):
+        if getattr(request, name) is not UNSET:
+            raise InvalidInputError(name, "not together with network")
+    return links(measured_as(described(request.network), None), levels, added)
+
+
+def _has(given: Struct, field: str) -> bool:
+    return getattr(given, field) is not UNSET
+
+
+def _at(path: str, field: str) -> str:
+    return f"{path}.{field}" if path else field
+
+
+def _mark_of(field: str) -> str:
+    """Return the first field of the form that a field belongs to."""
+    return next(both[0][0] for both in _FORMS.values() if any(field in one for one in both))
+
+
+def _nic(given: NetworkDocument, path: str) -> Nic:
+    fields = {
+        field: getattr(given, field) for one in _FORMS["nic"] for field in one if _has(given, field)
+    }
+    try:
+        return Nic(**fields)
+    except InvalidInputError as error:
+        raise InvalidInputError(_at(path, error.path), error.message) from None
+
+
+def _costs(given: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:
     if given.depths is UNSET:
-        return _cost(given, "network")
-    has_base = not (
-        given.startup_ns is UNSET and given.ns_per_byte is UNSET and given.table is UNSET
-    )
+        return _cost(given, path)
+    has_base = any(_has(given, field) for field in ("startup_ns", "ns_per_byte", "table"))
     by_depth: dict[int, AffineCost | TableCost] = {}
     if has_base:
-        by_depth[1] = _cost(given, "network")
+        by_depth[1] = _cost(given, path)
     for key, one in given.depths.items():
-        path = f"network.depths.{key}"
+        place = _at(path, f"depths.{key}")
         if not re.fullmatch(_DEPTH_KEY["pattern"], key):
-            raise InvalidInputError(path, f"expected a depth from 1 to {MAX_DEPTH}")
-        cost = _cost(one, path)
+            raise InvalidInputError(place, f"expected a depth from 1 to {MAX_DEPTH}")
+        cost = _cost(one, place)
         if has_base and key == "1" and cost != by_depth[1]:
-            raise InvalidInputError(path, "not the cost given beside depths: give it once")
+            raise InvalidInputError(place, "not the cost given beside depths: give it once")
         by_depth[int(key)] = cost
     if 1 not in by_depth:
         raise InvalidInputError(
-            "network.depths.1", "missing: give the cost at depth 1 here or beside depths"
+            _at(path, "depths.1"), "missing: give the cost at depth 1 here or beside depths"
         )
     return DepthCost(tuple(sorted(by_depth.items(), key=lambda pair: pair[0])))
 
@@ -93,20 +344,20 @@ def _cost(given: CostDocument, path: str) -> AffineCost | TableCost:
     """Return one cost; what is wrong with it gets a path into the request."""
     if given.table is not UNSET:
         for name in ("startup_ns", "ns_per_byte"):
-            if getattr(given, name) is not UNSET:
-                raise InvalidInputError(f"{path}.{name}", "not together with table")
+            if _has(given, name):
+                raise InvalidInputError(_at(path, name), "not together with table")
         try:
             return TableCost(given.table)
         except InvalidInputError as error:
             inner = error.path.replace("cost_table", "table", 1)
-            raise InvalidInputError(f"{path}.{inner}", error.message) from None
+            raise InvalidInputError(_at(path, inner), error.message) from None
     startup, rate = given.startup_ns, given.ns_per_byte
     if startup is UNSET:
         other = "; or give a table" if rate is UNSET else ""
-        raise InvalidInputError(f"{path}.startup_ns", f"missing{other}")
+        raise InvalidInputError(_at(path, "startup_ns"), f"missing{other}")
     if rate is UNSET:
-        raise InvalidInputError(f"{path}.ns_per_byte", "missing: it comes with startup_ns")
+        raise InvalidInputError(_at(path, "ns_per_byte"), "missing: it comes with startup_ns")
     try:
         return AffineCost(startup, rate)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{path}.{error.path}", error.message) from None
+        raise InvalidInputError(_at(path, error.path), error.message) from None

@@ -1,112 +1,19 @@
-"""The JSON face of a measured network: what ``planner calibrate network`` writes.
+"""What ``planner calibrate network`` writes: a network document (`planner.jsonio.network`).
 
-``network`` is what a request of `caramel` takes under that name; its ``table`` is what one of
-`ibatch` takes as ``cost_table``. ``affine`` and ``two_point`` are other models of the same times.
+``network`` is the measured table; ``affine`` and ``two_point`` are other models of the same times.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-from msgspec import UNSET, Meta, Struct, UnsetType
+from typing import Any
 
 from planner.costs import AffineCost, DepthCost, TableCost
-from planner.errors import InvalidInputError
-from planner.jsonio.decoding import decode, typed
-from planner.jsonio.network import Network, network_of
-from planner.jsonio.types import Count, Time
-from planner.sweeps import (
-    Collective,
-    DepthFit,
-    Model,
-    NetworkFit,
-    Sweep,
-    Timing,
-    relative_errors,
-)
+from planner.jsonio.network import MODELS
+from planner.sweeps import DepthFit, NetworkFit, Sweep, Timing, relative_errors
 
-__all__ = ["MeasuredNetwork", "decode_network", "encode_network"]
-
-_FIELDS: dict[Model, str] = {"table": "network", "affine": "affine", "two_point": "two_point"}
+__all__ = ["encode_network"]
 
 _SIMPLE = (str, int, float)
-
-Ranks = Annotated[int, Meta(ge=2, le=2**16)]
-
-
-class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured of one size, and by how much each model exceeds it, relative to it."""
-
-    bytes: Count
-    depth: Count
-    median_ns: Time
-    spread_ns: Time
-    least_ns: Time
-    table_error: float
-    affine_error: float
-    two_point_error: float | UnsetType = UNSET
-
-
-class NetworkFileDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A measured network. To compare on it, only the first three fields are needed."""
-
-    network: Network
-    collective: Collective
-    ranks: Ranks
-    algorithm: str = ""
-    affine: Network | UnsetType = UNSET
-    two_point: Network | UnsetType = UNSET
-    timings: tuple[TimingDocument, ...] = ()
-    provenance: dict[str, Any] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredNetwork:
-    """What a transfer costs, and who was measured doing what.
-
-    Attributes
-    ----------
-    cost : AffineCost, TableCost or DepthCost
-        The chosen model.
-    collective, algorithm : str
-        What was timed, and who carried it out.
-    ranks : int
-        Among how many ranks.
-    """
-
-    cost: AffineCost | TableCost | DepthCost
-    collective: Collective
-    algorithm: str
-    ranks: int
-
-
-def decode_network(data: bytes, model: Model = "table") -> MeasuredNetwork:
-    """Read a measured network from JSON text.
-
-    Parameters
-    ----------
-    data : bytes
-        The text.
-    model : {"table", "affine", "two_point"}
-        Which model of the measured times to take.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of the first bad field; or if the model is missing.
-    """
-    document = typed(decode(data), NetworkFileDocument)
-    name = _FIELDS[model]
-    given = getattr(document, name)
-    if given is UNSET:
-        raise InvalidInputError(name, "missing: this model was not fitted")
-    try:
-        cost = network_of(given)
-    except InvalidInputError as error:
-        path = name + error.path.removeprefix("network")
-        raise InvalidInputError(path, error.message) from None
-    return MeasuredNetwork(cost, document.collective, document.algorithm, document.ranks)
 
 
 def encode_network(sweep: Sweep, fit: NetworkFit, provenance: Mapping[str, Any]) -> str:
@@ -126,7 +33,7 @@ def encode_network(sweep: Sweep, fit: NetworkFit, provenance: Mapping[str, Any])
         "algorithm": sweep.algorithm,
         "ranks": sweep.ranks,
     }
-    for model, name in _FIELDS.items():
+    for model, name in MODELS.items():
         cost = fit.cost(model)
         if cost is not None:
             document[name] = _network(cost)

@@ -10,7 +10,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument
 from planner.jsonio.drizzle_measurements import GroupsDocument
 from planner.jsonio.measurements import ComputationDocument, FitDocument
-from planner.jsonio.network_measurements import NetworkFileDocument
+from planner.jsonio.network import NETWORK_RULES, NetworkDocument
 from planner.jsonio.peers import PeersReport
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.runs import RunReport
@@ -22,7 +22,7 @@ __all__ = ["FILES", "schema"]
 FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "profile": (ProfileDocument, PROFILE_RULES),
     "cluster": (ClusterDocument, {}),
-    "network": (NetworkFileDocument, {}),
+    "network": (NetworkDocument, NETWORK_RULES),
     "compute": (ComputationDocument, {}),
     "fit": (FitDocument, {}),
     "groups": (GroupsDocument, {}),

@@ -36,7 +36,7 @@ def seconds(problem: Problem, sent: list[int], added: list[int]) -> Fraction:
     network = problem.network
     time = Fraction(0)
     for moved, summed in zip(sent, added, strict=True):
-        time += (network.latency_ns if moved else 0) + summed * network.reduce_ns_per_byte
+        time += (network.startup_ns if moved else 0) + summed * network.reduce_ns_per_byte
         time += Fraction(moved) * 10**9 / network.link_bytes_per_s
     return time
 
@@ -183,7 +183,7 @@ def test_optimal_with_a_start_up_too() -> None:
 def test_scaling_sizes_and_start_ups_scales_times(
     problem: Problem, factor: int, method: str
 ) -> None:
-    network = replace(problem.network, latency_ns=factor * problem.network.latency_ns)
+    network = replace(problem.network, startup_ns=factor * problem.network.startup_ns)
     scaled = replace(problem, element_bytes=factor * problem.element_bytes, network=network)
     plan = solve(problem, method=method).plan
     assert plan == solve(scaled, method=method).plan

@@ -75,7 +75,7 @@ def simulate(problem: Problem, plan: Schedule | TreePlan) -> Simulated:
                 adding = max(added.get(step, Counter()).values(), default=0)
                 network = problem.network
                 time += (
-                    network.latency_ns
+                    network.startup_ns
                     + Fraction(most * 10**9) / network.link_bytes_per_s
                     + adding * network.reduce_ns_per_byte
                 )

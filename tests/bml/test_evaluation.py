@@ -89,7 +89,7 @@ def test_larger_elements_over_faster_links_take_as_long(planned: Planned, factor
         element_bytes=problem.element_bytes * factor,
         network=Network(
             network.link_bytes_per_s * factor,
-            network.latency_ns,
+            network.startup_ns,
             network.reduce_ns_per_byte / factor,
         ),
     )

@@ -268,7 +268,7 @@ def test_as_many_workers_as_were_measured(
         (["--network", "NETWORK", "--network-model", "two-point"], "network.json: two_point: miss"),
         (
             ["--network", "NETWORK", "--problem", "bml", "--bcube", "2,2"],
-            "--network: does not apply to --problem bml",
+            "network.json: expected NICs or links, got a measured collective",
         ),
     ],
 )

@@ -77,7 +77,7 @@ def test_the_time_is_the_sum_rounded_up_once(bcube: BCube, network: Network, siz
     for one in (*compare(bcube), bcube_bound(bcube)):
         sending = one.volume * size * 10**9 / network.link_bytes_per_s
         adding = one.reduced * size * network.reduce_ns_per_byte
-        expected = ceil(one.steps * network.latency_ns + sending + adding)
+        expected = ceil(one.steps * network.startup_ns + sending + adding)
         assert one.time_ns(network, size) == expected
 
 
@@ -87,11 +87,11 @@ def test_bml_is_as_fast_as_the_bound_but_for_its_start_ups(
 ) -> None:
     bml, bound = bml_bcube(bcube), bcube_bound(bcube)
     apart = bml.time_ns(network, size) - bound.time_ns(network, size)
-    assert apart == bcube.k * network.latency_ns
+    assert apart == bcube.k * network.startup_ns
 
 
 def test_a_gradient_of_nothing_takes_no_time() -> None:
-    network = Network(Fraction(1), latency_ns=5)
+    network = Network(Fraction(1), startup_ns=5)
     assert all(one.time_ns(network, 0) == 0 for one in compare(BCube(3, 2)))
 
 
@@ -213,7 +213,7 @@ def test_the_choice_is_the_fastest_and_then_the_cheapest(
 
 def test_start_ups_decide_for_small_gradients() -> None:
     found = [one for one in compare(BCube(4, 2)) if one.topology == "bcube"]
-    network = Network(Fraction(10**9), latency_ns=10**5)
+    network = Network(Fraction(10**9), startup_ns=10**5)
     assert choose(found, network, 10**9).name == "bml_bcube"
     fabrics = [one for one in compare(BCube(4, 2)) if one.topology == "fattree"]
     assert {one.steps for one in fabrics if one.nics == 1} == {2, 6, 8, 30}

@@ -85,7 +85,7 @@ MANY = {"servers": [[0] * 17]}
             "link_bytes_per_s",
             f"expected a number <= {BIG}, got {2**63}",
         ),
-        ({"link_bytes_per_s": without}, "link_bytes_per_s", "missing"),
+        ({"link_bytes_per_s": without}, "link_bytes_per_s", "missing (or network)"),
         (
             {"link_bytes_per_s": 1e-9},
             "link_bytes_per_s",

@@ -273,7 +273,7 @@ def follow_typed(plan: bml.Plan) -> None:
 
 def test_typed_plans_are_followed_for_every_size() -> None:
     failed = bml.Failures(nics=frozenset({(0, 0)}))
-    network = Network(Fraction(10**6), latency_ns=100_000)
+    network = Network(Fraction(10**6), startup_ns=100_000)
     plan = bml.solve(bml.Problem(BCube(2, 2), network, 10**6, failed=failed)).plan
     assert plan is not None
     values(launch(follow_typed, 4, plan))

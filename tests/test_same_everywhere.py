@@ -1,0 +1,338 @@
+"""The command line, the typed interface and a JSON request plan the same for one profile."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner import bml, caramel, ibatch, iteration
+from planner.cli import main
+from planner.clusters import Nic
+from planner.costs import AffineCost, TableCost
+from planner.jsonio import decode_profile
+from planner.jsonio.clusters import decode_cluster
+from planner.jsonio.service import decode_request
+from planner.profiles import Profile
+from planner.topologies import BCube
+
+LAYERS = [
+    {"name": "a", "forward_ns": 5000, "backward_ns": 9000, "parameter_bytes": 40960},
+    {"name": "b", "forward_ns": 7000, "backward_ns": 8000, "parameter_bytes": 81920},
+    {"name": "c", "forward_ns": 6000, "backward_ns": 7000, "parameter_bytes": 4096},
+]
+ODD = [{**layer, "parameter_bytes": int(str(layer["parameter_bytes"])) + 1} for layer in LAYERS]
+NIC = {"startup_ns": 5000, "bytes_per_s": 1.25e9}
+OPTIONS = ("--startup", "5us", "--bandwidth", "10Gb/s")
+TABLE = {"table": [[1000, 6000], [100_000, 90_000]]}
+AFFINE = {"startup_ns": 5000, "ns_per_byte": 0.8}
+NETWORKS: dict[str, tuple[dict[str, Any], Any]] = {
+    "nic": (NIC, Nic(Fraction(125 * 10**7), 5000)),
+    "two nics": ({**NIC, "per_machine": 2}, Nic(Fraction(125 * 10**7), 5000, 2)),
+    "affine": (AFFINE, AffineCost(5000, Fraction(4, 5))),
+    "table": (TABLE, TableCost(((1000, 6000), (100_000, 90_000)))),
+}
+DIRECTIONS = {"pull": "all_gather", "push": "reduce_scatter"}
+
+
+def document(layers: list[dict[str, Any]] = LAYERS) -> dict[str, Any]:
+    provenance = {"kind": "synthetic", "source": "a test"}
+    return {"name": "tiny", "provenance": provenance, "layers": layers}
+
+
+def typed(layers: list[dict[str, Any]] = LAYERS) -> Profile:
+    return decode_profile(json.dumps(document(layers)).encode())
+
+
+class Folder:
+    """A folder with a profile, a network and commands that read them."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self.capsys = capsys
+
+    def write(self, name: str, content: Any) -> str:
+        (self.path / name).write_text(json.dumps(content))
+        return str(self.path / name)
+
+    def json_of(self, *words: str) -> Any:
+        assert main(list(words)) == 0, self.capsys.readouterr().err
+        return json.loads(self.capsys.readouterr().out)
+
+    def error_of(self, *words: str) -> str:
+        assert main(list(words)) == 2
+        return self.capsys.readouterr().err
+
+    def compared(
+        self, problem: str, network: Any, *words: str, layers: Any = LAYERS
+    ) -> dict[str, Any]:
+        """Return the best answer of `planner compare`, on a file or on options if None."""
+        given: tuple[str, ...] = OPTIONS
+        if network is not None:
+            given = ("--network", self.write("network.json", network))
+        profile = self.write("profile.json", document(layers))
+        words = ("compare", profile, "--problem", problem, *given, *words, "--json")
+        best: dict[str, Any] = self.json_of(*words)[0]
+        return best
+
+
+@pytest.fixture
+def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
+    return Folder(tmp_path, capsys)
+
+
+def plan_of(answer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in answer.items()
+        if key not in ("runtime_s", "layer_names", "layer_parameters", "ranks")
+    }
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(("network", "described"), NETWORKS.values(), ids=NETWORKS)
+def test_ibatch(folder: Folder, network: Any, described: Any, direction: Any) -> None:
+    profile = typed()
+    problem = ibatch.Problem.from_profile(profile, described, direction=direction)
+    result = ibatch.solve(problem, method="exact")
+    request = {
+        "problem": "ibatch",
+        "direction": direction,
+        "layer_bytes": problem.layer_bytes,
+        "compute_ns": problem.compute_ns,
+        "network": network,
+        "method": "exact",
+    }
+    answer = planner.solve(request)
+    assert decode_request(json.dumps(request).encode()).to_problem() == problem
+    assert answer["objective_ns"] == result.objective_ns
+    words = ("--direction", direction, "--methods", "exact")
+    assert plan_of(folder.compared("ibatch", network, *words)) == plan_of(answer)
+    if network is NIC:
+        assert plan_of(folder.compared("ibatch", None, *words)) == plan_of(answer)
+
+
+def caramel_request(layers: list[dict[str, Any]], network: Any, **more: Any) -> dict[str, Any]:
+    graph = typed(layers).dataflow()
+    return {
+        "problem": "caramel",
+        "ops": [
+            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": op.after}
+            for op in graph.ops
+        ],
+        "parameters": [
+            {
+                "name": one.name,
+                "bytes": one.size_bytes,
+                "updated_by": one.updated_by,
+                "read_by": one.read_by,
+            }
+            for one in graph.parameters
+        ],
+        "network": network,
+        "method": "exact_split",
+        **more,
+    }
+
+
+@pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
+@pytest.mark.parametrize(("network", "described"), NETWORKS.values(), ids=NETWORKS)
+def test_caramel(
+    folder: Folder, network: Any, described: Any, layers: list[dict[str, Any]], element: int
+) -> None:
+    problem = caramel.Problem.from_profile(typed(layers), described, workers=4)
+    assert problem.element_bytes == element
+    request = caramel_request(layers, network, workers=4, element_bytes=element)
+    assert decode_request(json.dumps(request).encode()).to_problem() == problem
+    answer = planner.solve(request)
+    assert answer["objective_ns"] == caramel.solve(problem, method="exact_split").objective_ns
+    words = ("--workers", "4", "--methods", "exact_split")
+    best = folder.compared("caramel", network, *words, layers=layers)
+    assert plan_of(best) == plan_of(answer)
+    if network is NIC:
+        best = folder.compared("caramel", None, *words, layers=layers)
+        assert plan_of(best) == plan_of(answer)
+
+
+@pytest.mark.parametrize("network", [NIC, {**NIC, "per_machine": 2}, AFFINE])
+def test_bml(folder: Folder, network: dict[str, Any]) -> None:
+    described = next(typed for given, typed in NETWORKS.values() if given == network)
+    problem = bml.Problem.from_profile(typed(), described, BCube(2, 2))
+    size = problem.size
+    request = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": size, "network": network}
+    answer = planner.solve(request)
+    assert answer["objective_ns"] == bml.solve(problem).objective_ns
+    contract = {**request, "link_bytes_per_s": 1.25e9, "latency_ns": 5000}
+    del contract["network"]
+    assert plan_of(planner.solve(contract)) == plan_of(answer)
+    for given in (None, network):
+        assert plan_of(folder.compared("bml", given, "--bcube", "2x2")) == plan_of(answer)
+    slices = {
+        "problem": "bigdl",
+        "elements": 1000,
+        "element_bytes": 4,
+        "nodes": 4,
+        "partitions_per_node": 2,
+    }
+    if network != {**NIC, "per_machine": 2}:
+        old = planner.solve({**slices, "link_bytes_per_s": 1.25e9, "latency_ns": 5000})
+        assert plan_of(planner.solve({**slices, "network": network})) == plan_of(old)
+
+
+@pytest.mark.parametrize(("layers", "element"), [(LAYERS, 4), (ODD, 1)], ids=["whole", "odd"])
+def test_iteration(folder: Folder, layers: list[dict[str, Any]], element: int) -> None:
+    cluster = {
+        "name": "four",
+        "source": "a test",
+        "machines": 4,
+        "topology": {"kind": "switch"},
+        "nic": NIC,
+    }
+    problem = iteration.Problem.from_profile(
+        typed(layers), decode_cluster(json.dumps(cluster).encode())
+    )
+    assert problem.element_bytes == element
+    request = {
+        "problem": "iteration",
+        "profile": document(layers),
+        "cluster": cluster,
+        "element_bytes": element,
+    }
+    answer = planner.solve(request)
+    assert answer["objective_ns"] == iteration.solve(problem).objective_ns
+    files = (folder.write("profile.json", document(layers)), folder.write("c.json", cluster))
+    planned = folder.json_of("plan", files[0], "--cluster", files[1], "--json")
+    assert planned["transfers"] == answer["transfers"]
+    assert planned["objective_ns"] == answer["objective_ns"]
+
+
+def measured(collective: str, **network: Any) -> dict[str, Any]:
+    return {"network": network, "collective": collective, "ranks": 4}
+
+
+def test_a_measured_network_says_among_how_many(folder: Folder) -> None:
+    network = measured("all_reduce", depths={"1": AFFINE, "2": {**AFFINE, "ns_per_byte": 0.5}})
+    answer = planner.solve(caramel_request(LAYERS, network, element_bytes=4))
+    best = folder.compared("caramel", network, "--methods", "exact_split")
+    assert plan_of(best) == plan_of(answer)
+    assert best["ranks"] == 4
+    request = caramel_request(LAYERS, network, method="layer_by_layer")
+    assert planner.solve(request)["workers"] == 4
+    assert planner.solve(caramel_request(LAYERS, AFFINE, method="layer_by_layer"))["workers"] == 8
+    wrong = planner.solve({**request, "workers": 5})["error"]
+    assert (wrong["path"], wrong["message"]) == (
+        "workers",
+        "expected 4, among whom network was measured",
+    )
+
+
+IBATCH = {"problem": "ibatch", "layer_bytes": [4, 8], "compute_ns": [1, 2]}
+BML = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 64}
+ANOTHER = "measure with --collective all_gather"
+LINK = "expected startup_ns and bytes_per_s of a NIC, or ns_per_byte > 0 of a link"
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "twice": (
+        {**IBATCH, "network": NIC, "cost_table": TABLE["table"]},
+        "cost_table",
+        "not together with network",
+    ),
+    "also with times": (
+        {**IBATCH, "network": NIC, "startup_ns": 1},
+        "startup_ns",
+        "not together with network",
+    ),
+    "no sizes": (
+        {"problem": "ibatch", "compute_ns": [1], "network": NIC},
+        "layer_bytes",
+        "missing: network needs it",
+    ),
+    "chunks": (
+        {**IBATCH, "network": {**AFFINE, "depths": {"2": AFFINE}}},
+        "network.depths",
+        "only transfers of an all-reduce are cut",
+    ),
+    "another collective": (
+        {**IBATCH, "network": measured("all_reduce", **AFFINE)},
+        "network.collective",
+        f"expected all_gather, which is what these plans do, got all_reduce: {ANOTHER}",
+    ),
+    "links twice": (
+        {**BML, "network": NIC, "link_bytes_per_s": 1},
+        "link_bytes_per_s",
+        "not together with network",
+    ),
+    "a start-up twice": (
+        {**BML, "network": NIC, "latency_ns": 0},
+        "latency_ns",
+        "not together with network",
+    ),
+    "no links": (BML, "link_bytes_per_s", "missing (or network)"),
+    "a table of links": ({**BML, "network": TABLE}, "network", LINK),
+    "links without a rate": (
+        {**BML, "network": {"startup_ns": 1, "ns_per_byte": 0}},
+        "network",
+        LINK,
+    ),
+    "a measured link": (
+        {**BML, "network": measured("all_reduce", **AFFINE)},
+        "network",
+        "expected NICs or links, got a measured collective",
+    ),
+    "other NICs": (
+        {**BML, "network": {**NIC, "per_machine": 3}},
+        "network.per_machine",
+        "expected 2 of a server, got 3",
+    ),
+    "messages": (
+        {**BML, "network": {**NIC, "message_ns": 1}},
+        "network.message_ns",
+        "expected 0: further messages of a step cost nothing here",
+    ),
+    "two forms": (
+        {**IBATCH, "network": {**NIC, "ns_per_byte": 1}},
+        "network.ns_per_byte",
+        "not together with bytes_per_s",
+    ),
+    "a NIC without start-up": (
+        {**IBATCH, "network": {"bytes_per_s": 1}},
+        "network.startup_ns",
+        "missing: it comes with bytes_per_s",
+    ),
+    "a NIC without speed": (
+        {**IBATCH, "network": {"startup_ns": 1, "per_machine": 2}},
+        "network.per_machine",
+        "missing beside it: bytes_per_s",
+    ),
+    "no collective": (
+        {**IBATCH, "network": {"network": AFFINE, "ranks": 2}},
+        "network.collective",
+        "missing: it comes with network",
+    ),
+    "inside what was measured": (
+        {**IBATCH, "network": measured("all_gather", startup_ns=1)},
+        "network.network.ns_per_byte",
+        "missing: it comes with startup_ns",
+    ),
+    "no speed": (
+        {**IBATCH, "network": {"startup_ns": 1, "bytes_per_s": 0}},
+        "network.bytes_per_s",
+        "expected a number > 0, got 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("request_", "path", "message"), REFUSED.values(), ids=REFUSED)
+def test_networks_that_are_refused(request_: dict[str, Any], path: str, message: str) -> None:
+    error = planner.solve(request_)["error"]
+    assert (error["path"], error["message"]) == (path, message)
+
+
+def test_models_are_those_of_measured_networks(folder: Folder) -> None:
+    profile = folder.write("profile.json", document())
+    network = folder.write("network.json", NIC)
+    command = ("compare", profile, "--network", network, "--network-model", "affine")
+    assert "network.json: affine: missing: this network was not measured" in (
+        folder.error_of(*command)
+    )
