@@ -206,6 +206,7 @@ def test_a_request_is_compared(
         decode_profile(Path(PROFILES[0]).read_bytes()),
         decode_cluster(Path(CLUSTERS[1]).read_bytes()),
         computation=Fraction(1, 50),
+        element_bytes=1,  # as requests have it that say nothing else
     )
     assert written["problem"] == "iteration"
     assert written["objective_ns"] == solve(problem).objective_ns
