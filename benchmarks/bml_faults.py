@@ -130,7 +130,7 @@ class Row(NamedTuple):
     def cells(self, *, absolute: bool) -> list[str]:
         """Return the row of the table, the bound in ms or in T_F."""
         bcube = self.problem.bcube
-        share = self.bound / self.problem.network.full_transfer_ns(self.problem.size)
+        share = self.bound / self.problem.network.full_transfer_ns(self.problem.size_bytes)
         cells = [
             f"({bcube.n},{bcube.k})",
             self.failed,

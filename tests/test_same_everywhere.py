@@ -160,7 +160,7 @@ def test_caramel(
 def test_bml(folder: Folder, network: dict[str, Any]) -> None:
     described = next(typed for given, typed in NETWORKS.values() if given == network)
     problem = bml.Problem.from_profile(typed(), described, BCube(2, 2))
-    size = problem.size
+    size = problem.size_bytes
     request = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": size, "network": network}
     answer = planner.solve(request)
     assert answer["objective_ns"] == bml.solve(problem).objective_ns

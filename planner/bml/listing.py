@@ -36,7 +36,7 @@ class Listed(NamedTuple):
 
 def parts_of(problem: Problem, rounds: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield layer, part, first byte and elements of every part that has some."""
-    first = problem.size
+    first = problem.size_bytes
     for layer in reversed(range(len(problem.chunks))):
         first -= problem.chunks[layer]
         quotient, rest = divmod(problem.chunks[layer] // problem.element_bytes, rounds)

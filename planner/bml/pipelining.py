@@ -79,7 +79,7 @@ def _worth_trying(problem: Problem, plan: Schedule | TreePlan, deadline: Deadlin
 
 def _unrounded(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) -> int:
     """Return the best number of rounds were sizes divisible."""
-    layout = plan.layout(problem.size // problem.element_bytes, problem.element_bytes)
+    layout = plan.layout(problem.size_bytes // problem.element_bytes, problem.element_bytes)
     up = list(loads(plan, layout, deadline))
     down = [Loads(one.received, one.sent) for one in reversed(up)]
     sent = accumulate(one.sent for one in up + down)

@@ -109,7 +109,7 @@ class Problem:
         set_integer(self, "gradient_bytes")
         for path, sizes in (
             ("layer_bytes[{}]", self.layer_bytes),
-            ("gradient_bytes", (self.size,)),
+            ("gradient_bytes", (self.size_bytes,)),
         ):
             for place, size in enumerate(sizes):
                 if size % self.element_bytes:
@@ -127,12 +127,12 @@ class Problem:
         if self.failed:
             # In the worst case all of it goes through one NIC.
             total(
-                self.bcube.servers * self.size,
+                self.bcube.servers * self.size_bytes,
                 "gradient_bytes",
                 "what all servers send together where something has failed",
             )
         total(
-            self.network.full_transfer_ns(self.size),
+            self.network.full_transfer_ns(self.size_bytes),
             "link_bytes_per_s",
             "the time to send the gradient",
         )
@@ -176,7 +176,7 @@ class Problem:
             )
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Size of the gradient in bytes."""
         assert self.gradient_bytes is not None
         return self.gradient_bytes
@@ -184,4 +184,4 @@ class Problem:
     @property
     def chunks(self) -> tuple[int, ...]:
         """Sizes of what is synchronised one after the other: the layers, or the gradient."""
-        return self.layer_bytes or (self.size,)
+        return self.layer_bytes or (self.size_bytes,)

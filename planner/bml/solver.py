@@ -237,8 +237,8 @@ def _largest_term(problem: Problem) -> str:
     network = problem.network
     terms: dict[str, Fraction] = {
         "latency_ns": Fraction(network.startup_ns * len(problem.chunks) * problem.bcube.k),
-        "reduce_ns_per_byte": network.reduce_ns_per_byte * problem.size,
-        "link_bytes_per_s": network.time(problem.size),
+        "reduce_ns_per_byte": network.reduce_ns_per_byte * problem.size_bytes,
+        "link_bytes_per_s": network.time(problem.size_bytes),
     }
     return max(terms, key=terms.__getitem__)
 
@@ -250,10 +250,10 @@ def lower_bound_ns(problem: Problem, damage: Damage, load: Fraction = Fraction(0
     Of each byte N'-1 copies are added up, so some server adds at least (N'-1)/N' of the gradient.
     And what one server contributes takes a step a link to the farthest other one.
     """
-    if not problem.size or damage.living < 2:
+    if not problem.size_bytes or damage.living < 2:
         return 0
-    sent = max(damage.load_bound(), load) * problem.size
-    added = Fraction(damage.living - 1, damage.living) * problem.size
+    sent = max(damage.load_bound(), load) * problem.size_bytes
+    added = Fraction(damage.living - 1, damage.living) * problem.size_bytes
     return -int(-problem.network.time(sent, added, damage.hops()) // 1)
 
 
@@ -265,7 +265,7 @@ def ideal_ns(problem: Problem) -> int:
     servers, levels = problem.bcube.servers, problem.bcube.k
     shares = Fraction(2 * (servers - 1), levels * servers), Fraction(servers - 1, servers)
     starts = 2 * levels * sum(size > 0 for size in problem.chunks)
-    sent, added = (share * problem.size for share in shares)
+    sent, added = (share * problem.size_bytes for share in shares)
     return -int(-problem.network.time(sent, added, starts) // 1)
 
 

@@ -101,15 +101,15 @@ def _figures(result: Result[AnyPlan | Collective, Any]) -> _Figures | None:
 def _priced(subject: _Subject, name: str) -> Result[Collective, None]:
     """Return an algorithm with its time and the bound for as many NICs."""
     problem = subject.problem
-    tensors = subject.tensors if problem.size else ()
+    tensors = subject.tensors if problem.size_bytes else ()
     found = collective(name, problem.bcube, tensors=tensors or None)
     diameter = problem.bcube.k if found.topology == "bcube" else 1
     bound = lower_bound(found.servers, found.nics, diameter)
     try:
-        time = found.time_ns(problem.network, problem.size)
+        time = found.time_ns(problem.network, problem.size_bytes)
     except InvalidInputError as error:
         raise NotApplicableError(error.path, error.message) from None
-    return Result(name, found, time, bound.time_ns(problem.network, problem.size), 0.0)
+    return Result(name, found, time, bound.time_ns(problem.network, problem.size_bytes), 0.0)
 
 
 def _case(
@@ -159,8 +159,8 @@ def _about(problem: bml.Problem) -> str:
     lost = f", without {' and '.join(words)}" if words else ""
     return (
         f"{bcube.servers:,} servers of BCube({bcube.n}, {bcube.k}){lost}: "
-        f"{format_bytes(problem.size)} of gradients, T_F "
-        f"{format_ns(problem.network.full_transfer_ns(problem.size))}"
+        f"{format_bytes(problem.size_bytes)} of gradients, T_F "
+        f"{format_ns(problem.network.full_transfer_ns(problem.size_bytes))}"
     )
 
 

@@ -194,7 +194,7 @@ def _base(problem: Problem, result: Result[Any, Any]) -> BmlAnswer:
         if problem.failed
         else UNSET,
         switches=bcube.switches,
-        full_transfer_ns=problem.network.full_transfer_ns(problem.size),
+        full_transfer_ns=problem.network.full_transfer_ns(problem.size_bytes),
         ideal_ns=ideal if ideal <= MAX_TOTAL else None,
     )
 
@@ -206,7 +206,7 @@ def _listed(bcube: BCube, wanted: range) -> Literal["all"] | tuple[int, ...]:
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
     """Return what every algorithm would take with as many servers and nothing failed."""
     found = {}
-    tensors = problem.layer_bytes if problem.size else ()
+    tensors = problem.layer_bytes if problem.size_bytes else ()
     for name in COLLECTIVES:
         try:
             one = collective(name, problem.bcube, tensors=tensors or None)
@@ -218,7 +218,7 @@ def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
 
 def _compared(problem: Problem, one: Collective) -> ComparisonRow:
     try:
-        time: int | None = one.time_ns(problem.network, problem.size)
+        time: int | None = one.time_ns(problem.network, problem.size_bytes)
     except InvalidInputError:
         time = None
     return ComparisonRow(

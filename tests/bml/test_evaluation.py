@@ -53,7 +53,7 @@ def test_trees_cost_what_a_simulation_says(planned: Planned) -> None:
 @given(detoured() | tree_planned() | intact())
 def test_every_nic_carries_what_is_sent_over_it(planned: Planned) -> None:
     problem, plan = planned
-    elements = problem.size // problem.element_bytes
+    elements = problem.size_bytes // problem.element_bytes
     layout, sizes = plan.layout(elements, 1), sizes_of(plan, elements)
     transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
     found = list(loads(plan, layout))
@@ -84,7 +84,7 @@ def test_larger_elements_over_faster_links_take_as_long(planned: Planned, factor
     network = problem.network
     scaled = replace(
         problem,
-        gradient_bytes=problem.size * factor,
+        gradient_bytes=problem.size_bytes * factor,
         layer_bytes=tuple(size * factor for size in problem.layer_bytes),
         element_bytes=problem.element_bytes * factor,
         network=Network(
@@ -236,7 +236,7 @@ def test_listed_bytes_are_those_of_every_transfer_that_has_some(planned: Planned
             else:
                 down += one.length_bytes
     living = plan.bcube.servers - len(problem.failed.servers)
-    assert up == down == (living - 1) * problem.size
+    assert up == down == (living - 1) * problem.size_bytes
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])

@@ -118,7 +118,7 @@ def test_parts_of_layers_are_where_they_are(case: Planned) -> None:
         for layer, part, first, elements in parts_of(problem, plan.rounds)
     ]
     assert found == expected
-    assert sum(size for *_, size in found) == problem.size
+    assert sum(size for *_, size in found) == problem.size_bytes
 
 
 @given(planned)
@@ -152,11 +152,11 @@ def test_every_byte_of_every_server_is_summed_once(case: Planned) -> None:
     rows = everything(problem, plan)
     for order in (in_turn, _as_a_pipeline(plan)):
         groups = [list(group) for _, group in groupby(sorted(rows, key=order), order)]
-        held = replay(plan, problem.size, groups)
+        held = replay(plan, problem.size_bytes, groups)
         everyone = sum(256**server for server in range(plan.bcube.servers) if server not in dead)
         for server, values in enumerate(held):
             own = 256**server if server in dead else everyone
-            assert values == [own] * problem.size
+            assert values == [own] * problem.size_bytes
 
 
 def _as_a_pipeline(plan: AnyPlan) -> Callable[[Listed], tuple[int, ...]]:
@@ -187,10 +187,10 @@ def test_what_is_solved_around_one_failure_can_be_executed(bcube: BCube) -> None
         assert plan is not None
         rows = everything(problem, plan)
         groups = [list(group) for _, group in groupby(sorted(rows, key=in_turn), in_turn)]
-        held = replay(plan, problem.size, groups)
+        held = replay(plan, problem.size_bytes, groups)
         living = [server for server in range(bcube.servers) if server not in failed.servers]
         total = sum(256**server for server in living)
-        assert all(held[server] == [total] * problem.size for server in living)
+        assert all(held[server] == [total] * problem.size_bytes for server in living)
 
 
 def test_an_example_by_hand() -> None:

@@ -72,7 +72,7 @@ def test_parts_help_where_steps_are_uneven() -> None:
     assert often.time_ns < once.time_ns
     assert (often.load, often.steps) == (once.load, once.steps)
     # What remains is the busiest NIC, and a little for start-up costs.
-    busiest = problem.network.time(once.load * problem.size)
+    busiest = problem.network.time(once.load * problem.size_bytes)
     assert busiest <= often.time_ns < busiest * Fraction(102, 100)
 
 

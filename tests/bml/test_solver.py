@@ -403,7 +403,7 @@ def test_lists_will_do() -> None:
     assert failed
     assert not Failures()
     problem = Problem(BCube(3, 2), NET, layer_bytes=[1, 2])  # type: ignore[arg-type]
-    assert (problem.layer_bytes, problem.size, problem.chunks) == ((1, 2), 3, (1, 2))
+    assert (problem.layer_bytes, problem.size_bytes, problem.chunks) == ((1, 2), 3, (1, 2))
     assert Problem(BCube(3, 2), NET, 3).chunks == (3,)
 
 

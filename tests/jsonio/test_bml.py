@@ -481,21 +481,21 @@ def test_drawn_requests_are_answered_as_the_typed_interface_does(request_: dict[
     assert found["objective_ns"] == result.objective_ns
     assert found["lower_bound_ns"] == result.lower_bound_ns
     assert found["ideal_ns"] == ideal_ns(problem)
-    assert found["full_transfer_ns"] == problem.network.full_transfer_ns(problem.size)
+    assert found["full_transfer_ns"] == problem.network.full_transfer_ns(problem.size_bytes)
     assert (found["servers"], found["switches"]) == (
         problem.bcube.servers,
         problem.bcube.switches,
     )
     if result.plan is None:
         return
-    tensors = problem.layer_bytes if problem.size else None
+    tensors = problem.layer_bytes if problem.size_bytes else None
     rows = {one.name: one for one in compare(problem.bcube, tensors=tensors or None)}
     assert set(found["comparison"]) == set(rows)
     for name, row in found["comparison"].items():
         one = rows[name]
         assert row == {
             "times_full_transfer": float(one.volume),
-            "time_ns": one.time_ns(problem.network, problem.size),
+            "time_ns": one.time_ns(problem.network, problem.size_bytes),
             "steps": one.steps,
             "nics": one.nics,
             "switches": one.switches,
