@@ -50,16 +50,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Where tests run in parallel, the others then go on beside them.
     """
-    for test in {item.obj for item in items if is_hypothesis_test(getattr(item, "obj", None))}:
-        test._hypothesis_internal_use_settings = shared(test._hypothesis_internal_use_settings)
+    tests: set[Any] = {getattr(item, "obj", None) for item in items}
+    for test in tests:
+        if is_hypothesis_test(test):
+            # Hypothesis has no public way to a test's settings.
+            test._hypothesis_internal_use_settings = shared(test._hypothesis_internal_use_settings)
     items.sort(key=lambda item: not item.nodeid.startswith(JOBS))
 
 
 def shared(asked: settings) -> settings:
     """Return a test's settings with the examples it has in the profile of this run."""
-    share = SHARES.get(settings.get_current_profile_name(), 1)
-    least = min(asked.max_examples, settings.default.max_examples)
-    return settings(asked, max_examples=max(least, asked.max_examples // share))
+    profile = settings.get_current_profile_name()
+    least = min(asked.max_examples, settings.get_profile(profile).max_examples)
+    return settings(asked, max_examples=max(least, asked.max_examples // SHARES.get(profile, 1)))
 
 
 def pytest_configure(config: pytest.Config) -> None:

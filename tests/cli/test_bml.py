@@ -381,6 +381,7 @@ def test_what_compare_writes_is_drawn_as_it_was_shown(
     assert "expected a name ending in .svg" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(REQUESTS))
 def test_pictures_are_written(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

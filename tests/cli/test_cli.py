@@ -405,6 +405,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[bytes
     )
 
 
+@pytest.mark.slow
 def test_closed_streams_are_no_fault() -> None:
     done = shell("planner solve <&-")
     assert done.returncode == 2
@@ -414,6 +415,7 @@ def test_closed_streams_are_no_fault() -> None:
     assert b"standard output is closed" in done.stderr
 
 
+@pytest.mark.slow
 def test_other_encodings_of_the_terminal(profile: str) -> None:
     command = f"planner compare {profile} --startup 1us --bandwidth 1Gb/s --methods exact,greedy"
     done = shell(command, PYTHONIOENCODING="latin-1")

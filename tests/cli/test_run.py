@@ -213,6 +213,7 @@ def test_without_torch_it_says_what_to_install(folder: Path) -> None:
     assert "torch is needed here: pip install 'planner[torch]'" in found.stderr
 
 
+@pytest.mark.slow
 def test_without_a_launcher_it_says_how_to_start(folder: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "RANK"}
     arguments = ["run", "caramel.json", "--model", "my_model:make"]

@@ -66,6 +66,9 @@ def test_bounds_hold_where_transfers_are_capped(
     alone = 18 + 2 * (pieces * startup + first)
     assert bound(problem, ring, "replicated") <= alone
     assert bound(problem, ring, "sharded") <= 18 + (pieces + pulls) * startup + first + second
+    if first % 2 == 0:
+        halves = replace(problem, max_transfer_bytes=first // 2)
+        assert bound(halves, ring, "replicated") == 18 + 2 * (2 * startup + first)
 
 
 def test_every_method_is_bounded_by_what_all_algorithms_and_modes_need() -> None:
