@@ -224,6 +224,7 @@ def test_what_reads_nothing_recorded_follows_the_op_before() -> None:
     assert "embed.weight" not in updaters(graph)
 
 
+@pytest.mark.slow
 def test_a_recomputed_layer_updates_its_parameters() -> None:
     model = Model(
         lambda m, x: m.head(checkpoint(m.inner, m.stem(x), use_reentrant=True)),
@@ -268,6 +269,7 @@ def _sources(draw: st.DrawFn) -> list[list[int]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(_sources(), st.data())
 def test_any_dataflow_is_found(sources: list[list[int]], data: st.DataObject) -> None:
