@@ -27,6 +27,15 @@ def test_tables_are_linear_between_points_and_rounded_up(cost: TableCost, size: 
     assert cost.cost_ns(size) == ceil(interpolated(cost.points, size))
 
 
+@given(table_costs(), st.integers(0, 300))
+def test_pieces_of_a_table_follow_each_other_and_say_its_time(cost: TableCost, size: int) -> None:
+    pieces = cost.pieces()
+    assert (pieces[0].start, pieces[-1].stop) == (0, None)
+    assert [one.start for one in pieces[1:]] == [one.stop for one in pieces[:-1]]
+    piece = next(one for one in pieces if one.stop is None or size <= one.stop)
+    assert piece.time(size) == interpolated(cost.points, size)
+
+
 @given(affine_costs(), st.integers(0, 2**40))
 def test_affine_costs_are_exact_and_rounded_up(cost: AffineCost, size: int) -> None:
     assert cost.cost_ns(size) == ceil(cost.startup_ns + cost.ns_per_byte * size)
