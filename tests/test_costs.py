@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
-from planner.costs import fit_affine, fit_table
+from planner.costs import DepthCost, fit_affine, fit_table
 from tests.strategies import affine_costs, table_costs
 
 
@@ -75,6 +75,18 @@ def test_bandwidth() -> None:
 def test_bad_affine_costs(startup: int, rate: Fraction) -> None:
     with pytest.raises(InvalidInputError):
         AffineCost(startup, rate)
+
+
+def test_a_table_may_fall_but_not_at_its_end() -> None:
+    assert not TableCost(((0, 9), (1, 5), (2, 5))).is_monotone
+    with pytest.raises(InvalidInputError) as caught:
+        TableCost(((0, 5), (1, 9), (2, 8)))
+    assert caught.value.path == "cost_table[2][1]"
+
+
+def test_of_equal_depths_the_least_is_chosen() -> None:
+    cost = AffineCost(1, Fraction(1))
+    assert DepthCost(((1, cost), (2, cost), (4, cost))).best_depth(10) == 1
 
 
 def test_fitting_recovers_an_affine_cost() -> None:
