@@ -1,7 +1,7 @@
 """The JSON face of calibration: measured epochs in, constants with their provenance out."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,10 +12,12 @@ from planner.jsonio.layout import in_lines, number
 from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
 from planner.validation import MAX_VALUE
-from planner.yan.calibration import Computation, Fit, Measurement
 from planner.yan.configuration import Configuration, LayerChoice, check_choice
 from planner.yan.mapping import canonical_mapping
 from planner.yan.problem import Problem
+
+if TYPE_CHECKING:  # fitting needs NumPy, and reading a schema does not
+    from planner.yan.calibration import Computation, Fit, Measurement
 
 __all__ = [
     "ComputationDocument",
@@ -54,7 +56,7 @@ class MeasurementsDocument(YanRequest, frozen=True, kw_only=True, forbid_unknown
     measurements: tuple[MeasurementDocument, ...]
 
 
-def decode_measurements(data: bytes) -> tuple[Problem, tuple[Measurement, ...]]:
+def decode_measurements(data: bytes) -> tuple[Problem, "tuple[Measurement, ...]"]:
     """Read a problem and measured epochs from JSON text.
 
     Raises
@@ -70,7 +72,7 @@ def decode_measurements(data: bytes) -> tuple[Problem, tuple[Measurement, ...]]:
     )
 
 
-def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> Measurement:
+def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> "Measurement":
     if len(document.layers) != len(problem.layers):
         raise InvalidInputError(
             f"{path}.layers",
@@ -107,6 +109,8 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
         tuple(choices),
         None if document.machines is UNSET else document.machines,
     )
+    from planner.yan.calibration import Measurement
+
     return Measurement(configuration, document.epoch_ns)
 
 
@@ -175,7 +179,7 @@ class FitDocument(Struct, frozen=True, kw_only=True):
     provenance: FitProvenance
 
 
-def encode_computation(computation: Computation) -> str:
+def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
     constants = ComputationConstants(
         muladd_ns=number(computation.muladd_ns),
@@ -187,7 +191,7 @@ def encode_computation(computation: Computation) -> str:
     return in_lines(ComputationDocument(constants=constants, provenance=provenance))
 
 
-def encode_fit(result: Fit, source: str, versions: Mapping[str, str]) -> str:
+def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
     """Return fitted constants as a request takes them, and their provenance, as JSON text.
 
     Parameters

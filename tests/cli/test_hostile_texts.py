@@ -136,10 +136,13 @@ def test_names_of_files_are_shown_escaped(said: Any, tmp_path: Path) -> None:
         assert err.count("\n") == 1
 
 
-def test_a_backtick_in_the_name_of_a_parameter_is_a_name(said: Any, tmp_path: Path) -> None:
+def test_a_backtick_in_the_name_of_a_parameter_is_a_name(
+    said: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # narrow tables abbreviate names
     request = json.loads(json.dumps(METHODS["caramel"][0]))
     for place, row in enumerate(request["parameters"]):
-        row["name"] = f"`{place}`$.o"  # short, since tables abbreviate names
+        row["name"] = f"`{place}`$.o"
     answer = planner.solve(request)
     assert any("part" in group for group in answer["groups"])  # its names are keys
     plan = write(tmp_path / "plan.json", answer)
