@@ -136,7 +136,7 @@ def run_network(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Check and convert the options in place, before any other rank is waited for."""
-    from planner.runtime.measuring.sweep import MAX_REPETITIONS
+    from planner.runtime.measuring.sweep import MAX_REPETITIONS, check_depths
     from planner.sweeps import sweep_sizes
 
     if options.picture and Path(options.picture).suffix not in _PICTURES:
@@ -150,6 +150,10 @@ def _check(options: argparse.Namespace) -> None:
         )
     depths = parse_names(options.depths, "--depths")
     options.depths = tuple(parse_count(depth, "--depths") for depth in depths)
+    try:  # before the others are met: one that leaves first would hide the reason from them
+        check_depths(options.collective, options.depths)
+    except InvalidInputError as error:
+        raise InvalidInputError("--depths", error.message) from None
     try:
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
     except InvalidInputError as error:

@@ -38,7 +38,7 @@ from planner.sweeps import (
 )
 from planner.validation import integer, integers
 
-__all__ = ["MAX_REPETITIONS", "measure_network", "transfer"]
+__all__ = ["MAX_REPETITIONS", "check_depths", "measure_network", "transfer"]
 
 MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64
@@ -94,7 +94,7 @@ def measure_network(
         If a transfer fails.
     """
     chosen = sweep_sizes(4 * 10**6) if sizes is None else _checked_sizes(sizes)
-    _check(collective, depths)
+    check_depths(collective, depths)
     integer(repetitions, "repetitions", minimum=1, maximum=MAX_REPETITIONS)
     integer(warmup, "warmup", minimum=1, maximum=MAX_REPETITIONS)
     if sample_ns is not None:
@@ -250,7 +250,14 @@ def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     return checked
 
 
-def _check(collective: Collective | AllReduce, depths: Sequence[int]) -> None:
+def check_depths(collective: Collective | AllReduce, depths: Sequence[int]) -> None:
+    """Refuse depths that a collective cannot be measured at.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path `collective` or `depths`.
+    """
     if isinstance(collective, str) and collective not in COLLECTIVES:
         raise InvalidInputError(
             "collective", f"expected one of {', '.join(COLLECTIVES)}, got {collective!r}"
