@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.costs import DepthCost, fit_affine, fit_table
+from planner.validation import total
 from tests.strategies import affine_costs, table_costs
 
 
@@ -87,6 +88,12 @@ def test_a_table_may_fall_but_not_at_its_end() -> None:
 def test_of_equal_depths_the_least_is_chosen() -> None:
     cost = AffineCost(1, Fraction(1))
     assert DepthCost(((1, cost), (2, cost), (4, cost))).best_depth(10) == 1
+
+
+def test_sums_end_below_what_means_never() -> None:
+    assert total(2**63 - 2, "path", "a sum") == 2**63 - 2
+    with pytest.raises(InvalidInputError, match="63 bits"):
+        total(2**63 - 1, "path", "a sum")
 
 
 def test_fitting_recovers_an_affine_cost() -> None:
