@@ -249,6 +249,7 @@ def test_names_are_no_formulas_and_no_control_characters(tmp_path: Path) -> None
         assert "$x$" in saved(chart, tmp_path)
 
 
+@pytest.mark.slow
 def test_every_format_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("p.svg", "p.png", "p.pdf"):

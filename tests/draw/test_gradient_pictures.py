@@ -135,6 +135,7 @@ def test_windows_have_a_line_a_bar_and_an_overrun_each(count: int) -> None:
     assert len(labels) == (count if count <= 40 else 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "panels"), [(3, 2), (400, 2), (401, 1)])
 def test_too_many_windows_are_left_out(count: int, panels: int, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")

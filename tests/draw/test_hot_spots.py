@@ -89,6 +89,7 @@ def test_nothing_to_send_takes_no_bar() -> None:
     assert not re.search("[█▒]", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [2, 6, 16, 17, 200])
 def test_pictures_of_any_size_come_out_the_same_again(nodes: int, tmp_path: Path) -> None:
     svg = written(chart(nodes=nodes), tmp_path)
@@ -96,6 +97,7 @@ def test_pictures_of_any_size_come_out_the_same_again(nodes: int, tmp_path: Path
     assert written(chart(nodes=nodes), tmp_path, "again.svg") == svg
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"maps": ()}, {"times_ns": (("rotated", 0),)}])
 @pytest.mark.parametrize("bound", [None, 0])
 def test_pictures_with_little_to_show(

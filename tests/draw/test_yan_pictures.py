@@ -149,6 +149,7 @@ def test_nothing_takes_time_in_a_picture(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("landscape", "front", "words"),
     [
@@ -186,6 +187,7 @@ def test_panels_are_those_there_is_something_for(
     assert text.count('id="axes_') == axes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maps", [False, True])
 def test_sensitivity_has_a_panel_of_its_own(maps: bool, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -275,6 +277,7 @@ def test_names_are_no_formulas(tmp_path: Path) -> None:
     saved(replace(chart(layers=names), title="$x$"), tmp_path)
 
 
+@pytest.mark.slow
 def test_every_format_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("p.svg", "p.png", "p.pdf"):
