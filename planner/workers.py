@@ -194,7 +194,7 @@ def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Pr
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    resident, data = _memory()
+    resident, _ = _memory()
     with warnings.catch_warnings():
         # Threads of the parent, if it has any, are not needed in the child.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -202,9 +202,7 @@ def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Pr
     if pid == 0:
         os.close(requests_out)
         os.close(answers_in)
-        memory = limits.memory_bytes
-        most = None if memory is None else memory + data
-        _answering(serve, limits, requests_in, answers_out, most, resident)
+        _answering(serve, limits, requests_in, answers_out, resident)
     os.close(requests_in)
     os.close(answers_out)
     with suppress(OSError):
@@ -237,7 +235,6 @@ def _answering(
     limits: Limits,
     requests: int,
     answers: int,
-    most: int | None,
     inherited: int,
 ) -> NoReturn:
     """Answer until there are no more messages; the life of the child."""
@@ -254,8 +251,9 @@ def _answering(
         for name in _THREADS:
             os.environ.setdefault(name, "1")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if most is not None:
-            _lowered(resource.RLIMIT_DATA, most)
+        if limits.memory_bytes is not None:
+            # Counted here: stacks of the parent's threads may not have come along.
+            _lowered(resource.RLIMIT_DATA, limits.memory_bytes + _memory()[1])
         while True:
             _, message = _received(requests, _LENGTH)
             _answer(serve, limits, message, answers, inherited)

@@ -25,7 +25,7 @@ def serve(message: bytes) -> tuple[int, bytes]:
     if word == "pid":
         return 0, str(os.getpid()).encode()
     if word == "memory":
-        return 0, bytes(2**28)[:1]
+        return 0, bytes(2**31)[:1]
     if word == "long":
         return 0, bytes(1001)
     if word == "busy":

@@ -188,7 +188,9 @@ def test_memory() -> None:
     needed = 100 + 100 + 50  # and sharded, a 2-fold state and a copy, spread over the machines
 
     def choose(memory: int) -> Sizing:
-        return choose_size(model, on_switch(4, Nic(FAST, 0), memory_bytes=memory), 40, optimiser=2)
+        return choose_size(
+            model, on_switch(4, Nic(FAST, 0), memory_bytes=memory), 40, optimiser=2, element_bytes=1
+        )
 
     tight = choose(needed + 300 // 4 + 1)
     assert tight.chosen is not None

@@ -30,7 +30,7 @@ def answer(n: int, k: int, *, method: str = "auto", **fields: Any) -> dict[str, 
         "n": n,
         "k": k,
         "link_bytes_per_s": 1_000_000,
-        "startup_ns": 100_000,
+        "latency_ns": 100_000,
         "element_bytes": 4,
         "schedule": "all",
         "method": method,
@@ -142,7 +142,7 @@ def test_answers_around_failures(n: int, k: int, failed: dict[str, Any], method:
 
 
 def test_rounds_are_followed() -> None:
-    plan = answer(3, 2, failed=NIC, startup_ns=1000)
+    plan = answer(3, 2, failed=NIC, latency_ns=1000)
     assert plan["rounds"] > 1
     play_all(routes_of(BCube(3, 2), msgspec.json.encode(plan)), 1000)
 
@@ -271,7 +271,7 @@ def _request() -> dict[str, Any]:
         "k": 2,
         "gradient_bytes": 400,
         "link_bytes_per_s": 10**6,
-        "startup_ns": 1000,
+        "latency_ns": 1000,
     }
 
 
