@@ -24,6 +24,8 @@ def serve(message: bytes) -> tuple[int, bytes]:
     word = message.decode()
     if word == "pid":
         return 0, str(os.getpid()).encode()
+    if word == "some":
+        return 0, bytes(2**26)[:1]
     if word == "memory":
         return 0, bytes(2**31)[:1]
     if word == "long":
@@ -112,6 +114,7 @@ def test_a_large_parent_leaves_as_much_memory_as_a_small_one() -> None:
     with Worker(serve, LIMITS) as worker:
         assert worker.ask(b"abc") == (0, b"cba")
         assert worker.usage.peak_bytes < 2**26
+        assert worker.ask(b"some")[0] == 0
         with pytest.raises(OverLimitError):
             worker.ask(b"memory")
         with pytest.raises(WorkerFaultError):

@@ -1,7 +1,7 @@
 """The JSON face of gradient synchronisation on a BCube: requests, and what they stand for."""
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -12,14 +12,22 @@ from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.network import LINK_RULES, Network, links_of
-from planner.jsonio.types import PositiveRate, PositiveSize, Rate, Seconds, Size, Sizes, Time
+from planner.jsonio.types import (
+    PositiveRate,
+    PositiveSize,
+    Rate,
+    Seconds,
+    Size,
+    Sizes,
+    Time,
+    or_none,
+)
 from planner.methods import OUT_OF_TIME
 from planner.topologies import BCube
 from planner.validation import MAX_VALUE, integer
 
 __all__ = ["REQUEST_RULES", "BmlRequest", "FailedDocument", "problem_of", "run", "wanted_of"]
 
-T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
 Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
@@ -92,7 +100,7 @@ def problem_of(request: BmlRequest) -> Problem:
     return Problem(
         bcube,
         links_of(request, request.k),
-        _given(request.gradient_bytes),
+        or_none(request.gradient_bytes),
         () if request.layer_bytes is UNSET else request.layer_bytes,
         request.element_bytes,
         Failures() if request.failed is UNSET else _failures(bcube, request.failed),
@@ -141,7 +149,7 @@ def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
 
 def run(request: BmlRequest) -> BmlAnswer:
     """Answer one request."""
-    limit = _given(request.time_limit_s)
+    limit = or_none(request.time_limit_s)
     last = Deadline(limit).later(GRACE_S)
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
@@ -159,7 +167,3 @@ def run(request: BmlRequest) -> BmlAnswer:
             infeasibility=OUT_OF_TIME,
         )
         return answer(problem, late)
-
-
-def _given(value: T | UnsetType) -> T | None:
-    return None if value is UNSET else value

@@ -1,6 +1,6 @@
 """The JSON face of gradient transfers."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -18,7 +18,7 @@ from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
-from planner.jsonio.types import Moment, PositiveSize, Seconds, Size
+from planner.jsonio.types import Moment, PositiveSize, Seconds, Size, or_none
 from planner.network import ring_cost
 from planner.results import Result
 from planner.validation import MAX_VALUE, total
@@ -32,7 +32,6 @@ __all__ = [
     "run",
 ]
 
-T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(caramel.METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=2**16)]
@@ -75,11 +74,11 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return Problem(
             graph=graph_of(self.ops, self.parameters),
             cost=ring_cost(cost, workers),
-            op_order=_given(self.op_order),
+            op_order=or_none(self.op_order),
             workers=workers,
-            servers=_given(self.servers),
+            servers=or_none(self.servers),
             seed=self.seed,
-            threshold_bytes=_given(self.threshold_bytes),
+            threshold_bytes=or_none(self.threshold_bytes),
             stages=Stages(**msgspec.structs.asdict(self.stages)),
             element_bytes=self.element_bytes,
         )
@@ -87,10 +86,6 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 REQUEST_RULES: dict[str, Any] = {}
 """What the schema says of a request beside the fields' own types: nothing."""
-
-
-def _given(value: T | UnsetType) -> T | None:
-    return None if value is UNSET else value
 
 
 class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
@@ -134,7 +129,7 @@ class CaramelAnswer(Head, frozen=True, kw_only=True):
 def run(request: CaramelRequest) -> CaramelAnswer:
     """Answer one request."""
     problem = request.to_problem()
-    limit = _given(request.time_limit_s)
+    limit = or_none(request.time_limit_s)
     return answer(problem, caramel.solve(problem, method=request.method, time_limit=limit))
 
 

@@ -14,7 +14,7 @@ from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
 from planner.jsonio.heads import PlanOrReason, check_head, head
-from planner.jsonio.types import Count, Moment, Rate, Seconds, Time
+from planner.jsonio.types import Count, Moment, Rate, Seconds, Time, or_none
 from planner.results import Result
 from planner.units import format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown
@@ -78,22 +78,18 @@ class DrizzleRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         stages = () if self.stages is UNSET else self.stages
         return drizzle.Problem(
             compute_ns=self.compute_ns,
-            tasks=_given(self.tasks),
-            group_ns=_given(self.group_ns) or 0,
+            tasks=or_none(self.tasks),
+            group_ns=or_none(self.group_ns) or 0,
             task_ns=self.task_ns,
-            constant_task_ns=_given(self.constant_task_ns) or 0,
+            constant_task_ns=or_none(self.constant_task_ns) or 0,
             max_overhead=self.max_overhead,
-            max_group_ns=_given(self.max_group_ns),
+            max_group_ns=or_none(self.max_group_ns),
             stages=tuple(drizzle.Stage(one.name, one.tasks, one.after) for one in stages),
         )
 
 
 REQUEST_RULES: dict[str, Any] = {"anyOf": [{"required": ["tasks"]}, {"required": ["stages"]}]}
 """What the schema says of a request beside the fields' own types."""
-
-
-def _given(value: T | UnsetType) -> T | None:
-    return None if value is UNSET else value
 
 
 class TriggersAnswer(Struct, frozen=True, kw_only=True):
@@ -134,7 +130,7 @@ class DrizzleAnswer(PlanOrReason, frozen=True, kw_only=True):
 def run(request: DrizzleRequest) -> DrizzleAnswer:
     """Answer one request."""
     problem = request.to_problem()
-    limit = _given(request.time_limit_s)
+    limit = or_none(request.time_limit_s)
     return answer(problem, drizzle.solve(problem, method=request.method, time_limit=limit))
 
 
@@ -212,7 +208,7 @@ def groups(answer: DrizzleAnswer) -> Groups:
         raise InvalidInputError("curve", f"without the plan's group_size ({size}) and its price")
     if share > limit:
         raise InvalidInputError("max_overhead", f"less than the plan's overhead ({share})")
-    longest = _given(answer.max_group_ns)
+    longest = or_none(answer.max_group_ns)
     if longest is not None and time > longest:
         raise InvalidInputError("max_group_ns", f"less than objective_ns ({time})")
     _check_prices(answer, points, chosen)

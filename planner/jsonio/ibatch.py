@@ -1,7 +1,7 @@
 """The JSON face of the batching problem."""
 
 from dataclasses import fields
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -29,6 +29,7 @@ from planner.jsonio.types import (
     Sizes,
     Time,
     Times,
+    or_none,
 )
 from planner.network import batch_cost
 from planner.results import Result
@@ -47,7 +48,6 @@ __all__ = [
     "timeline",
 ]
 
-T = TypeVar("T")
 
 LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
@@ -81,22 +81,22 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return the typed problem."""
         problem = ibatch.Problem(
             compute_ns=self.compute_ns,
-            startup_ns=_given(self.startup_ns),
-            transfer_ns=_given(self.transfer_ns),
-            layer_bytes=_given(self.layer_bytes),
+            startup_ns=or_none(self.startup_ns),
+            transfer_ns=or_none(self.transfer_ns),
+            layer_bytes=or_none(self.layer_bytes),
             cost=self._cost(),
             direction=self.direction,
             objective=self.objective,
-            max_batch_bytes=_given(self.max_batch_bytes),
+            max_batch_bytes=or_none(self.max_batch_bytes),
         )
         for name in ("layer_names", "layer_parameters"):
-            given = _given(getattr(self, name))
+            given = or_none(getattr(self, name))
             if given is not None and len(given) != problem.layers:
                 raise InvalidInputError(
                     name,
                     f"expected as many elements as layers ({problem.layers}), got {len(given)}",
                 )
-        _check_parameters(_given(self.layer_parameters))
+        _check_parameters(or_none(self.layer_parameters))
         return problem
 
     def _cost(self) -> AffineCost | TableCost | None:
@@ -129,10 +129,6 @@ REQUEST_RULES = {
     ],
 }
 """What the schema says of a request beside the fields' own types."""
-
-
-def _given(value: T | UnsetType) -> T | None:
-    return None if value is UNSET else value
 
 
 def _check_parameters(layers: LayerParameters | None) -> None:
@@ -190,9 +186,9 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
 def run(request: IbatchRequest) -> IbatchAnswer:
     """Answer one request."""
     problem = request.to_problem()
-    limit = _given(request.time_limit_s)
+    limit = or_none(request.time_limit_s)
     result = ibatch.solve(problem, method=request.method, time_limit=limit)
-    return answer(problem, result, _given(request.layer_names), _given(request.layer_parameters))
+    return answer(problem, result, or_none(request.layer_names), or_none(request.layer_parameters))
 
 
 def headline(answer: IbatchAnswer) -> str:
@@ -221,12 +217,12 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     last = max((stop for _, stop in answer.batches), default=0)
     check_batches(answer.batches, last, answer.direction)
     for field in ("layer_names", "layer_parameters", "layer_bytes"):
-        given = _given(getattr(answer, field))
+        given = or_none(getattr(answer, field))
         if given is not None and last != len(given):
             raise InvalidInputError(
                 field, f"expected as many elements as layers ({last}), got {len(given)}"
             )
-    _check_parameters(_given(answer.layer_parameters))
+    _check_parameters(or_none(answer.layer_parameters))
     if len(answer.schedule) != len(answer.batches):
         raise InvalidInputError(
             "schedule",
@@ -243,7 +239,7 @@ def timeline(answer: IbatchAnswer) -> Timeline:
         BatchTimes(*(getattr(row, name) for name in BatchTimes._fields)) for row in answer.schedule
     ]
     _check_times(answer, times)
-    return timeline_of(answer.batches, times, _given(answer.layer_names))
+    return timeline_of(answer.batches, times, or_none(answer.layer_names))
 
 
 def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:

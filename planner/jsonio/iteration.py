@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -16,14 +16,21 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
-from planner.jsonio.types import PositiveRate, PositiveSize, PositiveTime, Rate, Seconds, Size
+from planner.jsonio.types import (
+    PositiveRate,
+    PositiveSize,
+    PositiveTime,
+    Rate,
+    Seconds,
+    Size,
+    or_none,
+)
 from planner.methods import deadline_in, known_method
 from planner.profiles import Profile
 from planner.validation import MAX_VALUE
 
 __all__ = ["REQUEST_RULES", "IterationRequest", "planned", "run"]
 
-T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.METHODS)})]
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.ALGORITHMS)})]
@@ -80,12 +87,12 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return {
             "computation": 1 if self.computation_scale is UNSET else self.computation_scale,
             "optimiser": 0 if self.optimiser_ratio is UNSET else self.optimiser_ratio,
-            "activation_bytes": _given(self.activation_bytes),
+            "activation_bytes": or_none(self.activation_bytes),
             "ignore_memory": self.ignore_memory,
-            "max_transfer_bytes": _given(self.max_transfer_bytes),
+            "max_transfer_bytes": or_none(self.max_transfer_bytes),
             "algorithms": iteration.ALGORITHMS if self.algorithms is UNSET else self.algorithms,
             "modes": iteration.MODES if self.modes is UNSET else self.modes,
-            "op_order": _given(self.op_order),
+            "op_order": or_none(self.op_order),
             "element_bytes": self.element_bytes,
             "seed": self.seed,
         }
@@ -110,10 +117,6 @@ REQUEST_RULES: dict[str, Any] = {}
 """What the schema says of a request beside the fields' own types: nothing."""
 
 
-def _given(value: T | UnsetType) -> T | None:
-    return None if value is UNSET else value
-
-
 def run(request: IterationRequest) -> IterationAnswer:
     """Answer one request."""
     limits = {
@@ -126,8 +129,8 @@ def run(request: IterationRequest) -> IterationAnswer:
         cluster_of(request.cluster, "cluster"),
         request.options(),
         method=request.method,
-        time_limit=_given(request.time_limit_s),
-        epoch_samples=_given(request.epoch_samples),
+        time_limit=or_none(request.time_limit_s),
+        epoch_samples=or_none(request.epoch_samples),
         limits=limits,
     )
     return found

@@ -1,9 +1,9 @@
 """The scalar types of the JSON interface, with their ranges and units."""
 
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from planner.validation import MAX_TOTAL, MAX_VALUE
 
@@ -22,7 +22,10 @@ __all__ = [
     "Sizes",
     "Time",
     "Times",
+    "or_none",
 ]
+
+T = TypeVar("T")
 
 Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
 PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
@@ -54,3 +57,8 @@ Index = Annotated[int, Meta(ge=0, le=2**31)]
 LayerRange = Annotated[
     tuple[Index, Index], Meta(description="half-open: [a, b] holds layers a … b-1")
 ]
+
+
+def or_none(value: T | UnsetType) -> T | None:
+    """Return what a field holds; None if it was not given."""
+    return None if value is UNSET else value

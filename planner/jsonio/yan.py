@@ -1,14 +1,14 @@
 """The JSON face of scaling: requests, and the problems they stand for."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.jsonio.types import Count, PositiveRate, Seconds
+from planner.jsonio.types import Count, PositiveRate, Seconds, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import known_method
 from planner.yan.configuration import Fixed, LayerChoice
@@ -37,7 +37,6 @@ __all__ = [
     "run",
 ]
 
-T = TypeVar("T")
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
 Machines = Annotated[int, Meta(ge=1, le=MAX_MACHINES)]
@@ -159,10 +158,10 @@ def problem_of(request: YanRequest) -> Problem:
         read_every=request.read_every,
         read_model=request.read_model,
         partitions=request.partitions,
-        max_copies=_given(request.max_copies),
-        memory_bytes=_given(request.memory_bytes),
-        machine_speeds=_given(request.machine_speeds),
-        nic_speeds=_given(request.nic_speeds),
+        max_copies=or_none(request.max_copies),
+        memory_bytes=or_none(request.memory_bytes),
+        machine_speeds=or_none(request.machine_speeds),
+        nic_speeds=or_none(request.nic_speeds),
         fixed=() if request.fixed is UNSET else fixed_of(request.fixed),
         top=request.top,
     )
@@ -221,7 +220,7 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
 
 def run(request: YanRequest) -> YanAnswer:
     """Answer one request."""
-    limit = _given(request.time_limit_s)
+    limit = or_none(request.time_limit_s)
     deadline = Deadline(limit)
     problem = problem_of(request)
     if request.sensitivity:
@@ -237,10 +236,6 @@ def run(request: YanRequest) -> YanAnswer:
         sensitivity=request.sensitivity,
         deadline=deadline,
     )
-
-
-def _given(value: T | UnsetType) -> T | None:
-    return None if value is UNSET else value
 
 
 def _fields(document: Struct) -> dict[str, Any]:
