@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EvenLayout", "Layout", "RangedLayout", "WeightedLayout"]
 
+_SQUARES = 2**31
+"""Squares of numbers up to this one have less than 64 bits."""
+
 
 class Layout(Protocol):
     """Where pieces start in a gradient, or in one layer of it."""
@@ -38,7 +41,7 @@ class Layout(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EvenLayout:
     """Pieces of equal size, give or take one element, longer ones spread evenly among them.
 
@@ -64,15 +67,21 @@ class EvenLayout:
     elements: int
     element_bytes: int
 
+    @cached_property
+    def _shares(self) -> tuple[tuple[int, int, int, int], ...]:
+        """Of each thread: pieces in use before it, and of it; its first element, and how many."""
+        used = [self._in_use(thread * self.pieces) for thread in range(self.threads + 1)]
+        firsts = [-(-self.elements * count // used[-1]) for count in used]
+        return tuple(
+            (before, after - before, first, last - first)
+            for (before, after), (first, last) in zip(pairwise(used), pairwise(firsts), strict=True)
+        )
+
     def start(self, piece: int) -> int:
         """Return where a piece starts, in bytes."""
-        thread = min(piece // self.pieces, self.threads - 1)
-        before, after = (self._in_use((thread + one) * self.pieces) for one in (0, 1))
-        total = self._in_use(self.threads * self.pieces)
-        first, last = (-(-self.elements * count // total) for count in (before, after))
-        if before < after:
-            rank = self._in_use(piece) - before
-            first -= -rank * (last - first) // (after - before)
+        before, count, first, elements = self._shares[min(piece // self.pieces, self.threads - 1)]
+        if count:
+            first -= -(self._in_use(piece) - before) * elements // count
         return first * self.element_bytes
 
     def span(self, first: int, count: int) -> int:
@@ -83,19 +92,14 @@ class EvenLayout:
         """Return `start` of every one of `pieces`."""
         import numpy as np
 
-        edges = range(self.threads + 1)
-        used = np.array([self._in_use(one * self.pieces) for one in edges], dtype=np.int64)
-        total = int(used[-1])
-        bases = np.array(
-            [-(-self.elements * int(count) // total) for count in used], dtype=np.int64
-        )
+        if self.pieces > _SQUARES:
+            return np.array([self.start(piece) for piece in pieces.tolist()], dtype=np.int64)
         thread = np.minimum(pieces // self.pieces, self.threads - 1)
-        rank = pieces - np.searchsorted(np.array(self.left_out, dtype=np.int64), pieces)
-        rank -= used[thread]
-        count = np.maximum(np.diff(used), 1)[thread]
+        before, count, first, elements = np.array(self._shares, dtype=np.int64).T[:, thread]
+        rank = pieces - np.searchsorted(np.array(self.left_out, dtype=np.int64), pieces) - before
         # The product of rank and elements may be beyond 64 bits; that of rank and rest is not.
-        quotient, rest = np.divmod(np.diff(bases)[thread], count)
-        found: NDArray[np.int64] = bases[thread] + rank * quotient - (-rank * rest // count)
+        quotient, rest = np.divmod(elements, np.maximum(count, 1))
+        found: NDArray[np.int64] = first + rank * quotient - (-rank * rest // np.maximum(count, 1))
         return found * self.element_bytes
 
     def _in_use(self, piece: int) -> int:

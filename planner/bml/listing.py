@@ -3,15 +3,23 @@
 Layers come in the order in which back-propagation finishes them, the last one first, each cut into
 pieces of its own, so that transfers can start while other gradients are still computed. With R
 rounds a layer is cut into R parts first, and each part into pieces. What has no bytes is left out.
+
+Complexity. O(1) a transfer and part; where pieces start is worked out for many at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from planner.bml.layout import Layout
 from planner.bml.plan import Plan, Transfer
 from planner.bml.problem import Problem
+from planner.deadline import NEVER, Deadline
 
 __all__ = ["Listed", "listed", "parts_of"]
+
+_BATCH = 1024
+"""Transfers worked out at once."""
 
 
 class Listed(NamedTuple):
@@ -48,12 +56,31 @@ def parts_of(problem: Problem, rounds: int) -> Iterator[tuple[int, int, int, int
             start += elements * problem.element_bytes
 
 
-def listed(problem: Problem, plan: Plan, server: int) -> Iterator[Listed]:
-    """Yield what a server sends, layer after layer, part after part, step after step."""
+def listed(
+    problem: Problem, plan: Plan, server: int, deadline: Deadline = NEVER
+) -> Iterator[Listed]:
+    """Yield what a server sends, layer after layer, part after part, step after step.
+
+    Raises
+    ------
+    TimeUpError
+        At the deadline.
+    """
     for layer, part, first, elements in parts_of(problem, plan.rounds):
         layout = plan.layout(elements, problem.element_bytes)
-        for transfer in plan.transfers(server):
-            piece = transfer.thread * plan.pieces + transfer.offset
-            size = layout.span(piece, transfer.length)
-            if size:
-                yield Listed(transfer, layer, part, first + layout.start(piece), size)
+        transfers = iter(plan.transfers(server))
+        while batch := list(islice(transfers, _BATCH)):
+            deadline.check()
+            for transfer, start, stop in zip(batch, *_spans(plan, layout, batch), strict=True):
+                if start < stop:
+                    yield Listed(transfer, layer, part, first + start, stop - start)
+
+
+def _spans(plan: Plan, layout: Layout, batch: Sequence[Transfer]) -> tuple[list[int], list[int]]:
+    """Return where the pieces of each transfer start and stop, in bytes."""
+    import numpy as np
+
+    firsts = [transfer.thread * plan.pieces + transfer.offset for transfer in batch]
+    stops = [first + transfer.length for first, transfer in zip(firsts, batch, strict=True)]
+    edges = layout.starts(np.array(firsts + stops, dtype=np.int64)).tolist()
+    return edges[: len(batch)], edges[len(batch) :]

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.bml.damage import Damage
 from planner.bml.evaluation import Evaluation
-from planner.bml.listing import Listed, listed
+from planner.bml.listing import listed
 from planner.bml.plan import Stage
 from planner.bml.problem import Problem
 from planner.bml.solver import AnyPlan, ideal_ns
@@ -255,12 +255,6 @@ def _too_many(wanted: range) -> InvalidInputError:
 def _transfers(
     problem: Problem, plan: AnyPlan, wanted: range, deadline: Deadline
 ) -> Iterator[TransferRow]:
-    digits = cache(problem.bcube.digits)  # rows share them
-
-    def listing() -> Iterator[Listed]:
-        for server in wanted:
-            yield from watched(listed(problem, plan, server), deadline)
-
     parts = sum(min(plan.rounds, size // problem.element_bytes) for size in problem.chunks)
     if not parts:
         return
@@ -268,9 +262,11 @@ def _transfers(
     moves = watched((one for server in wanted for one in plan.transfers(server)), deadline)
     if next(islice(moves, MAX_LOOKED_AT // parts, None), None):
         raise _too_many(wanted)
-    if next(islice(listing(), MAX_TRANSFERS, None), None):
-        raise _too_many(wanted)
-    for one in listing():
+    digits = cache(problem.bcube.digits)  # rows share them
+    listing = (one for server in wanted for one in listed(problem, plan, server, deadline))
+    for number, one in enumerate(listing):
+        if number == MAX_TRANSFERS:
+            raise _too_many(wanted)
         moved = one.transfer
         yield TransferRow(
             server=digits(moved.server),

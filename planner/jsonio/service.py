@@ -168,6 +168,9 @@ class Reply:
 def solve(request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer one request given as plain values, as ``planner solve`` does for JSON.
 
+    Plain values take about four times the memory of the JSON text: a ``bml`` answer that lists a
+    million transfers some 0.9 GB.
+
     Parameters
     ----------
     request : mapping

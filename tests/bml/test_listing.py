@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +15,7 @@ from planner.bml.detour import detour
 from planner.bml.listing import Listed, listed, parts_of
 from planner.bml.plan import Transfer
 from planner.bml.schedule import FULL_WEIGHT
+from planner.deadline import Deadline, TimeUpError
 from planner.network import Network
 from planner.topologies import BCube
 from tests.bml.networks import single_failures
@@ -229,3 +230,31 @@ def test_a_few_transfers_of_a_huge_network_are_listed_at_once() -> None:
     for row in rows:
         first = row.transfer.thread * bcube.servers + row.transfer.offset
         assert (row.offset_bytes, row.length_bytes) == (first * each, row.transfer.length * each)
+
+
+@pytest.mark.parametrize("bcube", [BCube(2, 30), BCube(46341, 2), BCube(2, 40), BCube(4096, 3)])
+def test_places_in_huge_networks_do_not_overflow(bcube: BCube) -> None:
+    size = 2**62 - 1
+    problem = Problem(bcube, LINKS, size)
+    plan = Schedule(bcube)
+    layout = plan.layout(size, 1)
+    rows = islice(listed(problem, plan, bcube.servers - 2), 3000)
+    moved = {row.transfer: (row.offset_bytes, row.length_bytes) for row in rows}
+    for transfer in islice(plan.transfers(bcube.servers - 2), 2000):
+        first = transfer.thread * bcube.servers + transfer.offset
+        start, stop = (
+            -(-size * number // bcube.nics) for number in (first, first + transfer.length)
+        )
+        # Threads begin where the pieces before them end; inside, each rounds up by itself.
+        assert abs(layout.start(first) - start) <= 1
+        assert moved.get(transfer, (layout.start(first), 0)) == (
+            layout.start(first),
+            layout.span(first, transfer.length),
+        )
+        assert abs(layout.start(first + transfer.length) - stop) <= 1
+
+
+def test_a_server_with_next_to_nothing_to_send_looks_at_the_clock() -> None:
+    problem = Problem(BCube(64, 3), LINKS, 1)
+    with pytest.raises(TimeUpError):
+        list(listed(problem, Schedule(problem.bcube), 1234, Deadline(0)))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -24,6 +25,10 @@ LONG = 100_000
 
 CALLED = 5
 """One of so many requests is made as a library call too."""
+
+CALL_MEMORY = 2
+"""Times the memory of a request that a library call may take: a million transfers as plain values,
+and as JSON text beside them, are more than 1 GiB."""
 
 
 class Asked(NamedTuple):
@@ -68,12 +73,14 @@ def findings(
     schemas = {
         name: jsonschema.Draft202012Validator(schema(problem)[name]) for name in ("answer", "error")
     }
-    with Worker(_served, limits) as worker:
+    roomy = limits.memory_bytes and CALL_MEMORY * limits.memory_bytes
+    called = replace(limits, memory_bytes=roomy)
+    with Worker(_served, limits) as worker, Worker(_served, called) as caller:
         for asked in requests(problem, count, seed, start):
             found = _judged(worker, b"J" + asked.data, asked, schemas)
             if found is None and asked.dice % CALLED == 0:
                 call = b"P" + json.dumps([problem, seed, asked.number]).encode()
-                found = _judged(worker, call, asked, schemas)
+                found = _judged(caller, call, asked, schemas)
             yield None if found is None else Finding(asked, *found)
 
 
@@ -124,4 +131,4 @@ def _served(message: bytes) -> tuple[int, bytes]:
         raise
     except Exception as error:  # noqa: BLE001 - any is a finding
         return 1, repr(error).encode()
-    return 0, json.dumps(answer).encode()
+    return 0, msgspec.json.encode(answer)
