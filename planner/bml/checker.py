@@ -27,7 +27,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from planner.bml.plan import Plan, Transfer
-from planner.deadline import NEVER, Deadline
+from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
 
@@ -40,7 +40,7 @@ __all__ = ["COMPLETE_CELLS", "Ground", "check", "check_complete", "check_piece"]
 COMPLETE_CELLS = 2**25
 """Counts of contributors up to which a plan is checked completely: (servers)²·pieces."""
 
-HASTY_CELLS = 2**21
+HASTY_CELLS = 2**19
 HASTY_SERVERS = 2**12
 HASTY_TRANSFERS = 1000
 """The same as `COMPLETE_CELLS`, `WHOLE_SERVERS` and `SINGLE_TRANSFERS`, where time is limited."""
@@ -113,7 +113,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     bcube = ground.bcube
     most = HASTY_CELLS if hasty else COMPLETE_CELLS
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
-        check_complete(ground, plan, _all_transfers(plan, deadline))
+        check_complete(ground, plan, _all_transfers(plan, deadline), deadline)
         return "complete"
     draw = Random(0)  # noqa: S311 - a sample, no secret
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
@@ -157,13 +157,17 @@ def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
     return found
 
 
-def check_complete(ground: Ground, plan: Plan, transfers: Iterable[Transfer]) -> None:
+def check_complete(
+    ground: Ground, plan: Plan, transfers: Iterable[Transfer], deadline: Deadline = NEVER
+) -> None:
     """Replay `transfers`, all those of the plan, counting every contribution.
 
     Raises
     ------
     InvalidPlanError
         At the first thing that is wrong, with the transfer.
+    TimeUpError
+        At the deadline.
     """
     import numpy as np
 
@@ -173,7 +177,7 @@ def check_complete(ground: Ground, plan: Plan, transfers: Iterable[Transfer]) ->
         "aggregate": defaultdict(list),
         "broadcast": defaultdict(list),
     }
-    for one in transfers:
+    for one in watched(transfers, deadline):
         _check_transfer(ground, plan, one)
         steps[one.stage][one.step].append(one)
     in_use = np.ones((plan.threads, plan.pieces), dtype=bool)
@@ -193,17 +197,17 @@ def check_complete(ground: Ground, plan: Plan, transfers: Iterable[Transfer]) ->
         if ground.exclusive:
             _check_exclusive(steps["aggregate"][step])
         added = []
-        for one in steps["aggregate"][step]:
+        for one in watched(steps["aggregate"][step], deadline):
             span = slice(one.offset, one.offset + one.length)
             if passed_on[one.server, one.thread, span][in_use[one.thread, span]].any():
                 raise InvalidPlanError(str(one), "what is sent was sent before, or is to stay")
             passed_on[one.server, one.thread, span] = True
             added.append((one, span, counts[one.server, one.thread, span].copy()))
-        for one, span, sent in added:
+        for one, span, sent in watched(added, deadline):
             counts[one.peer, one.thread, span] += sent
             if counts[one.peer, one.thread, span][in_use[one.thread, span]].max(initial=0) > 1:
                 raise InvalidPlanError(str(one), "a contribution is counted twice")
-    for owner, thread, piece in np.argwhere(done).tolist():
+    for owner, thread, piece in watched(np.argwhere(done).tolist(), deadline):
         if owner in ground.dead:
             raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
         missing = np.flatnonzero(counts[owner, thread, piece] != whole)
@@ -218,7 +222,7 @@ def check_complete(ground: Ground, plan: Plan, transfers: Iterable[Transfer]) ->
         if ground.exclusive:
             _check_exclusive(steps["broadcast"][step])
         arrived = np.zeros_like(done)
-        for one in steps["broadcast"][step]:
+        for one in watched(steps["broadcast"][step], deadline):
             span = slice(one.offset, one.offset + one.length)
             used = in_use[one.thread, span]
             if not done[one.server, one.thread, span][used].all():

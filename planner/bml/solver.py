@@ -45,6 +45,9 @@ FAR = Fraction(3, 2)
 PACKED_MAX_NICS = 1024
 """Up to so many NICs trees are packed by a linear program, in some ten seconds at worst."""
 
+FINISHING_S = 0.5
+"""So much before the time limit, or half of it, trees are taken as they are, cut and compared."""
+
 FEW_TREES = 128
 """In larger networks so many have equal shares, each made where there is least load before it."""
 
@@ -93,14 +96,16 @@ def _trees_until(problem: Problem, damage: Damage, deadline: Deadline) -> Outcom
     if damage.living == 1:
         (alone,) = set(range(damage.bcube.servers)) - damage.dead
         return Outcome(TreePlan(damage.bcube, (RootedTree(alone, ()),), (Fraction(1),)))
+    left = deadline.remaining_s
+    searched = deadline if left is None else deadline.later(-min(FINISHING_S, left / 2))
     network = damage.bcube, damage.dead, damage.down
     if damage.bcube.nics > PACKED_MAX_NICS:
         count = max(1, min(FEW_TREES, FEW_HOPS // damage.living))
-        packing = few_trees(*network, count, deadline, last=damage.deadline)
+        packing = few_trees(*network, count, searched, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
     else:
         start = _first_trees(damage)
-        packing = pack(*network, deadline, start=start, last=damage.deadline)
+        packing = pack(*network, searched, start=start, last=damage.deadline)
         packings = [(packing.trees, packing.weights)]
         if start and packing.timed_out:  # then the trees it began with may be better still
             packings.append((tuple(start), (Fraction(1, len(start)),) * len(start)))

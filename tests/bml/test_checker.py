@@ -20,6 +20,7 @@ from planner.bml.checker import (
 from planner.bml.damage import Damage
 from planner.bml.detour import detour
 from planner.bml.plan import Hops
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import InvalidPlanError, NotApplicableError
 from planner.topologies import BCube
 from tests.bml.networks import SMALL, damaged_networks, small_bcubes
@@ -519,3 +520,11 @@ def test_digits_of_a_level_are_interchangeable(bcube: BCube, data: st.DataObject
         }
 
     assert ways(rename=True) == ways(rename=False)
+
+
+def test_a_complete_check_looks_at_the_clock() -> None:
+    bcube = BCube(3, 2)
+    plan = Schedule(bcube)
+    check_complete(Ground(bcube), plan, listed(plan), NEVER)
+    with pytest.raises(TimeUpError):
+        check_complete(Ground(bcube), plan, listed(plan), Deadline(0))
