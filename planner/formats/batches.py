@@ -103,7 +103,7 @@ def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[s
         If a parameter is cut, or is in two batches; the path is the batch.
     """
     first: dict[str, int] = {}
-    found = []
+    names = []
     for number, batch in enumerate(batches):
         for piece in batch.pieces:
             where = f"{path}[{number}]"
@@ -118,8 +118,8 @@ def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[s
                     "expected whole parameters",
                 )
             first[piece.parameter] = number
-        found.append(tuple(piece.parameter for piece in batch.pieces))
-    return tuple(found)
+        names.append(tuple(piece.parameter for piece in batch.pieces))
+    return tuple(names)
 
 
 def _sized(

@@ -75,7 +75,7 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
     op_order = () if answer.op_order is UNSET else answer.op_order
     schedule = () if answer.schedule is UNSET else answer.schedule
     _check(op_order, schedule, transfers, graph)
-    phases = {one.name: one.phase for one in graph.ops}
+    phases = {graph_op.name: graph_op.phase for graph_op in graph.ops}
     order = sorted(op_order, key=lambda name: phases[name] == "forward")  # stable
     backward = [name for name in order if phases[name] == "backward"]
     op_ids = {name: 1 + place for place, name in enumerate(backward)}
@@ -83,8 +83,10 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
     for name in order[len(backward) :]:
         op_ids[name] = 1 + len(op_ids) + len(transfer_ids)
     waits: dict[int, set[int]] = {
-        op_ids[one.name]: {op_ids[need] for need in one.after if phases[need] == one.phase}
-        for one in graph.ops
+        op_ids[graph_op.name]: {
+            op_ids[need] for need in graph_op.after if phases[need] == graph_op.phase
+        }
+        for graph_op in graph.ops
     }
     waits |= {number: set() for number in transfer_ids}
     serial = [*pairwise(op_ids[name] for name in order), *pairwise(transfer_ids)]
@@ -92,13 +94,13 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
         serial.append((transfer_ids[-1], op_ids[order[len(backward)]]))
     for before, behind in serial:
         waits[behind].add(before)
-    parameters = {one.name: one for one in graph.parameters}
+    parameters = {parameter.name: parameter for parameter in graph.parameters}
     for number, group in zip(transfer_ids, transfers, strict=True):
         for name in group.parameters:
             waits[number].update(op_ids[op] for op in parameters[name].updated_by)
             for op in parameters[name].read_by:
                 waits[op_ids[op]].add(number)
-    times = {one.op: one.end_ns - one.start_ns for one in schedule}
+    times = {row.op: row.end_ns - row.start_ns for row in schedule}
     ends = [(total + 500) // 1000 for total in accumulate(times[name] for name in order)]
     micros = dict(zip(order, (b - a for a, b in pairwise([0, *ends])), strict=True))
     nodes = [
@@ -120,7 +122,7 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
 
 def _is_replicated(answer: IterationAnswer) -> bool:
     return answer.transfers is not UNSET and all(
-        one.kind == "all_reduce" for one in answer.transfers
+        transfer.kind == "all_reduce" for transfer in answer.transfers
     )
 
 
@@ -131,12 +133,12 @@ def _check(
     graph: Graph,
 ) -> None:
     expected = "expected the profile that was planned for"
-    for ops in (op_order, [one.op for one in schedule]):
+    for ops in (op_order, [row.op for row in schedule]):
         if sorted(ops) != sorted(graph.position):
             odd = next(iter(set(ops) ^ set(graph.position)), ops[0])
             raise InvalidInputError("--profile", f"op {shown(odd)} is not once in both: {expected}")
     sent = {name for group in transfers for name in group.parameters}
-    odd_names = sent ^ {one.name for one in graph.parameters}
+    odd_names = sent ^ {parameter.name for parameter in graph.parameters}
     if odd_names:
         raise InvalidInputError(
             "--profile", f"parameter {shown(min(odd_names))} is not in both: {expected}"

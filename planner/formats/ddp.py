@@ -47,7 +47,7 @@ def ddp_settings(batches: Sequence[Batch]) -> dict[str, Any]:
     caps = mebibytes(known) if len(known) == len(sizes) else None
     return {
         "bucket_cap_mb_list": caps,
-        "buckets": [list(one) for one in names],
+        "buckets": [list(bucket) for bucket in names],
         "note": _NOTE,
     }
 

@@ -72,13 +72,13 @@ def deepspeed_settings(
     planned = {frozenset(group): number for number, group in enumerate(names)}
 
     def reproduced(buckets: Sequence[Sequence[str]]) -> list[int]:
-        return sorted(planned[one] for one in map(frozenset, buckets) if one in planned)
+        return sorted(planned[bucket] for bucket in map(frozenset, buckets) if bucket in planned)
 
     best: tuple[int, int, int] | None = None
     for limit in sorted({sum(elements[name] for name in group) for group in names}):
         buckets = buckets_of(filled, sizes, limit)
-        found = (-len(reproduced(buckets)), len(buckets), limit)
-        best = found if best is None else min(best, found)
+        candidate = (-len(reproduced(buckets)), len(buckets), limit)
+        best = candidate if best is None else min(best, candidate)
     assert best is not None
     limit = best[2]
     buckets = buckets_of(filled, sizes, limit)
@@ -147,15 +147,15 @@ def buckets_of(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[l
 def _elements(
     groups: Sequence[Sequence[str]], parameter_bytes: Mapping[str, int], element_bytes: int
 ) -> dict[str, int]:
-    found = {}
+    elements = {}
     for number, group in enumerate(groups):
         for name in group:
             if name not in parameter_bytes:
                 raise InvalidPlanError(
                     f"groups[{number}]", f"expected the size of {shown(name)}, which is not given"
                 )
-            found[name] = _divided(parameter_bytes[name], element_bytes, name)
-    return found
+            elements[name] = _divided(parameter_bytes[name], element_bytes, name)
+    return elements
 
 
 def _divided(size: int, element_bytes: int, path: str) -> int:

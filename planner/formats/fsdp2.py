@@ -111,9 +111,9 @@ def fsdp2_settings(batches: Sequence[Batch]) -> dict[str, Any]:
     NotApplicableError
         If no groups of modules have exactly the parameters of these batches.
     """
-    found = module_groups(batches)
+    modules = module_groups(batches)
     return {
-        "groups": [list(group) for group in found.groups],
-        "shard_order": list(found.shard_order),
+        "groups": [list(group) for group in modules.groups],
+        "shard_order": list(modules.shard_order),
         "note": _NOTE,
     }

@@ -82,8 +82,8 @@ def kept_bytes(
     needed = [False] * len(kinds)  # whether somebody's gradient is computed from the output
     for place in reversed(range(len(kinds))):
         needed[place] = not readers[place] or any(
-            needed[one] if kinds[one] in VIEWS else kinds[one] not in _NEED_NO_INPUT
-            for one in readers[place]
+            needed[reader] if kinds[reader] in VIEWS else kinds[reader] not in _NEED_NO_INPUT
+            for reader in readers[place]
         )
     return tuple(
         0

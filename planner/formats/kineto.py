@@ -58,15 +58,15 @@ def read_kineto(
         steps = steps_of(trace)
     except InvalidInputError as error:
         raise InvalidInputError(error.path, "; ".join([error.message, *_missing(trace)])) from None
-    kinds = [(one.forward, one.backward, one.gradients, one.times.device) for one in steps]
+    kinds = [(step.forward, step.backward, step.gradients, step.times.device) for step in steps]
     kind = Counter(kinds).most_common(1)[0][0]
-    places = [place for place, one in enumerate(kinds) if one == kind]
+    places = [place for place, step_kind in enumerate(kinds) if step_kind == kind]
     used = [steps[place] for place in places]
     first = used[0]
     if not first.gradients:
         raise InvalidInputError(first.name, "expected at least one gradient with elements")
-    lasts_ns = step_ns([one.times for one in used], places)
-    rows = zip(*(one.times.ops_ns for one in used), strict=True)
+    lasts_ns = step_ns([step.times for step in used], places)
+    rows = zip(*(step.times.ops_ns for step in used), strict=True)
     times, shortened = _within([round(median(row)) for row in rows], lasts_ns)
     layers, graph = _model(first, times[: len(first.forward)], times[len(first.forward) :])
     warnings = [
@@ -123,16 +123,22 @@ def _model(
     )
     # Where the reading op is unknown, the parameter is needed at once: never too late.
     rows = sorted(
-        (step.backward[one.node].made_by or 0, -one.node, order, one)
-        for order, one in enumerate(step.gradients)
+        (step.backward[gradient.node].made_by or 0, -gradient.node, order, gradient)
+        for order, gradient in enumerate(step.gradients)
     )
     parameter_names = unique_names(
-        f"{names[reader]} {'x'.join(map(str, one.shape)) or 'scalar'}" for reader, _, _, one in rows
+        f"{names[reader]} {'x'.join(map(str, gradient.shape)) or 'scalar'}"
+        for reader, _, _, gradient in rows
     )
     owned: list[list[Parameter]] = [[] for _ in names]
-    for name, (reader, _, _, one) in zip(parameter_names, rows, strict=True):
+    for name, (reader, _, _, gradient) in zip(parameter_names, rows, strict=True):
         owned[reader].append(
-            Parameter(name, one.size_bytes, (backward_names[one.node],), (forward_names[reader],))
+            Parameter(
+                name,
+                gradient.size_bytes,
+                (backward_names[gradient.node],),
+                (forward_names[reader],),
+            )
         )
     layer_backward = [0] * len(names)
     place = len(names) - 1
@@ -144,14 +150,14 @@ def _model(
             name=name,
             forward_ns=forward,
             backward_ns=backward,
-            parameter_bytes=sum(one.size_bytes for one in own),
-            parameters=tuple(one.name for one in own),
+            parameter_bytes=sum(parameter.size_bytes for parameter in own),
+            parameters=tuple(parameter.name for parameter in own),
         )
         for name, forward, backward, own in zip(
             names, forward_ns, layer_backward, owned, strict=True
         )
     )
-    return layers, Graph(ops, tuple(one for own in owned for one in own))
+    return layers, Graph(ops, tuple(parameter for own in owned for parameter in own))
 
 
 def _within(times: list[int], lasts_ns: int) -> tuple[list[int], list[str]]:
@@ -166,14 +172,14 @@ def _within(times: list[int], lasts_ns: int) -> tuple[list[int], list[str]]:
         f"the medians of the ops add up to {_ms(whole)}, {_ms(whole - lasts_ns)} more than a step "
         f"lasts: all are shortened in proportion, to {_ms(lasts_ns)}"
     )
-    return [one * lasts_ns // whole for one in times], [what]
+    return [time * lasts_ns // whole for time in times], [what]
 
 
 def _waiting(used: Sequence[Step], busy_ns: int, lasts_ns: int) -> list[str]:
     """Say what of a step on a device is no time of its ops, if it is much."""
     if not used[0].times.device or busy_ns >= _NOTABLE * lasts_ns:
         return []
-    collectives = round(median(one.times.collectives_ns for one in used))
+    collectives = round(median(step.times.collectives_ns for step in used))
     moved = f", collectives for {_ms(collectives)}" if collectives else ""
     what = (
         f"kernels of the ops run for {_ms(busy_ns)} of a step of {_ms(lasts_ns)}{moved}: the rest "
@@ -210,8 +216,8 @@ def _doubts(trace: Trace, steps: Sequence[Step], used: Sequence[Step]) -> list[s
         doubts.append("times are those of a single step; record several, after a warm-up")
     if trace.stacks:
         doubts.append("recorded with Python's stack, which slows down what it times")
-    if any(one.event.name.startswith(_COMMUNICATION) for one in trace.calls) or any(
-        event.name.startswith(_COMMUNICATION) for one in trace.calls for event in one.inside
+    if any(call.event.name.startswith(_COMMUNICATION) for call in trace.calls) or any(
+        event.name.startswith(_COMMUNICATION) for call in trace.calls for event in call.inside
     ):
         doubts.append(
             "has communication: "
@@ -232,7 +238,7 @@ def _doubts(trace: Trace, steps: Sequence[Step], used: Sequence[Step]) -> list[s
             f"calls of a device's runtime ({', '.join(sorted(trace.runtime))}) but no kernels: "
             "times are those of the CPU, which only starts them"
         )
-    lost = sum(first.backward[one.node].made_by is None for one in first.gradients)
+    lost = sum(first.backward[gradient.node].made_by is None for gradient in first.gradients)
     if lost:
         doubts.append(
             f"{lost} of {len(first.gradients)} parameters: no forward op made the node behind the "

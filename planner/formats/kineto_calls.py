@@ -93,7 +93,7 @@ def calls_of(
     operators, functions, runtime, device : iterable of Event
         Operators, Python functions, calls of the device's runtime, and what these started.
     """
-    modules = [one for one in functions if one.name.startswith(_MODULE)]
+    modules = [function for function in functions if function.name.startswith(_MODULE)]
     return _with_kernels(_nested(operators, modules), runtime, device)
 
 
@@ -106,7 +106,7 @@ def _nested(operators: Iterable[Event], modules: Iterable[Event]) -> list[Call]:
         threads[event.thread].append((event, False))
     calls: list[Call] = []
     for members in threads.values():
-        members.sort(key=lambda one: (one[0].start_ns, -one[0].end_ns, one[0].index))
+        members.sort(key=lambda member: (member[0].start_ns, -member[0].end_ns, member[0].index))
         around: list[Event] = []  # modules
         root, module, inside = None, "", list[Event]()
         for event, operates in members:
@@ -124,7 +124,7 @@ def _nested(operators: Iterable[Event], modules: Iterable[Event]) -> list[Call]:
             module = around[-1].name.removeprefix(_MODULE) if around else ""
         if root is not None:
             calls.append(Call(root, module, tuple(inside)))
-    return sorted(calls, key=lambda one: (one.event.start_ns, one.event.index))
+    return sorted(calls, key=lambda call: (call.event.start_ns, call.event.index))
 
 
 def _with_kernels(

@@ -29,7 +29,7 @@ from planner.formats.kineto_times import Times, times_of
 from planner.formats.kineto_trace import Trace
 from planner.validation import MAX_VALUE, shown
 
-__all__ = ["Gradient", "Node", "Step", "steps_of"]
+__all__ = ["BackwardOp", "Gradient", "Step", "steps_of"]
 
 _RUN = "autograd::engine::evaluate_function: "
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -57,7 +57,7 @@ _BYTES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BackwardOp:
     """A backward op, and the position of the forward op that made it (None: not in the trace)."""
 
     name: str
@@ -83,7 +83,7 @@ class Step:
         Its range in the trace.
     forward : tuple of str
         Names of the forward ops.
-    backward : tuple of Node
+    backward : tuple of BackwardOp
         The backward ops.
     gradients : tuple of Gradient
         In the order in which they were complete.
@@ -95,7 +95,7 @@ class Step:
 
     name: str
     forward: tuple[str, ...]
-    backward: tuple[Node, ...]
+    backward: tuple[BackwardOp, ...]
     gradients: tuple[Gradient, ...]
     times: Times
     skipped_ns: int
@@ -109,25 +109,25 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
     InvalidInputError
         If there is none, or one cannot be read.
     """
-    marks = [one for one in trace.ranges if one.name.startswith(_STEP)]
-    updates = [one for one in trace.ranges if one.name.startswith(_UPDATE)]
+    marks = [mark for mark in trace.ranges if mark.name.startswith(_STEP)]
+    updates = [update for update in trace.ranges if update.name.startswith(_UPDATE)]
     if marks:
-        spans = [(one.name, one.start_ns, one.end_ns) for one in marks]
+        spans = [(mark.name, mark.start_ns, mark.end_ns) for mark in marks]
     else:  # a step ends with its update; without updates all is one step
-        ends = [one.end_ns for one in updates] or [MAX_VALUE]
+        ends = [update.end_ns for update in updates] or [MAX_VALUE]
         starts = [-MAX_VALUE, *ends[:-1]]
         spans = [(f"step {k}", *span) for k, span in enumerate(zip(starts, ends, strict=True), 1)]
-    found = []
+    steps = []
     for name, start, end in spans:
         calls = [call for call in trace.calls if start <= call.event.start_ns < end]
         if any(event.name == _ACCUMULATE for call in calls for event in call.inside):
-            found.append(_step(name, calls, trace, (start, end)))
-    if not found:
+            steps.append(_step(name, calls, trace, (start, end)))
+    if not steps:
         raise InvalidInputError(
             "traceEvents",
             f"expected events {_ACCUMULATE}: record whole training steps, with their backward pass",
         )
-    return tuple(found)
+    return tuple(steps)
 
 
 def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> Step:
@@ -175,7 +175,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             for call, *_ in forward
         ),
         backward=tuple(
-            Node(node.name.removeprefix(_RUN), None if place is None else place_of[place])
+            BackwardOp(node.name.removeprefix(_RUN), None if place is None else place_of[place])
             for node, place in zip(nodes, makers, strict=True)
         ),
         gradients=tuple(gradients),
@@ -200,13 +200,13 @@ def _forward(
     if not made:
         raise InvalidInputError(name, _NO_FORWARD)
     thread = made.most_common(1)[0][0]
-    apart = [one for one in ranges if one.thread == thread and one.name.startswith(_APART)]
+    apart = [span for span in ranges if span.thread == thread and span.name.startswith(_APART)]
     own = [
         call
         for call in calls
         if call.event.thread == thread
         and not call.event.name.startswith(_RUN)
-        and not any(one.start_ns <= call.event.start_ns < one.end_ns for one in apart)
+        and not any(span.start_ns <= call.event.start_ns < span.end_ns for span in apart)
     ]
     backward_ns = nodes[0].start_ns
     for call in own:  # Python waits for a backward pass to end
@@ -215,11 +215,13 @@ def _forward(
                 name, f"calls {shown(call.event.name)} between backward ops: {_REMEDY}"
             )
     own = [call for call in own if call.event.start_ns < backward_ns]
-    numbered = [any(one.sequence is not None for one in call.inside) for call in own]
+    numbered = [any(event.sequence is not None for event in call.inside) for call in own]
     if True not in numbered:
         raise InvalidInputError(name, _NO_FORWARD)
     first = numbered.index(True)
-    return own[first:], sum(one.event.end_ns - one.event.start_ns for one in own[:first])
+    return own[first:], sum(
+        skipped.event.end_ns - skipped.event.start_ns for skipped in own[:first]
+    )
 
 
 def _gradient(event: Event, node: int) -> list[Gradient]:
@@ -236,7 +238,7 @@ def _gradient(event: Event, node: int) -> list[Gradient]:
         known = ", ".join(_BYTES)
         raise InvalidInputError(f"{path}.Input type[0]", f"expected {known}, got {shown(kind)}")
     if not isinstance(shape, list) or not all(
-        type(one) is int and 0 <= one <= MAX_VALUE for one in shape
+        type(length) is int and 0 <= length <= MAX_VALUE for length in shape
     ):
         raise InvalidInputError(
             f"{path}.Input Dims[0]", f"expected an array of integers >= 0, got {shown(shape)}"

@@ -75,8 +75,8 @@ def times_of(
     InvalidInputError
         If kernels ran, but none is known to be of the step.
     """
-    kernels = [[one for call in group for one in call.kernels] for group in groups]
-    computing = [[one for one in group if not _moves(one)] for group in kernels]
+    kernels = [[kernel for call in group for kernel in call.kernels] for group in groups]
+    computing = [[kernel for kernel in group if not _moves(kernel)] for group in kernels]
     device = any(computing)
     if kernels_ran and not device:
         raise InvalidInputError(
@@ -90,8 +90,8 @@ def times_of(
         device=device,
         start_ns=span[0],
         end_ns=span[1],
-        done_ns=max(one.end_ns for group in events for one in group),
-        collectives_ns=busy_ns(one for group in kernels for one in group if _moves(one)),
+        done_ns=max(event.end_ns for group in events for event in group),
+        collectives_ns=busy_ns(kernel for group in kernels for kernel in group if _moves(kernel)),
     )
 
 
@@ -109,19 +109,21 @@ def step_ns(steps: Sequence[Times], places: Sequence[int]) -> int:
     if len(steps) == 1:
         return max(first.end_ns, first.done_ns) - first.start_ns
     apart = (last.done_ns - first.done_ns) / (places[-1] - places[0])
-    return round(max(apart, fmean(one.end_ns - one.start_ns for one in steps)))
+    return round(max(apart, fmean(step.end_ns - step.start_ns for step in steps)))
 
 
 def busy_ns(events: Iterable[Event]) -> int:
     """Return for how long at least one of the events lasted."""
-    return sum(_busy([[one] for one in events]))
+    return sum(_busy([[event] for event in events]))
 
 
 def _busy(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
     """Return for how long each group ran; what several did at once counts for the first one."""
     times = [0] * len(groups)
     covered = None
-    events = [(one.start_ns, one.end_ns, place) for place, row in enumerate(groups) for one in row]
+    events = [
+        (event.start_ns, event.end_ns, place) for place, row in enumerate(groups) for event in row
+    ]
     for start, end, place in sorted(events):
         begin = start if covered is None else max(start, covered)
         times[place] += max(end - begin, 0)
@@ -134,7 +136,7 @@ def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
     starts = [group[0].start_ns for group in groups]
     for place in range(1, len(starts)):  # on several threads a later op may start earlier
         starts[place] = max(starts[place], starts[place - 1])
-    end = max(one.end_ns for group in groups for one in group)
+    end = max(event.end_ns for group in groups for event in group)
     ends = [*starts[1:], max(end, starts[-1])]
     return tuple(stop - start for start, stop in zip(starts, ends, strict=True))
 
@@ -142,4 +144,4 @@ def _until_the_next(groups: Sequence[Sequence[Event]]) -> tuple[int, ...]:
 def _moves(kernel: Event) -> bool:
     """Whether a kernel moves gradients between workers, and computes nothing."""
     name = kernel.name.lower()
-    return any(one in name for one in _COLLECTIVES)
+    return any(collective in name for collective in _COLLECTIVES)

@@ -119,30 +119,36 @@ def read_trace(data: bytes) -> Trace:
         If `data` is no such file, or too long; the path leads to the event.
     """
     raw = _decoded(_text(data, MAX_TEXT))
-    found: dict[str, list[Event]] = defaultdict(list)
+    by_category: dict[str, list[Event]] = defaultdict(list)
     numbers = set()
-    for index, one in enumerate(raw.events):
-        if one.ph == "X" and one.cat and one.cat not in _OTHERS:
-            found[one.cat].append(_event(one, index))
-        if one.args is not None:
-            number = one.args.number if one.args.older_number is None else one.args.older_number
+    for index, raw_event in enumerate(raw.events):
+        if raw_event.ph == "X" and raw_event.cat and raw_event.cat not in _OTHERS:
+            by_category[raw_event.cat].append(_event(raw_event, index))
+        if raw_event.args is not None:
+            number = (
+                raw_event.args.number
+                if raw_event.args.older_number is None
+                else raw_event.args.older_number
+            )
             if type(number) is int and 0 <= number <= MAX_VALUE:
                 numbers.add(number)
-    if not found["cpu_op"]:
+    if not by_category["cpu_op"]:
         raise InvalidInputError(
             "traceEvents", "expected events of category cpu_op: record with ProfilerActivity.CPU"
         )
-    kernels = [event for category in _DEVICE for event in found.pop(category, ())]
-    runtime = {name: found.pop(name) for name in list(found) if name.endswith(_RUNTIMES)}
-    operators, ranges, functions = (found.pop(name, []) for name in _READ[:3])
+    kernels = [event for category in _DEVICE for event in by_category.pop(category, ())]
+    runtime = {
+        name: by_category.pop(name) for name in list(by_category) if name.endswith(_RUNTIMES)
+    }
+    operators, ranges, functions = (by_category.pop(name, []) for name in _READ[:3])
     return Trace(
         calls=calls_of(operators, functions, chain.from_iterable(runtime.values()), kernels),
-        ranges=tuple(sorted(ranges, key=lambda one: one.start_ns)),
+        ranges=tuple(sorted(ranges, key=lambda event: event.start_ns)),
         device=bool(kernels),
         processor=_name_of(raw.devices),
         stacks=bool(functions),
         runtime=tuple(runtime),
-        unknown={name: tuple(events) for name, events in found.items()},
+        unknown={name: tuple(events) for name, events in by_category.items()},
         numbered=max(numbers, default=-1) + 1,
         held=len(numbers),
     )
@@ -185,19 +191,21 @@ def _decoded(text: bytes) -> _Trace:
         raise InvalidInputError("", "not acceptable JSON: nested too deeply") from None
 
 
-def _event(one: _Event, index: int) -> Event:
+def _event(raw_event: _Event, index: int) -> Event:
     path = f"traceEvents[{index}]"
-    start = _ns(one.ts, f"{path}.ts")
-    lasts = _ns(one.dur, f"{path}.dur")
+    start = _ns(raw_event.ts, f"{path}.ts")
+    lasts = _ns(raw_event.dur, f"{path}.dur")
     if lasts < 0:
-        raise InvalidInputError(f"{path}.dur", f"expected a number >= 0, got {shown(one.dur)}")
-    read = one.cat in _READ or (one.cat or "").endswith(_RUNTIMES)
-    args = (one.args if read else None) or _Arguments()
+        raise InvalidInputError(
+            f"{path}.dur", f"expected a number >= 0, got {shown(raw_event.dur)}"
+        )
+    read = raw_event.cat in _READ or (raw_event.cat or "").endswith(_RUNTIMES)
+    args = (raw_event.args if read else None) or _Arguments()
     return Event(
-        name=one.name,
+        name=raw_event.name,
         start_ns=start,
         end_ns=start + lasts,
-        thread=(one.pid, one.tid),
+        thread=(raw_event.pid, raw_event.tid),
         index=index,
         sequence=_number(args.sequence, f"{path}.args.Sequence number"),
         forward_thread=_number(args.forward_thread, f"{path}.args.Fwd thread id") or 0,

@@ -109,9 +109,9 @@ def write_msccl(
     )
     concerning: list[list[Transfer]] = [[] for _ in range(servers)]
     for server in range(servers):
-        for one in schedule.transfers(server):
-            concerning[server].append(one)
-            concerning[one.peer].append(one)
+        for transfer in schedule.transfers(server):
+            concerning[server].append(transfer)
+            concerning[transfer.peer].append(transfer)
     # Each server's elements are gone before the next server's are made. The runtime's parser knows
     # no XML declaration.
     opening = ET.tostring(algo, encoding="unicode", short_empty_elements=False)
@@ -136,23 +136,30 @@ def _add_thread_blocks(
         gpu.append(_element("tb", id=len(gpu), send=peer, recv=-1, chan=level))
     number = {peer: block for block, (_, peer) in enumerate(peers)}
 
-    def moment(one: Transfer) -> tuple[bool, int, bool, int]:
-        turn = bcube.digit(one.peer, one.level) - bcube.digit(one.server, one.level)
-        return one.stage == "broadcast", one.step, one.server != server, turn % bcube.n
+    def moment(transfer: Transfer) -> tuple[bool, int, bool, int]:
+        turn = bcube.digit(transfer.peer, transfer.level) - bcube.digit(
+            transfer.server, transfer.level
+        )
+        return (
+            transfer.stage == "broadcast",
+            transfer.step,
+            transfer.server != server,
+            turn % bcube.n,
+        )
 
     wrote: dict[int, tuple[int, int]] = {}  # thread block and step that last wrote a chunk
-    for one in sorted(transfers, key=moment):
-        first = one.thread * bcube.servers + one.offset
-        chunks = range(first, first + one.length)
+    for transfer in sorted(transfers, key=moment):
+        first = transfer.thread * bcube.servers + transfer.offset
+        chunks = range(first, first + transfer.length)
         # Of steps in one thread block, the last is waited for.
         awaited = dict(sorted({wrote[chunk] for chunk in chunks if chunk in wrote}))
         source = "o" if awaited else "i"
-        if one.server == server:
-            block = len(peers) + number[one.peer]
+        if transfer.server == server:
+            block = len(peers) + number[transfer.peer]
             _add_step(gpu, block, "s", source, chunks, awaited)
             continue
-        block = number[one.server]
-        if one.stage == "aggregate":
+        block = number[transfer.server]
+        if transfer.stage == "aggregate":
             step = _add_step(gpu, block, "rrc", source, chunks, awaited)
         else:
             step = _add_step(gpu, block, "r", "o", chunks, {})
@@ -168,8 +175,8 @@ def _add_step(
     awaited: Mapping[int, int],
 ) -> int:
     """Add a step that waits for one of each of other thread blocks; return its number."""
-    for other, step in awaited.items():
-        gpu[other][step].set("hasdep", "1")
+    for waited, step in awaited.items():
+        gpu[waited][step].set("hasdep", "1")
     tb = gpu[block]
     *before, last = awaited.items() or [(-1, -1)]
     for wait in before:
@@ -233,7 +240,7 @@ def _check_name(name: str) -> None:
     if (
         not isinstance(name, str)
         or not 1 <= len(name) <= MAX_NAME
-        or any(not " " <= one <= "~" or one in "\"'&<>" for one in name)
+        or any(not " " <= character <= "~" or character in "\"'&<>" for character in name)
     ):
         raise InvalidInputError(
             "name",

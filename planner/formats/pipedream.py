@@ -66,19 +66,21 @@ def read_pipedream(
         if node.name in nodes:
             raise InvalidInputError(f"line {number}", f"{node.name} given twice")
         nodes[node.name] = node
-    for one, other, number in edges:
-        for end in (one, other):
+    for producer, consumer, number in edges:
+        for end in (producer, consumer):
             if end not in nodes:
                 raise InvalidInputError(
                     f"line {number}", f"an edge names {shown(end)}, no such row"
                 )
     inputs = {node.name for node in nodes.values() if node.operation == "Input"}
-    links = [(one, other) for one, other, _ in edges if not inputs & {one, other}]
+    links = [
+        (producer, consumer) for producer, consumer, _ in edges if not inputs & {producer, consumer}
+    ]
     order = _execution_order([name for name in nodes if name not in inputs], links)
     if not order:
         raise InvalidInputError("", "expected at least one layer, found none")
     position = {node: index for index, node in enumerate(order)}
-    steps = [(position[one], position[other]) for one, other in links]
+    steps = [(position[producer], position[consumer]) for producer, consumer in links]
     kept = kept_bytes(
         [nodes[node].kind for node in order],
         [nodes[node].activation_bytes for node in order],
@@ -124,12 +126,12 @@ def _node(line: str, number: int) -> Node:
         raise InvalidInputError(
             path, f"expected 'node -- operation -- measurements', got {shown(line)}"
         )
-    found = dict(re.findall(r"(\w+)=(\[[^\]]*\]|[^,\s]+)", parts[2]))
-    missing = [field for field in _FIELDS if field not in found]
+    fields = dict(re.findall(r"(\w+)=(\[[^\]]*\]|[^,\s]+)", parts[2]))
+    missing = [field for field in _FIELDS if field not in fields]
     if missing:
         raise InvalidInputError(path, f"missing {', '.join(missing)}")
     forward, backward, activation, parameters = (
-        _amount(found[field], f"{path}, {field}", scale)
+        _amount(fields[field], f"{path}, {field}", scale)
         for field, scale in zip(_FIELDS, (10**6, 10**6, 1, 1), strict=True)
     )
     return Node(
@@ -158,8 +160,8 @@ def _edge(line: str, number: int) -> tuple[str, str]:
 def _execution_order(names: list[str], links: list[tuple[str, str]]) -> list[str]:
     """Order topologically; among what is ready, by node number, the order of creation."""
     sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(names, ()))
-    for one, other in links:
-        sorter.add(other, one)
+    for producer, consumer in links:
+        sorter.add(consumer, producer)
     try:
         sorter.prepare()
     except CycleError as error:

@@ -64,7 +64,7 @@ def doubts(nodes: Sequence[Node], links: Iterable[tuple[int, int]]) -> list[str]
     links : iterable of (int, int)
         Pairs (producer, consumer), by position.
     """
-    found = []
+    doubted = []
     untimed: dict[str, list[Node]] = {}
     swallowed = {
         consumer: producer
@@ -74,21 +74,21 @@ def doubts(nodes: Sequence[Node], links: Iterable[tuple[int, int]]) -> list[str]
     for place, node in enumerate(nodes):
         expected = _parameters(node.operation)
         if expected is not None and expected * _FLOAT_BYTES != node.parameter_bytes:
-            found.append(
+            doubted.append(
                 f"{node.where} has {expected} parameters by its description, "
                 f"{expected * _FLOAT_BYTES} bytes, but parameter_size says {node.parameter_bytes}"
             )
         if _lacks_backward(node):
             where = "the forward time holds something else (set-up, choice of an algorithm)"
             if place in swallowed:
-                other = nodes[swallowed[place]]
+                holder = nodes[swallowed[place]]
                 where = (
-                    f"line {other.line}, {other.name} {other.kind}, with {other.times}, seems to "
-                    "hold its backward time, and gradients get ready too early"
+                    f"line {holder.line}, {holder.name} {holder.kind}, with {holder.times}, "
+                    "seems to hold its backward time, and gradients get ready too early"
                 )
             elif node.backward_ns * _MISSING < node.forward_ns:
                 where = "its backward time is missing, or is in another row"
-            found.append(
+            doubted.append(
                 f"{node.where} takes {node.times}, which computes at least as much, for "
                 f"{format_bytes(node.parameter_bytes)} of parameters: {where}"
             )
@@ -101,11 +101,11 @@ def doubts(nodes: Sequence[Node], links: Iterable[tuple[int, int]]) -> list[str]
             untimed.setdefault(node.kind, []).append(node)
     for kind, rows in untimed.items():
         largest = max(max(node.activation_bytes, node.parameter_bytes) for node in rows)
-        found.append(
+        doubted.append(
             f"{_lines([node.line for node in rows])}: {kind} handles up to "
             f"{format_bytes(largest)} in a time of 0: it was not timed"
         )
-    return found
+    return doubted
 
 
 def _lacks_backward(node: Node) -> bool:
@@ -137,20 +137,20 @@ def _parameters(operation: str) -> int | None:
 def _described_parameters(operation: str) -> int | None:
     kind = operation.partition("(")[0]
     if kind == "Linear":
-        found = re.search(r"in_features=(\d{1,9}), out_features=(\d{1,9})\b", operation)
-        if found is None:
+        match = re.search(r"in_features=(\d{1,9}), out_features=(\d{1,9})\b", operation)
+        if match is None:
             return None
-        inputs, outputs = int(found[1]), int(found[2])
+        inputs, outputs = int(match[1]), int(match[2])
         return outputs * (inputs + ("bias=False" not in operation))
     if kind == "Conv2d":
-        found = re.search(r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}, \d{1,9})\)", operation)
-        if found is None:
+        match = re.search(r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}, \d{1,9})\)", operation)
+        if match is None:
             return None
-        inputs, outputs = int(found[1]), int(found[2])
+        inputs, outputs = int(match[1]), int(match[2])
         groups = re.search(r"groups=(\d{1,9})\b", operation)
-        weights = inputs // (int(groups[1]) if groups else 1) * prod(map(int, found[3].split(",")))
+        weights = inputs // (int(groups[1]) if groups else 1) * prod(map(int, match[3].split(",")))
         return outputs * (weights + ("bias=False" not in operation))
     if kind == "BatchNorm2d" and "affine=False" not in operation:
-        found = re.search(r"\((\d{1,9})\b", operation)
-        return None if found is None else 2 * int(found[1])
+        match = re.search(r"\((\d{1,9})\b", operation)
+        return None if match is None else 2 * int(match[1])
     return None
