@@ -72,7 +72,7 @@ class BarPanel:
     @property
     def values(self) -> list[float]:
         """All lengths of bars."""
-        return [value for one in self.series for value in one.values if value is not None]
+        return [value for series in self.series for value in series.values if value is not None]
 
     @property
     def longest(self) -> float:
@@ -120,9 +120,9 @@ class BarChart:
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", shorter_title(self.title))
         for panel in self.panels:
-            for one in panel.series:
-                if not len(one.values) == len(one.texts) == len(self.groups):
-                    raise ValueError(f"{one.name} needs a value and a text for each group")
+            for series in panel.series:
+                if not len(series.values) == len(series.texts) == len(self.groups):
+                    raise ValueError(f"{series.name} needs a value and a text for each group")
         if self.notes and len(self.notes) != len(self.groups):
             raise ValueError("expected a note for each group, or none")
 
@@ -141,7 +141,7 @@ def comparison_bars(
     lower_bound_ns : int, optional
         Bound on the time of those on a BCube.
     """
-    rows = sorted(compared, key=lambda one: (one.time_ns, one.switches, one.name))
+    rows = sorted(compared, key=lambda row: (row.time_ns, row.switches, row.name))
     limit = max(_MOST_OF_MEDIAN * rows[len(rows) // 2].time_ns, lower_bound_ns or 0)
     unit, scale = unit_of(min(rows[-1].time_ns, limit))
     bound, bound_text = None, ""
@@ -152,15 +152,15 @@ def comparison_bars(
         )
     return BarChart(
         title,
-        tuple(one.name for one in rows),
+        tuple(row.name for row in rows),
         (
             BarPanel(
                 "time of one synchronisation",
                 f"time ({unit})",
                 _by_topology(
                     rows,
-                    [one.time_ns / scale for one in rows],
-                    [format_ns(one.time_ns) for one in rows],
+                    [row.time_ns / scale for row in rows],
+                    [format_ns(row.time_ns) for row in rows],
                 ),
                 bound,
                 bound_text,
@@ -171,8 +171,8 @@ def comparison_bars(
                 "switches",
                 _by_topology(
                     rows,
-                    [float(one.switches) for one in rows],
-                    [_count(one.switches) for one in rows],
+                    [float(row.switches) for row in rows],
+                    [_count(row.switches) for row in rows],
                 ),
             ),
         ),
@@ -188,11 +188,11 @@ def _by_topology(
     rows: Sequence[Compared], values: Sequence[float], texts: Sequence[str]
 ) -> tuple[BarSeries, ...]:
     """Return a series for each topology there is, with bars in its own rows only."""
-    found = []
+    series = []
     for topology, name, colour in _TOPOLOGIES:
-        own = [one.topology == topology for one in rows]
+        own = [row.topology == topology for row in rows]
         if any(own):
             shown = (v if mine else None for v, mine in zip(values, own, strict=True))
             words = (t if mine else "" for t, mine in zip(texts, own, strict=True))
-            found.append(BarSeries(name, tuple(shown), tuple(words), colour))
-    return tuple(found)
+            series.append(BarSeries(name, tuple(shown), tuple(words), colour))
+    return tuple(series)

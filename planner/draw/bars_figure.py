@@ -78,20 +78,22 @@ def _weight(chart: BarChart, panel: BarPanel) -> float:
 def _draw_bars(axes: "Axes", chart: BarChart, panel: BarPanel) -> None:
     """Draw the bars of each group next to each other, and what they amount to at their ends."""
     groups = range(len(chart.groups))
-    present = [[one for one in panel.series if one.values[at] is not None] for at in groups]
+    present = [
+        [series for series in panel.series if series.values[at] is not None] for at in groups
+    ]
     thickness = _FILLED / max(map(len, present), default=1)
-    for one in panel.series:
-        own = [at for at in groups if one.values[at] is not None]
+    for series in panel.series:
+        own = [at for at in groups if series.values[at] is not None]
         places = [
-            at + (present[at].index(one) - (len(present[at]) - 1) / 2) * thickness for at in own
+            at + (present[at].index(series) - (len(present[at]) - 1) / 2) * thickness for at in own
         ]
-        bars = [panel.bar(one.values[at] or 0, one.texts[at]) for at in own]
+        bars = [panel.bar(series.values[at] or 0, series.texts[at]) for at in own]
         lengths = [length for length, _ in bars]
         style: dict[str, Any] = {
-            "color": COLOURS[one.colour],
+            "color": COLOURS[series.colour],
             "edgecolor": OUTLINE,
             "linewidth": 0.5,
-            "label": printable(one.name),
+            "label": printable(series.name),
         }
         if chart.horizontal:
             axes.barh(places, lengths, thickness, **style)

@@ -26,11 +26,11 @@ def _panel(chart: BarChart, panel: BarPanel, width: int) -> str:
         if several:
             note = f": {chart.notes[place]}" if chart.notes else ""
             rows.append((group + note, None, "", ""))
-        for one in panel.series:
-            value = one.values[place]
+        for series in panel.series:
+            value = series.values[place]
             if value is not None:
-                name = f"  {one.name}" if several else group
-                rows.append((name, *panel.bar(value, one.texts[place]), "█"))
+                name = f"  {series.name}" if several else group
+                rows.append((name, *panel.bar(value, series.texts[place]), "█"))
     if panel.bound is not None:
         rows.append((panel.bound_text, panel.bound, "", "░"))
     names = [shortened(printable(row[0]), _MAX_NAME) for row in rows]
@@ -49,4 +49,4 @@ def _panel(chart: BarChart, panel: BarPanel, width: int) -> str:
 
 
 def _bars(panel: BarPanel, group: int) -> int:
-    return sum(one.values[group] is not None for one in panel.series)
+    return sum(series.values[group] is not None for series in panel.series)

@@ -61,21 +61,21 @@ def save_gantt(chart: Chart, path: Path) -> None:
             _draw_lane(axes, timeline.on(resource), row, scale, timeline.end_ns)
         if windows:
             draw_windows(below, windows, scale)
-        for one in every:
+        for plot in every:
             if chart.lower_bound_ns is not None:
-                one.axvline(
+                plot.axvline(
                     chart.lower_bound_ns / scale, color="black", linestyle="--", linewidth=1
                 )
             for mark in timeline.marks:
-                one.axvline(mark.time_ns / scale, color=_MARK, linestyle=":", linewidth=1.4)
+                plot.axvline(mark.time_ns / scale, color=_MARK, linestyle=":", linewidth=1.4)
         axes.set_yticks(range(len(lanes)), lanes)
         axes.set_ylim(len(lanes) - 0.45, -0.85 if timeline.marks else -0.55)
         axes.set_xlim(0, max(timeline.end_ns, 1) / scale * 1.01)
         every[-1].set_xlabel(f"time ({unit})")
         axes.set_title(chart.title, fontsize=11, loc="left", parse_math=False).set_in_layout(False)
-        for one in every:
-            one.spines[["top", "right", "left"]].set_visible(False)
-            one.tick_params(axis="y", length=0)
+        for plot in every:
+            plot.spines[["top", "right", "left"]].set_visible(False)
+            plot.tick_params(axis="y", length=0)
         _draw_mark_labels(axes, chart, scale)
         foot = _draw_legend(figure, chart, with_windows=bool(windows))
         figure.tight_layout(rect=(0, foot, 1, 1))

@@ -75,7 +75,7 @@ def _set_range(
 
 
 def _draw_overhead(axes: "Axes", groups: Groups) -> None:
-    shares = [100 * one.overhead for one in groups.points]
+    shares = [100 * point.overhead for point in groups.points]
     limit, chosen = 100 * groups.max_overhead, groups.chosen
     low, high = min(*shares, limit), max(*shares, limit)
     logarithmic = low > 0 and high > _LOGARITHMIC * limit
@@ -91,7 +91,7 @@ def _draw_overhead(axes: "Axes", groups: Groups) -> None:
 
 def _draw_time(axes: "Axes", groups: Groups) -> None:
     chosen, limit = groups.chosen, groups.max_group_ns
-    times = [one.group_time_ns for one in groups.points]
+    times = [point.group_time_ns for point in groups.points]
     unit, scale = unit_of(times[-1] if limit is None else limit)
     ends = [*times, limit] if limit is not None else times
     logarithmic = min(ends) > 0
@@ -112,7 +112,7 @@ def _draw_time(axes: "Axes", groups: Groups) -> None:
 
 def _draw_line(axes: "Axes", groups: Groups, heights: list[float], chosen: float) -> None:
     axes.plot(
-        [one.group_size for one in groups.points],
+        [point.group_size for point in groups.points],
         heights,
         color=COLOURS[5],
         linewidth=1.4,

@@ -16,16 +16,16 @@ def text_groups(chart: GroupsChart, width: int = 80) -> str:
     """Return `chart` as text, `width` characters wide."""
     groups = chart.groups
     columns = max(10, width - _FIXED)
-    longest = max(groups.max_overhead, *(one.overhead for one in groups.points)) or 1
+    longest = max(groups.max_overhead, *(point.overhead for point in groups.points)) or 1
     rows: list[tuple[str, ...]] = [
         (
-            _bar(one.overhead, groups.max_overhead, longest, columns),
-            str(one.group_size),
-            share_text(one.overhead),
-            format_ns(one.group_time_ns),
-            "<- chosen" if one == groups.chosen else groups.breaks(one),
+            _bar(point.overhead, groups.max_overhead, longest, columns),
+            str(point.group_size),
+            share_text(point.overhead),
+            format_ns(point.group_time_ns),
+            "<- chosen" if point == groups.chosen else groups.breaks(point),
         )
-        for one in groups.points
+        for point in groups.points
     ]
     limits = f"limits: overhead {share_text(groups.max_overhead)}"
     if groups.max_group_ns is not None:

@@ -25,16 +25,16 @@ def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import LogNorm, Normalize
 
-    times = [max(one.epoch_ns, 1) for one in points]
+    times = [max(point.epoch_ns, 1) for point in points]
     unit, scale = unit_of(min(times))
     low, high = min(times) / scale, max(times) / scale
     norm = LogNorm(low, high) if high > low else Normalize(low * 0.9, low * 1.1)
-    columns = _edges(sorted({one.workers for one in points}))
-    rows = _edges(sorted({one.replicas for one in points}))
+    columns = _edges(sorted({point.workers for point in points}))
+    rows = _edges(sorted({point.replicas for point in points}))
     cells = []
-    for one in points:
-        left, right = columns[one.workers]
-        bottom, top = rows[one.replicas]
+    for point in points:
+        left, right = columns[point.workers]
+        bottom, top = rows[point.replicas]
         cells.append([(left, bottom), (right, bottom), (right, top), (left, top)])
     as_shapes = len(cells) <= _MAX_VECTOR_CELLS
     collection = PolyCollection(

@@ -52,7 +52,7 @@ def save_network(title: str, curves: Sequence[Curve], path: Path) -> None:
     MissingExtraError
         If matplotlib is not installed.
     """
-    rows = [row for one in curves for row in (*one.times_ns, *one.models_ns.values())]
+    rows = [row for curve in curves for row in (*curve.times_ns, *curve.models_ns.values())]
     times = [max(time, 1) for row in rows for time in row]
     unit, scale = unit_of(max(times))
     limits = min(times) / scale / _ROOM, max(times) / scale * _ROOM
@@ -61,9 +61,9 @@ def save_network(title: str, curves: Sequence[Curve], path: Path) -> None:
         figure.set_size_inches(width * len(curves), height)
         figure.suptitle(title, fontsize=11, x=0.01, ha="left", parse_math=False)
         panels = figure.subplots(1, len(curves), squeeze=False)[0]
-        for axes, one in zip(panels, curves, strict=True):
-            _draw(axes, one, scale)
-            ends = one.sizes[0] / _UNIT / _ROOM, one.sizes[-1] / _UNIT * _ROOM
+        for axes, curve in zip(panels, curves, strict=True):
+            _draw(axes, curve, scale)
+            ends = curve.sizes[0] / _UNIT / _ROOM, curve.sizes[-1] / _UNIT * _ROOM
             set_range(axes, "x", ends, logarithmic=True)
             set_range(axes, "y", limits, logarithmic=True)
             axes.set_xlabel("size (kB)")

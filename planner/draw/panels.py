@@ -75,11 +75,11 @@ def _fill(figure: "Figure", chart: ScalingChart) -> None:
 
 def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
     """Draw one bar a layer, stacked of its phases."""
-    unit, scale = unit_of(max(one.total_ns for one in layers) // 2)
+    unit, scale = unit_of(max(layer.total_ns for layer in layers) // 2)
     starts = [0] * len(layers)
     rows = range(len(layers))
     for phase, name in enumerate(PHASES):
-        lengths = [one.phases_ns[phase] for one in layers]
+        lengths = [layer.phases_ns[phase] for layer in layers]
         axes.barh(
             rows,
             [length / scale for length in lengths],
@@ -91,7 +91,7 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
             label=name,
         )
         starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-    _label_rows(axes, [shortened(one.name, _MAX_NAME) for one in layers])
+    _label_rows(axes, [shortened(layer.name, _MAX_NAME) for layer in layers])
     whole = sum(starts)
     _write_ends(
         axes, [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
@@ -115,18 +115,18 @@ def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
     unit, scale = unit_of(points[-1].epoch_ns // 2)
     axes.barh(
         range(len(points)),
-        [one.epoch_ns / scale for one in points],
+        [point.epoch_ns / scale for point in points],
         0.72,
         color=[COLOURS[0], *[BACKWARD] * (len(points) - 1)],
         edgecolor=OUTLINE,
         linewidth=0.4,
     )
-    _label_rows(axes, [one.label for one in points])
+    _label_rows(axes, [point.label for point in points])
     ends = [(points[0].epoch_ns / scale, epoch_text(points[0].epoch_ns))]
-    for one in points[1:]:
-        slower = slowdown_text(one.epoch_ns, points[0].epoch_ns)
+    for point in points[1:]:
+        slower = slowdown_text(point.epoch_ns, points[0].epoch_ns)
         sign = "" if slower.endswith("×") or slower.startswith("<") else "+"
-        ends.append((one.epoch_ns / scale, f"{epoch_text(one.epoch_ns)} ({sign}{slower})"))
+        ends.append((point.epoch_ns / scale, f"{epoch_text(point.epoch_ns)} ({sign}{slower})"))
     _write_ends(axes, ends, share=0.17)
     axes.set_xlabel(f"time of an epoch ({unit})")
     shown = f"the first {len(points)} of {count}" if len(points) < count else "the best of each"

@@ -26,14 +26,14 @@ _CHARACTER_SHARE = 0.0085
 def pass_blocks(intervals: list[Interval]) -> list[list[Interval]]:
     """Return runs of ops of one pass that follow each other without a gap; none is empty."""
     blocks: list[list[Interval]] = []
-    for one in intervals:
-        if one.end_ns == one.start_ns:
+    for interval in intervals:
+        if interval.end_ns == interval.start_ns:
             continue
         last = blocks[-1][-1] if blocks else None
-        if last is not None and last.kind == one.kind and last.end_ns == one.start_ns:
-            blocks[-1].append(one)
+        if last is not None and last.kind == interval.kind and last.end_ns == interval.start_ns:
+            blocks[-1].append(interval)
         else:
-            blocks.append([one])
+            blocks.append([interval])
     return blocks
 
 
@@ -56,10 +56,10 @@ def draw_passes(
             linewidth=0.5,
         )
     apart = [
-        one.end_ns / scale
+        op.end_ns / scale
         for block in blocks
-        for one, other in pairwise(block)
-        if min(one.end_ns - one.start_ns, other.end_ns - other.start_ns) >= _APART * end_ns
+        for op, behind in pairwise(block)
+        if min(op.end_ns - op.start_ns, behind.end_ns - behind.start_ns) >= _APART * end_ns
     ]
     axes.vlines(apart, row - 0.31, row + 0.31, color=OUTLINE, linewidth=0.4)
 
@@ -83,7 +83,7 @@ def draw_passes(
 
     for block in blocks:
         colour = _COLOURS[block[0].kind]
-        labelled = [label(one.start_ns, one.end_ns, one.label, colour) for one in block]
+        labelled = [label(op.start_ns, op.end_ns, op.label, colour) for op in block]
         if not any(labelled):
             label(block[0].start_ns, block[-1].end_ns, block[0].kind, colour)
     for block, following in pairwise(blocks):

@@ -70,9 +70,14 @@ class PeersChart:
         """The joint plan, then by mean speed-up over all cases; those without any last."""
         values: dict[str, list[float]] = {}
         for _, rows in self.scales:
-            for one in rows:
-                values.setdefault(one.method, []).extend(one.speedup.values if one.speedup else ())
-        gains = {name: Spread(tuple(some)).mean if some else 0 for name, some in values.items()}
+            for standing in rows:
+                values.setdefault(standing.method, []).extend(
+                    standing.speedup.values if standing.speedup else ()
+                )
+        gains = {
+            name: Spread(tuple(speedups)).mean if speedups else 0
+            for name, speedups in values.items()
+        }
         return sorted(gains, key=lambda name: (name != JOINT, -gains[name]))
 
 
@@ -85,8 +90,8 @@ class _Panel:
     field: str
 
     def spread(self, standing: Standing) -> Spread | None:
-        found: Spread | None = getattr(standing, self.field)
-        return found
+        spread: Spread | None = getattr(standing, self.field)
+        return spread
 
     @property
     def column(self) -> str:
@@ -99,11 +104,11 @@ class _Panel:
 
     def limits(self, chart: PeersChart) -> tuple[float, float]:
         """Return from where to where the axis goes."""
-        spreads = [self.spread(one) for _, standings in chart.scales for one in standings]
-        known = [one for one in spreads if one is not None]
-        means = [1.0, *(one.mean for one in known)]
-        low = max(min([1.0, *(one.least for one in known)]), min(means) / _FARTHEST)
-        high = min(max([1.0, *(one.most for one in known)]), max(means) * _FARTHEST)
+        spreads = [self.spread(standing) for _, standings in chart.scales for standing in standings]
+        known = [spread for spread in spreads if spread is not None]
+        means = [1.0, *(spread.mean for spread in known)]
+        low = max(min([1.0, *(spread.least for spread in known)]), min(means) / _FARTHEST)
+        high = min(max([1.0, *(spread.most for spread in known)]), max(means) * _FARTHEST)
         return low / _EDGE, high * _EDGE
 
 
@@ -142,7 +147,7 @@ def _fill(figure: "Figure", chart: PeersChart) -> None:
     for place, panel in enumerate(_PANELS):
         axes = figure.add_subplot(grid[place])
         _draw_rows(axes, chart, panel, methods)
-        names = [shortened(printable(_name(one)), _MAX_NAME) for one in methods]
+        names = [shortened(printable(_name(method)), _MAX_NAME) for method in methods]
         axes.set_yticks(range(len(names)), [""] * len(names) if place else names, parse_math=False)
         axes.tick_params(axis="y", length=0, labelsize=9)
         axes.set_ylim(len(names) - 0.5, -0.5)
@@ -163,7 +168,7 @@ def _draw_rows(axes: "Axes", chart: PeersChart, panel: _Panel, methods: Sequence
     for row in range(0, len(methods), 2):
         axes.axhspan(row - 0.5, row + 0.5, color="#F3F3F3", linewidth=0, zorder=0)
     for line, (_, standings) in enumerate(chart.scales):
-        known = {one.method: panel.spread(one) for one in standings}
+        known = {standing.method: panel.spread(standing) for standing in standings}
         for row, method in enumerate(methods):
             at = row + _FILLED * ((line + 0.5) / len(chart.scales) - 0.5)
             spread = known.get(method)
@@ -193,7 +198,7 @@ def _draw_spread(
     mark: dict[str, Any] = {"marker": marker, "linestyle": "none", "clip_on": False}
     low, high = limits
     step = log(high / low) / _STEPS
-    apart = {round(log(one) / step): one for one in spread.values if low <= one <= high}
+    apart = {round(log(ratio) / step): ratio for ratio in spread.values if low <= ratio <= high}
     ends = [max(spread.least, low), min(spread.most, high)]
     axes.plot(ends, [at, at], color=OUTLINE, linewidth=0.8, zorder=2)
     for end, arrow, beyond in ((low, "<", spread.least < low), (high, ">", spread.most > high)):

@@ -27,12 +27,12 @@ _MAX_NAME = 24
 
 def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: Regret | None) -> None:
     """Draw one bar a constant from factor to factor, with arrows where no end was found."""
-    ends = [end for one in ranges for end in (one.low, one.high) if end is not None]
+    ends = [end for factors in ranges for end in (factors.low, factors.high) if end is not None]
     reach = max([_LEAST, *(max(end, 1 / end) for end in ends)])
     reach = min(reach, _MOST) * _BEYOND
-    for row, one in enumerate(ranges):
-        low = min(max(one.low or 0.0, 1 / reach), reach)
-        high = reach if one.high is None else max(min(one.high, reach), 1 / reach)
+    for row, factors in enumerate(ranges):
+        low = min(max(factors.low or 0.0, 1 / reach), reach)
+        high = reach if factors.high is None else max(min(factors.high, reach), 1 / reach)
         axes.barh(
             [row],
             [high - low],
@@ -42,7 +42,7 @@ def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: Regret | None) 
             edgecolor=OUTLINE,
             linewidth=0.4,
         )
-        for end, at, marker, side in ((one.low, low, "<", -1), (one.high, high, ">", 1)):
+        for end, at, marker, side in ((factors.low, low, "<", -1), (factors.high, high, ">", 1)):
             shown = end is not None and 1 / reach <= end <= reach
             if not shown:
                 axes.plot([at], [row], marker=marker, color=OUTLINE, markersize=5, clip_on=False)
@@ -57,7 +57,7 @@ def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: Regret | None) 
                     fontsize=8,
                 )
     axes.axvline(1, color=OUTLINE, linewidth=0.8)
-    names = [shortened(printable(one.constant), _MAX_NAME) for one in ranges]
+    names = [shortened(printable(factors.constant), _MAX_NAME) for factors in ranges]
     axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)

@@ -50,11 +50,11 @@ def slowdown_text(epoch_ns: int, best_ns: int) -> str:
 def grouped(layers: Sequence[LayerTime], most: int) -> list[LayerTime]:
     """Return at most `most` rows: single layers, or ranges of equally many if there are more."""
     if len(layers) <= most:
-        return [LayerTime(printable(one.name), one.phases_ns) for one in layers]
+        return [LayerTime(printable(layer.name), layer.phases_ns) for layer in layers]
     each = -(-len(layers) // most)
-    found = []
+    ranges = []
     for start in range(0, len(layers), each):
         members = layers[start : start + each]
-        sums = tuple(map(sum, zip(*(one.phases_ns for one in members), strict=True)))
-        found.append(LayerTime(f"layers {start} … {start + len(members) - 1}", sums))
-    return found
+        sums = tuple(map(sum, zip(*(layer.phases_ns for layer in members), strict=True)))
+        ranges.append(LayerTime(f"layers {start} … {start + len(members) - 1}", sums))
+    return ranges

@@ -39,16 +39,18 @@ def text_scaling(chart: ScalingChart, width: int = 80) -> str:
 
 def _bars(layers: list[LayerTime], width: int) -> str:
     """Return a bar a layer, of one letter for each equal stretch of time."""
-    names = [shortened(one.name, _MAX_NAME) for one in layers]
-    whole = sum(one.total_ns for one in layers)
-    longest = max(one.total_ns for one in layers) or 1
+    names = [shortened(layer.name, _MAX_NAME) for layer in layers]
+    whole = sum(layer.total_ns for layer in layers)
+    longest = max(layer.total_ns for layer in layers) or 1
     margin = max(map(len, names)) + 2
-    times = [f"{epoch_text(one.total_ns)} {one.total_ns / (whole or 1):6.1%}" for one in layers]
+    times = [
+        f"{epoch_text(layer.total_ns)} {layer.total_ns / (whole or 1):6.1%}" for layer in layers
+    ]
     columns = max(10, width - margin - max(map(len, times)) - 2)
     lines = []
-    for name, one, time in zip(names, layers, times, strict=True):
+    for name, layer, time in zip(names, layers, times, strict=True):
         bar, spent, drawn = "", 0, 0
-        for phase, length in zip(PHASES, one.phases_ns, strict=True):
+        for phase, length in zip(PHASES, layer.phases_ns, strict=True):
             spent += length
             end = (spent * columns + longest // 2) // longest
             bar += _LETTERS[phase] * (end - drawn)
@@ -61,24 +63,24 @@ def _ranking(points: tuple[Point, ...]) -> str:
     rows = [
         [
             str(rank),
-            *_triple(one),
-            str(one.machines),
-            epoch_text(one.epoch_ns),
-            slowdown_text(one.epoch_ns, points[0].epoch_ns),
+            *_triple(point),
+            str(point.machines),
+            epoch_text(point.epoch_ns),
+            slowdown_text(point.epoch_ns, points[0].epoch_ns),
         ]
-        for rank, one in enumerate(points, start=1)
+        for rank, point in enumerate(points, start=1)
     ]
     header = ["rank", "workers", "replicas", "servers", "machines", "epoch", "slower by"]
     return format_table(header, _cut(rows))
 
 
 def _front(points: tuple[Point, ...]) -> str:
-    rows = [[str(one.machines), epoch_text(one.epoch_ns), *_triple(one)] for one in points]
+    rows = [[str(point.machines), epoch_text(point.epoch_ns), *_triple(point)] for point in points]
     return format_table(["machines", "epoch", "workers", "replicas", "servers"], _cut(rows))
 
 
-def _triple(one: Point) -> tuple[str, str, str]:
-    return str(one.workers), str(one.replicas), str(one.servers)
+def _triple(point: Point) -> tuple[str, str, str]:
+    return str(point.workers), str(point.replicas), str(point.servers)
 
 
 def _cut(rows: list[list[str]]) -> list[list[str]]:
@@ -91,12 +93,12 @@ def _cut(rows: list[list[str]]) -> list[list[str]]:
 
 def _landscape(points: tuple[Point, ...]) -> str:
     """Return a map of digits, 0 the fastest and 9 the slowest on a logarithmic scale."""
-    columns = _bins(sorted({one.workers for one in points}))
-    rows = _bins(sorted({one.replicas for one in points}))
+    columns = _bins(sorted({point.workers for point in points}))
+    rows = _bins(sorted({point.replicas for point in points}))
     cells: dict[tuple[int, int], int] = {}
-    for one in points:
-        cell = columns[one.workers], rows[one.replicas]
-        cells[cell] = min(cells.get(cell, one.epoch_ns), one.epoch_ns)
+    for point in points:
+        cell = columns[point.workers], rows[point.replicas]
+        cells[cell] = min(cells.get(cell, point.epoch_ns), point.epoch_ns)
     least, most = min(cells.values()), max(cells.values())
     span = log(most / least) if most > least > 0 else 0
 
@@ -142,7 +144,10 @@ def _names(bins: dict[int, int]) -> list[str]:
 
 
 def _ranges(ranges: tuple[Range, ...], regret: Regret | None) -> str:
-    rows = [[one.constant, factor_text(one.low), factor_text(one.high)] for one in ranges]
+    rows = [
+        [factors.constant, factor_text(factors.low), factor_text(factors.high)]
+        for factors in ranges
+    ]
     text = "factors of each constant between which this configuration stays the best\n"
     text += format_table(["constant", "stays best from", "to"], rows)
     if regret is not None:

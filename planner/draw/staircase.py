@@ -33,8 +33,8 @@ def draw_front(
 ) -> "list[Annotation]":
     """Draw a step a configuration and a star on the best, and return their labels."""
     unit, scale = unit_of(points[-1].epoch_ns)
-    machines = [one.machines for one in points]
-    times = [max(one.epoch_ns, 1) / scale for one in points]
+    machines = [point.machines for point in points]
+    times = [max(point.epoch_ns, 1) / scale for point in points]
     axes.step(machines, times, where="post", color=COLOURS[5], linewidth=1.4)
     axes.plot(
         machines,
@@ -77,11 +77,11 @@ def draw_front(
     labels = []
     step = -(-len(points) // _MAX_LABELS)
     rows = list(zip(points, machines, times, strict=True))
-    for one, machine, time in rows[(len(rows) - 1) % step :: step]:
+    for point, machine, time in rows[(len(rows) - 1) % step :: step]:
         label = axes.annotate(
-            one.label,
+            point.label,
             (machine, time),
-            (8 if one == best else 5, 4),
+            (8 if point == best else 5, 4),
             textcoords="offset points",
             fontsize=8,
         )
@@ -113,14 +113,14 @@ def thin_out(labels: "Sequence[Annotation]") -> None:
     axes = labels[0].axes
     assert axes is not None
     touching = _TOUCHING_POINTS * axes.figure.dpi / 72
-    points = [tuple(axes.transData.transform(one.xy)) for one in labels]
+    points = [tuple(axes.transData.transform(annotation.xy)) for annotation in labels]
     taken: list[Bbox] = []
     for place in [len(labels) - 1, *range(len(labels) - 1)]:
         label, own = labels[place], points[place]
         box = label.get_window_extent()
-        others = [one for one in points if dist(one, own) > touching]
-        strange = any(_distance(box, one) <= _distance(box, own) for one in others)
-        if strange or any(box.overlaps(other) for other in taken):
+        others = [point for point in points if dist(point, own) > touching]
+        strange = any(_distance(box, point) <= _distance(box, own) for point in others)
+        if strange or any(box.overlaps(covered) for covered in taken):
             label.set_visible(False)
         else:
             taken.append(Bbox.from_extents(box.x0 - 3, box.y0 - 1, box.x1 + 3, box.y1 + 1))

@@ -101,17 +101,19 @@ def _list(timeline: Timeline) -> str:
 def _list_of_windows(timeline: Timeline, width: int) -> str:
     """Return a table of when each transfer is ready, happens and is due."""
     unit, scale = unit_of(timeline.end_ns)
-    decimals = _decimals([one.end_ns - one.start_ns for one in timeline.windows], scale)
+    decimals = _decimals([window.end_ns - window.start_ns for window in timeline.windows], scale)
     rows = [
         [
-            shortened(printable(one.label), max(_MIN_LABEL, width - _TIMES_WIDTH)),
+            shortened(printable(window.label), max(_MIN_LABEL, width - _TIMES_WIDTH)),
             *(
                 f"{moment / scale:.{decimals}f}"
-                for moment in (one.ready_ns, one.start_ns, one.end_ns, one.due_ns)
+                for moment in (window.ready_ns, window.start_ns, window.end_ns, window.due_ns)
             ),
-            f"{(one.end_ns - one.due_ns) / scale:.{decimals}f}" if one.end_ns > one.due_ns else "–",
+            f"{(window.end_ns - window.due_ns) / scale:.{decimals}f}"
+            if window.end_ns > window.due_ns
+            else "–",
         ]
-        for one in timeline.windows
+        for window in timeline.windows
     ]
     header = ["transfer", f"ready ({unit})", "start", "end", "due", "past due"]
     return format_table(header, _cut(rows))

@@ -36,13 +36,13 @@ def draw_windows(axes: "Axes", windows: tuple[Window, ...], scale: float) -> Non
     lines: dict[str, list[tuple[int, int, int]]] = {}
     bars: dict[str, list[tuple[int, int, int]]] = {}
     late: list[tuple[int, int, int]] = []
-    for row, one in enumerate(windows):
-        colour = COLOURS[one.batch % len(COLOURS)]
-        if one.due_ns > one.ready_ns:
-            lines.setdefault(colour, []).append((row, one.ready_ns, one.due_ns))
-        bars.setdefault(colour, []).append((row, one.start_ns, one.end_ns))
-        if one.end_ns > one.due_ns:
-            late.append((row, max(one.due_ns, one.start_ns), one.end_ns))
+    for row, window in enumerate(windows):
+        colour = COLOURS[window.batch % len(COLOURS)]
+        if window.due_ns > window.ready_ns:
+            lines.setdefault(colour, []).append((row, window.ready_ns, window.due_ns))
+        bars.setdefault(colour, []).append((row, window.start_ns, window.end_ns))
+        if window.end_ns > window.due_ns:
+            late.append((row, max(window.due_ns, window.start_ns), window.end_ns))
     for colour, spans in lines.items():
         rows, starts, ends = zip(*spans, strict=True)
         axes.hlines(
@@ -53,7 +53,10 @@ def draw_windows(axes: "Axes", windows: tuple[Window, ...], scale: float) -> Non
             linewidth=1.6 if labelled else 0.6,
         )
     if labelled:
-        for moments in ([one.ready_ns for one in windows], [one.due_ns for one in windows]):
+        for moments in (
+            [window.ready_ns for window in windows],
+            [window.due_ns for window in windows],
+        ):
             axes.plot(
                 [moment / scale for moment in moments],
                 range(len(windows)),
@@ -81,9 +84,10 @@ def draw_windows(axes: "Axes", windows: tuple[Window, ...], scale: float) -> Non
     if labelled:
         names = [
             shortened(
-                f"{one.batch + 1}: {printable(one.label.partition(': ')[2])}", _LABEL_CHARACTERS
+                f"{window.batch + 1}: {printable(window.label.partition(': ')[2])}",
+                _LABEL_CHARACTERS,
             )
-            for one in windows
+            for window in windows
         ]
         axes.set_yticks(range(len(windows)), names, fontsize=7, parse_math=False)
     else:
