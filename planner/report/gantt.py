@@ -48,9 +48,9 @@ class _Scale:
         return self.x(end_ns) - self.x(start_ns)
 
 
-def gantt(given: IterationAnswer) -> Html:
+def gantt(answer: IterationAnswer) -> Html:
     """Return the chart of an answer that holds a plan, with its legend."""
-    shown, transfers = timeline(given), () if given.transfers is UNSET else given.transfers
+    shown, transfers = timeline(answer), () if answer.transfers is UNSET else answer.transfers
     scale = _Scale(shown.end_ns)
     rows = len(transfers) if len(transfers) <= _MAX_ROWS else 0
     lanes_end = _TOP + 2 * _LANE
@@ -64,10 +64,10 @@ def gantt(given: IterationAnswer) -> Html:
         *_network(transfers, scale),
         *(_moment(scale.x(mark.time_ns), mark.time_ns, mark.label) for mark in shown.marks),
     ]
-    for number, one in enumerate(transfers[:rows]):
-        drawn += _row(number, one, scale, lanes_end + 8 + _ROW * number)
-    if given.lower_bound_ns is not None:
-        at = scale.x(given.lower_bound_ns)
+    for number, transfer in enumerate(transfers[:rows]):
+        drawn += _row(number, transfer, scale, lanes_end + 8 + _ROW * number)
+    if answer.lower_bound_ns is not None:
+        at = scale.x(answer.lower_bound_ns)
         drawn.append(element("path", class_="bound", d=f"M{at:.2f} {_TOP}V{bottom}"))
     label = (
         f"Gantt chart: {counted(len(shown.on('computation')), 'op')} and "
@@ -81,7 +81,7 @@ def gantt(given: IterationAnswer) -> Html:
         role="img",
         aria_label=label,
     )
-    return joined(scrolled(chart, label), _legend(given, transfers, rows))
+    return joined(scrolled(chart, label), _legend(answer, transfers, rows))
 
 
 def _hatch() -> Html:
@@ -145,7 +145,7 @@ def _ops(intervals: list[Interval], scale: _Scale) -> Iterator[Html]:
         inner = list(_inner(block, scale, y))
         yield from _bar(span, y, _BAR, kind, title)
         yield from inner
-        if not any("<text" in one for one in inner):
+        if not any("<text" in drawn for drawn in inner):
             yield from _label(span, y, kind, f"middle onbar over {kind}")
     for block, following in pairwise(blocks):
         start, end = block[-1].end_ns, following[0].start_ns
@@ -156,34 +156,34 @@ def _ops(intervals: list[Interval], scale: _Scale) -> Iterator[Html]:
 
 def _inner(block: Sequence[Interval], scale: _Scale, y: float) -> Iterator[Html]:
     """Set the ops of a block apart that are wide enough for it."""
-    wide = [scale.width(one.start_ns, one.end_ns) >= _APART for one in block]
-    for place, one in enumerate(block):
+    wide = [scale.width(op.start_ns, op.end_ns) >= _APART for op in block]
+    for place, op in enumerate(block):
         if not wide[place] or len(block) == 1:
             continue
-        span = (scale.x(one.start_ns), scale.x(one.end_ns))
-        title = f"{one.label}, {_span(one.start_ns, one.end_ns)}"
-        yield from _bar(span, y, _BAR, f"{one.kind} apart", title, one.label)
+        span = (scale.x(op.start_ns), scale.x(op.end_ns))
+        title = f"{op.label}, {_span(op.start_ns, op.end_ns)}"
+        yield from _bar(span, y, _BAR, f"{op.kind} apart", title, op.label)
 
 
 def _network(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[Html]:
     y = _TOP + _LANE + (_LANE - _BAR) / 2
     for first, last in _runs(transfers, scale):
-        one, other = transfers[first], transfers[last]
+        opening, closing = transfers[first], transfers[last]
         if first == last:
-            yield from _transfer(first, one, scale, y)
+            yield from _transfer(first, opening, scale, y)
             continue
         run = transfers[first : last + 1]
         startups = sum(each.startup_end_ns - each.start_ns for each in run)
         title = (
-            f"{counted(len(run), 'transfer')}, {VERBS[one.kind]} {first + 1} to {last + 1}: "
+            f"{counted(len(run), 'transfer')}, {VERBS[opening.kind]} {first + 1} to {last + 1}: "
             f"{format_bytes(sum(each.bytes for each in run))}, "
-            f"{_span(one.start_ns, other.end_ns)}, {format_ns(startups)} of start-ups"
+            f"{_span(opening.start_ns, closing.end_ns)}, {format_ns(startups)} of start-ups"
         )
-        span = (scale.x(one.start_ns), scale.x(other.end_ns))
-        height = _BAR * startups / max(other.end_ns - one.start_ns, 1)
-        yield from _bar(span, y, _BAR, one.kind, title)
+        span = (scale.x(opening.start_ns), scale.x(closing.end_ns))
+        height = _BAR * startups / max(closing.end_ns - opening.start_ns, 1)
+        yield from _bar(span, y, _BAR, opening.kind, title)
         yield from _bar(span, y, height, "startup", title)
-        label = f"middle onbar over {one.kind}"
+        label = f"middle onbar over {opening.kind}"
         yield from _label(span, y, f"{first + 1}–{last + 1}", label)
 
 
@@ -192,39 +192,40 @@ def _runs(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[tuple[
     first = 0
     for number in range(1, len(transfers) + 1):
         if number < len(transfers):
-            before, one = transfers[number - 1], transfers[number]
-            narrow = max(scale.width(each.start_ns, each.end_ns) for each in (before, one))
-            close = scale.width(before.end_ns, one.start_ns) < 1
-            if before.kind == one.kind and narrow < _NARROW and close:
+            earlier, later = transfers[number - 1], transfers[number]
+            narrow = max(scale.width(each.start_ns, each.end_ns) for each in (earlier, later))
+            close = scale.width(earlier.end_ns, later.start_ns) < 1
+            if earlier.kind == later.kind and narrow < _NARROW and close:
                 continue
         yield first, number - 1
         first = number
 
 
-def _transfer(number: int, one: TransferAnswer, scale: _Scale, y: float) -> Iterator[Html]:
-    title = _title(number, one)
-    middle, end = scale.x(one.startup_end_ns), scale.x(one.end_ns)
-    if one.startup_end_ns > one.start_ns:
-        startup = (scale.x(one.start_ns), middle)
+def _transfer(number: int, transfer: TransferAnswer, scale: _Scale, y: float) -> Iterator[Html]:
+    title = _title(number, transfer)
+    middle, end = scale.x(transfer.startup_end_ns), scale.x(transfer.end_ns)
+    if transfer.startup_end_ns > transfer.start_ns:
+        startup = (scale.x(transfer.start_ns), middle)
         yield from _bar(startup, y, _BAR, "startup", f"start-up of {title}")
-    yield from _bar((middle, end), y, _BAR, f"{one.kind} apart", title, str(number + 1))
+    yield from _bar((middle, end), y, _BAR, f"{transfer.kind} apart", title, str(number + 1))
 
 
-def _row(number: int, one: TransferAnswer, scale: _Scale, y: float) -> Iterator[Html]:
+def _row(number: int, transfer: TransferAnswer, scale: _Scale, y: float) -> Iterator[Html]:
     middle = y + _ROW / 2
-    name = f"{VERBS[one.kind]} {number + 1} · {format_bytes(one.bytes)}"
+    name = f"{VERBS[transfer.kind]} {number + 1} · {format_bytes(transfer.bytes)}"
     yield element("text", name, x=_LEFT - 10, y=middle + 4, class_="end small")
-    ready, due = scale.x(one.ready_ns), scale.x(one.due_ns)
+    ready, due = scale.x(transfer.ready_ns), scale.x(transfer.due_ns)
     line = f"M{ready:.2f} {middle - 5}v10M{due:.2f} {middle - 5}v10"
     if due > ready:
         line += f"M{ready:.2f} {middle}H{due:.2f}"
-    title = f"{_title(number, one)}; ready {format_ns(one.ready_ns)}, due {format_ns(one.due_ns)}"
+    window = f"ready {format_ns(transfer.ready_ns)}, due {format_ns(transfer.due_ns)}"
+    title = f"{_title(number, transfer)}; {window}"
     yield element("path", element("title", title), class_="window", d=line)
-    span = (scale.x(one.start_ns), scale.x(one.end_ns))
+    span = (scale.x(transfer.start_ns), scale.x(transfer.end_ns))
     top = middle - _ROW_BAR / 2
-    yield from _bar(span, top, _ROW_BAR, one.kind, title)
-    if one.end_ns > one.due_ns:
-        late = (scale.x(max(one.due_ns, one.start_ns)), span[1])
+    yield from _bar(span, top, _ROW_BAR, transfer.kind, title)
+    if transfer.end_ns > transfer.due_ns:
+        late = (scale.x(max(transfer.due_ns, transfer.start_ns)), span[1])
         yield from _bar(late, middle - 1.5, 3, "late", f"past due: {title}")
 
 
@@ -241,11 +242,15 @@ def _moment(at: float, time_ns: int, label: str) -> Html:
     return element("g", line, text, class_="mark")
 
 
-def _title(number: int, one: TransferAnswer) -> str:
-    what = one.parameters[0] if len(one.parameters) == 1 else f"{len(one.parameters)} parameters"
+def _title(number: int, transfer: TransferAnswer) -> str:
+    what = (
+        transfer.parameters[0]
+        if len(transfer.parameters) == 1
+        else f"{len(transfer.parameters)} parameters"
+    )
     return (
-        f"{VERBS[one.kind]} {number + 1}: {shortened(what, 60)}, {format_bytes(one.bytes)}, "
-        f"{_span(one.start_ns, one.end_ns)}"
+        f"{VERBS[transfer.kind]} {number + 1}: {shortened(what, 60)}, "
+        f"{format_bytes(transfer.bytes)}, {_span(transfer.start_ns, transfer.end_ns)}"
     )
 
 
@@ -253,18 +258,18 @@ def _span(start_ns: int, end_ns: int) -> str:
     return f"{format_ns(start_ns)} to {format_ns(end_ns)}"
 
 
-def _legend(given: IterationAnswer, transfers: Sequence[TransferAnswer], rows: int) -> Html:
-    kinds = [kind for kind in VERBS if any(one.kind == kind for one in transfers)]
+def _legend(answer: IterationAnswer, transfers: Sequence[TransferAnswer], rows: int) -> Html:
+    kinds = [kind for kind in VERBS if any(transfer.kind == kind for transfer in transfers)]
     entries = [("backward", "backward ops"), ("forward", "forward ops")]
     entries += [(kind, VERBS[kind]) for kind in kinds]
-    if any(one.startup_end_ns > one.start_ns for one in transfers):
+    if any(transfer.startup_end_ns > transfer.start_ns for transfer in transfers):
         many = rows < len(transfers)
         text = "start-ups: of transfers drawn as one, their share of the height"
         entries.append(("startup", text if many else "start-up of a transfer"))
     if rows:
         entries += [("window", "ready to due"), ("late", "past due")]
-    if given.lower_bound_ns is not None:
-        entries.append(("bound", f"lower bound, {format_ns(given.lower_bound_ns)}"))
+    if answer.lower_bound_ns is not None:
+        entries.append(("bound", f"lower bound, {format_ns(answer.lower_bound_ns)}"))
     return listed(*(joined(_swatch(kind), f" {text}") for kind, text in entries), class_="legend")
 
 

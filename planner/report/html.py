@@ -29,17 +29,17 @@ def element(name: str, *content: str, **attributes: str | float | None) -> Html:
         Values, which are escaped; None leaves one out. ``class_`` and ``aria_label`` stand for
         ``class`` and ``aria-label``.
     """
-    given = "".join(
+    written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_clean(_text(value), quote=True)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Html(f"<{name}{given}>{joined(*content)}</{name}>")
+    return Html(f"<{name}{written}>{joined(*content)}</{name}>")
 
 
 def joined(*content: str) -> Html:
     """Return pieces as one."""
-    return Html("".join(one if isinstance(one, Html) else _clean(one) for one in content))
+    return Html("".join(part if isinstance(part, Html) else _clean(part) for part in content))
 
 
 def paragraph(*content: str, class_: str | None = None) -> Html:
@@ -49,7 +49,7 @@ def paragraph(*content: str, class_: str | None = None) -> Html:
 
 def listed(*items: str, class_: str | None = None) -> Html:
     """Return an unordered list."""
-    return element("ul", *(element("li", one) for one in items), class_=class_)
+    return element("ul", *(element("li", item) for item in items), class_=class_)
 
 
 def table(
@@ -84,13 +84,13 @@ def table(
 
     head = element(
         "tr",
-        *(element("th", one, scope="col", class_=kind(i)) for i, one in enumerate(header)),
+        *(element("th", name, scope="col", class_=kind(i)) for i, name in enumerate(header)),
     )
     body = [
         element(
             "tr",
             element("th", row[0], scope="row"),
-            *(element("td", one, class_=kind(i)) for i, one in enumerate(row[1:], start=1)),
+            *(element("td", cell, class_=kind(i)) for i, cell in enumerate(row[1:], start=1)),
             class_="marked" if place == marked else None,
         )
         for place, row in enumerate(rows)

@@ -32,9 +32,9 @@ Winner = tuple[str, str]
 
 def winners(sweeps: Sweeps) -> dict[Winner, str]:
     """Return a letter for each algorithm and mode that wins somewhere; first the one at 1."""
-    points = sorted((*sweeps.bandwidth, *sweeps.startup), key=lambda one: one.factor != 1)
-    found = dict.fromkeys((one.algorithm, one.mode) for one in points)
-    return {one: chr(ord("A") + place) for place, one in enumerate(found)}
+    points = sorted((*sweeps.bandwidth, *sweeps.startup), key=lambda point: point.factor != 1)
+    ways = dict.fromkeys((point.algorithm, point.mode) for point in points)
+    return {way: chr(ord("A") + place) for place, way in enumerate(ways)}
 
 
 def line_chart(
@@ -60,8 +60,8 @@ def line_chart(
     values : sequence of str
         What stands below each factor, such as the speed.
     """
-    known = [time for one in points for _, pick in SERIES.values() if (time := pick(one))]
-    if not known or not all(one.best_ns and one.bound_ns for one in points):
+    known = [time for point in points for _, pick in SERIES.values() if (time := pick(point))]
+    if not known or not all(point.best_ns and point.bound_ns for point in points):
         return Html("")
     low, high = min(known) / 1.08, max(known) * 1.08
     if high / low < _LEAST_RANGE:
@@ -78,9 +78,9 @@ def line_chart(
 
     drawn = [_time_axis(low, high, y), *_factor_axis(points, values, axis, x)]
     for name, (_, pick) in SERIES.items():
-        drawn += _series(name, [(x(one), y(time)) for one in points if (time := pick(one))])
-    for one in points:
-        drawn += _letter(x(one), y(one.best_ns), letters[one.algorithm, one.mode], one)
+        drawn += _series(name, [(x(point), y(time)) for point in points if (time := pick(point))])
+    for point in points:
+        drawn += _letter(x(point), y(point.best_ns), letters[point.algorithm, point.mode], point)
     label = f"Line chart: time of an iteration over {axis}"
     chart = element(
         "svg",
@@ -115,12 +115,14 @@ def _factor_axis(
     axis: str,
     x: Callable[[SweepPoint], float],
 ) -> Iterator[Html]:
-    for one, value in zip(points, values, strict=True):
-        at = x(one)
-        given = one.factor == 1
-        yield element("path", class_="moment" if given else "grid", d=f"M{at:.2f} {_TOP}V{_BOTTOM}")
-        bold = "middle strong" if given else "middle"
-        yield element("text", factor_text(one.factor), x=at, y=_BOTTOM + 18, class_=bold)
+    for point, value in zip(points, values, strict=True):
+        at = x(point)
+        as_given = point.factor == 1
+        yield element(
+            "path", class_="moment" if as_given else "grid", d=f"M{at:.2f} {_TOP}V{_BOTTOM}"
+        )
+        bold = "middle strong" if as_given else "middle"
+        yield element("text", factor_text(point.factor), x=at, y=_BOTTOM + 18, class_=bold)
         yield element("text", value, x=at, y=_BOTTOM + 35, class_=f"{bold} small")
     middle = (_LEFT + _RIGHT) / 2
     yield element("text", axis, x=middle, y=_BOTTOM + 60, class_="middle")
@@ -134,8 +136,10 @@ def _series(name: str, places: Sequence[tuple[float, float]]) -> Iterator[Html]:
         yield element("path", class_=f"line {name}", d=line)
 
 
-def _letter(at: float, height: float, letter: str, one: SweepPoint) -> Iterator[Html]:
-    title = f"{factor_text(one.factor)}: {one.algorithm}, {one.mode}, {format_ns(one.best_ns)}"
+def _letter(at: float, height: float, letter: str, point: SweepPoint) -> Iterator[Html]:
+    title = (
+        f"{factor_text(point.factor)}: {point.algorithm}, {point.mode}, {format_ns(point.best_ns)}"
+    )
     yield element("circle", element("title", title), class_="winner", cx=at, cy=height, r=8.5)
     yield element("text", letter, x=at, y=height + 4, class_="middle onwinner")
 
@@ -166,16 +170,16 @@ def sweep_table(points: Sequence[SweepPoint], values: Sequence[str], axis: str) 
     """Return the numbers of one chart."""
     rows: list[tuple[str, ...]] = [
         (
-            factor_text(one.factor),
+            factor_text(point.factor),
             value,
-            f"{one.algorithm}, {one.mode}",
-            format_ns(one.best_ns),
-            format_ns(one.kept_ns),
-            "–" if one.ddp_ns is None else format_ns(one.ddp_ns),
-            format_ns(one.bound_ns),
+            f"{point.algorithm}, {point.mode}",
+            format_ns(point.best_ns),
+            format_ns(point.kept_ns),
+            "–" if point.ddp_ns is None else format_ns(point.ddp_ns),
+            format_ns(point.bound_ns),
         )
-        for one, value in zip(points, values, strict=True)
+        for point, value in zip(points, values, strict=True)
     ]
     header = ("factor", "that is", "best", "planned anew", "this plan", "DDP", "lower bound")
-    place = next((i for i, one in enumerate(points) if one.factor == 1), None)
+    place = next((i for i, point in enumerate(points) if point.factor == 1), None)
     return table(f"Time of an iteration over {axis}", header, rows, words=3, marked=place)

@@ -34,21 +34,21 @@ def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str
     command : sequence of str
         What makes this page again.
     """
-    one = profile.provenance
+    provenance = profile.provenance
     facts = [
-        ("numbers", _KINDS[one.kind]),
-        ("source", one.source),
-        ("date", one.date),
-        ("processor", one.processor),
-        ("threads", "" if one.threads is None else str(one.threads)),
+        ("numbers", _KINDS[provenance.kind]),
+        ("source", provenance.source),
+        ("date", provenance.date),
+        ("processor", provenance.processor),
+        ("threads", "" if provenance.threads is None else str(provenance.threads)),
         ("batch size", "" if profile.batch_size is None else str(profile.batch_size)),
-        ("runs", _runs(one.warmup, one.repetitions, one.statistic)),
-        ("versions", ", ".join(f"{name} {text}" for name, text in one.versions.items())),
+        ("runs", _runs(provenance.warmup, provenance.repetitions, provenance.statistic)),
+        ("versions", ", ".join(f"{name} {text}" for name, text in provenance.versions.items())),
     ]
     return joined(
         element("h3", f"Profile: {profile.name}"),
         _facts(facts),
-        _notes(one.notes),
+        _notes(provenance.notes),
         element("h3", f"Cluster: {cluster.name}"),
         _facts([("what", about), ("source", cluster.source)]),
         _notes(cluster.notes),
@@ -62,11 +62,11 @@ def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str
     )
 
 
-def memory(given: IterationAnswer) -> Html:
+def memory(answer: IterationAnswer) -> Html:
     """Return what a worker has to remember under the plan, and what it can."""
-    if given.memory is UNSET:
+    if answer.memory is UNSET:
         return paragraph("The profile has no sizes to say it by.")
-    needed, have = given.memory.needed_bytes, given.memory.available_bytes
+    needed, have = answer.memory.needed_bytes, answer.memory.available_bytes
     if have is None:
         room = "The cluster file does not say how much there is."
     else:

@@ -86,19 +86,19 @@ def page(report: Report) -> str:
 
 
 def _sections(report: Report) -> Iterator[Html]:
-    given = report.answer
-    planned = given.objective_ns is not None
-    yield _section("verdict", "Verdict", verdict(given, report.peers))
+    answer = report.answer
+    planned = answer.objective_ns is not None
+    yield _section("verdict", "Verdict", verdict(answer, report.peers))
     if planned:
-        yield _section("time", "Where the time goes", time_parts(given))
-        yield _section("gantt", "What happens when", gantt(given), transfer_table(given))
+        yield _section("time", "Where the time goes", time_parts(answer))
+        yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))
     yield _section(
         "comparison",
         "Compared with alternatives",
         element("h3", "Other ways of synchronising"),
-        alternative_table(given),
+        alternative_table(answer),
         element("h3", "Other methods"),
-        *_peers(report.peers, given.lower_bound_ns),
+        *_peers(report.peers, answer.lower_bound_ns),
     )
     if report.sweeps is not None:
         content = _sensitivity(report.sweeps, report.cluster)
@@ -106,7 +106,7 @@ def _sections(report: Report) -> Iterator[Html]:
     where = origin(report.profile, report.cluster, report.about, report.command)
     yield _section("origin", "Where the numbers come from", where)
     if planned:
-        yield _section("memory", "Memory", memory(given))
+        yield _section("memory", "Memory", memory(answer))
 
 
 def _section(name: str, title: str, *content: str) -> Html:
@@ -115,7 +115,7 @@ def _section(name: str, title: str, *content: str) -> Html:
 
 
 def _peers(peers: Sequence[Peer], bound_ns: int | None) -> Iterator[Html]:
-    if any(one.iteration_ns for one in peers):
+    if any(peer.iteration_ns for peer in peers):
         yield peer_table(peers, bound_ns)
         above = "the bound is that of the verdict: it holds for the op order of this plan"
         if time_of(peers, BASELINE):
@@ -123,7 +123,7 @@ def _peers(peers: Sequence[Peer], bound_ns: int | None) -> Iterator[Html]:
             yield paragraph(line, above, ".", class_="note")
         else:
             yield paragraph(above.capitalize(), ".", class_="note")
-    without = [(one.method, one.reason) for one in peers if one.reason and one.method != JOINT]
+    without = [(peer.method, peer.reason) for peer in peers if peer.reason and peer.method != JOINT]
     yield reasons("Methods without a plan here:", without)
 
 
@@ -135,13 +135,13 @@ def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
             "With another bandwidth",
             sweeps.bandwidth,
             "bandwidth of a NIC",
-            [rate_text(speed * one.factor) for one in sweeps.bandwidth],
+            [rate_text(speed * point.factor) for point in sweeps.bandwidth],
         ),
         (
             "With another start-up cost",
             sweeps.startup,
             "start-up cost of a step",
-            [format_ns(round(startup * one.factor)) for one in sweeps.startup],
+            [format_ns(round(startup * point.factor)) for point in sweeps.startup],
         ),
     ]
     yield paragraph(

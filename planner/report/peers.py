@@ -41,35 +41,35 @@ class Peer:
 
 def peers_of(comparison: Comparison[Plan, Evaluation]) -> tuple[Peer, ...]:
     """Return all methods of a comparison, the fastest first; those without a plan last."""
-    found = [
+    peers = [
         Peer(
-            one.method,
-            one.objective_ns,
-            f"{one.plan.algorithm}, {one.plan.mode}" if one.plan is not None else "",
-            one.infeasibility.reason if one.infeasibility else "",
+            row.method,
+            row.objective_ns,
+            f"{row.plan.algorithm}, {row.plan.mode}" if row.plan is not None else "",
+            row.infeasibility.reason if row.infeasibility else "",
         )
-        for one in comparison.rows
+        for row in comparison.rows
     ]
-    found += [Peer(name, None, reason=reason) for name, reason in comparison.left_out]
-    return tuple(found)
+    peers += [Peer(name, None, reason=reason) for name, reason in comparison.left_out]
+    return tuple(peers)
 
 
 def time_of(peers: Sequence[Peer], method: str) -> int | None:
     """Return how long an iteration lasts with a method; None if it has no plan."""
-    return next((one.iteration_ns for one in peers if one.method == method), None)
+    return next((peer.iteration_ns for peer in peers if peer.method == method), None)
 
 
 def peer_table(peers: Sequence[Peer], bound_ns: int | None) -> Html:
     """Return the table of all methods with a plan, with bars."""
-    shown = [one for one in peers if one.iteration_ns]
+    shown = [peer for peer in peers if peer.iteration_ns]
     base = time_of(peers, BASELINE)
-    gains = [_ratio(base, one.iteration_ns) for one in shown]
-    above = [_ratio(one.iteration_ns, bound_ns) for one in shown]
-    most = max((one for one in gains if one), default=1.0)
-    farthest = max((one - 1 for one in above if one), default=0.0)
+    gains = [_ratio(base, peer.iteration_ns) for peer in shown]
+    above = [_ratio(peer.iteration_ns, bound_ns) for peer in shown]
+    most = max((speedup for speedup in gains if speedup), default=1.0)
+    farthest = max((ratio - 1 for ratio in above if ratio), default=0.0)
     rows: list[tuple[str, ...]] = []
-    for one, gain, distance in zip(shown, gains, above, strict=True):
-        assert one.iteration_ns is not None
+    for peer, gain, distance in zip(shown, gains, above, strict=True):
+        assert peer.iteration_ns is not None
         far = 0.0 if distance is None else max(distance - 1, 0)
         faster = (
             "–" if gain is None else _measured(_bar(gain / most, "gain", 1 / most), times(gain))
@@ -78,10 +78,12 @@ def peer_table(peers: Sequence[Peer], bound_ns: int | None) -> Html:
         if distance is not None:
             share = far / farthest if farthest else 0.0
             farther = _measured(_bar(share, "far"), "below it" if distance < 1 else percent(far))
-        known = METHODS.get(one.method, "")
-        rows.append((one.method, known, one.travels, format_ns(one.iteration_ns), faster, farther))
+        known = METHODS.get(peer.method, "")
+        rows.append(
+            (peer.method, known, peer.travels, format_ns(peer.iteration_ns), faster, farther)
+        )
     header = (*_HEADER, f"speed-up over {BASELINE}", "above the bound")
-    place = next((i for i, one in enumerate(shown) if one.method == JOINT), None)
+    place = next((i for i, peer in enumerate(shown) if peer.method == JOINT), None)
     return table(
         "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"
     )

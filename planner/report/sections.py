@@ -23,19 +23,20 @@ from planner.units import format_bytes, format_factor, format_ns, unit_of
 __all__ = ["alternative_table", "reasons", "time_parts", "transfer_table", "verdict"]
 
 
-def verdict(given: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
+def verdict(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
     """Return what was found, in three sentences; of no plan, why there is none."""
-    on = f"{given.model} on {given.cluster} ({counted(given.workers, 'worker')})"
-    if given.synchronisation is UNSET or given.iteration_ns is UNSET:
-        reason = "" if given.reason is UNSET else given.reason
-        binding = () if given.binding is UNSET else given.binding
+    on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
+    if answer.synchronisation is UNSET or answer.iteration_ns is UNSET:
+        reason = "" if answer.reason is UNSET else answer.reason
+        binding = () if answer.binding is UNSET else answer.binding
         what = f" What binds: {', '.join(binding)}." if binding else ""
         return paragraph(
             element("strong", "There is no plan"),
             f" for a training iteration of {on}: {reason}.{what}",
             class_="verdict",
         )
-    one, transfers = given.synchronisation, () if given.transfers is UNSET else given.transfers
+    synchronisation = answer.synchronisation
+    transfers = () if answer.transfers is UNSET else answer.transfers
     kinds = [
         counted(count, name, f"{name}es" if kind == "push" else None)
         for kind, name in VERBS.items()
@@ -43,23 +44,23 @@ def verdict(given: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
     ]
     return paragraph(
         f"A training iteration of {on} takes ",
-        element("strong", format_ns(given.iteration_ns)),
+        element("strong", format_ns(answer.iteration_ns)),
         ". ",
         "Gradients travel by ",
-        element("strong", one.algorithm),
-        f" ({ALGORITHMS.get(one.algorithm, '')}), ",
-        element("strong", one.mode),
-        f" ({MODES[one.mode]}), in {' and '.join(kinds)}. ",
-        _standing(given, peers),
+        element("strong", synchronisation.algorithm),
+        f" ({ALGORITHMS.get(synchronisation.algorithm, '')}), ",
+        element("strong", synchronisation.mode),
+        f" ({MODES[synchronisation.mode]}), in {' and '.join(kinds)}. ",
+        _standing(answer, peers),
         class_="verdict",
     )
 
 
-def _standing(given: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
+def _standing(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
     """Return how good that is: the distance to the bound, and the speed-up."""
-    time, bound = given.objective_ns or 0, given.lower_bound_ns
+    time, bound = answer.objective_ns or 0, answer.lower_bound_ns
     how_good = ""
-    if bound and given.status == "optimal":
+    if bound and answer.status == "optimal":
         how_good = joined(
             "The time is ",
             element("strong", "optimal"),
@@ -80,11 +81,11 @@ def _standing(given: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
     return joined(how_good, "It is ", ratio, f" as fast as {name} ({format_ns(base)}).")
 
 
-def time_parts(given: IterationAnswer) -> Html:
+def time_parts(answer: IterationAnswer) -> Html:
     """Return where the time goes, as a bar and in numbers, and what would make another plan win."""
-    if given.why is UNSET or given.iteration_ns is UNSET:
+    if answer.why is UNSET or answer.iteration_ns is UNSET:
         return Html("")
-    why, whole = given.why, max(given.iteration_ns, 1)
+    why, whole = answer.why, max(answer.iteration_ns, 1)
     parts = [
         ("backward", "computation", why.computation_ns),
         ("bytes", "waiting for bytes", max(why.exposed_bytes_ns, 0)),
@@ -97,7 +98,7 @@ def time_parts(given: IterationAnswer) -> Html:
         rect = {"x": start, "y": 0.0, "width": width, "height": 30.0}
         rects.append(element("rect", title, class_=f"{kind} apart", **rect))
         start += width
-    said = "; ".join(f"{text} {format_ns(time)}" for _, text, time in parts)
+    spoken = "; ".join(f"{text} {format_ns(time)}" for _, text, time in parts)
     bar = element(
         "svg",
         *rects,
@@ -105,7 +106,7 @@ def time_parts(given: IterationAnswer) -> Html:
         preserveAspectRatio="none",
         class_="stacked",
         role="img",
-        aria_label=f"An iteration of {format_ns(given.iteration_ns)}: {said}",
+        aria_label=f"An iteration of {format_ns(answer.iteration_ns)}: {spoken}",
     )
     keys = [
         joined(
@@ -117,79 +118,81 @@ def time_parts(given: IterationAnswer) -> Html:
         for kind, text, time in parts
     ]
     sent = ""
-    if given.communication_ns is not UNSET and given.startup_ns is not UNSET:
+    if answer.communication_ns is not UNSET and answer.startup_ns is not UNSET:
         sent = (
-            f"The network is busy for {format_ns(given.communication_ns)} of the "
-            f"{format_ns(given.iteration_ns)}, {format_ns(given.startup_ns)} of that with "
+            f"The network is busy for {format_ns(answer.communication_ns)} of the "
+            f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
             "start-ups; what happens beside the computation costs no time."
         )
     return joined(
         bar,
         listed(*keys, class_="legend"),
         paragraph(sent),
-        _change(why, given),
-        _scheduled(given),
+        _change(why, answer),
+        _scheduled(answer),
     )
 
 
-def _change(why: Why, given: IterationAnswer) -> Html:
-    other, time = why.runner_up, given.objective_ns
-    if other is None or not time:
+def _change(why: Why, answer: IterationAnswer) -> Html:
+    runner_up, time = why.runner_up, answer.objective_ns
+    if runner_up is None or not time:
         return paragraph("There is no other way of synchronising here that costs something else.")
-    about = f"The runner-up is {other.algorithm}, {other.mode}: {format_ns(other.objective_ns)}, "
-    if other.objective_ns == time:
+    way = f"{runner_up.algorithm}, {runner_up.mode}"
+    about = f"The runner-up is {way}: {format_ns(runner_up.objective_ns)}, "
+    if runner_up.objective_ns == time:
         return paragraph(f"{about}equally long.")
-    about += f"{percent(other.objective_ns / time - 1)} longer. "
-    if other.dominated_by is not None:
+    about += f"{percent(runner_up.objective_ns / time - 1)} longer. "
+    if runner_up.dominated_by is not None:
         return paragraph(
             about,
-            f"Transfers by {other.dominated_by} cost no more for any size, so it can never win.",
+            f"Transfers by {runner_up.dominated_by} cost no more for any size, so it can never "
+            "win.",
         )
-    if not other.wins_if:
+    if not runner_up.wins_if:
         return paragraph(
             about,
             "No other start-up cost, cost of further messages or bandwidth, from 1/1024 to 1024 "
             "times today's, makes it win while both plans stay as they are.",
         )
     if_text = ", or if ".join(
-        f"{CHANGES[one.what]} {format_factor(one.factor)}" for one in other.wins_if
+        f"{CHANGES[change.what]} {format_factor(change.factor)}" for change in runner_up.wins_if
     )
     return paragraph(about, f"It would win if {if_text}, both plans staying as they are.")
 
 
-def _scheduled(given: IterationAnswer) -> Html:
+def _scheduled(answer: IterationAnswer) -> Html:
     """Return how the engine's driver schedules iterations, if it does."""
-    if given.scheduling is UNSET:
+    if answer.scheduling is UNSET:
         return Html("")
-    one = given.scheduling
-    if one.group_size is None or one.iteration_ns is None:
-        why_not = "" if one.reason is UNSET else one.reason
+    scheduling = answer.scheduling
+    if scheduling.group_size is None or scheduling.iteration_ns is None:
+        why_not = "" if scheduling.reason is UNSET else scheduling.reason
         return paragraph(f"The engine's driver can schedule no group of iterations: {why_not}.")
     return paragraph(
         "The engine's driver schedules iterations too: in groups of "
-        f"{one.group_size:,} an iteration takes {format_ns(one.iteration_ns)}, "
-        f"{percent(one.overhead or 0)} of that for scheduling."
+        f"{scheduling.group_size:,} an iteration takes {format_ns(scheduling.iteration_ns)}, "
+        f"{percent(scheduling.overhead or 0)} of that for scheduling."
     )
 
 
-def transfer_table(given: IterationAnswer) -> Html:
+def transfer_table(answer: IterationAnswer) -> Html:
     """Return the table of all transfers, folded up."""
-    transfers = () if given.transfers is UNSET else given.transfers
-    unit, length = unit_of(max(one.end_ns for one in transfers) // 2)
+    transfers = () if answer.transfers is UNSET else answer.transfers
+    unit, length = unit_of(max(transfer.end_ns for transfer in transfers) // 2)
     rows = []
-    for number, one in enumerate(transfers, start=1):
-        part = {} if one.part is UNSET else one.part
+    for number, transfer in enumerate(transfers, start=1):
+        part = {} if transfer.part is UNSET else transfer.part
         cut = f", {counted(len(part), 'of them', 'of them')} in part" if len(part) > 1 else ""
-        cut = ", in part" if part and len(one.parameters) == 1 else cut
-        cut = ", one of them in part" if len(part) == 1 < len(one.parameters) else cut
-        late = max(one.end_ns - one.due_ns, 0)
-        when = (one.ready_ns, one.start_ns, one.end_ns, one.due_ns)
+        cut = ", in part" if part and len(transfer.parameters) == 1 else cut
+        cut = ", one of them in part" if len(part) == 1 < len(transfer.parameters) else cut
+        late = max(transfer.end_ns - transfer.due_ns, 0)
+        when = (transfer.ready_ns, transfer.start_ns, transfer.end_ns, transfer.due_ns)
         rows.append(
             (
                 str(number),
-                VERBS[one.kind],
-                abbreviated(one.parameters) + cut,
-                format_bytes(one.bytes),
+                VERBS[transfer.kind],
+                abbreviated(transfer.parameters) + cut,
+                format_bytes(transfer.bytes),
                 *(f"{time / length:,.3f}" for time in when),
                 f"{late / length:,.3f}" if late else "–",
             )
@@ -211,26 +214,30 @@ def transfer_table(given: IterationAnswer) -> Html:
     )
 
 
-def alternative_table(given: IterationAnswer) -> Html:
+def alternative_table(answer: IterationAnswer) -> Html:
     """Return all ways of synchronising, the fastest first, and those the cluster does not allow."""
-    listed_ones = () if given.alternatives is UNSET else given.alternatives
-    ordered = sorted(listed_ones, key=lambda one: (one.objective_ns is None, one.objective_ns or 0))
-    rows = [_alternative(one, given.objective_ns) for one in ordered]
+    listed_ones = () if answer.alternatives is UNSET else answer.alternatives
+    ordered = sorted(
+        listed_ones,
+        key=lambda alternative: (alternative.objective_ns is None, alternative.objective_ns or 0),
+    )
+    rows = [_alternative(alternative, answer.objective_ns) for alternative in ordered]
     place = None
-    if given.synchronisation is not UNSET:
-        chosen = (given.synchronisation.algorithm, given.synchronisation.mode)
-        keys = [(one.algorithm, one.mode) for one in ordered]
+    if answer.synchronisation is not UNSET:
+        chosen = (answer.synchronisation.algorithm, answer.synchronisation.mode)
+        keys = [(alternative.algorithm, alternative.mode) for alternative in ordered]
         place = keys.index(chosen) if chosen in keys else None
     header = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
     shown = table("Ways of synchronising", header, rows, words=2, marked=place)
-    if given.objective_ns is None:
+    if answer.objective_ns is None:
         shown = Html("")
     why = [
-        (one.algorithm, one.reason)
-        for one in ordered
-        if one.reason is not UNSET and one.reason != given.reason  # the verdict has said that
+        (alternative.algorithm, alternative.reason)
+        for alternative in ordered
+        if alternative.reason is not UNSET
+        and alternative.reason != answer.reason  # the verdict has said that
     ]
-    left = {} if given.left_out is UNSET else given.left_out
+    left = {} if answer.left_out is UNSET else answer.left_out
     return joined(shown, reasons("Left out:", [*why, *left.items()]))
 
 
@@ -247,17 +254,17 @@ def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:
     return joined(paragraph(title, class_="note"), listed(*items, class_="note"))
 
 
-def _alternative(one: AlternativeAnswer, chosen_ns: int | None) -> tuple[str, ...]:
-    if one.objective_ns is None:
-        return (one.algorithm, one.mode, "–", "–", "–", "–")
-    longer = percent(one.objective_ns / chosen_ns - 1) if chosen_ns else "–"
-    bound = one.lower_bound_ns
-    above = percent(one.objective_ns / bound - 1) if bound else "–"
+def _alternative(alternative: AlternativeAnswer, chosen_ns: int | None) -> tuple[str, ...]:
+    if alternative.objective_ns is None:
+        return (alternative.algorithm, alternative.mode, "–", "–", "–", "–")
+    longer = percent(alternative.objective_ns / chosen_ns - 1) if chosen_ns else "–"
+    bound = alternative.lower_bound_ns
+    above = percent(alternative.objective_ns / bound - 1) if bound else "–"
     return (
-        one.algorithm,
-        one.mode,
-        f"{one.transfers:,}" if one.transfers is not None else "–",
-        format_ns(one.objective_ns),
+        alternative.algorithm,
+        alternative.mode,
+        f"{alternative.transfers:,}" if alternative.transfers is not None else "–",
+        format_ns(alternative.objective_ns),
         longer,
         above,
     )

@@ -120,7 +120,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
         return [low]
     rough = (high - low) / max(count, 1)
     power = 10.0 ** floor(log10(rough))
-    step = next(power * one for one in (1, 2, 5, 10) if power * one >= rough * (1 - 1e-9))
+    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * (1 - 1e-9))
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
@@ -131,11 +131,11 @@ def logarithmic_ticks(low: float, high: float, count: int) -> list[float]:
     """
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     for digits in ((1, 2, 5), (1,)):
-        found = [digit * 10.0**decade for decade in decades for digit in digits]
-        found = [one for one in found if low <= one <= high]
-        if 3 <= len(found) <= count + 2:
-            return found
-    return found if len(found) >= 3 else ticks(low, high, count)
+        round_numbers = [digit * 10.0**decade for decade in decades for digit in digits]
+        round_numbers = [tick for tick in round_numbers if low <= tick <= high]
+        if 3 <= len(round_numbers) <= count + 2:
+            return round_numbers
+    return round_numbers if len(round_numbers) >= 3 else ticks(low, high, count)
 
 
 def tick_text(value: float) -> str:
