@@ -13,12 +13,14 @@ _ODD = re.compile(r"[^\x20-\x7e]")
 
 def printable(text: str, keep: str = "") -> str:
     """Return `text` with a mark in place of what cannot be shown, but for characters in `keep`."""
-    return _ODD.sub(lambda one: one[0] if _shown(one[0], keep) else "�", text)
+    return _ODD.sub(lambda match: match[0] if _shown(match[0], keep) else "�", text)
 
 
 def escaped(text: str, keep: str = "") -> str:
     """Return `text` with what cannot be shown as Python writes it, but for `keep`."""
-    return _ODD.sub(lambda one: one[0] if _shown(one[0], keep) else ascii(one[0])[1:-1], text)
+    return _ODD.sub(
+        lambda match: match[0] if _shown(match[0], keep) else ascii(match[0])[1:-1], text
+    )
 
 
 def escaped_json(document: bytes) -> bytes:
@@ -26,7 +28,7 @@ def escaped_json(document: bytes) -> bytes:
     if document.isascii() and b"\x7f" not in document:  # the others of ASCII are escapes already
         return document
     text = document.decode()
-    return _ODD.sub(lambda one: _in_json(one[0]), text).encode()
+    return _ODD.sub(lambda match: _in_json(match[0]), text).encode()
 
 
 def _shown(character: str, keep: str) -> bool:

@@ -124,12 +124,12 @@ class Sweep:
     @property
     def depths(self) -> tuple[int, ...]:
         """Depths that were timed, the least first."""
-        return tuple(sorted({one.depth for one in self.timings}))
+        return tuple(sorted({timing.depth for timing in self.timings}))
 
     def at(self, depth: int) -> tuple[Timing, ...]:
         """Return the timings at one depth, the smallest size first."""
-        found = [one for one in self.timings if one.depth == depth]
-        return tuple(sorted(found, key=lambda one: one.size_bytes))
+        timings = [timing for timing in self.timings if timing.depth == depth]
+        return tuple(sorted(timings, key=lambda timing: timing.size_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +166,11 @@ class NetworkFit:
 
     def cost(self, model: Model) -> AffineCost | TableCost | DepthCost | None:
         """Return what a problem takes; None if this model is missing at some depth."""
-        found = [(depth, getattr(fit, model)) for depth, fit in self.by_depth]
-        if any(cost is None for _, cost in found):
+        costs = [(depth, getattr(fit, model)) for depth, fit in self.by_depth]
+        if any(cost is None for _, cost in costs):
             return None
-        one: AffineCost | TableCost = found[0][1]
-        return DepthCost(tuple(found)) if len(found) > 1 else one
+        shallowest: AffineCost | TableCost = costs[0][1]
+        return DepthCost(tuple(costs)) if len(costs) > 1 else shallowest
 
 
 def sweep_sizes(largest: int) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ def sweep_sizes(largest: int) -> tuple[int, ...]:
 
 
 def _apart(size: int, others: Sequence[int]) -> bool:
-    return all(max(size, one) >= _APART * min(size, one) for one in others)
+    return all(max(size, other_size) >= _APART * min(size, other_size) for other_size in others)
 
 
 def fit_network(sweep: Sweep) -> NetworkFit:
@@ -213,11 +213,11 @@ def fit_network(sweep: Sweep) -> NetworkFit:
 
 def relative_errors(cost: AffineCost | TableCost, timings: Sequence[Timing]) -> tuple[float, ...]:
     """Return for each size by how much a cost exceeds the measured median, relative to it."""
-    return tuple(cost.cost_ns(one.size_bytes) / one.median_ns - 1 for one in timings)
+    return tuple(cost.cost_ns(timing.size_bytes) / timing.median_ns - 1 for timing in timings)
 
 
 def _fit(timings: Sequence[Timing]) -> DepthFit:
-    medians = [(one.size_bytes, one.median_ns) for one in timings]
+    medians = [(timing.size_bytes, timing.median_ns) for timing in timings]
     affine = fit_affine(medians).cost  # which checks them
     return DepthFit(TableCost(_never_falling(timings)), affine, _two_point(dict(medians)))
 
@@ -225,8 +225,8 @@ def _fit(timings: Sequence[Timing]) -> DepthFit:
 def _never_falling(timings: Sequence[Timing]) -> tuple[tuple[int, int], ...]:
     """Return rows (bytes, ns) by isotonic regression: pool neighbours until all medians rise."""
     pools: list[tuple[list[int], tuple[int, ...]]] = []
-    for one in timings:
-        sizes, times = [one.size_bytes], one.times_ns
+    for timing in timings:
+        sizes, times = [timing.size_bytes], timing.times_ns
         while pools and median_low(pools[-1][1]) >= median_low(times):
             before = pools.pop()
             sizes, times = before[0] + sizes, before[1] + times

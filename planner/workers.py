@@ -288,7 +288,7 @@ def _answer(
         resource.getrusage(who).ru_maxrss * 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    peak = max(0, *(one - inherited for one in peaks))
+    peak = max(0, *(rss - inherited for rss in peaks))
     if status == 1 and limits.memory_bytes is not None and peak > limits.memory_bytes // 2:
         kind, answer = _NO_MEMORY, b""  # compiled code says in its own way that there is no memory
     if limits.answer_bytes is not None and len(answer) > limits.answer_bytes:
@@ -325,9 +325,9 @@ def _received(
 
     Wait until a time of the monotonic clock. Nothing follows before it is asked for.
     """
-    found = bytearray()
+    received = bytearray()
     needed = header.size
-    while len(found) < needed:
+    while len(received) < needed:
         if (
             until is not None
             and not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]
@@ -336,7 +336,7 @@ def _received(
         chunk = os.read(pipe, _READ)
         if not chunk:
             raise EOFError
-        found += chunk
-        if len(found) >= header.size:
-            needed = header.size + header.unpack_from(found)[-1]
-    return header.unpack_from(found), bytes(memoryview(found)[header.size :])
+        received += chunk
+        if len(received) >= header.size:
+            needed = header.size + header.unpack_from(received)[-1]
+    return header.unpack_from(received), bytes(memoryview(received)[header.size :])

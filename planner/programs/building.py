@@ -95,7 +95,7 @@ def shards(plans: Sequence[Layers]) -> ShardProgram:
             tuple(Piece(name) for layer in table[start:stop] for name in layer)
             for start, stop in plan.batches
         ]
-        batches[plan.direction] = tuple(Batch(some) for some in pieces if some)
+        batches[plan.direction] = tuple(Batch(group) for group in pieces if group)
     return ShardProgram(batches["pull"], batches["push"])
 
 

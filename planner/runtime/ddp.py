@@ -213,10 +213,10 @@ def _check_consecutive(names: Sequence[Sequence[str]], model: nn.Module) -> None
     for number, group in enumerate(names):
         expected = order[reached : reached + len(group)]
         if set(expected) != set(group):
-            other = next(name for name in group if name not in expected)
+            unexpected = next(name for name in group if name not in expected)
             raise NotApplicableError(
                 f"groups[{number}]",
-                f"has {other}, which is not among the next {len(group)} in DDP's order, from "
+                f"has {unexpected}, which is not among the next {len(group)} in DDP's order, from "
                 f"{expected[0]} on: expected the reverse of the order of the model's parameters",
             )
         reached += len(group)

@@ -141,8 +141,8 @@ class Routes(ABC):
         """Yield the steps of a thread, of those at the same time that of the first part first."""
 
         def arrival(hop: Hop) -> tuple[int, int]:
-            own, other = (self.bcube.digit(end, hop.level) for end in (server, hop.peer))
-            return hop.level, (own - other) % self.bcube.n  # who sends to us first comes first
+            own, theirs = (self.bcube.digit(end, hop.level) for end in (server, hop.peer))
+            return hop.level, (own - theirs) % self.bcube.n  # who sends to us first comes first
 
         last: dict[tuple[int, int], int] = {}
         first = -1  # of the part before

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from planner.programs import Batch
 from planner.runtime.model.parameters import Elements, by_dtype
 
-__all__ = ["Columns", "Message", "messages_of", "slice_of"]
+__all__ = ["Columns", "SliceMessage", "messages_of", "slice_of"]
 
 
 class Columns(NamedTuple):
@@ -44,11 +44,11 @@ class Columns(NamedTuple):
         columns = matrix[:, self.place : self.place + self.last - self.first]
         yield columns[:full], values[: full * width].view(full, width)[:, self.first : self.last]
         if rest > self.first:
-            some = values[full * width :][self.first : self.last]
-            yield columns[full, : len(some)], some
+            tail = values[full * width :][self.first : self.last]
+            yield columns[full, : len(tail)], tail
 
 
-class Message(NamedTuple):
+class SliceMessage(NamedTuple):
     """A matrix of numbers of one type; see the module."""
 
     dtype: torch.dtype
@@ -70,7 +70,7 @@ class Message(NamedTuple):
 
 def messages_of(
     batch: Batch, parameters: Mapping[str, nn.Parameter], ranks: int, most_bytes: int
-) -> tuple[Message, ...]:
+) -> tuple[SliceMessage, ...]:
     """Return the messages of a batch, none larger than a limit (or than one column)."""
     messages = []
     for dtype, pieces in by_dtype(batch.pieces, parameters).items():
@@ -86,10 +86,10 @@ def messages_of(
                 width += last - first
                 first = last
                 if width == most:
-                    messages.append(Message(dtype, ranks, width, tuple(columns)))
+                    messages.append(SliceMessage(dtype, ranks, width, tuple(columns)))
                     columns, width = [], 0
         if columns:
-            messages.append(Message(dtype, ranks, width, tuple(columns)))
+            messages.append(SliceMessage(dtype, ranks, width, tuple(columns)))
     return tuple(messages)
 
 

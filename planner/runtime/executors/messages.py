@@ -30,7 +30,7 @@ _RUN = 2**16
 """Elements that are divided at a time, right after they were copied: still in a cache."""
 
 
-class Part(NamedTuple):
+class PlacedElements(NamedTuple):
     """Elements of a gradient, which goes by its number, and where they lie in a message.
 
     The place has the shape of the parameter if it is for all of its elements.
@@ -66,14 +66,14 @@ class Message:
     def __init__(self, batch: Batch, parameters: Mapping[str, nn.Parameter], ranks: int) -> None:
         self.depth = batch.depth
         self.buffers: list[Tensor] = []
-        self.parts: list[Part] = []
+        self.parts: list[PlacedElements] = []
         self._factor = 1 / ranks
-        self._runs: list[tuple[Tensor, list[Part]]] = []
+        self._runs: list[tuple[Tensor, list[PlacedElements]]] = []
         number = {name: place for place, name in enumerate(parameters)}
         for dtype, pieces in by_dtype(batch.pieces, parameters).items():
             several = [elements_of(piece, parameters) for piece in pieces]
             flat = torch.empty(sum(map(len, several)), dtype=dtype)
-            place, begun, run = 0, 0, list[Part]()
+            place, begun, run = 0, 0, list[PlacedElements]()
             for piece, elements in zip(pieces, several, strict=True):
                 end = place + len(elements)
                 if run and end - begun > _RUN:
@@ -82,7 +82,7 @@ class Message:
                 view = flat[place:end]
                 if len(elements) == elements.parameter.numel():
                     view = view.view(elements.parameter.shape)
-                run.append(Part(number[piece.parameter], elements, view))
+                run.append(PlacedElements(number[piece.parameter], elements, view))
                 self.parts.append(run[-1])
                 place = end
             self._runs.append((flat[begun:], run))
@@ -108,7 +108,7 @@ def means_of(
     messages: Iterable[Message], parameters: Iterable[nn.Parameter]
 ) -> list[Callable[[], Tensor]]:
     """Return for each parameter what gives the mean of its gradients, once it has arrived."""
-    parts: dict[int, list[Part]] = {}
+    parts: dict[int, list[PlacedElements]] = {}
     for message in messages:
         for part in message.parts:
             parts.setdefault(part.number, []).append(part)
@@ -118,7 +118,7 @@ def means_of(
     ]
 
 
-def _mean(parameter: nn.Parameter, parts: list[Part]) -> Callable[[], Tensor]:
+def _mean(parameter: nn.Parameter, parts: list[PlacedElements]) -> Callable[[], Tensor]:
     if len(parts) == 1:
         (part,) = parts
         return lambda: part.place

@@ -37,7 +37,7 @@ from planner.errors import InvalidPlanError
 from planner.programs import Batch, Piece, ShardProgram
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.collected import Taken
-from planner.runtime.executors.columns import Message, messages_of, slice_of
+from planner.runtime.executors.columns import SliceMessage, messages_of, slice_of
 from planner.runtime.executors.sliced import SlicedExecutor
 from planner.runtime.model.parameters import check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
@@ -139,8 +139,8 @@ class ShardExecutor(SlicedExecutor):
         """Put in place a parameter, and those that travel with it, once they have arrived."""
         number = self._batch_of[parameter]
         self.channel.wait(self._pulling[number])
-        for other in self._pulled[number]:
-            self.put_in_place(other, number)
+        for companion in self._pulled[number]:
+            self.put_in_place(companion, number)
 
     def finish_all(self) -> None:
         """Put all pending parameters in place once they have arrived."""
@@ -174,7 +174,7 @@ class ShardExecutor(SlicedExecutor):
         ]
         self.channel.submit(self._pushing)
 
-    def _exchange(self, messages: Iterable[Message], gradients: Taken) -> None:
+    def _exchange(self, messages: Iterable[SliceMessage], gradients: Taken) -> None:
         """Give each rank its slices of the gradients, and add up this rank's."""
         rank, ranks = self.world.rank, self.world.size
         for message in messages:
@@ -195,7 +195,7 @@ class ShardExecutor(SlicedExecutor):
                     mean = received[0, columns.place : columns.place + last - first]
                     self._means[columns.parameter][first:last] = mean
 
-    def _gather(self, messages: Iterable[Message]) -> None:
+    def _gather(self, messages: Iterable[SliceMessage]) -> None:
         """Write all ranks' slices into the parameters."""
         rank, ranks = self.world.rank, self.world.size
         for message in messages:
@@ -213,5 +213,7 @@ class ShardExecutor(SlicedExecutor):
                     part.copy_(place)
 
 
-def _parameters(messages: Iterable[Message]) -> tuple[nn.Parameter, ...]:
-    return tuple(dict.fromkeys(columns.parameter for some in messages for columns in some.columns))
+def _parameters(messages: Iterable[SliceMessage]) -> tuple[nn.Parameter, ...]:
+    return tuple(
+        dict.fromkeys(columns.parameter for message in messages for columns in message.columns)
+    )

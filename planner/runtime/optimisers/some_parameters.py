@@ -65,8 +65,8 @@ class SomeParameters:
             chosen.setdefault(self._place[index][0], []).append(self._parameters[index])
         kept = {number: dict(every[number]) for number in chosen}
         try:
-            for number, some in chosen.items():
-                every[number].update(self._settings[number], params=some)
+            for number, parameters in chosen.items():
+                every[number].update(self._settings[number], params=parameters)
             groups[:] = [every[number] for number in chosen]
             self._optimizer.step()
             changed = (_changed(every[number], self._settings[number]) for number in chosen)

@@ -150,7 +150,7 @@ def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
     """Wait until all ranks are there; whoever misses one first tells the others."""
     try:
         within(timeout_s, lambda: store.set(f"arrived/{rank}", "1"))
-        keys = [f"arrived/{other}" for other in range(size)]
+        keys = [f"arrived/{peer}" for peer in range(size)]
         absent = missing(store, keys, timeout_s, over="absent")
         if absent:
             agreed = within(2, lambda: store.compare_set("absent", "", json.dumps(absent)))
@@ -158,7 +158,7 @@ def _meet(store: Store, rank: int, size: int, timeout_s: float) -> None:
     except RuntimeError as error:
         raise _lost(rank, error) from error
     if absent:
-        there = [other for other in range(size) if other not in absent]
+        there = [peer for peer in range(size) if peer not in absent]
         hand_out(store, "absent", rank, there, grace_s(timeout_s))
         raise CommunicationError(
             f"{ranks_named(absent)} did not arrive within {timeout_s:g} s", peers=absent

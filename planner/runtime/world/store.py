@@ -174,7 +174,7 @@ def missing(
 
 def hand_out(store: Store, what: str, rank: int, ranks: Iterable[int], limit_s: float) -> None:
     """Wait until all ranks have come here, so that the store can end; not for ever."""
-    keys = [f"{what}/{other}" for other in ranks]
+    keys = [f"{what}/{peer}" for peer in ranks]
     with suppress(RuntimeError):
         within(limit_s, lambda: store.set(f"{what}/{rank}", "1"))
         missing(store, keys, limit_s)

@@ -119,7 +119,7 @@ class World:
             If a rank gives none in time.
         """
         values = self.gather(what, value)
-        different = tuple(rank for rank, other in enumerate(values) if other != values[0])
+        different = tuple(rank for rank, theirs in enumerate(values) if theirs != values[0])
         if different:
             self._wait_until_read(what)
             ranks = ", ".join(map(str, different))
