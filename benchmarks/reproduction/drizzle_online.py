@@ -1,8 +1,8 @@
 """Group sizes the planner chooses, and the rule that finds them while the job runs.
 
 Problem: with the scheduler of `drizzle_model`, which groups keep scheduling below a limit, and how
-soon does `planner.drizzle.adjusted` find them if the tasks of an iteration change? Not a figure of
-the paper: it says that group sizes can be adapted, and prints nothing of it.
+soon does the rule of `planner.drizzle.adjusted` find them if the tasks of an iteration change? Not
+a figure of the paper: it says that group sizes can be adapted, and prints nothing of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from fractions import Fraction
 from drizzle_model import FIG6, fits, model
 from grids import grid, sections
 
-from planner.drizzle import Band, Plan, Problem, State, adjusted, evaluate, solve
+from planner.drizzle import Band, Plan, Problem, State, evaluate, group_sizes, solve
 
 __all__ = ["replay", "report"]
 
@@ -36,14 +36,15 @@ def choices() -> str:
 
 def replay(task_ns: Fraction) -> list[tuple[int, int, int, int]]:
     """Return for each group its tasks, its size and the sizes in the band."""
-    state, rows = State(), []
+    state = State()
+    rows: list[tuple[int, int, int, int]] = []
     for tasks, groups in CHANGES:
         problem = model(tasks, task_ns)
         first = within(lambda share: share > BAND.high, problem)
         last = within(lambda share: share >= BAND.low, problem) - 1
-        for _ in range(groups):
-            rows.append((tasks, state.group_size, first, last))
-            state = adjusted(BAND, state, evaluate(problem, Plan(state.group_size)).overhead)
+        *sizes, following = group_sizes(problem, BAND, groups + 1, state)
+        rows += [(tasks, size, first, last) for size in sizes]
+        state = State(following)
     return rows
 
 

@@ -27,10 +27,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
+from planner.drizzle.evaluation import evaluate
+from planner.drizzle.problem import Plan, Problem
 from planner.errors import InvalidInputError
-from planner.validation import MAX_VALUE, exact, set_exact, set_integer
+from planner.validation import MAX_VALUE, exact, integer, set_exact, set_integer
 
-__all__ = ["Band", "State", "adjusted"]
+__all__ = ["Band", "State", "adjusted", "group_sizes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +117,31 @@ def adjusted(band: Band, state: State, overhead: Fraction) -> State:
     elif overhead < band.low:
         size -= band.step
     return State(min(max(size, 1), band.max_group_size))
+
+
+def group_sizes(
+    problem: Problem, band: Band, groups: int, start: State | None = None
+) -> tuple[int, ...]:
+    """Return the sizes of so many groups in a row, if scheduling costs what a problem says.
+
+    Parameters
+    ----------
+    problem : Problem
+        What an iteration computes, and what scheduling costs; its limits do not matter here.
+    band : Band
+        Where the overhead should stay.
+    groups : int
+        How many groups to simulate, the first one included; at least 1.
+    start : State, optional
+        The state of the first group; by default a group of one.
+
+    Raises
+    ------
+    InvalidInputError
+        If `groups` is no such number.
+    """
+    states = [start or State()]
+    for _ in range(integer(groups, "groups", minimum=1) - 1):
+        plan = Plan(states[-1].group_size)
+        states.append(adjusted(band, states[-1], evaluate(problem, plan).overhead))
+    return tuple(state.group_size for state in states)

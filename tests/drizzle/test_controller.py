@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import InvalidInputError
-from planner.drizzle import Band, Plan, Problem, State, adjusted, evaluate
+from planner.drizzle import Band, Plan, Problem, State, adjusted, evaluate, group_sizes, solve
 from planner.validation import MAX_VALUE
 from tests.drizzle.drizzle_strategies import problems
 
@@ -139,6 +139,35 @@ def test_it_adapts_when_the_job_changes() -> None:
         job = Problem(compute_ns=10**9, tasks=tasks, task_ns=333_333, max_overhead=0.01)
         size = run(band, shares_of(job), size, 40)[-1]
         assert size in inside(Band(band.low, band.high, max_group_size=MOST), shares_of(job))
+
+
+@settings(max_examples=100)
+@given(problems(), bands(), st.integers(1, MOST), st.integers(1, 20))
+def test_a_simulation_adjusts_after_each_group(
+    problem: Problem, band: Band, start: int, groups: int
+) -> None:
+    sizes = group_sizes(problem, band, groups, State(start))
+    assert list(sizes) == run(band, shares_of(problem), start, groups - 1)
+    assert group_sizes(problem, band, groups) == group_sizes(problem, band, groups, State(1))
+
+
+@settings(max_examples=200)
+@given(problems())
+def test_doubling_ends_at_less_than_twice_the_planned_size(problem: Problem) -> None:
+    plan = solve(problem).plan
+    assume(plan)
+    assert plan is not None
+    high = Fraction(problem.max_overhead)
+    sizes = group_sizes(problem, Band(high / 2, high), 64)
+    planned = plan.group_size
+    assert planned <= sizes[-1] < max(2 * planned, 2)
+    assert sizes[(planned - 1).bit_length()] == sizes[-1]
+
+
+def test_a_simulation_has_a_first_group() -> None:
+    job = Problem(compute_ns=10**9, tasks=256, task_ns=333_333, max_overhead=0.01)
+    with pytest.raises(InvalidInputError, match="groups: expected an integer >= 1, got 0"):
+        group_sizes(job, Band(Fraction(0), Fraction(1, 2)), 0)
 
 
 @pytest.mark.parametrize(
