@@ -66,11 +66,11 @@ def test_draw_reads_an_answer_once(
 ) -> None:
     interface, calls = PROBLEMS[problem], []
 
-    def content(answer: Any) -> Any:
+    def view(answer: Any) -> Any:
         calls.append(answer)
-        return interface.content(answer)
+        return interface.view(answer)
 
-    monkeypatch.setitem(PROBLEMS, problem, replace(interface, content=content))
+    monkeypatch.setitem(PROBLEMS, problem, replace(interface, view=view))
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(planner.solve(REQUESTS[problem])))
     assert main(["draw", str(path)]) == 0

@@ -14,7 +14,7 @@ from grids import grid, sections
 
 from planner.bigdl import METHODS, Problem, evaluate, solve
 from planner.draw import HotSpotsChart, save_hot_spots
-from planner.jsonio import bigdl as face
+from planner.jsonio import bigdl as bigdl_json
 from planner.network import Network
 
 __all__ = ["case", "report", "save"]
@@ -129,9 +129,12 @@ def growth() -> str:
 def save(path: Path) -> None:
     """Draw the plan for 16 nodes beside the other ways."""
     problem = case(16)
-    answer = face.answer(problem, solve(problem))
+    answer = bigdl_json.answer(problem, solve(problem))
     save_hot_spots(
-        HotSpotsChart(face.headline(answer), face.hot_spots(answer), answer.lower_bound_ns), path
+        HotSpotsChart(
+            bigdl_json.headline(answer), bigdl_json.hot_spots(answer), answer.lower_bound_ns
+        ),
+        path,
     )
 
 

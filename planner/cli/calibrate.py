@@ -185,8 +185,8 @@ def _report(start: "Constants", result: "Fit") -> str:
         lines.append("at 0: with next to nothing of it, the others fit best")
     count = len(result.predictions_ns)
     errors = [
-        (what, f"{100 * one.mean:.3g} %", f"{100 * one.largest:.3g} %")
-        for what, one in (("fitted", result.fitted), ("held out", result.held_out))
+        (what, f"{100 * errors_of.mean:.3g} %", f"{100 * errors_of.largest:.3g} %")
+        for what, errors_of in (("fitted", result.fitted), ("held out", result.held_out))
     ]
     lines += ["", format_table((f"{count} measurements", "mean error", "largest"), errors), ""]
     lines.append(f"held out ({result.folds} parts):")
@@ -202,15 +202,15 @@ def _report(start: "Constants", result: "Fit") -> str:
 
 
 def _pairs(start: "Constants", fitted: "Constants") -> list[tuple[str, float, float]]:
-    found = [
+    pairs = [
         (name, float(getattr(start, name)), float(getattr(fitted, name)))
         for name in ("muladd_ns", "activation_ns", "error_ns")
     ]
-    found += [
+    pairs += [
         (f"latency_ns[{place}]", float(before), float(after))
         for place, (before, after) in enumerate(
             zip(start.latency_ns, fitted.latency_ns, strict=True)
         )
     ]
-    found.append(("nic_bits_per_s", float(start.nic_bits_per_s), float(fitted.nic_bits_per_s)))
-    return found
+    pairs.append(("nic_bits_per_s", float(start.nic_bits_per_s), float(fitted.nic_bits_per_s)))
+    return pairs

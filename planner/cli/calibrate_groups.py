@@ -55,51 +55,55 @@ def run_groups(options: argparse.Namespace) -> int:
     check_outputs({"--output": output}, (options.measurements,))
     data = read(options.measurements)
     try:
-        measurements, found = decode_overheads(data)
+        measurements, calibration = decode_overheads(data)
     except InvalidInputError as error:
         raise in_file(options.measurements, error) from None
     name = "standard input" if options.measurements == "-" else Path(options.measurements).name
-    text = encode_calibration(found, name.encode("utf-8", "replace").decode())
+    text = encode_calibration(calibration, name.encode("utf-8", "replace").decode())
     if output:
         write_json(text, output)
     if options.json:
         write_json(text, None)
     elif output != "-":
-        write_text(_report(measurements, found))
+        write_text(_report(measurements, calibration))
     return 0
 
 
-def _report(measurements: "Sequence[Measurement]", found: "Calibration") -> str:
+def _report(measurements: "Sequence[Measurement]", calibration: "Calibration") -> str:
     """Return what a person reads of a fit."""
     from planner.drizzle.calibration import CONSTANTS
     from planner.jsonio.drizzle_measurements import mean_and_largest
 
     constants = [
-        (name, f"{float(getattr(found, name)):.6g}", "?" if name in found.confounded else "")
+        (
+            name,
+            f"{float(getattr(calibration, name)):.6g}",
+            "?" if name in calibration.confounded else "",
+        )
         for name in CONSTANTS
     ]
     lines = [format_table(("constant", "fitted", ""), constants)]
-    if found.confounded:
+    if calibration.confounded:
         lines.append(
-            f"?: the measurements cannot tell {' and '.join(found.confounded)} apart; others "
+            f"?: the measurements cannot tell {' and '.join(calibration.confounded)} apart; others "
             "fit as well,\nand promise other overheads for other numbers of tasks or group sizes"
         )
     header = ["tasks", "group size", "overhead (ns)", "fitted"]
-    columns = [[_signed(error) for error in found.errors]]
-    if found.held_out is not None:
+    columns = [[_signed(error) for error in calibration.errors]]
+    if calibration.held_out is not None:
         header.append("held out")
-        columns.append([_signed(error) for error in found.held_out])
+        columns.append([_signed(error) for error in calibration.held_out])
     rows = [
-        (str(one.tasks), str(one.group_size), str(one.overhead_ns), *errors)
-        for one, *errors in zip(measurements, *columns, strict=True)
+        (str(measurement.tasks), str(measurement.group_size), str(measurement.overhead_ns), *errors)
+        for measurement, *errors in zip(measurements, *columns, strict=True)
     ]
     lines += ["", format_table(header, rows), ""]
-    mean, largest = mean_and_largest(found.errors)
+    mean, largest = mean_and_largest(calibration.errors)
     lines.append(f"fitted: mean error {mean:.3%}, largest {largest:.3%}")
-    if found.held_out is None:
+    if calibration.held_out is None:
         lines.append("held out: too few measurements to leave one out")
     else:
-        mean, largest = mean_and_largest(found.held_out)
+        mean, largest = mean_and_largest(calibration.held_out)
         lines.append(f"held out, one at a time: mean error {mean:.3%}, largest {largest:.3%}")
     return "\n".join(lines) + "\n"
 

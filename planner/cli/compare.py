@@ -32,7 +32,7 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.compare_network import add_network_options, on_network, settle_network
-from planner.cli.family import DEFAULT_SECONDS, Case, Family, Profiled
+from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled
 from planner.cli.parsing import parse_names, seconds
 from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
@@ -99,7 +99,7 @@ def add_parser(commands: Any) -> None:
         "--methods",
         metavar="A,B,…",
         help="default: all of "
-        + "; ".join(f"{', '.join(one.methods)} ({name})" for name, one in FAMILIES.items()),
+        + "; ".join(f"{', '.join(family.methods)} ({name})" for name, family in FAMILIES.items()),
     )
     parser.add_argument(
         "--time-limit",
@@ -134,18 +134,18 @@ def run(options: argparse.Namespace) -> int:
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
     of_request = isinstance(value, dict) and "problem" in value
-    name, case = (_requested if of_request else _profiled)(data, options)
+    name, compared = (_requested if of_request else _profiled)(data, options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
     draw = drawing.writer(Path(options.picture)) if options.picture else None
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
-    seconds = case.time_limit or DEFAULT_SECONDS
+    seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress()
     comparison = compare(
-        case.problem,
+        compared.problem,
         parse_names(options.methods, "--methods")
         if options.methods
-        else case.methods or family.methods,
-        solve=case.solve or family.solve,
+        else compared.methods or family.methods,
+        solve=compared.solve or family.solve,
         time_limit=seconds if options.time_limit is None else options.time_limit,
         progress=lambda method: progress(f"running {method}"),
     )
@@ -153,20 +153,20 @@ def run(options: argparse.Namespace) -> int:
     best = None
     if results and results[0].plan is not None:
         progress(f"looking around the plan of {results[0].method}")
-        best = (case.best or case.answer)(results[0])
+        best = (compared.best or compared.answer)(results[0])
     progress.done()
-    chart = None if best is None else plan_chart(best, PROBLEMS[name].content(best), case.name)
+    chart = None if best is None else plan_chart(best, PROBLEMS[name].view(best), compared.name)
     to_file = options.output not in (None, "-")
     if best is not None and to_file:  # before printing: a reader of that may stop early
         write_json(msgspec.json.encode(best).decode() + "\n", options.output)
     try:
         if options.json:
             first = [] if best is None else [best]
-            others = results if case.best_apart else results[len(first) :]
-            answers = [*first, *map(case.answer, others)]
+            others = results if compared.best_apart else results[len(first) :]
+            answers = [*first, *map(compared.answer, others)]
             write_json(msgspec.json.encode(answers).decode() + "\n", None)
         else:
-            _print_table(family, case, comparison)
+            _print_table(family, compared, comparison)
             if chart is not None:
                 width = shutil.get_terminal_size((100, 24)).columns
                 write_text("\n" + drawing.text(chart, width) + "\n")
@@ -184,7 +184,7 @@ def run(options: argparse.Namespace) -> int:
 def _apart() -> list[str]:
     """Return the options that make a problem of a single profile."""
     only = ["--problem", "--startup", "--bandwidth", "--network", "--network-model"]
-    return only + [option.name for one in PROFILED.values() for option in one.options]
+    return only + [option.name for profiled in PROFILED.values() for option in profiled.options]
 
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
@@ -194,22 +194,22 @@ def _refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> No
             raise InvalidInputError(name, f"does not apply to {where}")
 
 
-def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
-    """Return what a request asks, and the case it makes."""
+def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
+    """Return what a request asks, and the problem it makes."""
     _refuse(options, _apart()[1:], f"a request, and {options.file} holds one, not a profile")
     try:
         request = decode_request(data)
         problem: str = request.problem
-        case = FAMILIES[problem].requested(request)
+        compared = FAMILIES[problem].requested(request)
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
     if options.problem not in (None, problem):
         raise InvalidInputError("--problem", f"{options.file} holds a request of {problem}")
-    return problem, case
+    return problem, compared
 
 
-def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
-    """Return what is asked about a profile, and the case it makes with a network."""
+def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
+    """Return what is asked about a profile, and the problem it makes with a network."""
     problem: str = options.problem or next(iter(PROFILED))
     if problem == "iteration":
         raise InvalidInputError(
@@ -227,33 +227,35 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, Case]:
     family.check(options)
     try:
         profile = decode_profile(data)
-        subject = family.subject(profile, options)
+        part = family.part(profile, options)
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
-    typed = on_network(subject, family, network, options)
-    return problem, family.case(profile, subject, typed, options)
+    typed = on_network(part, family, network, options)
+    return problem, family.compared(profile, part, typed, options)
 
 
 def _settle(options: argparse.Namespace, problem: str) -> None:
     """Refuse options of other problems, and set those not given to their defaults."""
-    given = vars(options)
+    settings = vars(options)
     for name, family in PROFILED.items():
         for option in family.options:
             if name == problem:
-                given.setdefault(option.key, option.default)
-            elif option.key in given:
+                settings.setdefault(option.key, option.default)
+            elif option.key in settings:
                 raise InvalidInputError(
                     option.name, f"does not apply to --problem {problem}, only to {name}"
                 )
 
 
-def _print_table(family: Family, case: Case, comparison: Comparison[Any, Any]) -> None:
-    lines = [*map(printable, case.about), "", format_table(*family.table(comparison))]
+def _print_table(
+    family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any]
+) -> None:
+    lines = [*map(printable, compared.about), "", format_table(*family.table(comparison))]
     lines += [
         printable(f"{row.method}: {row.infeasibility.reason}")
         for row in comparison.rows
         if row.infeasibility
     ]
     lines += [printable(f"left out: {method} ({reason})") for method, reason in comparison.left_out]
-    lines += map(printable, case.notes(comparison) if case.notes else ())
+    lines += map(printable, compared.notes(comparison) if compared.notes else ())
     write_text("\n".join(lines) + "\n")

@@ -3,7 +3,7 @@
 from msgspec import UNSET
 
 from planner import bigdl
-from planner.cli.family import Case, Family, percent
+from planner.cli.family import ComparedProblem, Family, percent
 from planner.comparison import Comparison
 from planner.jsonio import bigdl as bigdl_json
 from planner.methods import concrete
@@ -15,7 +15,7 @@ __all__ = ["FAMILY"]
 _COLUMNS = ("method", "time", "× T_F", "through the driver", "above bound", "status")
 
 
-def _requested(request: bigdl_json.BigdlRequest) -> Case:
+def _requested(request: bigdl_json.BigdlRequest) -> ComparedProblem:
     problem = request.to_problem()
     size = problem.gradient_bytes
     summary = (
@@ -24,7 +24,7 @@ def _requested(request: bigdl_json.BigdlRequest) -> Case:
         f"{format_bytes(size)} of gradients, T_F "
         f"{format_ns(problem.network.full_transfer_ns(size))}"
     )
-    return Case(
+    return ComparedProblem(
         problem,
         lambda result: bigdl_json.answer(problem, result, pull_order=request.pull_order),
         (summary,),

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from planner import bml
 from planner.bml.solver import AnyPlan
-from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
+from planner.cli.family import ComparedProblem, Family, Option, Profiled, percent, provenance
 from planner.cli.parsing import parse_bcube
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
 from planner.comparison import Comparison
@@ -61,7 +61,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Subject:
+class _OnTopologies:
     """A problem, where tensors begin and end, and what is compared on it."""
 
     problem: bml.Problem
@@ -78,13 +78,13 @@ class _Figures(NamedTuple):
     times_full_transfer: Fraction
 
 
-def _solve(subject: _Subject, *, method: str, time_limit: float | None) -> Result[Any, Any]:
-    if subject.problem.failed:
-        return bml.solve(subject.problem, method=method, time_limit=time_limit)
+def _solve(compared: _OnTopologies, *, method: str, time_limit: float | None) -> Result[Any, Any]:
+    if compared.problem.failed:
+        return bml.solve(compared.problem, method=method, time_limit=time_limit)
     name = known_method(method, COLLECTIVES)
-    if subject.topology not in ("any", name.rpartition("_")[2]):
-        raise NotApplicableError("--topology", f"it does not run on {subject.topology}")
-    return _priced(subject, name)
+    if compared.topology not in ("any", name.rpartition("_")[2]):
+        raise NotApplicableError("--topology", f"it does not run on {compared.topology}")
+    return _priced(compared, name)
 
 
 def _figures(result: Result[AnyPlan | Collective, Any]) -> _Figures | None:
@@ -98,28 +98,28 @@ def _figures(result: Result[AnyPlan | Collective, Any]) -> _Figures | None:
     return _Figures(plan.bcube.k, plan.bcube.switches, steps, result.evaluation.load)
 
 
-def _priced(subject: _Subject, name: str) -> Result[Collective, None]:
+def _priced(compared: _OnTopologies, name: str) -> Result[Collective, None]:
     """Return an algorithm with its time and the bound for as many NICs."""
-    problem = subject.problem
-    tensors = subject.tensors if problem.size_bytes else ()
-    found = collective(name, problem.bcube, tensors=tensors or None)
-    diameter = problem.bcube.k if found.topology == "bcube" else 1
-    bound = lower_bound(found.servers, found.nics, diameter)
+    problem = compared.problem
+    tensors = compared.tensors if problem.size_bytes else ()
+    algorithm = collective(name, problem.bcube, tensors=tensors or None)
+    diameter = problem.bcube.k if algorithm.topology == "bcube" else 1
+    bound = lower_bound(algorithm.servers, algorithm.nics, diameter)
     try:
-        time = found.time_ns(problem.network, problem.size_bytes)
+        time = algorithm.time_ns(problem.network, problem.size_bytes)
     except InvalidInputError as error:
         raise NotApplicableError(error.path, error.message) from None
-    return Result(name, found, time, bound.time_ns(problem.network, problem.size_bytes), 0.0)
+    return Result(name, algorithm, time, bound.time_ns(problem.network, problem.size_bytes), 0.0)
 
 
-def _case(
-    subject: _Subject,
+def _compared(
+    compared: _OnTopologies,
     about: tuple[str, ...],
     name: str,
     method: str = "auto",
     limit: float | None = None,
-) -> Case:
-    problem = subject.problem
+) -> ComparedProblem:
+    problem = compared.problem
 
     def of_row(result: Result[Any, Any]) -> BmlAnswer:
         algorithm = isinstance(result.plan, Collective)
@@ -130,10 +130,12 @@ def _case(
             result = bml.solve(problem, method=method, time_limit=limit)
         return answer(problem, result)
 
-    topologies = ("bcube", "fattree") if subject.topology == "any" else (subject.topology,)
-    algorithms = [one for one in COLLECTIVES if one.rpartition("_")[2] in topologies]
-    return Case(
-        subject,
+    topologies = ("bcube", "fattree") if compared.topology == "any" else (compared.topology,)
+    algorithms = [
+        algorithm for algorithm in COLLECTIVES if algorithm.rpartition("_")[2] in topologies
+    ]
+    return ComparedProblem(
+        compared,
         of_row,
         about,
         name,
@@ -148,13 +150,13 @@ def _about(problem: bml.Problem) -> str:
     bcube = problem.bcube
     failed = problem.failed
     words = [
-        _counted(len(found), what)
-        for found, what in (
+        _counted(len(parts), what)
+        for parts, what in (
             (failed.servers, "server"),
             (failed.nics, "NIC"),
             (failed.switches, "switch"),
         )
-        if found
+        if parts
     ]
     lost = f", without {' and '.join(words)}" if words else ""
     return (
@@ -169,12 +171,12 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else plural}"
 
 
-def _requested(request: bml_json.BmlRequest) -> Case:
+def _requested(request: bml_json.BmlRequest) -> ComparedProblem:
     problem = bml_json.problem_of(request)
     bml_json.wanted_of(request, problem)
-    subject = _Subject(problem, problem.layer_bytes)
+    compared = _OnTopologies(problem, problem.layer_bytes)
     limit = None if request.time_limit_s is UNSET else request.time_limit_s
-    return _case(subject, (f"request: {_about(problem)}",), "", request.method, limit)
+    return _compared(compared, (f"request: {_about(problem)}",), "", request.method, limit)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -183,19 +185,21 @@ def _check(options: argparse.Namespace) -> None:
     options.bcube = parse_bcube(options.bcube)
 
 
-def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> _Subject:
+def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> _OnTopologies:
     problem = bml.Problem.from_profile(profile, network, options.bcube)
     tensors = tuple(layer.pushed_bytes for layer in profile.layers)
-    return _Subject(problem, tensors, options.topology)
+    return _OnTopologies(problem, tensors, options.topology)
 
 
-def _profiled(profile: Profile, _: Profile, subject: _Subject, options: argparse.Namespace) -> Case:
+def _profiled(
+    profile: Profile, _: Profile, compared: _OnTopologies, options: argparse.Namespace
+) -> ComparedProblem:
     network = f"start-up {options.startup} a step, {options.bandwidth} a NIC"
     if options.network is not None:
         network = options.network.about
-    lines = (f"{profile.name}: {_about(subject.problem)}", provenance(profile))
+    lines = (f"{profile.name}: {_about(compared.problem)}", provenance(profile))
     about = (*lines, f"network: {network}")
-    return _case(subject, about, profile.name)
+    return _compared(compared, about, profile.name)
 
 
 def _table(
@@ -228,9 +232,9 @@ FAMILY = Family(
     profiled=Profiled(
         options=_OPTIONS,
         check=_check,
-        subject=lambda profile, _: profile,
+        part=lambda profile, _: profile,
         problem=_problem,
-        case=_profiled,
+        compared=_profiled,
         collective=lambda _: None,
     ),
 )

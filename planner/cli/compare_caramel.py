@@ -7,7 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
-from planner.cli.family import Case, Family, Option, Profiled, percent, provenance
+from planner.cli.family import ComparedProblem, Family, Option, Profiled, percent, provenance
 from planner.comparison import Comparison
 from planner.errors import InvalidInputError
 from planner.jsonio import caramel as caramel_json
@@ -83,7 +83,7 @@ def _check(options: argparse.Namespace) -> None:
         integer(options.servers, "--servers", minimum=1, maximum=options.workers)
 
 
-def _subject(profile: Profile, _: argparse.Namespace) -> Profile:
+def _part(profile: Profile, _: argparse.Namespace) -> Profile:
     profile.dataflow()  # refuses a model without gradients
     return profile
 
@@ -98,9 +98,9 @@ def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace)
     )
 
 
-def _case(
+def _compared(
     profile: Profile, _: Profile, problem: caramel.Problem, options: argparse.Namespace
-) -> Case:
+) -> ComparedProblem:
     workers = options.workers
     network = (
         f"all-reduce among {counted(workers, 'worker')}, start-up {options.startup}, "
@@ -108,7 +108,7 @@ def _case(
     )
     if options.network is not None:
         network = options.network.about
-    return Case(
+    return ComparedProblem(
         problem,
         lambda result: replace(caramel_json.answer(problem, result), ranks=workers),
         (f"{profile.name}: {_summary(problem)}", provenance(profile), f"network: {network}"),
@@ -116,9 +116,9 @@ def _case(
     )
 
 
-def _requested(request: caramel_json.CaramelRequest) -> Case:
+def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
     problem = request.to_problem()
-    return Case(
+    return ComparedProblem(
         problem,
         lambda result: caramel_json.answer(problem, result),
         (f"request: {_summary(problem)}",),
@@ -128,9 +128,9 @@ def _requested(request: caramel_json.CaramelRequest) -> Case:
 
 def _summary(problem: caramel.Problem) -> str:
     graph = problem.graph
+    size_bytes = sum(parameter.size_bytes for parameter in graph.parameters)
     return (
-        f"{counted(len(graph.parameters), 'parameter')}, "
-        f"{format_bytes(sum(one.size_bytes for one in graph.parameters))} of gradients, "
+        f"{counted(len(graph.parameters), 'parameter')}, {format_bytes(size_bytes)} of gradients, "
         f"{counted(len(graph.ops), 'op')}, {format_ns(problem.windows.compute_ns)} to compute"
     )
 
@@ -178,9 +178,9 @@ FAMILY = Family(
     profiled=Profiled(
         options=_OPTIONS,
         check=_check,
-        subject=_subject,
+        part=_part,
         problem=_problem,
-        case=_case,
+        compared=_compared,
         collective=lambda _: "all_reduce",
     ),
 )

@@ -6,7 +6,15 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from planner import ibatch
-from planner.cli.family import DEFAULT_SECONDS, Case, Family, Option, Profiled, percent, provenance
+from planner.cli.family import (
+    DEFAULT_SECONDS,
+    ComparedProblem,
+    Family,
+    Option,
+    Profiled,
+    percent,
+    provenance,
+)
 from planner.comparison import Comparison
 from planner.jsonio import ibatch as ibatch_json
 from planner.methods import concrete
@@ -73,7 +81,7 @@ def _check(options: argparse.Namespace) -> None:
         options.max_batch = integer(cap, "--max-batch", minimum=1)
 
 
-def _subject(profile: Profile, _: argparse.Namespace) -> Profile:
+def _part(profile: Profile, _: argparse.Namespace) -> Profile:
     return profile.chain("layer")
 
 
@@ -87,9 +95,9 @@ def _problem(chain: Profile, network: AnyNetwork, options: argparse.Namespace) -
     )
 
 
-def _case(
+def _compared(
     profile: Profile, chain: Profile, problem: ibatch.Problem, options: argparse.Namespace
-) -> Case:
+) -> ComparedProblem:
     assert problem.layer_bytes is not None
     summary = (
         f"{profile.name}, {problem.direction}: {problem.layers} layers, "
@@ -105,24 +113,24 @@ def _case(
     limit = DEFAULT_SECONDS if options.time_limit is None else options.time_limit
     blocks = ibatch.Blocks(problem, profile.block_starts(), limit)
     whole = options.granularity == "block"
-    found = blocks.merged.layers if whole else problem.layers
-    left_out = () if options.methods or found <= WITNESS_MAX_UNITS else WITNESSES
+    units = blocks.merged.layers if whole else problem.layers
+    left_out = () if options.methods or units <= WITNESS_MAX_UNITS else WITNESSES
 
     def answer(result: Result[ibatch.Plan, ibatch.Evaluation]) -> ibatch_json.IbatchAnswer:
         made = ibatch_json.answer(problem, result, names, parameters)
         cost: ibatch_json.BlocksCost | UnsetType = UNSET
         if whole and result.method not in ibatch.OWN_UNITS:
             best = blocks.best_of_layers.objective_ns
-            cost = ibatch_json.BlocksCost(count=found, layers_objective_ns=best)
+            cost = ibatch_json.BlocksCost(count=units, layers_objective_ns=best)
         return replace(made, ranks=ranks, blocks=cost)
 
     def notes(comparison: Comparison[ibatch.Plan, ibatch.Evaluation]) -> list[str]:
         lines = [
-            f"left out: {method} ({found} units; --methods {method} runs it)" for method in left_out
+            f"left out: {method} ({units} units; --methods {method} runs it)" for method in left_out
         ]
         return lines + (_cost_of_blocks(blocks, comparison) if whole else [])
 
-    return Case(
+    return ComparedProblem(
         problem,
         answer,
         (summary, provenance(profile), f"network: {network}"),
@@ -152,7 +160,7 @@ def _cost_of_blocks(
     return lines
 
 
-def _requested(request: ibatch_json.IbatchRequest) -> Case:
+def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
     problem = request.to_problem()
     names = None if request.layer_names is UNSET else request.layer_names
     parameters = None if request.layer_parameters is UNSET else request.layer_parameters
@@ -161,7 +169,7 @@ def _requested(request: ibatch_json.IbatchRequest) -> Case:
         f"request, {problem.direction}: {problem.layers} layers, {size or ''}"
         f"{format_ns(problem.compute_prefix[-1])} to compute"
     )
-    return Case(
+    return ComparedProblem(
         problem,
         lambda result: ibatch_json.answer(problem, result, names, parameters),
         (summary,),
@@ -200,9 +208,9 @@ FAMILY = Family(
     profiled=Profiled(
         options=_OPTIONS,
         check=_check,
-        subject=_subject,
+        part=_part,
         problem=_problem,
-        case=_case,
+        compared=_compared,
         collective=lambda options: ibatch.COLLECTIVES[options.direction],
     ),
 )

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.family import Case, Family, percent
+from planner.cli.family import ComparedProblem, Family, percent
 from planner.comparison import Comparison
 from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
@@ -31,7 +31,7 @@ _COLUMNS = (
 )
 
 
-def _requested(request: iteration_json.IterationRequest) -> Case:
+def _requested(request: iteration_json.IterationRequest) -> ComparedProblem:
     problem, name = request.to_problem(), request.profile.name
     scale = 1 if request.computation_scale is UNSET else request.computation_scale
     cluster, size = problem.cluster, sum(problem.pushed)
@@ -40,7 +40,7 @@ def _requested(request: iteration_json.IterationRequest) -> Case:
         f"{format_bytes(size)} of gradients in {counted(len(problem.pushed), 'parameter')}, "
         f"computation × {float(scale):g}"
     )
-    return Case(
+    return ComparedProblem(
         problem,
         lambda result: answer(problem, result, model=name),
         (summary,),

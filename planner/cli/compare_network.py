@@ -15,13 +15,13 @@ from planner.units import parse_rate, parse_time
 if TYPE_CHECKING:
     from planner.sweeps import Model
 
-__all__ = ["Chosen", "add_network_options", "on_network", "settle_network"]
+__all__ = ["NetworkFile", "add_network_options", "on_network", "settle_network"]
 
 _MODELS: "dict[str, Model]" = {"table": "table", "affine": "affine", "two-point": "two_point"}
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class NetworkFile:
     """The network of a file.
 
     Attributes
@@ -89,11 +89,11 @@ def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
 
 
 def on_network(
-    subject: Any, family: Profiled, network: AnyNetwork, options: argparse.Namespace
+    part: Any, family: Profiled, network: AnyNetwork, options: argparse.Namespace
 ) -> Any:
-    """Return the problem of a subject on a network."""
+    """Return the problem of a part of a profile on a network."""
     try:
-        return family.problem(subject, network, options)
+        return family.problem(part, network, options)
     except InvalidInputError as error:
         if options.network is not None:
             path = error.path if error.path.startswith("network.") else "network"
@@ -104,7 +104,7 @@ def on_network(
         raise InvalidInputError("--startup, --bandwidth", error.message) from None
 
 
-def _read(options: argparse.Namespace, family: Profiled) -> Chosen:
+def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
     from planner.jsonio.network import decode_network, measured_as
 
     path: str = options.network
@@ -112,13 +112,13 @@ def _read(options: argparse.Namespace, family: Profiled) -> Chosen:
     name = "standard input" if path == "-" else Path(path).name
     model = options.network_model
     try:
-        found = decode_network(data, None if model is None else _MODELS[model])
-        network = measured_as(found, family.collective(options), "")
+        described = decode_network(data, None if model is None else _MODELS[model])
+        network = measured_as(described, family.collective(options), "")
     except InvalidInputError as error:
         raise in_file(path, error) from None
     about = f"as {name} describes it"
-    if found.ranks is not None:
-        how = f" ({found.algorithm})" if found.algorithm else ""
-        measured = f"{found.collective}{how} among {found.ranks} ranks as measured"
+    if described.ranks is not None:
+        how = f" ({described.algorithm})" if described.algorithm else ""
+        measured = f"{described.collective}{how} among {described.ranks} ranks as measured"
         about = f"{measured}: {model or 'table'} of {name}"
-    return Chosen(path, network, found.ranks, about)
+    return NetworkFile(path, network, described.ranks, about)

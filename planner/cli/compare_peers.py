@@ -154,7 +154,10 @@ def chart_of(
     return PeersChart(
         f"whole iterations: {_counted(profiles, 'profile')} × {_counted(clusters, 'cluster')}",
         tuple(
-            (float(scale), standings([one for one in cases if one.computation == scale], methods))
+            (
+                float(scale),
+                standings([case for case in cases if case.computation == scale], methods),
+            )
             for scale in scales
         ),
     )
@@ -167,9 +170,11 @@ def _counted(names: Iterable[str], what: str) -> str:
 
 def _methods(text: str | None) -> tuple[str, ...]:
     """Return the methods to show: the joint plan first."""
-    given = METHODS if text is None else parse_names(text, "--methods")
+    names = METHODS if text is None else parse_names(text, "--methods")
     try:
-        return tuple(dict.fromkeys((JOINT, *concrete(known_method(one, METHODS) for one in given))))
+        return tuple(
+            dict.fromkeys((JOINT, *concrete(known_method(name, METHODS) for name in names)))
+        )
     except InvalidInputError as error:
         raise InvalidInputError("--methods", error.message) from None
 
@@ -177,12 +182,12 @@ def _methods(text: str | None) -> tuple[str, ...]:
 def _scales(text: str) -> tuple[Fraction, ...]:
     names = parse_names(text, "--computation")
     scales = (parse_number(name, "--computation", positive=True) for name in names)
-    found = tuple(dict.fromkeys(scales))
-    if len(found) > MAX_SCALES:
+    distinct = tuple(dict.fromkeys(scales))
+    if len(distinct) > MAX_SCALES:
         raise InvalidInputError(
-            "--computation", f"expected at most {MAX_SCALES} scales, got {len(found)}"
+            "--computation", f"expected at most {MAX_SCALES} scales, got {len(distinct)}"
         )
-    return found
+    return distinct
 
 
 def _read_as(path: str, decoded: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from msgspec import UNSET
 
-from planner.cli.family import Case, Family, percent
+from planner.cli.family import ComparedProblem, Family, percent
 from planner.comparison import Comparison
 from planner.jsonio import yan as yan_json
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
@@ -29,7 +29,7 @@ _COLUMNS = (
 )
 
 
-def _requested(request: yan_json.YanRequest) -> Case:
+def _requested(request: yan_json.YanRequest) -> ComparedProblem:
     problem = yan_json.problem_of(request)
     if request.sensitivity:
         refuse_sensitivity(problem, "exact")
@@ -46,8 +46,8 @@ def _requested(request: yan_json.YanRequest) -> Case:
 
     connections = sum(layer.connections for layer in problem.layers)
     weights = sum(layer.weights for layer in problem.layers)
-    given = len(problem.fixed)
-    space = counted(given, "given configuration") if given else "all configurations"
+    fixed = len(problem.fixed)
+    space = counted(fixed, "given configuration") if fixed else "all configurations"
     summary = (
         f"request: {counted(len(problem.layers), 'layer')}, "
         f"{counted(connections, 'connection')}, {counted(weights, 'weight')}, "
@@ -59,15 +59,15 @@ def _requested(request: yan_json.YanRequest) -> Case:
         f"{counted(problem.read_every, 'sample')} ({problem.read_model})"
     )
     lines = [summary, cluster]
-    if given:
+    if fixed:
         lines.append("above bound and status: of the given ones only")
-    return Case(
+    return ComparedProblem(
         problem,
         lambda result: answer(problem, result),
         tuple(lines),
         time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
         best=best,
-        methods=["auto"] if given else None,
+        methods=["auto"] if fixed else None,
     )
 
 
@@ -80,13 +80,13 @@ def _cells(result: Result[Plan, Estimate], bound_ns: int | None) -> tuple[str, .
     runtime = format_ns(round(result.runtime_s * 1e9))
     if result.plan is None or result.objective_ns is None:
         return (result.method, *["–"] * 6, result.status, runtime)
-    one = result.plan.configuration
+    configuration = result.plan.configuration
     return (
         result.method,
-        str(one.workers_per_replica),
-        str(one.replicas),
-        str(one.parameter_servers),
-        str(one.machines_used),
+        str(configuration.workers_per_replica),
+        str(configuration.replicas),
+        str(configuration.parameter_servers),
+        str(configuration.machines_used),
         epoch_text(result.objective_ns),
         percent(_above(result, bound_ns)),
         result.status,

@@ -25,8 +25,8 @@ def complain(text: str) -> None:
         sys.stderr.flush()
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if file:
-        said = {"message": text, "extraInfo": {"timestamp": str(int(time.time()))}}
+        record = {"message": text, "extraInfo": {"timestamp": str(int(time.time()))}}
         try:
-            Path(file).write_text(json.dumps({"message": said}), "utf-8")
+            Path(file).write_text(json.dumps({"message": record}), "utf-8")
         except OSError:
             return  # it was said on standard error

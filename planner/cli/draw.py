@@ -38,10 +38,10 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Draw."""
     try:
-        answer, content = decode_answer(read(options.plan))
+        answer, view = decode_answer(read(options.plan))
     except InvalidInputError as error:
         raise in_file(options.plan, error) from None
-    drawing, chart = DRAWINGS[answer.problem], plan_chart(answer, content)
+    drawing, chart = DRAWINGS[answer.problem], plan_chart(answer, view)
     if options.output is None:
         width = shutil.get_terminal_size((100, 24)).columns
         write_text(drawing.text(chart, width) + "\n")

@@ -162,14 +162,14 @@ def _settings(
         return fsdp2_settings(pulls_of(*answers))
     if tool == "horovod":
         return horovod_settings(gradients_of(*answers))
-    if all(isinstance(one, IbatchAnswer) and one.direction == "pull" for one in answers):
+    if all(isinstance(answer, IbatchAnswer) and answer.direction == "pull" for answer in answers):
         return deepspeed_pull_settings(pulls_of(*answers), element_bytes)
     batches = gradients_of(*answers)
     if graph is None:
         raise InvalidInputError(
             "--profile", "missing: DeepSpeed's buckets follow from the sizes of single parameters"
         )
-    sizes = {one.name: one.size_bytes for one in graph.parameters}
+    sizes = {parameter.name: parameter.size_bytes for parameter in graph.parameters}
     unknown = [piece.parameter for batch in batches for piece in batch.pieces]
     unknown = [name for name in unknown if name not in sizes]
     if unknown:

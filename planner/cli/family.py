@@ -11,7 +11,15 @@ from planner.printing import printable
 from planner.profiles import Profile
 from planner.results import Result
 
-__all__ = ["DEFAULT_SECONDS", "Case", "Family", "Option", "Profiled", "percent", "provenance"]
+__all__ = [
+    "DEFAULT_SECONDS",
+    "ComparedProblem",
+    "Family",
+    "Option",
+    "Profiled",
+    "percent",
+    "provenance",
+]
 
 DEFAULT_SECONDS = 10.0
 """Time limit of a method, if nobody says otherwise."""
@@ -42,7 +50,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ComparedProblem:
     """One problem to compare methods on.
 
     Attributes
@@ -91,21 +99,21 @@ class Profiled:
         Options of this family only.
     check : callable
         Checks and converts these options in place.
-    subject : callable
-        Returns what is planned for: the part of a profile the family looks at.
+    part : callable
+        Returns the part of a profile that the family looks at.
     problem : callable
-        Returns the problem of a subject and a network.
-    case : callable
-        Returns the case of a profile, its subject and the problem.
+        Returns the problem of that part on a network.
+    compared : callable
+        Returns what is compared: of a profile, its part and the problem.
     collective : callable
         Returns which measured collective costs what its transfers do, if one does.
     """
 
     options: tuple[Option, ...]
     check: Callable[[argparse.Namespace], None]
-    subject: Callable[[Profile, argparse.Namespace], Any]
+    part: Callable[[Profile, argparse.Namespace], Any]
     problem: Callable[[Any, Any, argparse.Namespace], Any]
-    case: Callable[[Profile, Any, Any, argparse.Namespace], Case]
+    compared: Callable[[Profile, Any, Any, argparse.Namespace], ComparedProblem]
     collective: Callable[[argparse.Namespace], str | None]
 
 
@@ -122,7 +130,7 @@ class Family:
     table : callable
         Returns the header and the rows of the table.
     requested : callable
-        Returns the case of a request.
+        Returns what is compared for a request.
     profiled : Profiled, optional
         How problems are made of a profile, if they can be.
     """
@@ -130,7 +138,7 @@ class Family:
     methods: Sequence[str]
     solve: Callable[..., Result[Any, Any]]
     table: Callable[[Comparison[Any, Any]], tuple[Sequence[str], list[tuple[str, ...]]]]
-    requested: Callable[[Any], Case]
+    requested: Callable[[Any], ComparedProblem]
     profiled: Profiled | None = None
 
 

@@ -16,7 +16,7 @@ from planner.units import parse_bytes
 from planner.validation import shown
 
 __all__ = [
-    "Subject",
+    "Job",
     "add_iteration_options",
     "add_memory_options",
     "memory_options",
@@ -25,7 +25,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Job:
     """What is planned for.
 
     Attributes
@@ -104,14 +104,16 @@ def add_memory_options(parser: Any) -> None:
 
 def memory_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return what `planner.iteration.Problem.from_profile` is told of memory."""
-    given = options.activations
+    activations = options.activations
     return {
-        "activation_bytes": None if given is None else parse_bytes(given, "--activations"),
+        "activation_bytes": None
+        if activations is None
+        else parse_bytes(activations, "--activations"),
         "ignore_memory": bool(options.ignore_memory),
     }
 
 
-def settle(options: argparse.Namespace) -> Subject:
+def settle(options: argparse.Namespace) -> Job:
     """Return what the options ask for.
 
     Raises
@@ -151,4 +153,4 @@ def settle(options: argparse.Namespace) -> Subject:
         "modes": MODES if options.mode == "any" else (options.mode,),
         "seed": options.seed,
     }
-    return Subject(profile, cluster, settled)
+    return Job(profile, cluster, settled)

@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _close_output()
         return 0
     except (PlannerError, OSError) as error:
-        said = escaped(str(error)) if isinstance(error, InvalidInputError) else str(error)
-        complain(f"planner: error: {said}")
+        message = escaped(str(error)) if isinstance(error, InvalidInputError) else str(error)
+        complain(f"planner: error: {message}")
         _close_output()
         return 2
     except KeyboardInterrupt:

@@ -28,11 +28,11 @@ def report(sweep: "Sweep", fit: "NetworkFit") -> str:
     several = len(fit.by_depth) > 1
     rows: list[tuple[str, ...]] = []
     models: list[tuple[str, ...]] = []
-    for depth, one in fit.by_depth:
+    for depth, fitted in fit.by_depth:
         timings = sweep.at(depth)
         at = (str(depth),) if several else ()
         columns = []
-        for name, cost in _costs(one).items():
+        for name, cost in _costs(fitted).items():
             errors, summary = _judged(cost, timings)
             columns.append(errors)
             models.append((name, *at, *summary))
@@ -49,7 +49,9 @@ def report(sweep: "Sweep", fit: "NetworkFit") -> str:
         "exceeds them, as a share of them"
     )
     lines = [about, "", format_table(header, rows), "", format_table(summary, models)]
-    noisy = sum(one.spread_ns > _NOISY * one.median_ns for one in sweep.timings)
+    noisy = sum(
+        measurement.spread_ns > _NOISY * measurement.median_ns for measurement in sweep.timings
+    )
     if noisy:
         lines.append(
             f"{noisy} of {len(rows)} spreads are above {_NOISY:.0%}: something else was running; "
@@ -60,8 +62,8 @@ def report(sweep: "Sweep", fit: "NetworkFit") -> str:
 
 def curves(sweep: "Sweep", fit: "NetworkFit") -> list[Curve]:
     """Return what is drawn: for each depth the times, and the affine models of them."""
-    found = []
-    for depth, one in fit.by_depth:
+    drawn = []
+    for depth, fitted in fit.by_depth:
         timings = sweep.at(depth)
         sizes = [timing.size_bytes for timing in timings]
         times = [
@@ -71,12 +73,12 @@ def curves(sweep: "Sweep", fit: "NetworkFit") -> list[Curve]:
         ]
         models = {
             name: [cost.cost_ns(size) for size in sizes]
-            for name, cost in _costs(one).items()
+            for name, cost in _costs(fitted).items()
             if isinstance(cost, AffineCost)
         }
         chunks = f"{depth} chunk{'' if depth == 1 else 's'} in flight"
-        found.append(Curve(chunks, sizes, times, models))
-    return found
+        drawn.append(Curve(chunks, sizes, times, models))
+    return drawn
 
 
 def _costs(fit: "DepthFit") -> dict[str, AffineCost | TableCost | None]:

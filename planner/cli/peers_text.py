@@ -68,12 +68,12 @@ def summary_table(cases: Sequence[PeerCase], methods: Sequence[str]) -> str:
     """Return a row a method: its gain and its distance to the bound, over all cases."""
     header = ["method", "cases", "speed-up over ddp", "from", "to", "above bound", "worst"]
     rows = []
-    for one in standings(cases, methods):
-        gain, over = one.speedup, one.over_bound
+    for standing in standings(cases, methods):
+        gain, over = standing.speedup, standing.over_bound
         rows.append(
             [
-                one.method,
-                str(one.cases),
+                standing.method,
+                str(standing.cases),
                 *(_picked(gain, _times, pick) for pick in ("mean", "least", "most")),
                 *(_picked(over, _above, pick) for pick in ("mean", "most")),
             ]
@@ -106,7 +106,7 @@ def by(
         rows.append(
             [
                 group,
-                *(_picked(one.speedup, _times, "mean") for one in gains),
+                *(_picked(standing.speedup, _times, "mean") for standing in gains),
                 *(_picked(over, _above, pick) for pick in ("mean", "most")),
             ]
         )

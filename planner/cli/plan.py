@@ -69,15 +69,15 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan."""
-    subject = settle(options)
+    job = settle(options)
     draw = GANTT.writer(Path(options.picture)) if options.picture else None
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (options.profile, options.cluster))
     progress = Progress()
-    problem, given = planned(
-        subject.profile,
-        subject.cluster,
-        subject.options,
+    problem, answer = planned(
+        job.profile,
+        job.cluster,
+        job.options,
         method=options.method,
         time_limit=options.time_limit,
         epoch_samples=options.epoch_samples,
@@ -86,14 +86,14 @@ def run(options: argparse.Namespace) -> int:
     )
     progress.done()
     if options.output and options.output != "-":
-        write_json(_encoded(given), options.output)
+        write_json(_encoded(answer), options.output)
     if options.json or options.output == "-":
-        write_json(_encoded(given), None)
+        write_json(_encoded(answer), None)
     chart = None
-    if given.transfers is not UNSET:
-        chart = plan_chart(given, PROBLEMS["iteration"].content(given), subject.profile.name)
+    if answer.transfers is not UNSET:
+        chart = plan_chart(answer, PROBLEMS["iteration"].view(answer), job.profile.name)
     if not options.json and options.output != "-":
-        text = "\n".join(lines(subject, problem, given)) + "\n"
+        text = "\n".join(lines(job, problem, answer)) + "\n"
         if chart is not None:
             width = shutil.get_terminal_size((100, 24)).columns
             text += "\n" + GANTT.text(chart, width) + "\n"
@@ -115,5 +115,5 @@ def _limits(options: argparse.Namespace) -> dict[str, Any]:
     return limits
 
 
-def _encoded(given: IterationAnswer) -> str:
-    return msgspec.json.encode(given).decode() + "\n"
+def _encoded(answer: IterationAnswer) -> str:
+    return msgspec.json.encode(answer).decode() + "\n"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from planner.cli.family import percent, provenance
-from planner.cli.iteration_options import Subject
+from planner.cli.iteration_options import Job
 from planner.clusters import Cluster
 from planner.draw import format_table
 from planner.iteration import Problem
@@ -26,30 +26,30 @@ from planner.units import counted, format_bytes, format_factor, format_ns
 __all__ = ["about_cluster", "lines", "sentence"]
 
 
-def lines(subject: Subject, problem: Problem, given: IterationAnswer) -> Iterator[str]:
+def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     """Yield the lines, from what was planned for to what was left out."""
-    graph, scale = problem.graph, subject.options["computation"]
+    graph, scale = problem.graph, job.options["computation"]
     computes = problem.base.windows.compute_ns
     yield (
-        f"{printable(subject.profile.name)}: {counted(len(graph.parameters), 'parameter')}, "
+        f"{printable(job.profile.name)}: {counted(len(graph.parameters), 'parameter')}, "
         f"{format_bytes(sum(problem.pushed))} of gradients, {format_ns(computes)} to compute"
         + ("" if scale == 1 else f" (× {scale} of the profile)")
     )
-    yield provenance(subject.profile)
-    yield f"cluster: {about_cluster(subject.cluster)}"
+    yield provenance(job.profile)
+    yield f"cluster: {about_cluster(job.cluster)}"
     yield ""
-    if given.sizing is not UNSET:
-        yield from _sizes(given, given.sizing)
+    if answer.sizing is not UNSET:
+        yield from _sizes(answer, answer.sizing)
         yield ""
-    yield from _plan(given)
-    if given.scheduling is not UNSET:
-        yield _scheduled(given.scheduling)
-    if given.alternatives is not UNSET and given.objective_ns is not None:
+    yield from _plan(answer)
+    if answer.scheduling is not UNSET:
+        yield _scheduled(answer.scheduling)
+    if answer.alternatives is not UNSET and answer.objective_ns is not None:
         yield ""
-        yield format_table(*_table(given, given.alternatives))
-        yield from _without(given.alternatives)
-    if given.left_out is not UNSET:
-        for name, reason in given.left_out.items():
+        yield format_table(*_table(answer, answer.alternatives))
+        yield from _without(answer.alternatives)
+    if answer.left_out is not UNSET:
+        for name, reason in answer.left_out.items():
             yield f"left out: {name} ({reason})"
 
 
@@ -79,17 +79,18 @@ def _rate(bytes_per_s: float) -> str:
     return f"{bits:.4g} b/s"
 
 
-def sentence(given: IterationAnswer) -> str:
+def sentence(answer: IterationAnswer) -> str:
     """Return how transfers travel: what is sent, how often, by which algorithm."""
-    assert given.synchronisation is not UNSET
-    assert given.transfers is not UNSET
-    one = given.synchronisation
-    return f"{one.algorithm}, {one.mode}: {_counted(given.transfers)}"
+    assert answer.synchronisation is not UNSET
+    assert answer.transfers is not UNSET
+    synchronisation = answer.synchronisation
+    return f"{synchronisation.algorithm}, {synchronisation.mode}: {_counted(answer.transfers)}"
 
 
 def _counted(transfers: tuple[TransferAnswer, ...]) -> str:
     counts = {
-        kind: sum(one.kind == kind for one in transfers) for kind in ("all_reduce", "push", "pull")
+        kind: sum(transfer.kind == kind for transfer in transfers)
+        for kind in ("all_reduce", "push", "pull")
     }
     return ", ".join(
         f"{count} {VERBS[kind]}{'' if count == 1 else 'es' if kind == 'push' else 's'}"
@@ -98,66 +99,73 @@ def _counted(transfers: tuple[TransferAnswer, ...]) -> str:
     )
 
 
-def _plan(given: IterationAnswer) -> Iterator[str]:
-    if given.objective_ns is None or given.iteration_ns is UNSET:
-        reason = "" if given.reason is UNSET else given.reason
-        yield f"{given.status}: {reason}"
+def _plan(answer: IterationAnswer) -> Iterator[str]:
+    if answer.objective_ns is None or answer.iteration_ns is UNSET:
+        reason = "" if answer.reason is UNSET else answer.reason
+        yield f"{answer.status}: {reason}"
         return
-    yield f"plan ({given.method}): {sentence(given)}"
-    total = format_ns(given.iteration_ns)
-    if given.why is not UNSET:
-        yield f"iteration {total} = {_parts(given.why)}"
+    yield f"plan ({answer.method}): {sentence(answer)}"
+    total = format_ns(answer.iteration_ns)
+    if answer.why is not UNSET:
+        yield f"iteration {total} = {_parts(answer.why)}"
     else:
-        assert given.stall_ns is not UNSET
-        yield f"iteration {total}, of which computation waits {format_ns(given.stall_ns)}"
-    if given.lower_bound_ns is not None:
-        gap = given.objective_ns / given.lower_bound_ns - 1 if given.lower_bound_ns else 0.0
-        text = f"{given.status}: {percent(gap)} above the bound {format_ns(given.lower_bound_ns)}"
-        if given.network_bound_ns is not UNSET and given.network_bound_ns:
-            least = given.objective_ns / given.network_bound_ns - 1
+        assert answer.stall_ns is not UNSET
+        yield f"iteration {total}, of which computation waits {format_ns(answer.stall_ns)}"
+    if answer.lower_bound_ns is not None:
+        gap = answer.objective_ns / answer.lower_bound_ns - 1 if answer.lower_bound_ns else 0.0
+        text = f"{answer.status}: {percent(gap)} above the bound {format_ns(answer.lower_bound_ns)}"
+        if answer.network_bound_ns is not UNSET and answer.network_bound_ns:
+            least = answer.objective_ns / answer.network_bound_ns - 1
             text += f", {percent(least)} above what any algorithm needs on this network"
         yield text
-    if given.memory is not UNSET:
-        have = given.memory.available_bytes
+    if answer.memory is not UNSET:
+        have = answer.memory.available_bytes
         room = "" if have is None else f" of {format_bytes(have)}"
-        yield f"memory: {format_bytes(given.memory.needed_bytes)}{room} a worker"
-    if given.why is not UNSET and given.why.runner_up is not None:
-        yield _runner_up(given.why, given.objective_ns)
+        yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
+    if answer.why is not UNSET and answer.why.runner_up is not None:
+        yield _runner_up(answer.why, answer.objective_ns)
 
 
-def _sizes(given: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
+def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
     among = "" if sizing.proven else ", of the numbers that were planned in time"
     yield (
-        f"{given.machines} of {sizing.at_most} machines make the shortest epoch of "
+        f"{answer.machines} of {sizing.at_most} machines make the shortest epoch of "
         f"{counted(sizing.epoch_samples, 'sample')}{among}"
     )
     header = ("machines", "iterations", "epoch by Yan's model", "bound", "epoch as planned")
     rows = [
         (
-            str(one.machines),
-            f"{one.iterations:,}",
-            format_ns(one.yan_epoch_ns),
-            "–" if one.bound_epoch_ns is None else format_ns(one.bound_epoch_ns),
-            _epoch(one),
+            str(candidate.machines),
+            f"{candidate.iterations:,}",
+            format_ns(candidate.yan_epoch_ns),
+            "–" if candidate.bound_epoch_ns is None else format_ns(candidate.bound_epoch_ns),
+            _epoch(candidate),
         )
-        for one in sizing.candidates
+        for candidate in sizing.candidates
     ]
     yield format_table(header, rows)
 
 
-def _epoch(one: CandidateAnswer) -> str:
-    if one.epoch_ns is not None:
-        return format_ns(one.epoch_ns)
-    return "no plan" if one.bound_epoch_ns is None else "not needed"
+def _epoch(candidate: CandidateAnswer) -> str:
+    if candidate.epoch_ns is not None:
+        return format_ns(candidate.epoch_ns)
+    return "no plan" if candidate.bound_epoch_ns is None else "not needed"
 
 
-def _scheduled(given: SchedulingAnswer) -> str:
-    if given.group_size is None or given.iteration_ns is None or given.overhead is None:
-        return f"scheduling: no group size, {'' if given.reason is UNSET else given.reason}"
+def _scheduled(scheduling: SchedulingAnswer) -> str:
+    if (
+        scheduling.group_size is None
+        or scheduling.iteration_ns is None
+        or scheduling.overhead is None
+    ):
+        return (
+            f"scheduling: no group size, {'' if scheduling.reason is UNSET else scheduling.reason}"
+        )
     return (
-        f"scheduling: groups of {counted(given.group_size, 'iteration')}, "
-        f"{percent(given.overhead)} overhead, "
-        f"{format_ns(given.iteration_ns)} an iteration with it, {given.speedup:.2f}x groups of one"
+        f"scheduling: groups of {counted(scheduling.group_size, 'iteration')}, "
+        f"{percent(scheduling.overhead)} overhead, "
+        f"{format_ns(scheduling.iteration_ns)} an iteration with it, "
+        f"{scheduling.speedup:.2f}x groups of one"
     )
 
 
@@ -170,42 +178,44 @@ def _parts(why: Why) -> str:
 
 
 def _runner_up(why: Why, objective_ns: int) -> str:
-    other = why.runner_up
-    assert other is not None
-    longer = other.objective_ns / objective_ns - 1 if objective_ns else 0.0
+    runner_up = why.runner_up
+    assert runner_up is not None
+    longer = runner_up.objective_ns / objective_ns - 1 if objective_ns else 0.0
     if not longer:
-        return f"next: {other.algorithm}, {other.mode}, equally long"
-    text = f"next: {other.algorithm}, {other.mode}, {percent(longer)} longer; "
-    if other.dominated_by is not None:
-        return f"{text}{other.dominated_by} costs no more for any size, so it can never win"
-    if not other.wins_if:
+        return f"next: {runner_up.algorithm}, {runner_up.mode}, equally long"
+    text = f"next: {runner_up.algorithm}, {runner_up.mode}, {percent(longer)} longer; "
+    if runner_up.dominated_by is not None:
+        return f"{text}{runner_up.dominated_by} costs no more for any size, so it can never win"
+    if not runner_up.wins_if:
         return (
             text + "no cost of start-ups or messages, no bandwidth makes it win (× 1/1024 … 1024)"
         )
-    ways = " or ".join(f"{CHANGES[one.what]} {format_factor(one.factor)}" for one in other.wins_if)
+    ways = " or ".join(
+        f"{CHANGES[change.what]} {format_factor(change.factor)}" for change in runner_up.wins_if
+    )
     return f"{text}it would win if {ways}"
 
 
 def _table(
-    given: IterationAnswer, alternatives: tuple[AlternativeAnswer, ...]
+    answer: IterationAnswer, alternatives: tuple[AlternativeAnswer, ...]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     header = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")
     rows: list[tuple[str, ...]] = []
-    for one in sorted(
-        alternatives, key=lambda one: (one.objective_ns is None, one.objective_ns or 0)
+    for alternative in sorted(
+        alternatives, key=lambda choice: (choice.objective_ns is None, choice.objective_ns or 0)
     ):
-        if one.objective_ns is None or not given.objective_ns:
-            rows.append((one.algorithm, one.mode, "–", "–", "–", "–"))
+        if alternative.objective_ns is None or not answer.objective_ns:
+            rows.append((alternative.algorithm, alternative.mode, "–", "–", "–", "–"))
             continue
-        bound = one.lower_bound_ns
+        bound = alternative.lower_bound_ns
         rows.append(
             (
-                one.algorithm,
-                one.mode,
-                str(one.transfers),
-                format_ns(one.objective_ns),
-                percent(one.objective_ns / given.objective_ns - 1),
-                percent(one.objective_ns / bound - 1) if bound else "?",
+                alternative.algorithm,
+                alternative.mode,
+                str(alternative.transfers),
+                format_ns(alternative.objective_ns),
+                percent(alternative.objective_ns / answer.objective_ns - 1),
+                percent(alternative.objective_ns / bound - 1) if bound else "?",
             )
         )
     return header, rows
@@ -214,8 +224,10 @@ def _table(
 def _without(alternatives: tuple[AlternativeAnswer, ...]) -> Iterator[str]:
     """Yield why some have no plan, each reason once."""
     reasons: dict[str, list[str]] = {}
-    for one in alternatives:
-        if one.reason is not UNSET:
-            reasons.setdefault(one.reason, []).append(f"{one.algorithm} {one.mode}")
+    for alternative in alternatives:
+        if alternative.reason is not UNSET:
+            reasons.setdefault(alternative.reason, []).append(
+                f"{alternative.algorithm} {alternative.mode}"
+            )
     for reason, names in reasons.items():
         yield f"no plan: {', '.join(names)} ({reason})"

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from planner import iteration
 from planner.cli.common import Progress, check_outputs, command, write_document, write_text
-from planner.cli.iteration_options import Subject, add_iteration_options, settle
+from planner.cli.iteration_options import Job, add_iteration_options, settle
 from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
 from planner.comparison import Comparison, compare
@@ -54,14 +54,16 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, compare, and write the page."""
-    subject = settle(options)
+    job = settle(options)
     deadline = deadline_in(options.time_limit)
     check_outputs({"--output": options.output}, (options.profile, options.cluster))
     progress = Progress()
-    problem = subject.problem()
+    problem = job.problem()
     begin = time.perf_counter()
-    found = iteration.alternatives(problem, deadline, lambda name: progress(f"planning {name}"))
-    result = iteration.best_of(problem, found, time.perf_counter() - begin)
+    alternatives = iteration.alternatives(
+        problem, deadline, lambda name: progress(f"planning {name}")
+    )
+    result = iteration.best_of(problem, alternatives, time.perf_counter() - begin)
     others = compare(
         problem,
         [name for name in concrete(iteration.METHODS) if name != iteration.JOINT],
@@ -69,18 +71,18 @@ def run(options: argparse.Namespace) -> int:
         time_limit=options.time_limit,
         progress=lambda name: progress(f"comparing with {name}"),
     )
-    sweeps = sweep(problem, found, time_limit=options.time_limit, progress=progress)
+    sweeps = sweep(problem, alternatives, time_limit=options.time_limit, progress=progress)
     progress.done()
     groups = None
-    if subject.cluster.scheduling is not None and result.objective_ns:
-        groups = scheduled(subject.cluster, result.objective_ns)
-    given = answer(problem, result, found, model=subject.profile.name, groups=groups)
+    if job.cluster.scheduling is not None and result.objective_ns:
+        groups = scheduled(job.cluster, result.objective_ns)
+    answered = answer(problem, result, alternatives, model=job.profile.name, groups=groups)
     report = Report(
-        answer=given,
-        profile=subject.profile,
-        cluster=subject.cluster,
-        about=about_cluster(subject.cluster),
-        job=_job(subject, problem),
+        answer=answered,
+        profile=job.profile,
+        cluster=job.cluster,
+        about=about_cluster(job.cluster),
+        job=_workload(job, problem),
         peers=peers_of(_beside(others, result)),
         sweeps=sweeps,
         command=_command(options),
@@ -88,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     )
     write_document(page(report), options.output)
     if options.output != "-":
-        write_text(f"{options.output}: {_summary(given)}\n")
+        write_text(f"{options.output}: {_summary(answered)}\n")
     return 0
 
 
@@ -101,8 +103,8 @@ def _beside(
     return Comparison(tuple(rows), others.left_out)
 
 
-def _job(subject: Subject, problem: Problem) -> str:
-    scale = subject.options["computation"]
+def _workload(job: Job, problem: Problem) -> str:
+    scale = job.options["computation"]
     return (
         f"{counted(len(problem.graph.parameters), 'parameter')}, "
         f"{format_bytes(sum(problem.pushed))} of gradients, "
@@ -111,10 +113,10 @@ def _job(subject: Subject, problem: Problem) -> str:
     )
 
 
-def _summary(given: IterationAnswer) -> str:
-    if given.iteration_ns is UNSET:
-        return f"{given.status}: {'' if given.reason is UNSET else given.reason}"
-    return f"iteration {format_ns(given.iteration_ns)} by {sentence(given)}"
+def _summary(answered: IterationAnswer) -> str:
+    if answered.iteration_ns is UNSET:
+        return f"{answered.status}: {'' if answered.reason is UNSET else answered.reason}"
+    return f"iteration {format_ns(answered.iteration_ns)} by {sentence(answered)}"
 
 
 def _command(options: argparse.Namespace) -> tuple[str, ...]:

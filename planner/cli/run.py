@@ -275,7 +275,7 @@ def _trials(
 def _optimizer(name: str, model: Any) -> Any:
     import torch
 
-    parameters = [one for one in model.parameters() if one.requires_grad]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if name == "adam":
         return torch.optim.Adam(parameters, lr=1e-4)
     return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)

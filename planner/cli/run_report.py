@@ -20,7 +20,7 @@ from planner.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from planner.programs import Answer
-    from planner.runtime.measuring.measured import Comparison, StepTime
+    from planner.runtime.measuring.measured import MeasuredTime, StepTime
     from planner.runtime.measuring.trial import Trial
 
 __all__ = ["as_json", "report"]
@@ -58,7 +58,7 @@ def report(
     number, length = counted(ranks, "rank"), counted(len(steps), "step")
     lines.append(f"run: {options.model}, {number}, {length}, {options.optimizer}")
     lines += _warnings(options, answers, ranks)
-    rows = [_row(one) for one in compared(answers, steps)]
+    rows = [_row(measured) for measured in compared(answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
     lines += ["", format_table(header, rows), _OFF_BY, "", *_batches(answers, planned)]
     if plain:
@@ -74,10 +74,10 @@ def as_json(
     ranks: int,
 ) -> str:
     """Return the same as JSON; see `report`."""
-    said = _said(answers)
+    predictions = _said(answers)
     transfers = []
     for batch in batch_times(planned[-1].events, planned[-1].warmup):
-        predicted, size = said.get((batch.direction, batch.batch), (None, None))
+        predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
         transfers.append(
             TransferReport(
                 direction=batch.direction or None,
@@ -88,7 +88,9 @@ def as_json(
             )
         )
     run = RunReport(
-        plans=tuple(_about(path, one) for path, one in zip(options.plans, answers, strict=True)),
+        plans=tuple(
+            _about(path, answer) for path, answer in zip(options.plans, answers, strict=True)
+        ),
         model=options.model,
         optimizer=options.optimizer,
         ranks=ranks,
@@ -129,28 +131,30 @@ def _ranks(answer: "Answer") -> int | None:
 
 def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> "list[str]":
     """Return why predictions may be about something else than what was measured."""
-    known = sorted({one for one in map(_ranks, answers) if one is not None} - {ranks})
-    found = [f"planned for {one} ranks, run on {ranks}: predictions are for {one}" for one in known]
+    known = sorted({count for count in map(_ranks, answers) if count is not None} - {ranks})
+    warnings = [
+        f"planned for {count} ranks, run on {ranks}: predictions are for {count}" for count in known
+    ]
     if options.bcube is not None:
-        found.append(
+        warnings.append(
             f"summed up by BML on BCube({options.bcube}): predictions are for that only if the "
             "plan's network was measured with calibrate network --bcube"
         )
-    return found
+    return warnings
 
 
 def _times(trials: "Sequence[Trial]") -> "list[StepTime]":
     return [step for trial in trials for step in slowest(trial.events, trial.warmup)]
 
 
-def _row(one: "Comparison") -> tuple[str, ...]:
-    low, high = _middle(one.measured_ns)
+def _row(measured: "MeasuredTime") -> tuple[str, ...]:
+    low, high = _middle(measured.measured_ns)
     return (
-        one.name,
-        "–" if one.predicted_ns is None else format_ns(one.predicted_ns),
-        format_ns(one.median_ns),
+        measured.name,
+        "–" if measured.predicted_ns is None else format_ns(measured.predicted_ns),
+        format_ns(measured.median_ns),
         f"{format_ns(low)} – {format_ns(high)}",
-        _off_by(one.error),
+        _off_by(measured.error),
     )
 
 
@@ -166,44 +170,48 @@ def _middle(values: Sequence[int]) -> tuple[int, int]:
 
 def _said(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int | None]]:
     """Return what plans say of each batch: its time, and its size if they know it."""
-    said: dict[tuple[str, int], tuple[int, int | None]] = {}
+    predictions: dict[tuple[str, int], tuple[int, int | None]] = {}
     for answer in answers:
         if isinstance(answer, CaramelAnswer):
             for number, group in enumerate(answer.groups):
-                said["", number] = group.end_ns - group.start_ns, group.bytes
+                predictions["", number] = group.end_ns - group.start_ns, group.bytes
         elif isinstance(answer, IterationAnswer) and isinstance(answer.transfers, tuple):
             for kind in ("all_reduce", "push", "pull"):
                 direction = "" if kind == "all_reduce" else kind
-                for number, one in enumerate(one for one in answer.transfers if one.kind == kind):
-                    said[direction, number] = one.end_ns - one.start_ns, one.bytes
+                transfers = [sent for sent in answer.transfers if sent.kind == kind]
+                for number, transfer in enumerate(transfers):
+                    predictions[direction, number] = (
+                        transfer.end_ns - transfer.start_ns,
+                        transfer.bytes,
+                    )
         elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
             sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
             for number, row in enumerate(answer.schedule):
                 size = None if sizes is None else sum(sizes[slice(*row.layers)])
                 time = row.transfer_end_ns - row.transfer_start_ns
-                said[answer.direction, number] = time, size
-    return said
+                predictions[answer.direction, number] = time, size
+    return predictions
 
 
 def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[str]:
     """Return what the transfer of each batch took, beside what the plan says."""
-    said = _said(answers)
+    predictions = _said(answers)
     first = answers[0]
-    directions = {one.direction for one in answers if isinstance(one, IbatchAnswer)}
+    directions = {answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}
     rows, notes = [], [_NUMBERS]
-    for one in batch_times(planned[-1].events, planned[-1].warmup):
-        predicted, size = said.get((one.direction, one.batch), (None, None))
-        name = f"{one.direction} batch {one.batch}".strip()
-        if isinstance(first, BigdlAnswer) and _own(first, one.batch):
+    for batch in batch_times(planned[-1].events, planned[-1].warmup):
+        predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
+        name = f"{batch.direction} batch {batch.batch}".strip()
+        if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
             name += " (own slices)"
-        elif directions and one.direction not in directions:
+        elif directions and batch.direction not in directions:
             name += " (everything)"
         rows.append(
             (
                 name,
                 "–" if size is None else format_bytes(size),
                 "–" if predicted is None else format_ns(predicted),
-                format_ns(round(median(one.measured_ns))),
+                format_ns(round(median(batch.measured_ns))),
             )
         )
     if isinstance(first, BigdlAnswer):
@@ -226,9 +234,9 @@ def _own(answer: BigdlAnswer, turn: int) -> bool:
 def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> str:
     """Return how much faster the plan is than DDP, round by round."""
     ratios = sorted(
-        median(step.step_ns for step in _times([other]))
-        / median(step.step_ns for step in _times([one]))
-        for one, other in zip(planned, plain, strict=True)
+        median(step.step_ns for step in _times([plain_trial]))
+        / median(step.step_ns for step in _times([planned_trial]))
+        for planned_trial, plain_trial in zip(planned, plain, strict=True)
     )
     ddp = round(median(step.step_ns for step in _times(plain)))
     return (

@@ -85,11 +85,11 @@ def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str)
     """Write each answer as soon as it is there."""
     statuses = set()
     with closing(replies):
-        for one in replies:
+        for reply in replies:
             with writing("standard output") if path == "-" else nullcontext():
-                stream.write(escaped_json(one.data) + b"\n")
+                stream.write(escaped_json(reply.data) + b"\n")
                 stream.flush()
-            statuses.add(one.exit_status)
+            statuses.add(reply.exit_status)
     return next((status for status in (1, 2) if status in statuses), 0)
 
 

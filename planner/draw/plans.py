@@ -21,18 +21,18 @@ DRAWINGS: Mapping[str, Drawing] = {
 """How the plans of each problem are drawn."""
 
 
-def plan_chart(answer: Head, content: Any, name: str = "") -> Any:
+def plan_chart(answer: Head, view: Any, name: str = "") -> Any:
     """Return what `DRAWINGS` draw of an answer.
 
     Parameters
     ----------
     answer : Head
         The answer.
-    content : object
+    view : object
         What there is to draw of it, as `planner.jsonio.decode_answer` returns it.
     name : str
         The model it is about, if it has a name.
     """
     headline = PROBLEMS[answer.problem].headline(answer)
     title = f"{name}: {headline}" if name else headline
-    return DRAWINGS[answer.problem].chart(title, content, answer.lower_bound_ns)
+    return DRAWINGS[answer.problem].chart(title, view, answer.lower_bound_ns)

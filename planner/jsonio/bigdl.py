@@ -1,4 +1,4 @@
-"""The JSON face of synchronisation by slices, or through a driver."""
+"""The JSON interface of synchronisation by slices, or through a driver."""
 
 from fractions import Fraction
 from math import isfinite
@@ -96,7 +96,7 @@ class PhaseAnswer(Struct, frozen=True, kw_only=True):
     added_bytes: Total
 
 
-class Alternative(Struct, frozen=True, kw_only=True):
+class MethodCost(Struct, frozen=True, kw_only=True):
     """What one method costs."""
 
     time_ns: Moment
@@ -120,7 +120,7 @@ class BigdlAnswer(Head, frozen=True, kw_only=True):
     full_transfer_ns: Moment
     times_full_transfer: Ratio
     phases: Annotated[tuple[PhaseAnswer, ...], Meta(min_length=1)]
-    comparison: Annotated[dict[str, Alternative], Meta(min_length=1)]
+    comparison: Annotated[dict[str, MethodCost], Meta(min_length=1)]
     slices: tuple[tuple[Element, Element], ...] | UnsetType = UNSET
     pull_order: tuple[tuple[Node, ...], ...] | UnsetType = UNSET
     pull_start: (
@@ -198,13 +198,15 @@ def answer(
         times_full_transfer=float(cost.times_full_transfer),
         phases=tuple(
             PhaseAnswer(
-                name=one.name,  # type: ignore[arg-type]  # a test holds the names together
+                name=phase.name,  # type: ignore[arg-type]  # a test holds the names together
                 start_ns=start,
                 end_ns=end,
-                sent_bytes=one.sent_bytes,
-                added_bytes=one.added_bytes,
+                sent_bytes=phase.sent_bytes,
+                added_bytes=phase.added_bytes,
             )
-            for one, start, end in zip(cost.phases, (0, *cost.ends_ns), cost.ends_ns, strict=False)
+            for phase, start, end in zip(
+                cost.phases, (0, *cost.ends_ns), cost.ends_ns, strict=False
+            )
         ),
         comparison=_comparison(problem),
     )
@@ -227,21 +229,21 @@ def _planned(problem: bigdl.Problem, method: str) -> bigdl.Plan:
     return plan
 
 
-def _comparison(problem: bigdl.Problem) -> dict[str, Alternative]:
+def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
     """Price every method whose plan fits in 63 bits, this one's own included."""
-    found = {}
+    rows = {}
     for name in concrete(bigdl.METHODS):
         try:
             cost = bigdl.evaluate(problem, _planned(problem, name))
         except NotApplicableError:
             continue
-        found[name] = Alternative(
+        rows[name] = MethodCost(
             time_ns=cost.objective_ns,
             times_full_transfer=float(cost.times_full_transfer),
             driver_bytes=cost.driver_bytes,
             driver_added_bytes=cost.driver_added_bytes,
         )
-    return found
+    return rows
 
 
 def headline(answer: BigdlAnswer) -> str:
@@ -267,7 +269,7 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     check_head(answer, "phases")
     _check_phases(answer.phases, objective)
     _check_times_full_transfer(answer)
-    times = {name: one.time_ns for name, one in answer.comparison.items()}
+    times = {name: row.time_ns for name, row in answer.comparison.items()}
     if times.get(answer.method) != objective:
         raise InvalidInputError(
             "comparison",
@@ -318,23 +320,23 @@ def _check_bytes(answer: BigdlAnswer) -> None:
             )
         if isinstance(plan, bigdl.Driver) and plan.levels != answer.levels:
             raise InvalidInputError("levels", f"expected {list(plan.levels)}")
-        found = [(one.name, one.sent_bytes, one.added_bytes) for one in answer.phases]
-        right = [(one.name, one.sent_bytes, one.added_bytes) for one in cost.phases]
-        for place, (one, other) in enumerate(zip(found, right, strict=False)):
-            if one != other:
-                raise InvalidInputError(f"phases[{place}]", f"expected {other}, got {one}")
-        if len(found) != len(right):
-            raise InvalidInputError("phases", f"expected {len(right)}, got {len(found)}")
+        stated = [(phase.name, phase.sent_bytes, phase.added_bytes) for phase in answer.phases]
+        right = [(phase.name, phase.sent_bytes, phase.added_bytes) for phase in cost.phases]
+        for place, (phase, expected) in enumerate(zip(stated, right, strict=False)):
+            if phase != expected:
+                raise InvalidInputError(f"phases[{place}]", f"expected {expected}, got {phase}")
+        if len(stated) != len(right):
+            raise InvalidInputError("phases", f"expected {len(right)}, got {len(stated)}")
 
 
 def _check_phases(phases: tuple[PhaseAnswer, ...], end: int) -> None:
     before = 0
-    for place, one in enumerate(phases):
-        if one.start_ns != before or one.end_ns < before:
+    for place, phase in enumerate(phases):
+        if phase.start_ns != before or phase.end_ns < before:
             raise InvalidInputError(
-                f"phases[{place}].start_ns", f"expected {before}, got {one.start_ns}"
+                f"phases[{place}].start_ns", f"expected {before}, got {phase.start_ns}"
             )
-        before = one.end_ns
+        before = phase.end_ns
     if before != end:
         raise InvalidInputError("phases", f"expected an end at objective_ns ({end}), got {before}")
 
@@ -384,11 +386,11 @@ def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
         return ()
     size = min(nodes, MAX_CELLS)
     pulling = [node for node, (start, stop) in enumerate(answer.slices) if start < stop]
-    other = bigdl.Exchange(answer.elements, nodes, "same" if rotated else "rotated")
+    alternative = bigdl.Exchange(answer.elements, nodes, "same" if rotated else "rotated")
     return (
         ("as planned", window_of(asked, pulling, size, size)),
         (
             "one order for all" if rotated else "rotated",
-            bigdl.pulls_at_once(other, size, size),
+            bigdl.pulls_at_once(alternative, size, size),
         ),
     )

@@ -1,4 +1,4 @@
-"""The JSON face of gradient synchronisation on a BCube: requests, and what they stand for."""
+"""The JSON interface of gradient synchronisation on a BCube: requests, and what they stand for."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""The JSON face of gradient synchronisation on a BCube: answers."""
+"""The JSON interface of gradient synchronisation on a BCube: answers."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -154,12 +154,12 @@ def answer(
         times_full_transfer=float(evaluation.load),
         steps=tuple(
             StepRow(
-                stage=one.stage,
-                step=one.step,
-                pieces=one.pieces,
-                bytes=total(one.bytes, "layer_bytes", "the bytes of a step"),
+                stage=step.stage,
+                step=step.step,
+                pieces=step.pieces,
+                bytes=total(step.bytes, "layer_bytes", "the bytes of a step"),
             )
-            for one in evaluation.steps
+            for step in evaluation.steps
         ),
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
@@ -205,29 +205,29 @@ def _listed(bcube: BCube, wanted: range) -> Literal["all"] | tuple[int, ...]:
 
 def comparison_of(problem: Problem) -> dict[str, ComparisonRow]:
     """Return what every algorithm would take with as many servers and nothing failed."""
-    found = {}
+    rows = {}
     tensors = problem.layer_bytes if problem.size_bytes else ()
     for name in COLLECTIVES:
         try:
-            one = collective(name, problem.bcube, tensors=tensors or None)
+            algorithm = collective(name, problem.bcube, tensors=tensors or None)
         except NotApplicableError:
             continue
-        found[name] = _compared(problem, one)
-    return found
+        rows[name] = _compared(problem, algorithm)
+    return rows
 
 
-def _compared(problem: Problem, one: Collective) -> ComparisonRow:
+def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
     try:
-        time: int | None = one.time_ns(problem.network, problem.size_bytes)
+        time: int | None = algorithm.time_ns(problem.network, problem.size_bytes)
     except InvalidInputError:
         time = None
     return ComparisonRow(
-        times_full_transfer=float(one.volume),
+        times_full_transfer=float(algorithm.volume),
         time_ns=time,
-        steps=one.steps,
-        nics=one.nics,
-        switches=one.switches,
-        built_switches=one.built_switches,
+        steps=algorithm.steps,
+        nics=algorithm.nics,
+        switches=algorithm.switches,
+        built_switches=algorithm.built_switches,
     )
 
 
@@ -259,15 +259,17 @@ def _transfers(
     if not parts:
         return
     # Counted first: what is refused is not made.
-    moves = watched((one for server in wanted for one in plan.transfers(server)), deadline)
+    moves = watched(
+        (transfer for server in wanted for transfer in plan.transfers(server)), deadline
+    )
     if next(islice(moves, MAX_LOOKED_AT // parts, None), None):
         raise _too_many(wanted)
     digits = cache(problem.bcube.digits)  # rows share them
-    listing = (one for server in wanted for one in listed(problem, plan, server, deadline))
-    for number, one in enumerate(listing):
+    listing = (entry for server in wanted for entry in listed(problem, plan, server, deadline))
+    for number, entry in enumerate(listing):
         if number == MAX_TRANSFERS:
             raise _too_many(wanted)
-        moved = one.transfer
+        moved = entry.transfer
         yield TransferRow(
             server=digits(moved.server),
             thread=moved.thread,
@@ -277,10 +279,10 @@ def _transfers(
             peer=digits(moved.peer),
             offset=moved.offset,
             length=moved.length,
-            offset_bytes=one.offset_bytes,
-            length_bytes=one.length_bytes,
-            layer=one.layer if problem.layer_bytes else UNSET,
-            part=one.part if plan.rounds > 1 else UNSET,
+            offset_bytes=entry.offset_bytes,
+            length_bytes=entry.length_bytes,
+            layer=entry.layer if problem.layer_bytes else UNSET,
+            part=entry.part if plan.rounds > 1 else UNSET,
         )
 
 

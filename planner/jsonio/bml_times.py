@@ -43,15 +43,15 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     after = "" if answer.failed is UNSET else ", nothing failed"
     rows = [Compared("this plan", "bcube", answer.objective_ns, bcube.switches)]
     for name in names:
-        one = answer.comparison[name]
-        if one.switches > MAX_SWITCHES:
+        row = answer.comparison[name]
+        if row.switches > MAX_SWITCHES:
             raise InvalidInputError(
                 f"comparison.{name}.switches",
-                f"expected an integer <= {MAX_SWITCHES}, got {shown(one.switches)}",
+                f"expected an integer <= {MAX_SWITCHES}, got {shown(row.switches)}",
             )
-        if one.time_ns is not None:
+        if row.time_ns is not None:
             topology = name.rpartition("_")[2]
-            rows.append(Compared(f"{name}{after}", topology, one.time_ns, one.switches))
+            rows.append(Compared(f"{name}{after}", topology, row.time_ns, row.switches))
     return tuple(rows)
 
 
@@ -59,15 +59,15 @@ def _check_comparison(bcube: BCube, rows: Mapping[str, ComparisonRow]) -> None:
     """Compare what does not depend on the gradient with what each algorithm does."""
     for name, row in rows.items():
         try:
-            one = collective(name, bcube)
+            algorithm = collective(name, bcube)
         except InvalidInputError:  # needs the sizes of tensors
             continue
         for field, right in (
-            ("times_full_transfer", float(one.volume)),
-            ("steps", one.steps),
-            ("nics", one.nics),
-            ("switches", one.switches),
-            ("built_switches", one.built_switches),
+            ("times_full_transfer", float(algorithm.volume)),
+            ("steps", algorithm.steps),
+            ("nics", algorithm.nics),
+            ("switches", algorithm.switches),
+            ("built_switches", algorithm.built_switches),
         ):
             if getattr(row, field) != right:
                 raise InvalidInputError(

@@ -28,7 +28,7 @@ def lists_all(answer: BmlAnswer) -> bool:
     if answer.transfers is UNSET:
         return False
     if answer.schedule is UNSET:
-        return len({one.server for one in answer.transfers}) > 1
+        return len({transfer.server for transfer in answer.transfers}) > 1
     return answer.schedule == "all"
 
 
@@ -42,37 +42,54 @@ def rows_of(answer: BmlAnswer) -> list[Row]:
     """
     bcube = BCube(answer.n, answer.k)
     transfers = () if answer.transfers is UNSET else answer.transfers
-    layers = [0 if one.layer is UNSET else one.layer for one in transfers]
-    steps = 1 + max((one.step for one in transfers if one.stage == "aggregate"), default=0)
+    layers = [0 if transfer.layer is UNSET else transfer.layer for transfer in transfers]
+    steps = 1 + max(
+        (transfer.step for transfer in transfers if transfer.stage == "aggregate"), default=0
+    )
     if answer.steps is not UNSET:
         steps = len(answer.steps) // 2
     edges: dict[tuple[int, int, int, int], int] = {}
     rows = []
-    for number, (one, layer) in enumerate(zip(transfers, layers, strict=True)):
+    for number, (transfer, layer) in enumerate(zip(transfers, layers, strict=True)):
         path = f"transfers[{number}]"
-        server = bcube.server(one.server, f"{path}.server")
-        peer = bcube.server(one.peer, f"{path}.peer")
-        if one.level >= bcube.k or peer not in bcube.neighbours(server, one.level):
+        server = bcube.server(transfer.server, f"{path}.server")
+        peer = bcube.server(transfer.peer, f"{path}.peer")
+        if transfer.level >= bcube.k or peer not in bcube.neighbours(server, transfer.level):
             raise InvalidPlanError(path, "no such link")
-        if one.step >= steps:
-            raise InvalidPlanError(f"{path}.step", f"expected an integer < {steps}, got {one.step}")
-        adds = one.stage == "aggregate"
-        part = 0 if one.part is UNSET else one.part
+        if transfer.step >= steps:
+            raise InvalidPlanError(
+                f"{path}.step", f"expected an integer < {steps}, got {transfer.step}"
+            )
+        adds = transfer.stage == "aggregate"
+        part = 0 if transfer.part is UNSET else transfer.part
         if part >= (1 if answer.rounds is UNSET else answer.rounds):
             raise InvalidPlanError(f"{path}.part", f"there are no parts beside {part}")
-        step = part + one.step + (0 if adds else steps)
-        stop = one.offset_bytes + one.length_bytes
-        if answer.pieces is not UNSET and one.offset + one.length > answer.pieces:
+        step = part + transfer.step + (0 if adds else steps)
+        stop = transfer.offset_bytes + transfer.length_bytes
+        if answer.pieces is not UNSET and transfer.offset + transfer.length > answer.pieces:
             raise InvalidPlanError(f"{path}.length", f"there are {answer.pieces} pieces")
-        for piece, byte in ((one.offset, one.offset_bytes), (one.offset + one.length, stop)):
-            if edges.setdefault((layer, part, one.thread, piece), byte) != byte:
+        for piece, byte in (
+            (transfer.offset, transfer.offset_bytes),
+            (transfer.offset + transfer.length, stop),
+        ):
+            if edges.setdefault((layer, part, transfer.thread, piece), byte) != byte:
                 raise InvalidPlanError(
                     f"{path}.offset_bytes", f"piece {piece} is somewhere else in other transfers"
                 )
-        if one.length_bytes:
+        if transfer.length_bytes:
             turn = max(layers) - layer, step  # back-propagation finishes the last layer first
             rows.append(
-                Row(turn, part, one.thread, server, one.level, peer, one.offset_bytes, stop, adds)
+                Row(
+                    turn,
+                    part,
+                    transfer.thread,
+                    server,
+                    transfer.level,
+                    peer,
+                    transfer.offset_bytes,
+                    stop,
+                    adds,
+                )
             )
     return rows
 
@@ -90,16 +107,16 @@ def check_transfers(answer: BmlAnswer) -> None:
     if answer.steps is UNSET:
         raise InvalidInputError("steps", "missing: they come with transfers")
     rows, whole = rows_of(answer), lists_all(answer)
-    for number, one in enumerate(() if whole else answer.transfers):
-        if one.server != (
+    for number, transfer in enumerate(() if whole else answer.transfers):
+        if transfer.server != (
             answer.transfers[0].server if answer.schedule is UNSET else answer.schedule
         ):
             raise InvalidInputError(f"transfers[{number}].server", "expected the one in schedule")
     _check_steps(answer, whole=whole)
     gone = 0 if answer.failed is UNSET else answer.failed.servers
     living = answer.servers - gone
-    servers = sorted({end for one in rows for end in (one.server, one.peer)})
-    if whole and living > 1 and any(one.bytes for one in answer.steps):
+    servers = sorted({end for row in rows for end in (row.server, row.peer)})
+    if whole and living > 1 and any(step.bytes for step in answer.steps):
         if len(servers) != living:
             raise InvalidPlanError(
                 "transfers", f"expected those of {living} servers, got {len(servers)}"
@@ -126,15 +143,15 @@ def _check_steps(answer: BmlAnswer, *, whole: bool) -> None:
     carried: dict[tuple[str, int], dict[tuple[object, ...], int]] = defaultdict(
         lambda: defaultdict(int)
     )
-    for one in answer.transfers:
-        for nic in _nics(one):
-            carried[one.stage, one.step][nic] += one.length_bytes
+    for transfer in answer.transfers:
+        for nic in _nics(transfer):
+            carried[transfer.stage, transfer.step][nic] += transfer.length_bytes
     for place, row in enumerate(answer.steps):
         most = max(carried[row.stage, row.step].values(), default=0)
         if row.bytes < most or (whole and row.bytes != most):
             raise InvalidPlanError(f"steps[{place}].bytes", f"expected {most}, got {row.bytes}")
 
 
-def _nics(one: TransferRow) -> Iterator[tuple[object, ...]]:
-    yield (tuple(one.server), one.level, "sends")
-    yield (tuple(one.peer), one.level, "receives")
+def _nics(transfer: TransferRow) -> Iterator[tuple[object, ...]]:
+    yield (tuple(transfer.server), transfer.level, "sends")
+    yield (tuple(transfer.peer), transfer.level, "receives")

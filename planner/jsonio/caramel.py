@@ -1,4 +1,4 @@
-"""The JSON face of gradient transfers."""
+"""The JSON interface of gradient transfers."""
 
 from typing import Annotated, Any, Literal
 
@@ -175,7 +175,7 @@ def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
         traffic=float(plan.traffic),
         workers=UNSET if enforced else problem.workers,
         seed=UNSET if enforced else problem.seed,
-        parameter_bytes={one.name: one.size_bytes for one in graph.parameters},
+        parameter_bytes={parameter.name: parameter.size_bytes for parameter in graph.parameters},
     )
 
 
@@ -236,10 +236,10 @@ def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpT
 def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[GroupAnswer, ...]:
     parameters = problem.graph.parameters
     cost = problem.cost
-    found = []
+    answers = []
     for group, times in zip(plan.groups, evaluation.times, strict=True):
         own = cost.at_depth(group.depth) if isinstance(cost, DepthCost) else cost
-        found.append(
+        answers.append(
             GroupAnswer(
                 parameters=tuple(
                     dict.fromkeys(parameters[part.parameter].name for part in group.parts)
@@ -254,14 +254,14 @@ def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[Group
                 part=_part(problem.graph, group),
             )
         )
-    return tuple(found)
+    return tuple(answers)
 
 
 def _part(graph: Graph, group: Group) -> dict[str, tuple[int, int]] | UnsetType:
     cut: dict[str, tuple[int, int]] = {}
     for index, start, stop in group.parts:
-        one = graph.parameters[index]
-        if stop - start < one.size_bytes:
-            first, last = cut.get(one.name, (start, stop))
-            cut[one.name] = (min(first, start), max(last, stop))
+        parameter = graph.parameters[index]
+        if stop - start < parameter.size_bytes:
+            first, last = cut.get(parameter.name, (start, stop))
+            cut[parameter.name] = (min(first, start), max(last, stop))
     return cut or UNSET

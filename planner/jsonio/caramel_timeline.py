@@ -9,7 +9,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.heads import check_head
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
-from planner.jsonio.transfers import content, drawn
+from planner.jsonio.transfers import carried, drawn
 from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns
 from planner.validation import shown
@@ -44,8 +44,8 @@ def timeline(answer: CaramelAnswer) -> Timeline:
         for row in answer.schedule
     ]
     windows = []
-    for number, one in enumerate(answer.groups):
-        spans, window = drawn(number, one, f"transfer {number + 1}: {content(one)}")
+    for number, group in enumerate(answer.groups):
+        spans, window = drawn(number, group, f"transfer {number + 1}: {carried(group)}")
         intervals += spans
         windows.append(window)
     return Timeline(
@@ -61,7 +61,7 @@ def _check_numbers(answer: CaramelAnswer) -> None:
     iteration, computation = simulated(
         "groups", answer.groups, answer.schedule, answer.op_order, barrier=answer.barrier
     )
-    check_startups("groups", answer.groups, [one.depth for one in answer.groups])
+    check_startups("groups", answer.groups, [group.depth for group in answer.groups])
     cost = Evaluation(
         iteration,
         (),
@@ -100,8 +100,8 @@ def _check_groups(answer: CaramelAnswer) -> None:
     if sizes is not None and sizes.keys() != known:
         raise InvalidInputError("parameter_bytes", "expected the parameters in order")
     groups = list(enumerate(answer.groups))
-    for number, one in groups:
-        for place, name in enumerate(one.parameters):
+    for number, group in groups:
+        for place, name in enumerate(group.parameters):
             if name not in known:
                 raise InvalidInputError(
                     f"groups[{number}].parameters[{place}]",

@@ -105,12 +105,12 @@ def decode_cluster(data: bytes) -> Cluster:
     return cluster_of(typed(decode(data), ClusterDocument))
 
 
-def cluster_of(given: ClusterDocument, path: str = "") -> Cluster:
+def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
     """Return the typed cluster.
 
     Parameters
     ----------
-    given : ClusterDocument
+    document : ClusterDocument
         The cluster.
     path : str
         Where it stands in a request.
@@ -121,49 +121,51 @@ def cluster_of(given: ClusterDocument, path: str = "") -> Cluster:
         With a path into it.
     """
     start = f"{path}." if path else ""
-    topology = _within(f"{start}topology.", lambda: _topology(given))
-    nic = _within(f"{start}nic.", lambda: Nic(**msgspec.structs.asdict(given.nic)))
-    scheduling = given.scheduling
+    topology = _within(f"{start}topology.", lambda: _topology(document))
+    nic = _within(f"{start}nic.", lambda: Nic(**msgspec.structs.asdict(document.nic)))
+    scheduling = document.scheduling
     return _within(
         start,
         lambda: Cluster(
-            name=given.name,
-            source=given.source,
-            machines=given.machines,
+            name=document.name,
+            source=document.source,
+            machines=document.machines,
             topology=topology,
             nic=nic,
-            cores=given.cores,
-            memory_bytes=given.memory_bytes,
+            cores=document.cores,
+            memory_bytes=document.memory_bytes,
             shared_bytes_per_s=(
-                None if given.shared_bytes_per_s is UNSET else given.shared_bytes_per_s
+                None if document.shared_bytes_per_s is UNSET else document.shared_bytes_per_s
             ),
             scheduling=(
                 None if scheduling is UNSET else Scheduling(**msgspec.structs.asdict(scheduling))
             ),
-            notes=given.notes,
+            notes=document.notes,
         ),
     )
 
 
-def _topology(given: ClusterDocument) -> Topology:
-    one = given.topology
-    needed, optional = _FIELDS[one.kind]
+def _topology(document: ClusterDocument) -> Topology:
+    topology = document.topology
+    needed, optional = _FIELDS[topology.kind]
     for name in _KNOWN:
-        value = getattr(one, name)
+        value = getattr(topology, name)
         if name in needed and value is UNSET:
-            raise InvalidInputError(name, f"missing: kind {one.kind} needs it")
+            raise InvalidInputError(name, f"missing: kind {topology.kind} needs it")
         if value is not UNSET and name not in (*needed, *optional):
-            raise InvalidInputError(name, f"not with kind {one.kind}")
+            raise InvalidInputError(name, f"not with kind {topology.kind}")
     fields: dict[str, Any] = {
-        name: getattr(one, name) for name in (*needed, *optional) if getattr(one, name) is not UNSET
+        name: getattr(topology, name)
+        for name in (*needed, *optional)
+        if getattr(topology, name) is not UNSET
     }
-    if one.kind == "bcube":
+    if topology.kind == "bcube":
         return BCube(**fields)
-    if one.kind == "fattree":
+    if topology.kind == "fattree":
         return FatTree(**fields)
-    if one.kind == "rails":
-        return Rails(given.machines, **fields)
-    return Switch(given.machines)
+    if topology.kind == "rails":
+        return Rails(document.machines, **fields)
+    return Switch(document.machines)
 
 
 def _within(start: str, make: Callable[[], T]) -> T:

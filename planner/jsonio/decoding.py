@@ -268,9 +268,9 @@ def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:
 
     def refused(count: int) -> bool:
         """Whether the first so many items are enough for the message."""
-        some = _replaced(value, steps, dict(items[:count]))
+        fewer = _replaced(value, steps, dict(items[:count]))
         try:
-            msgspec.convert(some, kind, strict=True, dec_hook=_exactly)
+            msgspec.convert(fewer, kind, strict=True, dec_hook=_exactly)
         except msgspec.ValidationError as error:
             return str(error) == text
         return False
@@ -307,10 +307,10 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
     path = _path(steps)
     if not message:
         message, steps, path = text, [], ""
-    found = _value_at(value, steps)
+    refused = _value_at(value, steps)
     if message == _RATE:
         try:
-            exact(found, path, positive=_positive_at(kind, steps))
+            exact(refused, path, positive=_positive_at(kind, steps))
         except InvalidInputError as error:
             return error
     if message.startswith("Invalid"):
@@ -322,23 +322,23 @@ def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
         expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
         expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)
         types = _type_at(kind, steps)
-        minima = [one.ge for one in types if isinstance(one, msgspec.inspect.IntType)]
-        if any(isinstance(one, msgspec.inspect.FloatType) for one in types):
+        minima = [inner.ge for inner in types if isinstance(inner, msgspec.inspect.IntType)]
+        if any(isinstance(inner, msgspec.inspect.FloatType) for inner in types):
             # An integer is a number, and 0.0 is 0.
             expected = expected.replace("an integer or a number", "a number")
             expected = re.sub(r"^an integer", "a number", expected).replace("0.0", "0")
         if expected == "an integer" and minima and minima[0] is not None:
             expected = f"an integer >= {minima[0]}"
-    got = shown(found)
-    if " of length" in expected and isinstance(found, Sequence):
-        got = f"one of length {len(found)}"
+    got = shown(refused)
+    if " of length" in expected and isinstance(refused, Sequence):
+        got = f"one of length {len(refused)}"
     return InvalidInputError(path, f"expected {expected}, got {got}")
 
 
 def _steps(place: str, key: str = "") -> list[str | int]:
     """Split a place such as ``$.layers[3].name``; `key` stands for ``[...]``."""
-    found = re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place)
-    return [key if hidden else name or int(index) for name, index, hidden in found]
+    parts = re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place)
+    return [key if hidden else name or int(index) for name, index, hidden in parts]
 
 
 def _path(steps: list[str | int]) -> str:
@@ -366,30 +366,30 @@ def _type_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Ty
 
 def _annotated_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
     """Return the same with what annotations say, and unions not taken apart."""
-    found = [msgspec.inspect.type_info(kind)]
+    types = [msgspec.inspect.type_info(kind)]
     for step in steps:
-        found = [inner for outer in _alternatives(found) for inner in _inside(outer, step)]
-    return found
+        types = [inner for outer in _alternatives(types) for inner in _inside(outer, step)]
+    return types
 
 
 def _positive_at(kind: type[Any], steps: list[str | int]) -> bool:
     """Return whether the schema asks for more than 0 at a path."""
     return any(
-        isinstance(one, msgspec.inspect.Metadata)
-        and (one.extra_json_schema or {}).get("exclusiveMinimum") == 0
-        for one in _annotated_at(kind, steps)
+        isinstance(inner, msgspec.inspect.Metadata)
+        and (inner.extra_json_schema or {}).get("exclusiveMinimum") == 0
+        for inner in _annotated_at(kind, steps)
     )
 
 
 def _alternatives(types: list[msgspec.inspect.Type]) -> list[msgspec.inspect.Type]:
     flat: list[msgspec.inspect.Type] = []
-    for one in types:
-        if isinstance(one, msgspec.inspect.Metadata):
-            flat += _alternatives([one.type])
-        elif isinstance(one, msgspec.inspect.UnionType):
-            flat += _alternatives(list(one.types))
+    for inner in types:
+        if isinstance(inner, msgspec.inspect.Metadata):
+            flat += _alternatives([inner.type])
+        elif isinstance(inner, msgspec.inspect.UnionType):
+            flat += _alternatives(list(inner.types))
         else:
-            flat.append(one)
+            flat.append(inner)
     return flat
 
 
@@ -403,10 +403,10 @@ def _inside(outer: msgspec.inspect.Type, step: str | int) -> list[msgspec.inspec
 
 
 def _field_names(types: list[msgspec.inspect.Type]) -> list[str]:
-    structs = [one for one in types if isinstance(one, msgspec.inspect.StructType)]
+    structs = [inner for inner in types if isinstance(inner, msgspec.inspect.StructType)]
     return [field.encode_name for struct in structs for field in struct.fields]
 
 
 def _choices(types: list[msgspec.inspect.Type]) -> list[str]:
-    literals = [one for one in types if isinstance(one, msgspec.inspect.LiteralType)]
+    literals = [inner for inner in types if isinstance(inner, msgspec.inspect.LiteralType)]
     return [str(value) for literal in literals for value in literal.values]

@@ -1,4 +1,4 @@
-"""The JSON face of group scheduling."""
+"""The JSON interface of group scheduling."""
 
 from fractions import Fraction
 from math import isfinite
@@ -84,7 +84,7 @@ class DrizzleRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             constant_task_ns=or_none(self.constant_task_ns) or 0,
             max_overhead=self.max_overhead,
             max_group_ns=or_none(self.max_group_ns),
-            stages=tuple(drizzle.Stage(one.name, one.tasks, one.after) for one in stages),
+            stages=tuple(drizzle.Stage(stage.name, stage.tasks, stage.after) for stage in stages),
         )
 
 
@@ -149,7 +149,7 @@ def answer(
     priced = result.evaluation
     assert priced is not None
     beside, largest = priced.overhead_of_compute, largest_group(problem)
-    rows = tuple(TriggersAnswer(**_fields(one)) for one in plan.stages)
+    rows = tuple(TriggersAnswer(**_fields(triggers)) for triggers in plan.stages)
     return msgspec.structs.replace(
         base,
         group_size=plan.group_size,
@@ -160,14 +160,16 @@ def answer(
         largest_group_size=UNSET if largest is None else largest,
         stages=rows or UNSET,
         curve=tuple(
-            CurvePoint(group_size=size, overhead=float(one.overhead), group_time_ns=one.group_ns)
-            for size, one in curve(problem, plan.group_size)
+            CurvePoint(
+                group_size=size, overhead=float(group.overhead), group_time_ns=group.group_ns
+            )
+            for size, group in curve(problem, plan.group_size)
         ),
     )
 
 
-def _fields(one: Any) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in TriggersAnswer.__struct_fields__}
+def _fields(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in TriggersAnswer.__struct_fields__}
 
 
 def headline(answer: DrizzleAnswer) -> str:
@@ -240,23 +242,26 @@ def _check_prices(
         ratio = Fraction(beside) / (1 + Fraction(beside)) if beside >= 0 else Fraction(-1)
         between(share, ratio, share, "overhead_of_compute")
     # What is not overhead is g·T of a group; between two sizes only that and a rest g·c grow.
-    for place, one in enumerate(points):
+    for place, point in enumerate(points):
         low, high = (
             Fraction(max(chosen.group_time_ns - more, 0), size) * (1 - share) for more in (1, 0)
         )
-        other = 1 - Fraction(one.overhead)  # a float near 1 leaves no digits of the difference
-        off = (Fraction(time * one.group_size, size) + one.group_time_ns) / 2**50
+        # A float near 1 leaves no digits of the difference.
+        computing = 1 - Fraction(point.overhead)
+        off = (Fraction(time * point.group_size, size) + point.group_time_ns) / 2**50
         between(
-            low * one.group_size - off,
-            other * one.group_time_ns,
-            high * one.group_size + other + off,
+            low * point.group_size - off,
+            computing * point.group_time_ns,
+            high * point.group_size + computing + off,
             f"curve[{place}]",
         )
-    for place, (one, two, three) in enumerate(zip(points, points[1:], points[2:], strict=False)):
+    for place, (left, middle, right) in enumerate(
+        zip(points, points[1:], points[2:], strict=False)
+    ):
         # Times of groups lie on a line, but for being rounded up.
-        ahead, behind = three.group_size - two.group_size, two.group_size - one.group_size
-        bend = (two.group_time_ns - one.group_time_ns) * ahead - (
-            three.group_time_ns - two.group_time_ns
+        ahead, behind = right.group_size - middle.group_size, middle.group_size - left.group_size
+        bend = (middle.group_time_ns - left.group_time_ns) * ahead - (
+            right.group_time_ns - middle.group_time_ns
         ) * behind
         if abs(bend) > ahead + behind:
             raise InvalidInputError(
@@ -277,9 +282,11 @@ def _check_prices(
 
 def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
     """Refuse triggers that are not those of the stages."""
-    given = tuple(drizzle.Triggers(**_fields(row)) for row in rows)
-    stages = checked_stages(tuple(drizzle.Stage(one.name, one.tasks, one.after) for one in given))
-    check_triggers(stages, given)
+    triggers = tuple(drizzle.Triggers(**_fields(row)) for row in rows)
+    stages = checked_stages(
+        tuple(drizzle.Stage(row.name, row.tasks, row.after) for row in triggers)
+    )
+    check_triggers(stages, triggers)
 
 
 def _points(rows: tuple[CurvePoint, ...]) -> tuple[GroupPoint, ...]:

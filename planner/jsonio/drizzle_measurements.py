@@ -1,4 +1,4 @@
-"""The JSON face of calibrating a scheduler: measured overheads in, constants of a request out."""
+"""The JSON interface of calibrating a scheduler: measured overheads in, fitted constants out."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -80,30 +80,33 @@ def decode_overheads(data: bytes) -> tuple[tuple[Measurement, ...], Calibration]
     """
     document = typed(decode(data), OverheadsDocument)
     measurements = tuple(
-        Measurement(one.tasks, one.group_size, one.overhead_ns) for one in document.measurements
+        Measurement(measurement.tasks, measurement.group_size, measurement.overhead_ns)
+        for measurement in document.measurements
     )
     return measurements, calibrate(measurements)
 
 
-def encode_calibration(found: Calibration, source: str) -> str:
+def encode_calibration(calibration: Calibration, source: str) -> str:
     """Return fitted constants as a request takes them, and their provenance, as JSON text.
 
     Parameters
     ----------
-    found : Calibration
+    calibration : Calibration
         The fit.
     source : str
         Where the measurements come from.
     """
-    left_out = found.held_out
+    left_out = calibration.held_out
     return in_lines(
         GroupsDocument(
-            constants=GroupsConstants(**{name: number(getattr(found, name)) for name in CONSTANTS}),
+            constants=GroupsConstants(
+                **{name: number(getattr(calibration, name)) for name in CONSTANTS}
+            ),
             provenance=GroupsProvenance(
                 source=source,
-                measurements=len(found.errors),
-                confounded=tuple(found.confounded),
-                **_errors(found.errors),
+                measurements=len(calibration.errors),
+                confounded=tuple(calibration.confounded),
+                **_errors(calibration.errors),
                 held_out=UNSET if left_out is None else LeftOut(**_errors(left_out)),
             ),
         )
@@ -118,4 +121,8 @@ def mean_and_largest(errors: Sequence[Fraction]) -> tuple[float, float]:
 
 def _errors(errors: Sequence[Fraction]) -> dict[str, Any]:
     mean, largest = mean_and_largest(errors)
-    return {"mean_error": mean, "largest_error": largest, "errors": [float(one) for one in errors]}
+    return {
+        "mean_error": mean,
+        "largest_error": largest,
+        "errors": [float(error) for error in errors],
+    }

@@ -40,10 +40,15 @@ def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument])
         If it is none, with a path into ``ops`` or ``parameters``.
     """
     return Graph(
-        tuple(Op(one.name, one.ns, one.phase, one.after) for one in ops),
+        tuple(Op(op.name, op.ns, op.phase, op.after) for op in ops),
         tuple(
-            Parameter(one.name, one.bytes, _several(one.updated_by), _several(one.read_by))
-            for one in parameters
+            Parameter(
+                parameter.name,
+                parameter.bytes,
+                _several(parameter.updated_by),
+                _several(parameter.read_by),
+            )
+            for parameter in parameters
         ),
     )
 
@@ -57,12 +62,12 @@ def documents_of(graph: Graph) -> tuple[tuple[OpDocument, ...], tuple[ParameterD
         ),
         tuple(
             ParameterDocument(
-                name=one.name,
-                bytes=one.size_bytes,
-                updated_by=_short(one.updated_by),
-                read_by=_short(one.read_by),
+                name=parameter.name,
+                bytes=parameter.size_bytes,
+                updated_by=_short(parameter.updated_by),
+                read_by=_short(parameter.read_by),
             )
-            for one in graph.parameters
+            for parameter in graph.parameters
         ),
     )
 

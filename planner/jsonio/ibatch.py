@@ -1,4 +1,4 @@
-"""The JSON face of the batching problem."""
+"""The JSON interface of the batching problem."""
 
 from dataclasses import fields
 from typing import Annotated, Literal
@@ -38,10 +38,10 @@ from planner.units import format_ns
 from planner.validation import shown
 
 __all__ = [
+    "BatchAnswer",
     "BlocksCost",
     "IbatchAnswer",
     "IbatchRequest",
-    "Transfer",
     "answer",
     "headline",
     "run",
@@ -90,11 +90,11 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             max_batch_bytes=or_none(self.max_batch_bytes),
         )
         for name in ("layer_names", "layer_parameters"):
-            given = or_none(getattr(self, name))
-            if given is not None and len(given) != problem.layers:
+            values = or_none(getattr(self, name))
+            if values is not None and len(values) != problem.layers:
                 raise InvalidInputError(
                     name,
-                    f"expected as many elements as layers ({problem.layers}), got {len(given)}",
+                    f"expected as many elements as layers ({problem.layers}), got {len(values)}",
                 )
         _check_parameters(or_none(self.layer_parameters))
         return problem
@@ -143,7 +143,7 @@ def _check_parameters(layers: LayerParameters | None) -> None:
             first[name] = position
 
 
-class Transfer(Struct, frozen=True, kw_only=True):
+class BatchAnswer(Struct, frozen=True, kw_only=True):
     """When one batch communicates and computes, from the start of the phase."""
 
     layers: LayerRange
@@ -174,7 +174,7 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     overlap_ns: Moment | UnsetType = UNSET
     exposed_communication_ns: Moment | UnsetType = UNSET
     exposed_computation_ns: Moment | UnsetType = UNSET
-    schedule: tuple[Transfer, ...] | UnsetType = UNSET
+    schedule: tuple[BatchAnswer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
     layer_bytes: Sizes | UnsetType = UNSET
@@ -217,10 +217,10 @@ def timeline(answer: IbatchAnswer) -> Timeline:
     last = max((stop for _, stop in answer.batches), default=0)
     check_batches(answer.batches, last, answer.direction)
     for field in ("layer_names", "layer_parameters", "layer_bytes"):
-        given = or_none(getattr(answer, field))
-        if given is not None and last != len(given):
+        values = or_none(getattr(answer, field))
+        if values is not None and last != len(values):
             raise InvalidInputError(
-                field, f"expected as many elements as layers ({last}), got {len(given)}"
+                field, f"expected as many elements as layers ({last}), got {len(values)}"
             )
     _check_parameters(or_none(answer.layer_parameters))
     if len(answer.schedule) != len(answer.batches):
@@ -244,22 +244,22 @@ def timeline(answer: IbatchAnswer) -> Timeline:
 
 def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
     """Refuse a schedule that runs as no schedule does, or costs something else than is said."""
-    for position, one in enumerate(times):
-        if one.transfer_ns < 0 or one.compute_ns < 0:
+    for position, batch in enumerate(times):
+        if batch.transfer_ns < 0 or batch.compute_ns < 0:
             raise InvalidInputError(f"schedule[{position}]", "ends before it starts")
-    startup = max(one.startup_end_ns - one.transfer_start_ns for one in times)
+    startup = max(batch.startup_end_ns - batch.transfer_start_ns for batch in times)
     expected = times_of(
         answer.direction,
-        [one.transfer_ns for one in times],
-        [one.compute_ns for one in times],
+        [batch.transfer_ns for batch in times],
+        [batch.compute_ns for batch in times],
         startup,
     )
     for name in sorted(BatchTimes._fields, key="startup_end_ns".__eq__):  # a guess, so last
-        for position, (one, other) in enumerate(zip(times, expected, strict=True)):
-            found, right = getattr(one, name), getattr(other, name)
-            if found != right:
+        for position, (batch, expected_batch) in enumerate(zip(times, expected, strict=True)):
+            value, right = getattr(batch, name), getattr(expected_batch, name)
+            if value != right:
                 raise InvalidInputError(
-                    f"schedule[{position}].{name}", f"expected {right}, got {found}"
+                    f"schedule[{position}].{name}", f"expected {right}, got {value}"
                 )
     cost = priced(answer.direction, times)
     if answer.objective == "eq4" and not cost.eq5_holds:
@@ -267,9 +267,9 @@ def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:
     for field in fields(cost):
         if field.name == "schedule":  # compared above
             continue
-        right, given = getattr(cost, field.name), getattr(answer, field.name)
-        if given is not UNSET and given != right:
-            raise InvalidInputError(field.name, f"expected {shown(right)}, got {shown(given)}")
+        right, stated = getattr(cost, field.name), getattr(answer, field.name)
+        if stated is not UNSET and stated != right:
+            raise InvalidInputError(field.name, f"expected {shown(right)}, got {shown(stated)}")
     objective = cost.makespan_ns if answer.objective == "makespan" else cost.eq4_ns
     if answer.objective_ns != objective:
         raise InvalidInputError(
@@ -307,7 +307,7 @@ def answer(
         exposed_communication_ns=evaluation.exposed_communication_ns,
         exposed_computation_ns=evaluation.exposed_computation_ns,
         schedule=tuple(
-            Transfer(layers=batch, **when._asdict())
+            BatchAnswer(layers=batch, **when._asdict())
             for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
         ),
     )

@@ -1,4 +1,4 @@
-"""The JSON face of whole iterations: what is asked."""
+"""The JSON interface of whole iterations: what is asked."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -124,7 +124,7 @@ def run(request: IterationRequest) -> IterationAnswer:
         for name in ("max_overhead", "max_group_ns")
         if getattr(request, name) is not UNSET
     }
-    _, found = planned(
+    _, answered = planned(
         request.to_profile(),
         cluster_of(request.cluster, "cluster"),
         request.options(),
@@ -133,7 +133,7 @@ def run(request: IterationRequest) -> IterationAnswer:
         epoch_samples=or_none(request.epoch_samples),
         limits=limits,
     )
-    return found
+    return answered
 
 
 def planned(
@@ -189,10 +189,10 @@ def planned(
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem = Problem.from_profile(profile, cluster, **options)
     if method in ("auto", iteration.JOINT):
-        found = iteration.alternatives(problem, deadline, progress)
-        result = iteration.best_of(problem, found, time.perf_counter() - begin)
+        alternatives = iteration.alternatives(problem, deadline, progress)
+        result = iteration.best_of(problem, alternatives, time.perf_counter() - begin)
     else:
-        found = ()
+        alternatives = ()
         result = iteration.solve(problem, method=method, time_limit=time_limit)
     groups = None
     if cluster.scheduling is not None and result.objective_ns:
@@ -200,7 +200,7 @@ def planned(
     return problem, answer(
         problem,
         result,
-        found,
+        alternatives,
         model=profile.name,
         samples=epoch_samples,
         sizing=sizing,

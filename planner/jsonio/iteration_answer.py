@@ -1,4 +1,4 @@
-"""The JSON face of whole iterations: what is answered."""
+"""The JSON interface of whole iterations: what is answered."""
 
 from typing import Annotated, Literal
 

@@ -96,8 +96,8 @@ def answer(
         synchronisation=_synchronisation(problem, plan),
         op_order=tuple(row.op for row in schedule),
         transfers=tuple(
-            _transfer(problem, plan, one, *times)
-            for one, times in zip(plan.transfers, evaluation.times, strict=True)
+            _transfer(problem, plan, transfer, *times)
+            for transfer, times in zip(plan.transfers, evaluation.times, strict=True)
         ),
         barrier=plan.barrier,
         iteration_ns=evaluation.iteration_ns,
@@ -117,18 +117,18 @@ def answer(
 def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
     return SizingAnswer(
         epoch_samples=samples,
-        at_most=max(one.machines for one in sizing.candidates),
+        at_most=max(candidate.machines for candidate in sizing.candidates),
         proven=not sizing.timed_out,
         candidates=tuple(
             CandidateAnswer(
-                machines=one.machines,
-                workers=one.cluster.workers,
-                iterations=one.iterations,
-                yan_epoch_ns=one.estimate_ns,
-                bound_epoch_ns=one.bound_ns,
-                epoch_ns=one.epoch_ns,
+                machines=candidate.machines,
+                workers=candidate.cluster.workers,
+                iterations=candidate.iterations,
+                yan_epoch_ns=candidate.estimate_ns,
+                bound_epoch_ns=candidate.bound_ns,
+                epoch_ns=candidate.epoch_ns,
             )
-            for one in sizing.candidates
+            for candidate in sizing.candidates
         ),
     )
 
@@ -146,14 +146,14 @@ def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingA
     )
 
 
-def _alternative(one: Alternative) -> AlternativeAnswer:
+def _alternative(alternative: Alternative) -> AlternativeAnswer:
     return AlternativeAnswer(
-        algorithm=one.synchronisation.algorithm,
-        mode=one.mode,
-        objective_ns=_counted(one.objective_ns),
-        lower_bound_ns=_counted(one.lower_bound_ns),
-        transfers=None if one.plan is None else len(one.plan.transfers),
-        reason=UNSET if one.infeasibility is None else one.infeasibility.reason,
+        algorithm=alternative.synchronisation.algorithm,
+        mode=alternative.mode,
+        objective_ns=_counted(alternative.objective_ns),
+        lower_bound_ns=_counted(alternative.lower_bound_ns),
+        transfers=None if alternative.plan is None else len(alternative.plan.transfers),
+        reason=UNSET if alternative.infeasibility is None else alternative.infeasibility.reason,
     )
 
 
@@ -163,33 +163,34 @@ def _counted(time_ns: int | None) -> int | None:
 
 
 def _why(explanation: Explanation) -> Why:
-    other = explanation.runner_up
+    runner_up = explanation.runner_up
     return Why(
         computation_ns=explanation.computation_ns,
         exposed_bytes_ns=explanation.exposed_bytes_ns,
         exposed_startup_ns=explanation.exposed_startup_ns,
         runner_up=None
-        if other is None or other.objective_ns is None
+        if runner_up is None or runner_up.objective_ns is None
         else RunnerUp(
-            algorithm=other.synchronisation.algorithm,
-            mode=other.mode,
-            objective_ns=other.objective_ns,
+            algorithm=runner_up.synchronisation.algorithm,
+            mode=runner_up.mode,
+            objective_ns=runner_up.objective_ns,
             dominated_by=explanation.dominated_by,
             wins_if=tuple(
-                ChangeAnswer(what=one.what, factor=one.factor) for one in explanation.changes
+                ChangeAnswer(what=change.what, factor=change.factor)
+                for change in explanation.changes
             ),
         ),
     )
 
 
 def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
-    one = problem.synchronisation(plan.algorithm)
-    half = _cost(one.half)
+    synchronisation = problem.synchronisation(plan.algorithm)
+    half = _cost(synchronisation.half)
     return SynchronisationAnswer(
-        algorithm=one.algorithm,
+        algorithm=synchronisation.algorithm,
         mode=plan.mode,
-        steps=one.steps,
-        all_reduce=_cost(one.all_reduce),
+        steps=synchronisation.steps,
+        all_reduce=_cost(synchronisation.all_reduce),
         push=half,
         pull=half,
     )
@@ -203,14 +204,17 @@ def _memory(problem: Problem, plan: Plan) -> MemoryAnswer | UnsetType:
     if problem.footprint is None:
         return UNSET
     resident = problem.footprint.resident_bytes(plan.mode, problem.cluster.workers)
-    largest = max(one.size_bytes for one in plan.transfers)
+    largest = max(transfer.size_bytes for transfer in plan.transfers)
     return MemoryAnswer(
         needed_bytes=resident + largest, available_bytes=problem.cluster.worker_memory_bytes
     )
 
 
 def _sizes(problem: Problem, sizes: Sequence[int]) -> dict[str, int]:
-    return {one.name: size for one, size in zip(problem.graph.parameters, sizes, strict=True)}
+    return {
+        parameter.name: size
+        for parameter, size in zip(problem.graph.parameters, sizes, strict=True)
+    }
 
 
 def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:
@@ -224,21 +228,21 @@ def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpT
 
 
 def _transfer(
-    problem: Problem, plan: Plan, one: Transfer, ready: int, start: int, end: int, due: int
+    problem: Problem, plan: Plan, transfer: Transfer, ready: int, start: int, end: int, due: int
 ) -> TransferAnswer:
     parameters = problem.graph.parameters
-    sizes = problem.pulled if one.kind == "pull" else problem.pushed
+    sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
     cut: dict[str, tuple[int, int]] = {}
-    for index, first, stop in one.parts:
+    for index, first, stop in transfer.parts:
         if stop - first < sizes[index]:
             name = parameters[index].name
             low, high = cut.get(name, (first, stop))
             cut[name] = (min(low, first), max(high, stop))
-    startup = cost_of(problem, plan.algorithm, one.kind).startup_ns
+    startup = cost_of(problem, plan.algorithm, transfer.kind).startup_ns
     return TransferAnswer(
-        kind=one.kind,
-        parameters=tuple(dict.fromkeys(parameters[part.parameter].name for part in one.parts)),
-        bytes=one.size_bytes,
+        kind=transfer.kind,
+        parameters=tuple(dict.fromkeys(parameters[part.parameter].name for part in transfer.parts)),
+        bytes=transfer.size_bytes,
         ready_ns=ready,
         start_ns=start,
         startup_end_ns=min(start + startup, end),

@@ -10,7 +10,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio.heads import check_head
 from planner.jsonio.iteration_answer import IterationAnswer, SynchronisationAnswer, TransferAnswer
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
-from planner.jsonio.transfers import OpTimes, content, drawn
+from planner.jsonio.transfers import OpTimes, carried, drawn
 from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns
 from planner.validation import shown
@@ -20,20 +20,21 @@ __all__ = ["headline", "timeline"]
 _VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 
 
-def headline(given: IterationAnswer) -> str:
+def headline(answer: IterationAnswer) -> str:
     """Return one line that says what a plan is and what it costs."""
-    if given.synchronisation is UNSET or given.transfers is UNSET or given.iteration_ns is UNSET:
-        return f"iteration · {given.method} · {given.status}"
-    count, one = len(given.transfers), given.synchronisation
-    stalls = 0 if given.stall_ns is UNSET else given.stall_ns
+    if answer.synchronisation is UNSET or answer.transfers is UNSET or answer.iteration_ns is UNSET:
+        return f"iteration · {answer.method} · {answer.status}"
+    count, synchronisation = len(answer.transfers), answer.synchronisation
+    stalls = 0 if answer.stall_ns is UNSET else answer.stall_ns
     return (
-        f"{given.cluster} · {given.method} · {one.algorithm}, {one.mode} · {count} "
-        f"transfer{'s' if count > 1 else ''} · iteration {format_ns(given.iteration_ns)} · "
-        f"stalls {format_ns(stalls)} · {given.status}"
+        f"{answer.cluster} · {answer.method} · {synchronisation.algorithm}, "
+        f"{synchronisation.mode} · {count} transfer{'s' if count > 1 else ''} · "
+        f"iteration {format_ns(answer.iteration_ns)} · "
+        f"stalls {format_ns(stalls)} · {answer.status}"
     )
 
 
-def timeline(given: IterationAnswer) -> Timeline:
+def timeline(answer: IterationAnswer) -> Timeline:
     """Return the schedule in an answer.
 
     Raises
@@ -41,42 +42,44 @@ def timeline(given: IterationAnswer) -> Timeline:
     InvalidInputError
         If it has none, or its times contradict each other, with the path of the first that does.
     """
-    check_head(given, "transfers", "schedule", "backward_ns", costs="iteration_ns")
-    assert given.transfers is not UNSET
-    assert given.schedule is not UNSET
-    assert given.backward_ns is not UNSET
-    _check(given, given.transfers, given.schedule)
+    check_head(answer, "transfers", "schedule", "backward_ns", costs="iteration_ns")
+    assert answer.transfers is not UNSET
+    assert answer.schedule is not UNSET
+    assert answer.backward_ns is not UNSET
+    _check(answer, answer.transfers, answer.schedule)
     computation, network = "computation", "network"
     intervals = [
         Interval(computation, row.start_ns, row.end_ns, row.phase, -1, row.op)
-        for row in given.schedule
+        for row in answer.schedule
     ]
     windows = []
-    for number, one in enumerate(given.transfers):
-        label = f"{_VERBS[one.kind]} {number + 1}: {content(one)}"
-        spans, window = drawn(number, one, label)
+    for number, transfer in enumerate(answer.transfers):
+        label = f"{_VERBS[transfer.kind]} {number + 1}: {carried(transfer)}"
+        spans, window = drawn(number, transfer, label)
         intervals += spans
         windows.append(window)
     return Timeline(
         (computation, network),
         tuple(intervals),
         tuple(windows),
-        (Mark(given.backward_ns, "end of the backward pass"),),
+        (Mark(answer.backward_ns, "end of the backward pass"),),
     )
 
 
 def _check(
-    given: IterationAnswer, transfers: Sequence[TransferAnswer], schedule: Sequence[OpTimes]
+    answer: IterationAnswer, transfers: Sequence[TransferAnswer], schedule: Sequence[OpTimes]
 ) -> None:
-    order = () if given.op_order is UNSET else given.op_order
+    order = () if answer.op_order is UNSET else answer.op_order
     iteration, computation = simulated(
-        "transfers", transfers, schedule, order, barrier=given.barrier
+        "transfers", transfers, schedule, order, barrier=answer.barrier
     )
     startup = 0
-    if given.synchronisation is UNSET:
-        check_startups("transfers", transfers, [one.kind == "all_reduce" for one in transfers])
+    if answer.synchronisation is UNSET:
+        check_startups(
+            "transfers", transfers, [transfer.kind == "all_reduce" for transfer in transfers]
+        )
     else:
-        startup = _check_costs(given.synchronisation, transfers)
+        startup = _check_costs(answer.synchronisation, transfers)
     communication = sum(end - start for start, end in iteration.transfers)
     for name, value in (
         ("iteration_ns", iteration.end_ns),
@@ -84,24 +87,30 @@ def _check(
         ("computation_ns", computation),
         ("communication_ns", communication),
         ("stall_ns", iteration.end_ns - computation),
-        ("startup_ns", given.startup_ns if given.synchronisation is UNSET else startup),
+        ("startup_ns", answer.startup_ns if answer.synchronisation is UNSET else startup),
     ):
-        if getattr(given, name) != value:
+        if getattr(answer, name) != value:
             raise InvalidInputError(
-                name, f"expected {shown(value)}, got {shown(getattr(given, name))}"
+                name, f"expected {shown(value)}, got {shown(getattr(answer, name))}"
             )
-    _check_sent(given, transfers)
+    _check_sent(answer, transfers)
 
 
-def _check_costs(one: SynchronisationAnswer, transfers: Sequence[TransferAnswer]) -> int:
+def _check_costs(
+    synchronisation: SynchronisationAnswer, transfers: Sequence[TransferAnswer]
+) -> int:
     """Refuse transfers that do not take what they cost; return the start-up of all."""
-    costs = {"all_reduce": one.all_reduce, "push": one.push, "pull": one.pull}
-    kinds = {"all_reduce"} if one.mode == "replicated" else {"push", "pull"}
+    costs = {
+        "all_reduce": synchronisation.all_reduce,
+        "push": synchronisation.push,
+        "pull": synchronisation.pull,
+    }
+    kinds = {"all_reduce"} if synchronisation.mode == "replicated" else {"push", "pull"}
     for number, transfer in enumerate(transfers):
         path = f"transfers[{number}]"
         if transfer.kind not in kinds:
             raise InvalidInputError(
-                f"{path}.kind", f"{transfer.kind} in a plan whose mode is {one.mode}"
+                f"{path}.kind", f"{transfer.kind} in a plan whose mode is {synchronisation.mode}"
             )
         cost = costs[transfer.kind]
         if not (isfinite(cost.ns_per_byte) and cost.ns_per_byte >= 0):
@@ -121,24 +130,28 @@ def _check_costs(one: SynchronisationAnswer, transfers: Sequence[TransferAnswer]
     return sum(costs[transfer.kind].startup_ns for transfer in transfers)
 
 
-def _check_sent(given: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:
+def _check_sent(answer: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:
     """Refuse transfers that do not sum up and hand out every byte once, one after the other."""
-    sizes = None if given.parameter_bytes is UNSET else given.parameter_bytes
-    pulled = sizes if given.pull_bytes is UNSET else given.pull_bytes
-    sums = [(place, one) for place, one in enumerate(transfers) if one.kind != "pull"]
-    pulls = [(place, one) for place, one in enumerate(transfers) if one.kind == "pull"]
-    if pulls and any(one.kind == "all_reduce" for _, one in sums):
+    sizes = None if answer.parameter_bytes is UNSET else answer.parameter_bytes
+    pulled = sizes if answer.pull_bytes is UNSET else answer.pull_bytes
+    sums = [
+        (place, transfer) for place, transfer in enumerate(transfers) if transfer.kind != "pull"
+    ]
+    pulls = [
+        (place, transfer) for place, transfer in enumerate(transfers) if transfer.kind == "pull"
+    ]
+    if pulls and any(transfer.kind == "all_reduce" for _, transfer in sums):
         raise InvalidInputError("transfers", "all-reduces and pulls in one plan")
     summed = check_parts("transfers", sums, sizes)
     check_sizes("transfers", sums, sizes)
-    if not any(one.kind == "push" for _, one in sums):
+    if not any(transfer.kind == "push" for _, transfer in sums):
         return
     handed = check_parts("transfers", pulls, pulled)
     check_sizes("transfers", pulls, pulled)
     if summed.keys() != handed.keys():
         odd = min(summed.keys() ^ handed.keys())
         raise InvalidInputError("transfers", f"{shown(odd)} is not both pushed and pulled")
-    alike = given.pull_bytes is UNSET
+    alike = answer.pull_bytes is UNSET
     for name, parts in handed.items():
         for start, stop, place in parts:
             needed = [

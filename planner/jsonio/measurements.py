@@ -1,4 +1,4 @@
-"""The JSON face of calibration: measured epochs in, constants with their provenance out."""
+"""The JSON interface of calibration: measured epochs in, constants with their provenance out."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -67,8 +67,8 @@ def decode_measurements(data: bytes) -> tuple[Problem, "tuple[Measurement, ...]"
     document = typed(decode(data), MeasurementsDocument)
     problem = problem_of(document)
     return problem, tuple(
-        _measurement(problem, one, f"measurements[{place}]")
-        for place, one in enumerate(document.measurements)
+        _measurement(problem, measurement, f"measurements[{place}]")
+        for place, measurement in enumerate(document.measurements)
     )
 
 
@@ -81,12 +81,12 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
         )
     choices = [
         LayerChoice(
-            one.partitions,
-            one.threads,
-            one.copies,
-            () if one.mapping is UNSET else one.mapping,
+            chosen.partitions,
+            chosen.threads,
+            chosen.copies,
+            () if chosen.mapping is UNSET else chosen.mapping,
         )
-        for one in document.layers
+        for chosen in document.layers
     ]
     workers = document.workers_per_replica
     for place, (choice, layer) in enumerate(zip(choices, problem.layers, strict=True)):
@@ -97,10 +97,12 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
                 f"{where}.mapping", "expected a mapping for every layer, or for none of them"
             )
     if not choices[0].mapping:
-        mappings = canonical_mapping([(one.partitions, one.copies) for one in choices], workers)
+        mappings = canonical_mapping(
+            [(chosen.partitions, chosen.copies) for chosen in choices], workers
+        )
         choices = [
-            LayerChoice(one.partitions, one.threads, one.copies, mapping)
-            for one, mapping in zip(choices, mappings, strict=True)
+            LayerChoice(chosen.partitions, chosen.threads, chosen.copies, mapping)
+            for chosen, mapping in zip(choices, mappings, strict=True)
         ]
     configuration = Configuration(
         document.parameter_servers,

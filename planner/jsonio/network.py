@@ -177,13 +177,13 @@ def decode_network(data: bytes, model: Model | None = None) -> Described:
 
 
 def described(
-    given: NetworkDocument, path: str = "network", model: Model | None = None
+    document: NetworkDocument, path: str = "network", model: Model | None = None
 ) -> Described:
     """Return the typed network.
 
     Parameters
     ----------
-    given : NetworkDocument
+    document : NetworkDocument
         The network.
     path : str
         Where it stands.
@@ -195,16 +195,18 @@ def described(
     InvalidInputError
         With a path into it.
     """
-    form = next((name for mark, name in _MARKS.items() if _has(given, mark)), "affine")
-    if form == "affine" and _has(given, "depths"):
-        form = "affine" if _has(given, "startup_ns") or _has(given, "ns_per_byte") else "depths"
+    form = next((name for mark, name in _MARKS.items() if _has(document, mark)), "affine")
+    if form == "affine" and _has(document, "depths"):
+        form = (
+            "affine" if _has(document, "startup_ns") or _has(document, "ns_per_byte") else "depths"
+        )
     needed, optional = _FORMS[form]
     if form in ("nic", "measured"):
         for field in needed:
-            if not _has(given, field):
+            if not _has(document, field):
                 raise InvalidInputError(_at(path, field), f"missing: it comes with {needed[0]}")
-    for field in given.__struct_fields__:
-        if field not in (*needed, *optional) and _has(given, field):
+    for field in document.__struct_fields__:
+        if field not in (*needed, *optional) and _has(document, field):
             reason = f"not together with {needed[0]}"
             if form == "affine":
                 reason = "missing beside it: " + _mark_of(field)
@@ -213,17 +215,17 @@ def described(
         raise InvalidInputError(_at(path, MODELS[model]), "missing: this network was not measured")
     if form == "measured":
         name = MODELS[model or "table"]
-        if not _has(given, name):
+        if not _has(document, name):
             raise InvalidInputError(_at(path, name), "missing: this model was not fitted")
-        assert given.collective is not UNSET
-        assert given.ranks is not UNSET
-        algorithm = "" if given.algorithm is UNSET else given.algorithm
-        costs = _costs(getattr(given, name), _at(path, name))
-        return Described(costs, given.collective, algorithm, given.ranks)
-    return Described(_nic(given, path) if form == "nic" else _costs(given, path))
+        assert document.collective is not UNSET
+        assert document.ranks is not UNSET
+        algorithm = "" if document.algorithm is UNSET else document.algorithm
+        costs = _costs(getattr(document, name), _at(path, name))
+        return Described(costs, document.collective, algorithm, document.ranks)
+    return Described(_nic(document, path) if form == "nic" else _costs(document, path))
 
 
-def measured_as(found: Described, wanted: str | None, path: str = "network") -> AnyNetwork:
+def measured_as(measured: Described, wanted: str | None, path: str = "network") -> AnyNetwork:
     """Return a network, if it was not measured for another collective; None: for any.
 
     Raises
@@ -231,15 +233,15 @@ def measured_as(found: Described, wanted: str | None, path: str = "network") -> 
     InvalidInputError
         If it was.
     """
-    if wanted is None and found.collective is not None:
+    if wanted is None and measured.collective is not None:
         raise InvalidInputError(path, "expected NICs or links, got a measured collective")
-    if found.collective not in (None, wanted):
+    if measured.collective not in (None, wanted):
         raise InvalidInputError(
             _at(path, "collective"),
-            f"expected {wanted}, which is what these plans do, got {found.collective}: measure "
+            f"expected {wanted}, which is what these plans do, got {measured.collective}: measure "
             f"with --collective {wanted}",
         )
-    return found.network
+    return measured.network
 
 
 class LinkFields(Protocol):
@@ -295,8 +297,8 @@ def links_of(request: LinkFields, levels: int) -> Links:
     return links(measured_as(described(request.network), None), levels, added)
 
 
-def _has(given: Struct, field: str) -> bool:
-    return getattr(given, field) is not UNSET
+def _has(document: Struct, field: str) -> bool:
+    return getattr(document, field) is not UNSET
 
 
 def _at(path: str, field: str) -> str:
@@ -305,12 +307,15 @@ def _at(path: str, field: str) -> str:
 
 def _mark_of(field: str) -> str:
     """Return the first field of the form that a field belongs to."""
-    return next(both[0][0] for both in _FORMS.values() if any(field in one for one in both))
+    return next(both[0][0] for both in _FORMS.values() if any(field in group for group in both))
 
 
-def _nic(given: NetworkDocument, path: str) -> Nic:
+def _nic(document: NetworkDocument, path: str) -> Nic:
     fields = {
-        field: getattr(given, field) for one in _FORMS["nic"] for field in one if _has(given, field)
+        field: getattr(document, field)
+        for group in _FORMS["nic"]
+        for field in group
+        if _has(document, field)
     }
     try:
         return Nic(**fields)
@@ -318,18 +323,18 @@ def _nic(given: NetworkDocument, path: str) -> Nic:
         raise InvalidInputError(_at(path, error.path), error.message) from None
 
 
-def _costs(given: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:
-    if given.depths is UNSET:
-        return _cost(given, path)
-    has_base = any(_has(given, field) for field in ("startup_ns", "ns_per_byte", "table"))
+def _costs(document: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:
+    if document.depths is UNSET:
+        return _cost(document, path)
+    has_base = any(_has(document, field) for field in ("startup_ns", "ns_per_byte", "table"))
     by_depth: dict[int, AffineCost | TableCost] = {}
     if has_base:
-        by_depth[1] = _cost(given, path)
-    for key, one in given.depths.items():
+        by_depth[1] = _cost(document, path)
+    for key, at_depth in document.depths.items():
         place = _at(path, f"depths.{key}")
         if not re.fullmatch(_DEPTH_KEY["pattern"], key):
             raise InvalidInputError(place, f"expected a depth from 1 to {MAX_DEPTH}")
-        cost = _cost(one, place)
+        cost = _cost(at_depth, place)
         if has_base and key == "1" and cost != by_depth[1]:
             raise InvalidInputError(place, "not the cost given beside depths: give it once")
         by_depth[int(key)] = cost
@@ -340,21 +345,21 @@ def _costs(given: CostsDocument, path: str) -> AffineCost | TableCost | DepthCos
     return DepthCost(tuple(sorted(by_depth.items(), key=lambda pair: pair[0])))
 
 
-def _cost(given: CostDocument, path: str) -> AffineCost | TableCost:
+def _cost(document: CostDocument, path: str) -> AffineCost | TableCost:
     """Return one cost; what is wrong with it gets a path into the request."""
-    if given.table is not UNSET:
+    if document.table is not UNSET:
         for name in ("startup_ns", "ns_per_byte"):
-            if _has(given, name):
+            if _has(document, name):
                 raise InvalidInputError(_at(path, name), "not together with table")
         try:
-            return TableCost(given.table)
+            return TableCost(document.table)
         except InvalidInputError as error:
             inner = error.path.replace("cost_table", "table", 1)
             raise InvalidInputError(_at(path, inner), error.message) from None
-    startup, rate = given.startup_ns, given.ns_per_byte
+    startup, rate = document.startup_ns, document.ns_per_byte
     if startup is UNSET:
-        other = "; or give a table" if rate is UNSET else ""
-        raise InvalidInputError(_at(path, "startup_ns"), f"missing{other}")
+        or_table = "; or give a table" if rate is UNSET else ""
+        raise InvalidInputError(_at(path, "startup_ns"), f"missing{or_table}")
     if rate is UNSET:
         raise InvalidInputError(_at(path, "ns_per_byte"), "missing: it comes with startup_ns")
     try:

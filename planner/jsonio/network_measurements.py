@@ -38,7 +38,7 @@ def encode_network(sweep: Sweep, fit: NetworkFit, provenance: Mapping[str, Any])
         if cost is not None:
             document[name] = _network(cost)
     document["timings"] = [
-        _timing(one, by_depth) for depth, by_depth in fit.by_depth for one in sweep.at(depth)
+        _timing(timing, by_depth) for depth, by_depth in fit.by_depth for timing in sweep.at(depth)
     ]
     document["provenance"] = {
         "kind": "measured",
@@ -55,7 +55,7 @@ def _network(cost: AffineCost | TableCost | DepthCost) -> dict[str, Any]:
         return {"table": [list(point) for point in cost.points]}
     if isinstance(cost, AffineCost):
         return {"startup_ns": cost.startup_ns, "ns_per_byte": float(cost.ns_per_byte)}
-    return {"depths": {str(depth): _network(one) for depth, one in cost.by_depth}}
+    return {"depths": {str(depth): _network(at_depth) for depth, at_depth in cost.by_depth}}
 
 
 def _timing(timing: Timing, fit: DepthFit) -> dict[str, Any]:
@@ -82,11 +82,13 @@ def _timing(timing: Timing, fit: DepthFit) -> dict[str, Any]:
 def _laid_out(value: Any, indent: str) -> str:
     """Return JSON text with a line for each field, and for each row of a table."""
     inner = indent + " "
-    if isinstance(value, Mapping) and not all(isinstance(one, _SIMPLE) for one in value.values()):
-        rows = [f"{json.dumps(key)}: {_laid_out(one, inner)}" for key, one in value.items()]
+    if isinstance(value, Mapping) and not all(
+        isinstance(field, _SIMPLE) for field in value.values()
+    ):
+        rows = [f"{json.dumps(key)}: {_laid_out(field, inner)}" for key, field in value.items()]
         opening, closing = "{}"
-    elif isinstance(value, list) and any(isinstance(one, list | dict) for one in value):
-        rows = [json.dumps(one, ensure_ascii=False) for one in value]
+    elif isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
+        rows = [json.dumps(row, ensure_ascii=False) for row in value]
         opening, closing = "[]"
     else:
         return json.dumps(value, ensure_ascii=False)

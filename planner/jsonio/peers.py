@@ -76,11 +76,13 @@ def document(
         Methods to show.
     """
     return PeersReport(
-        cases=tuple(_case(one, methods) for one in cases),
+        cases=tuple(_case(case, methods) for case in cases),
         summary=tuple(
             _standing(standing, scale)
             for scale in scales
-            for standing in standings([one for one in cases if one.computation == scale], methods)
+            for standing in standings(
+                [case for case in cases if case.computation == scale], methods
+            )
         ),
     )
 
@@ -118,12 +120,12 @@ def _method(case: PeerCase, method: str, result: Result[Any, Any]) -> MethodRepo
 
 def _standing(standing: Standing, scale: Fraction) -> StandingReport:
     spreads = {
-        name: SpreadReport(geometric_mean=one.mean, least=one.least, most=one.most)
-        for name, one in (
+        name: SpreadReport(geometric_mean=spread.mean, least=spread.least, most=spread.most)
+        for name, spread in (
             ("speedup_over_ddp", standing.speedup),
             ("over_joint_bound", standing.over_bound),
         )
-        if one is not None
+        if spread is not None
     }
     return StandingReport(
         method=standing.method,

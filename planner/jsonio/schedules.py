@@ -56,12 +56,12 @@ def in_passes(
                 f"schedule[{place}].end_ns", f"expected an integer >= {row.start_ns}"
             )
     rows = list(enumerate(schedule))
-    backward = [one for one in rows if one[1].phase == "backward"]
-    forward = [one for one in rows if one[1].phase == "forward"]
-    for (_, one), (place, other) in pairwise([*backward, *forward]):
-        if other.start_ns < one.end_ns:
+    backward = [item for item in rows if item[1].phase == "backward"]
+    forward = [item for item in rows if item[1].phase == "forward"]
+    for (_, earlier), (place, later) in pairwise([*backward, *forward]):
+        if later.start_ns < earlier.end_ns:
             raise InvalidInputError(
-                f"schedule[{place}].start_ns", f"{shown(other.op)} overlaps {shown(one.op)}"
+                f"schedule[{place}].start_ns", f"{shown(later.op)} overlaps {shown(earlier.op)}"
             )
     return backward, forward
 
@@ -101,39 +101,39 @@ def simulated(
     undisturbed = list(accumulate(forward_ns, initial=sum(backward_ns)))
     steps = []
     free = 0
-    for number, one in enumerate(transfers):
+    for number, transfer in enumerate(transfers):
         path = f"{name}[{number}]"
         for field, value, least in (
-            ("start_ns", one.start_ns, max(one.ready_ns, free)),
-            ("startup_end_ns", one.startup_end_ns, one.start_ns),
-            ("end_ns", one.end_ns, one.startup_end_ns),
+            ("start_ns", transfer.start_ns, max(transfer.ready_ns, free)),
+            ("startup_end_ns", transfer.startup_end_ns, transfer.start_ns),
+            ("end_ns", transfer.end_ns, transfer.startup_end_ns),
         ):
             if value < least:
                 raise InvalidInputError(
                     f"{path}.{field}", f"expected an integer >= {least}, got {value}"
                 )
-        free = one.end_ns
+        free = transfer.end_ns
         needed = len(forward)
         if barrier:
-            if one.due_ns != undisturbed[0]:
+            if transfer.due_ns != undisturbed[0]:
                 raise InvalidInputError(f"{path}.due_ns", "not the end of the backward pass")
-        elif getattr(one, "kind", None) != "push":
-            needed = _needed_by(path, one, forward, undisturbed)
-        steps.append(Transfer(one.ready_ns, one.end_ns - one.start_ns, needed))
-    found = simulate(backward_ns, forward_ns, steps, barrier=barrier)
-    for number, (one, span) in enumerate(zip(transfers, found.transfers, strict=True)):
-        _same(f"{name}[{number}]", (one.start_ns, one.end_ns), span)
-        if one.end_ns > found.end_ns:
+        elif getattr(transfer, "kind", None) != "push":
+            needed = _needed_by(path, transfer, forward, undisturbed)
+        steps.append(Transfer(transfer.ready_ns, transfer.end_ns - transfer.start_ns, needed))
+    iteration = simulate(backward_ns, forward_ns, steps, barrier=barrier)
+    for number, (transfer, span) in enumerate(zip(transfers, iteration.transfers, strict=True)):
+        _same(f"{name}[{number}]", (transfer.start_ns, transfer.end_ns), span)
+        if transfer.end_ns > iteration.end_ns:
             raise InvalidInputError(f"{name}[{number}].end_ns", "after the end of the iteration")
-    for rows, spans in ((backward, found.backward), (forward, found.forward)):
+    for rows, spans in ((backward, iteration.backward), (forward, iteration.forward)):
         for (place, row), span in zip(rows, spans, strict=True):
             _same(f"schedule[{place}]", (row.start_ns, row.end_ns), span)
-    return found, undisturbed[-1]
+    return iteration, undisturbed[-1]
 
 
 def _needed_by(
     path: str,
-    one: TransferDocument,
+    transfer: TransferDocument,
     forward: Sequence[tuple[int, OpTimes]],
     undisturbed: Sequence[int],
 ) -> int:
@@ -142,9 +142,9 @@ def _needed_by(
     It would start when the transfer is due, and starts when the transfer has arrived; ops that take
     no time may share a moment.
     """
-    place = first = bisect_left(undisturbed, one.due_ns)
-    while place < len(forward) and undisturbed[place] == one.due_ns:
-        if forward[place][1].start_ns >= one.end_ns:
+    place = first = bisect_left(undisturbed, transfer.due_ns)
+    while place < len(forward) and undisturbed[place] == transfer.due_ns:
+        if forward[place][1].start_ns >= transfer.end_ns:
             return place
         place += 1
     if place == first:
@@ -155,10 +155,10 @@ def _needed_by(
     raise InvalidInputError(f"{path}.end_ns", f"after the start of {name}, which waits for it")
 
 
-def _same(path: str, given: tuple[int, int], right: tuple[int, int]) -> None:
-    for field, one, other in zip(("start_ns", "end_ns"), given, right, strict=True):
-        if one != other:
-            raise InvalidInputError(f"{path}.{field}", f"expected {other}, got {one}")
+def _same(path: str, stated: tuple[int, int], right: tuple[int, int]) -> None:
+    for field, value, expected in zip(("start_ns", "end_ns"), stated, right, strict=True):
+        if value != expected:
+            raise InvalidInputError(f"{path}.{field}", f"expected {expected}, got {value}")
 
 
 def check_startups(
@@ -172,13 +172,14 @@ def check_startups(
         With the path of the first transfer whose start-up is too short.
     """
     longest: dict[Hashable, int] = defaultdict(int)
-    for one, kind in zip(transfers, kinds, strict=True):
-        longest[kind] = max(longest[kind], one.startup_end_ns - one.start_ns)
-    for number, (one, kind) in enumerate(zip(transfers, kinds, strict=True)):
-        right = min(one.start_ns + longest[kind], one.end_ns)
-        if one.startup_end_ns != right:
+    for transfer, kind in zip(transfers, kinds, strict=True):
+        longest[kind] = max(longest[kind], transfer.startup_end_ns - transfer.start_ns)
+    for number, (transfer, kind) in enumerate(zip(transfers, kinds, strict=True)):
+        right = min(transfer.start_ns + longest[kind], transfer.end_ns)
+        if transfer.startup_end_ns != right:
             raise InvalidInputError(
-                f"{name}[{number}].startup_end_ns", f"expected {right}, got {one.startup_end_ns}"
+                f"{name}[{number}].startup_end_ns",
+                f"expected {right}, got {transfer.startup_end_ns}",
             )
 
 
@@ -209,28 +210,28 @@ def check_parts(
         With the path of the first that is left out, sent twice, or unknown.
     """
     spans: dict[str, list[Span]] = {}
-    for number, one in transfers:
+    for number, transfer in transfers:
         path = f"{name}[{number}]"
-        part = {} if one.part is UNSET else one.part
+        part = {} if transfer.part is UNSET else transfer.part
         for key, (first, stop) in part.items():
-            if key not in one.parameters:
+            if key not in transfer.parameters:
                 raise InvalidInputError(f"{path}.part.{key}", "no parameter of this transfer")
             if first >= stop:
                 raise InvalidInputError(f"{path}.part.{key}", "expected a part, got none")
-        if len(set(one.parameters)) < len(one.parameters):
+        if len(set(transfer.parameters)) < len(transfer.parameters):
             raise InvalidInputError(f"{path}.parameters", "a parameter is given twice")
-        for place, key in enumerate(one.parameters):
+        for place, key in enumerate(transfer.parameters):
             if sizes is not None and key not in sizes:
                 raise InvalidInputError(
                     f"{path}.parameters[{place}]", f"{shown(key)} is not in parameter_bytes"
                 )
             whole = (0, -1 if sizes is None else sizes[key])
             spans.setdefault(key, []).append((*part.get(key, whole), number))
-    for key, found in spans.items():
-        found.sort()
-        if found[0][0]:
-            raise InvalidInputError(name, f"bytes [0, {found[0][0]}) of {shown(key)} are not sent")
-        for (_, reached, number), (start, _, place) in pairwise(found):
+    for key, sent in spans.items():
+        sent.sort()
+        if sent[0][0]:
+            raise InvalidInputError(name, f"bytes [0, {sent[0][0]}) of {shown(key)} are not sent")
+        for (_, reached, number), (start, _, place) in pairwise(sent):
             if reached == -1 or start < reached:
                 where = f"{name}[{max(number, place)}].parameters"
                 raise InvalidInputError(where, f"{shown(key)} is sent twice")
@@ -260,13 +261,15 @@ def check_sizes(
     InvalidInputError
         With the path of the first.
     """
-    for number, one in transfers:
-        part = {} if one.part is UNSET else one.part
-        if sizes is None and not set(part).issuperset(one.parameters):
+    for number, transfer in transfers:
+        part = {} if transfer.part is UNSET else transfer.part
+        if sizes is None and not set(part).issuperset(transfer.parameters):
             continue
         size = sum(
             part[key][1] - part[key][0] if key in part else (sizes or {})[key]
-            for key in one.parameters
+            for key in transfer.parameters
         )
-        if one.bytes != size:
-            raise InvalidInputError(f"{name}[{number}].bytes", f"expected {size}, got {one.bytes}")
+        if transfer.bytes != size:
+            raise InvalidInputError(
+                f"{name}[{number}].bytes", f"expected {size}, got {transfer.bytes}"
+            )

@@ -63,9 +63,9 @@ def schema(problem: str | None = None) -> dict[str, Any]:
         raise InvalidInputError(
             "problem", f"expected one of {', '.join(names)}, got {shown(problem)}"
         )
-    face = PROBLEMS[problem]
-    request = {**_of(face.request), **face.request_rules}
-    return {"request": request, "answer": _of(face.answer), "error": _of(ErrorAnswer)}
+    interface = PROBLEMS[problem]
+    request = {**_of(interface.request), **interface.request_rules}
+    return {"request": request, "answer": _of(interface.answer), "error": _of(ErrorAnswer)}
 
 
 def _of(kind: type[Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ __all__ = [
     "ErrorAnswer",
     "ErrorCode",
     "ErrorDetail",
-    "Face",
+    "Interface",
     "Reply",
     "decode_answer",
     "decode_request",
@@ -43,7 +43,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
+class Interface:
     """How one problem is asked and answered, and how its answers are read again.
 
     Attributes
@@ -54,7 +54,7 @@ class Face:
         Answers a request.
     headline : callable
         Returns one line about an answer.
-    content : callable
+    view : callable
         Checks an answer read again and returns what there is to draw of it, such as its timeline.
     request_rules : mapping
         What the schema says of a request beside the fields' own types.
@@ -64,12 +64,12 @@ class Face:
     answer: type[Head]
     run: Callable[[Any], msgspec.Struct]
     headline: Callable[[Any], str]
-    content: Callable[[Any], Any]
+    view: Callable[[Any], Any]
     request_rules: Mapping[str, Any]
 
 
-PROBLEMS: Mapping[str, Face] = {
-    "ibatch": Face(
+PROBLEMS: Mapping[str, Interface] = {
+    "ibatch": Interface(
         ibatch.IbatchRequest,
         ibatch.IbatchAnswer,
         ibatch.run,
@@ -77,7 +77,7 @@ PROBLEMS: Mapping[str, Face] = {
         ibatch.timeline,
         ibatch.REQUEST_RULES,
     ),
-    "caramel": Face(
+    "caramel": Interface(
         caramel.CaramelRequest,
         caramel.CaramelAnswer,
         caramel.run,
@@ -85,7 +85,7 @@ PROBLEMS: Mapping[str, Face] = {
         caramel_timeline.timeline,
         caramel.REQUEST_RULES,
     ),
-    "yan": Face(
+    "yan": Interface(
         yan.YanRequest,
         yan_answer.YanAnswer,
         yan.run,
@@ -93,7 +93,7 @@ PROBLEMS: Mapping[str, Face] = {
         yan_scaling.scaling,
         yan.REQUEST_RULES,
     ),
-    "bml": Face(
+    "bml": Interface(
         bml.BmlRequest,
         bml_answer.BmlAnswer,
         bml.run,
@@ -101,7 +101,7 @@ PROBLEMS: Mapping[str, Face] = {
         bml_times.times,
         bml.REQUEST_RULES,
     ),
-    "drizzle": Face(
+    "drizzle": Interface(
         drizzle.DrizzleRequest,
         drizzle.DrizzleAnswer,
         drizzle.run,
@@ -109,7 +109,7 @@ PROBLEMS: Mapping[str, Face] = {
         drizzle.groups,
         drizzle.REQUEST_RULES,
     ),
-    "bigdl": Face(
+    "bigdl": Interface(
         bigdl.BigdlRequest,
         bigdl.BigdlAnswer,
         bigdl.run,
@@ -117,7 +117,7 @@ PROBLEMS: Mapping[str, Face] = {
         bigdl.hot_spots,
         bigdl.REQUEST_RULES,
     ),
-    "iteration": Face(
+    "iteration": Interface(
         iteration.IterationRequest,
         iteration_answer.IterationAnswer,
         iteration.run,
@@ -220,7 +220,7 @@ def decode_request(data: bytes) -> Any:
         If it is none, with the path of the first bad field.
     """
     value = decode(data)
-    return typed(value, _face(value).request)
+    return typed(value, _interface(value).request)
 
 
 def decode_answer(data: bytes) -> tuple[Any, Any]:
@@ -238,17 +238,17 @@ def decode_answer(data: bytes) -> tuple[Any, Any]:
         raise InvalidInputError("error", "the file holds an error, not a plan")
     if isinstance(value, dict) and "status" not in value:
         raise InvalidInputError("status", "missing: expected an answer of planner solve")
-    face = _face(value)
-    answer = typed(value, face.answer)
-    return answer, face.content(answer)
+    interface = _interface(value)
+    answer = typed(value, interface.answer)
+    return answer, interface.view(answer)
 
 
 def _answer(request: Any) -> msgspec.Struct:
-    face = _face(request)
-    return face.run(typed(request, face.request))
+    interface = _interface(request)
+    return interface.run(typed(request, interface.request))
 
 
-def _face(request: Any) -> Face:
+def _interface(request: Any) -> Interface:
     if not isinstance(request, dict):
         raise InvalidInputError("", f"expected an object, got {shown(request)}")
     known = ", ".join(PROBLEMS)

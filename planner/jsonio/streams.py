@@ -56,12 +56,12 @@ def one_message(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
 
 
 def _serve(data: bytes) -> tuple[int, bytes]:
-    one = reply(data)
-    if isinstance(one.fault, MemoryError):
-        raise one.fault
-    if one.fault is not None and os.environ.get("PLANNER_DEBUG"):
-        traceback.print_exception(one.fault, file=sys.stderr)
-    return one.exit_status, one.data
+    answered = reply(data)
+    if isinstance(answered.fault, MemoryError):
+        raise answered.fault
+    if answered.fault is not None and os.environ.get("PLANNER_DEBUG"):
+        traceback.print_exception(answered.fault, file=sys.stderr)
+    return answered.exit_status, answered.data
 
 
 def _refused(code: ErrorCode, message: str, status: int) -> Reply:

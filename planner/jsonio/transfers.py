@@ -8,7 +8,7 @@ from planner.graphs import Phase
 from planner.jsonio.types import Moment, PositiveSize, Size
 from planner.timeline import Interval, Kind, Window
 
-__all__ = ["Names", "OpTimes", "ParameterBytes", "TransferDocument", "content", "drawn"]
+__all__ = ["Names", "OpTimes", "ParameterBytes", "TransferDocument", "carried", "drawn"]
 
 MAX_SHOWN_PARAMETERS = 3
 """More parameters of a transfer are left out of its label."""
@@ -47,7 +47,7 @@ class TransferDocument(Struct, frozen=True, kw_only=True):
     ) = UNSET
 
 
-def content(transfer: TransferDocument) -> str:
+def carried(transfer: TransferDocument) -> str:
     """Return what a transfer carries, in a few words."""
     part = {} if transfer.part is UNSET else transfer.part
     names = [

@@ -1,4 +1,4 @@
-"""The JSON face of scaling: requests, and the problems they stand for."""
+"""The JSON interface of scaling: requests, and the problems they stand for."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ __all__ = [
     "REQUEST_RULES",
     "ConstantsDocument",
     "FixedDocument",
-    "LayerDocument",
+    "NeuronLayerDocument",
     "YanRequest",
     "constants_of",
     "fixed_of",
@@ -50,7 +50,7 @@ Speeds = Annotated[
 ]
 
 
-class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One layer of neurons; a convolution has a shape and a kernel."""
 
     name: str
@@ -115,7 +115,7 @@ class YanRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     problem: Literal["yan"]
     machines: Machines
     cores: Count
-    layers: Annotated[tuple[LayerDocument, ...], Meta(min_length=1, max_length=MAX_LAYERS)]
+    layers: Annotated[tuple[NeuronLayerDocument, ...], Meta(min_length=1, max_length=MAX_LAYERS)]
     constants: ConstantsDocument
     samples: Count
     read_every: Count
@@ -167,7 +167,7 @@ def problem_of(request: YanRequest) -> Problem:
     )
 
 
-def layers_of(documents: Sequence[LayerDocument]) -> tuple[Layer, ...]:
+def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[Layer, ...]:
     """Return the typed layers.
 
     Raises
@@ -175,13 +175,13 @@ def layers_of(documents: Sequence[LayerDocument]) -> tuple[Layer, ...]:
     InvalidInputError
         If one is none, with a path that starts with ``layers[``.
     """
-    found = []
+    layers = []
     for place, document in enumerate(documents):
         try:
-            found.append(Layer(**_fields(document)))
+            layers.append(Layer(**_fields(document)))
         except InvalidInputError as error:
             raise InvalidInputError(f"layers[{place}].{error.path}", error.message) from None
-    return tuple(found)
+    return tuple(layers)
 
 
 def constants_of(document: ConstantsDocument) -> Constants:
@@ -199,11 +199,11 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
     """Return the typed configurations; the problem they are for checks them."""
     return tuple(
         Fixed(
-            one.parameter_servers,
-            one.replicas,
-            one.workers_per_replica,
+            document.parameter_servers,
+            document.replicas,
+            document.workers_per_replica,
             None
-            if one.layers is UNSET
+            if document.layers is UNSET
             else tuple(
                 LayerChoice(
                     choice.partitions,
@@ -211,10 +211,10 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
                     choice.copies,
                     () if choice.mapping is UNSET else choice.mapping,
                 )
-                for choice in one.layers
+                for choice in document.layers
             ),
         )
-        for one in documents
+        for document in documents
     )
 
 

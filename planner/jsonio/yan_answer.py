@@ -1,4 +1,4 @@
-"""The JSON face of scaling: answers."""
+"""The JSON interface of scaling: answers."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -167,15 +167,15 @@ def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
     plan = result.plan
     if plan is None:
         return base
-    found = result.evaluation
-    assert found is not None
+    estimate = result.evaluation
+    assert estimate is not None
     explored = plan.explored
     return msgspec.structs.replace(
         base,
-        epoch_ns=_rounded(found.epoch),
+        epoch_ns=_rounded(estimate.epoch),
         configuration=_configuration(problem, plan.configuration),
-        breakdown=_breakdown(problem, found),
-        top=tuple(_top_row(one) for one in plan.ranking),
+        breakdown=_breakdown(problem, estimate),
+        top=tuple(_top_row(ranked) for ranked in plan.ranking),
         explored=ExploredAnswer(
             triples=explored.triples,
             triples_cut=explored.triples_cut,
@@ -244,19 +244,20 @@ def with_extras(
         from planner.yan.sensitivity import sensitivity as study
 
         try:
-            found = study(problem, result.plan.configuration, deadline=deadline)
+            analysis = study(problem, result.plan.configuration, deadline=deadline)
         except TimeUpError:
             return base
         base = msgspec.structs.replace(
             base,
             sensitivity=SensitivityAnswer(
                 intervals={
-                    one.constant: (_number(one.low), _number(one.high)) for one in found.intervals
+                    interval.constant: (_number(interval.low), _number(interval.high))
+                    for interval in analysis.intervals
                 },
-                regret=float(found.regret),
-                regret_at={name: float(factor) for name, factor in found.regret_constants},
-                mean_regret=float(found.mean_regret),
-                error=float(found.error),
+                regret=float(analysis.regret),
+                regret_at={name: float(factor) for name, factor in analysis.regret_constants},
+                mean_regret=float(analysis.mean_regret),
+                error=float(analysis.error),
             ),
         )
     return base
@@ -290,9 +291,9 @@ def _configuration(problem: Problem, configuration: Configuration) -> Configurat
     )
 
 
-def _breakdown(problem: Problem, found: Estimate) -> Breakdown:
+def _breakdown(problem: Problem, estimate: Estimate) -> Breakdown:
     """Return whole nanoseconds that add up to the whole epoch, rounded up."""
-    phases = _whole([time for times in found.layers for time in times])
+    phases = _whole([time for times in estimate.layers for time in times])
     rows = tuple(
         LayerBreakdown(
             name=layer.name,
@@ -328,14 +329,14 @@ def _whole(times: Sequence[Fraction]) -> Iterator[int]:
         before = after
 
 
-def _top_row(one: Ranked) -> TopRow:
-    configuration = one.configuration
+def _top_row(ranked: Ranked) -> TopRow:
+    configuration = ranked.configuration
     return TopRow(
         workers_per_replica=configuration.workers_per_replica,
         replicas=configuration.replicas,
         parameter_servers=configuration.parameter_servers,
         machines_used=configuration.machines_used,
-        epoch_ns=_rounded(one.epoch),
+        epoch_ns=_rounded(ranked.epoch),
         layers=tuple(
             ChoiceAnswer(partitions=choice.partitions, threads=choice.threads, copies=choice.copies)
             for choice in configuration.layers
@@ -343,14 +344,14 @@ def _top_row(one: Ranked) -> TopRow:
     )
 
 
-def _front_rows(found: Sequence[Ranked]) -> tuple[FrontRow, ...]:
+def _front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
     return tuple(
         FrontRow(
-            machines=one.configuration.machines_used,
-            epoch_ns=_rounded(one.epoch),
-            workers_per_replica=one.configuration.workers_per_replica,
-            replicas=one.configuration.replicas,
-            parameter_servers=one.configuration.parameter_servers,
+            machines=ranked.configuration.machines_used,
+            epoch_ns=_rounded(ranked.epoch),
+            workers_per_replica=ranked.configuration.workers_per_replica,
+            replicas=ranked.configuration.replicas,
+            parameter_servers=ranked.configuration.parameter_servers,
         )
-        for one in found
+        for ranked in ranking
     )

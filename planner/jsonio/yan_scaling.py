@@ -26,10 +26,15 @@ __all__ = ["headline", "scaling"]
 
 def headline(answer: YanAnswer) -> str:
     """Return one line that says what a configuration is and what it costs."""
-    one = answer.configuration
-    if one is UNSET or answer.epoch_ns is UNSET:
+    configuration = answer.configuration
+    if configuration is UNSET or answer.epoch_ns is UNSET:
         return f"yan · {answer.method} · {answer.status}"
-    point = Point(one.workers_per_replica, one.replicas, one.parameter_servers, answer.epoch_ns)
+    point = Point(
+        configuration.workers_per_replica,
+        configuration.replicas,
+        configuration.parameter_servers,
+        answer.epoch_ns,
+    )
     return (
         f"yan · {answer.method} · {point.words} "
         f"({point.machines} of {answer.machines} machines) · "
@@ -46,18 +51,23 @@ def scaling(answer: YanAnswer) -> Scaling:
         If it holds no configuration, or its parts contradict each other, with the path of the
         first that does.
     """
-    one, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
+    configuration, breakdown, epoch = answer.configuration, answer.breakdown, answer.epoch_ns
     check_head(answer, "configuration", "epoch_ns", "breakdown", costs="epoch_ns")
-    assert one is not UNSET
+    assert configuration is not UNSET
     assert epoch is not UNSET
     assert breakdown is not UNSET
     anywhere = answer.lower_bound_any_mapping_ns
     if isinstance(anywhere, int) and anywhere > epoch:
         raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
-    _check_configuration(one, answer.machines)
-    layers = _layers(breakdown, one, epoch)
-    best = Point(one.workers_per_replica, one.replicas, one.parameter_servers, epoch)
-    ranking = _ranking(() if answer.top is UNSET else answer.top, best, len(one.layers))
+    _check_configuration(configuration, answer.machines)
+    layers = _layers(breakdown, configuration, epoch)
+    best = Point(
+        configuration.workers_per_replica,
+        configuration.replicas,
+        configuration.parameter_servers,
+        epoch,
+    )
+    ranking = _ranking(() if answer.top is UNSET else answer.top, best, len(configuration.layers))
     front = () if answer.pareto is UNSET else answer.pareto
     return Scaling(
         layers,
@@ -69,33 +79,37 @@ def scaling(answer: YanAnswer) -> Scaling:
     )
 
 
-def _check_configuration(one: ConfigurationAnswer, machines: int) -> None:
-    used = one.parameter_servers + one.replicas * one.workers_per_replica
-    if one.machines_used != used:
+def _check_configuration(configuration: ConfigurationAnswer, machines: int) -> None:
+    used = (
+        configuration.parameter_servers + configuration.replicas * configuration.workers_per_replica
+    )
+    if configuration.machines_used != used:
         raise InvalidInputError(
             "configuration.machines_used",
             f"expected parameter_servers + replicas x workers_per_replica ({used}), "
-            f"got {one.machines_used}",
+            f"got {configuration.machines_used}",
         )
     if used > machines:
         raise InvalidInputError("machines", f"expected an integer >= {used}, got {machines}")
-    for place, layer in enumerate(one.layers):
+    for place, layer in enumerate(configuration.layers):
         choice = LayerChoice(layer.partitions, layer.threads, layer.copies, layer.mapping)
         if not layer.mapping:
             raise InvalidInputError(f"configuration.layers[{place}].mapping", "expected workers")
-        check_segments(choice, one.workers_per_replica, f"configuration.layers[{place}]")
-    if one.machines is not UNSET:
-        check_machines(one.machines, used, machines, "configuration.machines")
+        check_segments(choice, configuration.workers_per_replica, f"configuration.layers[{place}]")
+    if configuration.machines is not UNSET:
+        check_machines(configuration.machines, used, machines, "configuration.machines")
 
 
-def _layers(breakdown: Breakdown, one: ConfigurationAnswer, epoch: int) -> tuple[LayerTime, ...]:
-    if len(breakdown.layers) != len(one.layers):
+def _layers(
+    breakdown: Breakdown, configuration: ConfigurationAnswer, epoch: int
+) -> tuple[LayerTime, ...]:
+    if len(breakdown.layers) != len(configuration.layers):
         raise InvalidInputError(
             "breakdown.layers",
-            f"expected as many elements as configuration.layers ({len(one.layers)}), "
+            f"expected as many elements as configuration.layers ({len(configuration.layers)}), "
             f"got {len(breakdown.layers)}",
         )
-    for place, (row, choice) in enumerate(zip(breakdown.layers, one.layers, strict=True)):
+    for place, (row, choice) in enumerate(zip(breakdown.layers, configuration.layers, strict=True)):
         if row.name != choice.name:
             raise InvalidInputError(
                 f"breakdown.layers[{place}].name", f"expected {shown(choice.name)}"
@@ -188,22 +202,22 @@ def _points(rows: Iterable[FrontRow], path: str) -> tuple[Point, ...]:
 
 
 def _sensitivity(
-    found: SensitivityAnswer | None,
+    sensitivity: SensitivityAnswer | None,
 ) -> tuple[tuple[Range, ...], Regret | None]:
-    if found is None:
+    if sensitivity is None:
         return (), None
     for name in ("regret", "mean_regret", "error"):
-        value = getattr(found, name)
+        value = getattr(sensitivity, name)
         if not isfinite(value) or value < 0:
             raise InvalidInputError(
                 f"sensitivity.{name}", f"expected a number >= 0, got {shown(value)}"
             )
-    for constant, ends in found.intervals.items():
+    for constant, ends in sensitivity.intervals.items():
         for place, end in enumerate(ends):
             if end is not None and not (isfinite(end) and end > 0):
                 raise InvalidInputError(
                     f"sensitivity.intervals.{constant}[{place}]",
                     f"expected a number > 0, got {shown(end)}",
                 )
-    ranges = tuple(Range(constant, *ends) for constant, ends in found.intervals.items())
-    return ranges, Regret(found.regret, found.mean_regret, found.error)
+    ranges = tuple(Range(constant, *ends) for constant, ends in sensitivity.intervals.items())
+    return ranges, Regret(sensitivity.regret, sensitivity.mean_regret, sensitivity.error)

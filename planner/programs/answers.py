@@ -47,7 +47,7 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
         If it is no answer, one without a plan, or one that contradicts itself.
     """
     if isinstance(plan, Answer):
-        PROBLEMS[plan.problem].content(plan)
+        PROBLEMS[plan.problem].view(plan)
         return plan
     document: object = plan
     if not isinstance(document, bytes | Mapping):

@@ -219,7 +219,7 @@ def test_the_schema_knows_the_range_of_a_share() -> None:
 @settings(max_examples=100)
 @given(problems())
 def test_the_answer_is_the_typed_result(problem: planner.drizzle.Problem) -> None:
-    face = PROBLEMS["drizzle"]
+    interface = PROBLEMS["drizzle"]
     from planner.jsonio.drizzle import answer as answer_of
 
     result = solve(problem)
@@ -228,7 +228,7 @@ def test_the_answer_is_the_typed_result(problem: planner.drizzle.Problem) -> Non
         return
     priced = evaluate(problem, result.plan)
     assert answer.iteration_ns == priced.iteration_ns
-    drawn = face.content(answer)
+    drawn = interface.view(answer)
     assert isinstance(drawn, Groups)
     assert drawn.chosen.group_size == result.plan.group_size
     assert drawn.chosen.group_time_ns == result.objective_ns

@@ -14,14 +14,14 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from planner.cli.family import Case, Family
+from planner.cli.family import ComparedProblem, Family
 from planner.comparison import Comparison
 from planner.deadline import Deadline
 from planner.draw.chart import Chart
 from planner.draw.drawing import GANTT
 from planner.errors import InvalidPlanError
 from planner.jsonio.heads import PlanOrReason, check_head, head
-from planner.jsonio.service import Face
+from planner.jsonio.service import Interface
 from planner.jsonio.types import Seconds, Times
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, concrete, named, solve_with
@@ -29,7 +29,7 @@ from planner.results import Result
 from planner.timeline import Interval, Timeline
 from planner.validation import integers
 
-__all__ = ["DRAWING", "FACE", "FAMILY", "METHODS", "Chart", "Plan", "Problem", "solve"]
+__all__ = ["DRAWING", "FAMILY", "INTERFACE", "METHODS", "Chart", "Plan", "Problem", "solve"]
 
 
 @dataclass(frozen=True)
@@ -145,14 +145,14 @@ def timeline(found: HalvesAnswer) -> Timeline:
     return Timeline(("link 0", "link 1"), tuple(rows))
 
 
-FACE = Face(HalvesRequest, HalvesAnswer, run, headline, timeline, {})
+INTERFACE = Interface(HalvesRequest, HalvesAnswer, run, headline, timeline, {})
 
 DRAWING = GANTT
 
 
-def requested(request: HalvesRequest) -> Case:
+def requested(request: HalvesRequest) -> ComparedProblem:
     problem = Problem(request.transfer_ns)
-    return Case(problem, lambda result: answer(problem, result), ("two links",))
+    return ComparedProblem(problem, lambda result: answer(problem, result), ("two links",))
 
 
 def table(comparison: Comparison[Plan, int]) -> tuple[Sequence[str], list[tuple[str, ...]]]:

@@ -101,7 +101,7 @@ def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
 @pytest.fixture
 def family(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the three lines that a family needs outside its own files."""
-    monkeypatch.setitem(PROBLEMS, "halves", halves.FACE)
+    monkeypatch.setitem(PROBLEMS, "halves", halves.INTERFACE)
     monkeypatch.setitem(DRAWINGS, "halves", halves.DRAWING)
     monkeypatch.setitem(compare.FAMILIES, "halves", halves.FAMILY)
 

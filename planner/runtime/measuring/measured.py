@@ -23,7 +23,7 @@ from planner.timeline import Interval, Timeline
 
 __all__ = [
     "BatchTime",
-    "Comparison",
+    "MeasuredTime",
     "StepTime",
     "batch_times",
     "compared",
@@ -62,7 +62,7 @@ def off_by(predicted_ns: float, measured_ns: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class MeasuredTime:
     """A time that a plan predicts, and its measurements.
 
     Attributes
@@ -152,7 +152,7 @@ def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...
     )
 
 
-def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Comparison, ...]:
+def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[MeasuredTime, ...]:
     """Return what plans predict beside what was measured."""
     columns = StepTime(*(tuple(column) for column in zip(*steps, strict=True)))  # type: ignore[arg-type]
     predicted: dict[str, int | None] = {
@@ -180,7 +180,7 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Comp
     shown += [name for name in ("forward phase", "backward phase") if predicted[name] is not None]
     values = dict(zip(predicted, columns, strict=True))
     return tuple(
-        Comparison(name, predicted[name], values[name])  # type: ignore[arg-type]
+        MeasuredTime(name, predicted[name], values[name])  # type: ignore[arg-type]
         for name in shown
     )
 

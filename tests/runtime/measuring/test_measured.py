@@ -5,7 +5,7 @@ from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.programs import read_plan
 from planner.runtime.measuring.measured import (
-    Comparison,
+    MeasuredTime,
     StepTime,
     batch_times,
     compared,
@@ -127,10 +127,10 @@ def test_each_plan_predicts_what_it_is_about() -> None:
     assert rows["step"].predicted_ns == pull.objective_ns + push.objective_ns  # type: ignore[operator]
     rows = {row.name: row for row in compared([pull], steps)}
     assert "backward phase" not in rows
-    assert rows["step"] == Comparison("step", None, (100, 140, 120))
+    assert rows["step"] == MeasuredTime("step", None, (100, 140, 120))
     assert rows["step"].error is None
-    assert Comparison("x", 0, (5,)).error == 1
-    assert Comparison("x", 5, (0,)).error is None  # no share of nothing
+    assert MeasuredTime("x", 0, (5,)).error == 1
+    assert MeasuredTime("x", 5, (0,)).error is None  # no share of nothing
 
 
 def test_slices_predict_the_synchronisation() -> None:

@@ -7,7 +7,7 @@ pytest.importorskip("torch")
 from runtime_report import Measured, ranking, ratio, summary, table
 from runtime_waiting import WaitingModel, load, scaled_units
 
-from planner.runtime.measuring.measured import Comparison
+from planner.runtime.measuring.measured import MeasuredTime
 
 
 def variant(name: str, predicted_ns: int | None, *rounds: int) -> Measured:
@@ -47,7 +47,7 @@ def test_ratios_are_taken_round_by_round() -> None:
 
 def test_errors_are_relative_to_the_measurement() -> None:
     assert FAST.error == pytest.approx(11 / 111)
-    assert FAST.error == Comparison("", FAST.predicted_ns, (FAST.median_ns,)).error
+    assert FAST.error == MeasuredTime("", FAST.predicted_ns, (FAST.median_ns,)).error
     assert UNKNOWN.error is None
     assert "off by 9.9% (median), 9.9% at worst" in summary([("one", [FAST, UNKNOWN])])
     assert table([FAST, UNKNOWN], "fast").splitlines()[2].startswith("| fast | 100 ns | 111 ns |")
