@@ -74,7 +74,7 @@ def as_json(
     ranks: int,
 ) -> str:
     """Return the same as JSON; see `report`."""
-    predictions = _said(answers)
+    predictions = _predicted(answers)
     transfers = []
     for batch in batch_times(planned[-1].events, planned[-1].warmup):
         predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
@@ -168,7 +168,7 @@ def _middle(values: Sequence[int]) -> tuple[int, int]:
     return ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
 
 
-def _said(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int | None]]:
+def _predicted(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int | None]]:
     """Return what plans say of each batch: its time, and its size if they know it."""
     predictions: dict[tuple[str, int], tuple[int, int | None]] = {}
     for answer in answers:
@@ -195,7 +195,7 @@ def _said(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int |
 
 def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[str]:
     """Return what the transfer of each batch took, beside what the plan says."""
-    predictions = _said(answers)
+    predictions = _predicted(answers)
     first = answers[0]
     directions = {answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}
     rows, notes = [], [_NUMBERS]

@@ -50,47 +50,33 @@ def rows_of(answer: BmlAnswer) -> list[Row]:
         steps = len(answer.steps) // 2
     edges: dict[tuple[int, int, int, int], int] = {}
     rows = []
-    for number, (transfer, layer) in enumerate(zip(transfers, layers, strict=True)):
+    for number, (sent, layer) in enumerate(zip(transfers, layers, strict=True)):
         path = f"transfers[{number}]"
-        server = bcube.server(transfer.server, f"{path}.server")
-        peer = bcube.server(transfer.peer, f"{path}.peer")
-        if transfer.level >= bcube.k or peer not in bcube.neighbours(server, transfer.level):
+        server = bcube.server(sent.server, f"{path}.server")
+        peer = bcube.server(sent.peer, f"{path}.peer")
+        if sent.level >= bcube.k or peer not in bcube.neighbours(server, sent.level):
             raise InvalidPlanError(path, "no such link")
-        if transfer.step >= steps:
+        if sent.step >= steps:
             raise InvalidPlanError(
-                f"{path}.step", f"expected an integer < {steps}, got {transfer.step}"
+                f"{path}.step", f"expected an integer < {steps}, got {sent.step}"
             )
-        adds = transfer.stage == "aggregate"
-        part = 0 if transfer.part is UNSET else transfer.part
+        adds = sent.stage == "aggregate"
+        part = 0 if sent.part is UNSET else sent.part
         if part >= (1 if answer.rounds is UNSET else answer.rounds):
             raise InvalidPlanError(f"{path}.part", f"there are no parts beside {part}")
-        step = part + transfer.step + (0 if adds else steps)
-        stop = transfer.offset_bytes + transfer.length_bytes
-        if answer.pieces is not UNSET and transfer.offset + transfer.length > answer.pieces:
+        step = part + sent.step + (0 if adds else steps)
+        stop = sent.offset_bytes + sent.length_bytes
+        if answer.pieces is not UNSET and sent.offset + sent.length > answer.pieces:
             raise InvalidPlanError(f"{path}.length", f"there are {answer.pieces} pieces")
-        for piece, byte in (
-            (transfer.offset, transfer.offset_bytes),
-            (transfer.offset + transfer.length, stop),
-        ):
-            if edges.setdefault((layer, part, transfer.thread, piece), byte) != byte:
+        for piece, byte in ((sent.offset, sent.offset_bytes), (sent.offset + sent.length, stop)):
+            if edges.setdefault((layer, part, sent.thread, piece), byte) != byte:
                 raise InvalidPlanError(
                     f"{path}.offset_bytes", f"piece {piece} is somewhere else in other transfers"
                 )
-        if transfer.length_bytes:
+        if sent.length_bytes:
             turn = max(layers) - layer, step  # back-propagation finishes the last layer first
-            rows.append(
-                Row(
-                    turn,
-                    part,
-                    transfer.thread,
-                    server,
-                    transfer.level,
-                    peer,
-                    transfer.offset_bytes,
-                    stop,
-                    adds,
-                )
-            )
+            place = sent.offset_bytes, stop
+            rows.append(Row(turn, part, sent.thread, server, sent.level, peer, *place, adds))
     return rows
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, distributed
 
-from planner.runtime.collectives.scripts import Hop, Step
+from planner.runtime.collectives.scripts import NeighbourHop, Step
 from planner.runtime.world.world import blaming
 
 __all__ = ["ScriptThread"]
@@ -67,7 +67,7 @@ class ScriptThread(threading.Thread):
     def _follow(self, flat: Tensor, steps: Steps) -> None:
         begun: deque[list[_Arriving]] = deque()
         complete = 0
-        sent: list[tuple[Hop, Any]] = []
+        sent: list[tuple[NeighbourHop, Any]] = []
         # Gloo sends only what was asked for: a step asks before it sends, else two ranks that send
         # to each other would both wait.
         for step in steps:
@@ -88,23 +88,23 @@ class ScriptThread(threading.Thread):
             if expected.hop.adds:
                 expected.part.add_(expected.place)
 
-    def _receive(self, hop: Hop, part: Tensor) -> "_Arriving":
+    def _receive(self, hop: NeighbourHop, part: Tensor) -> "_Arriving":
         place = torch.empty_like(part) if hop.adds else part
         with self._with(hop):
             group = self._groups[hop.level]
             work = distributed.irecv(place, self._ranks[hop.peer], group, self._number)
         return _Arriving(hop, work, part, place)
 
-    def _send(self, hop: Hop, part: Tensor) -> Any:
+    def _send(self, hop: NeighbourHop, part: Tensor) -> Any:
         with self._with(hop):
             group = self._groups[hop.level]
             return distributed.isend(part, self._ranks[hop.peer], group, self._number)
 
-    def _wait(self, hop: Hop, work: Any) -> None:
+    def _wait(self, hop: NeighbourHop, work: Any) -> None:
         with self._with(hop):
             work.wait()
 
-    def _with(self, hop: Hop) -> AbstractContextManager[None]:
+    def _with(self, hop: NeighbourHop) -> AbstractContextManager[None]:
         """Say with whom a transfer failed."""
         peer = self._ranks[hop.peer]
         return blaming(peer, f"level {hop.level}, with rank {peer}: ")
@@ -113,7 +113,7 @@ class ScriptThread(threading.Thread):
 class _Arriving(NamedTuple):
     """What was asked for, where it goes until it is complete, and where it belongs."""
 
-    hop: Hop
+    hop: NeighbourHop
     work: Any
     part: Tensor
     place: Tensor

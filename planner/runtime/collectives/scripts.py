@@ -22,10 +22,10 @@ from typing import NamedTuple
 from planner.bml.rows import Row
 from planner.topologies import BCube
 
-__all__ = ["Hop", "Routes", "Script", "Step"]
+__all__ = ["NeighbourHop", "Routes", "Script", "Step"]
 
 
-class Hop(NamedTuple):
+class NeighbourHop(NamedTuple):
     """Elements start … stop-1 go to or come from a peer; to be added, or the sum."""
 
     peer: int
@@ -42,13 +42,13 @@ class Step(NamedTuple):
     ----------
     after : int
         The last of the thread's steps that has to be complete before, by its place; -1 if none has.
-    sends, receives : tuple of Hop
+    sends, receives : tuple of NeighbourHop
         In this order.
     """
 
     after: int
-    sends: tuple[Hop, ...]
-    receives: tuple[Hop, ...]
+    sends: tuple[NeighbourHop, ...]
+    receives: tuple[NeighbourHop, ...]
 
 
 _When = tuple[tuple[int, int], int]
@@ -124,23 +124,23 @@ class Routes(ABC):
             If the plan is not about tensors of this size.
         """
         k = self.bcube.k
-        threads: list[dict[_When, tuple[list[Hop], list[Hop]]]] = [
+        threads: list[dict[_When, tuple[list[NeighbourHop], list[NeighbourHop]]]] = [
             defaultdict(lambda: ([], [])) for _ in range(k)
         ]
         for row in self.rows(server, elements, element_bytes, rounds):
             sends, receives = threads[row.thread % k][row.turn, row.part]
             if row.server == server:
-                sends.append(Hop(row.peer, row.level, row.start, row.stop, row.adds))
+                sends.append(NeighbourHop(row.peer, row.level, row.start, row.stop, row.adds))
             else:
-                receives.append(Hop(row.server, row.level, row.start, row.stop, row.adds))
+                receives.append(NeighbourHop(row.server, row.level, row.start, row.stop, row.adds))
         return tuple(tuple(self._steps(server, thread)) for thread in threads)
 
     def _steps(
-        self, server: int, thread: Mapping["_When", tuple[list[Hop], list[Hop]]]
+        self, server: int, thread: Mapping["_When", tuple[list[NeighbourHop], list[NeighbourHop]]]
     ) -> Iterator[Step]:
         """Yield the steps of a thread, of those at the same time that of the first part first."""
 
-        def arrival(hop: Hop) -> tuple[int, int]:
+        def arrival(hop: NeighbourHop) -> tuple[int, int]:
             own, theirs = (self.bcube.digit(end, hop.level) for end in (server, hop.peer))
             return hop.level, (own - theirs) % self.bcube.n  # who sends to us first comes first
 

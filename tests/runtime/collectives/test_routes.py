@@ -15,7 +15,7 @@ from planner.errors import InvalidInputError, InvalidPlanError
 from planner.jsonio import solve
 from planner.network import Network
 from planner.runtime.collectives.routes import routes_of
-from planner.runtime.collectives.scripts import Hop, Routes, Script
+from planner.runtime.collectives.scripts import NeighbourHop, Routes, Script
 from planner.topologies import BCube
 
 NETWORKS = [(2, 1), (2, 2), (3, 1), (3, 2), (2, 3), (4, 1), (4, 2)]
@@ -308,4 +308,4 @@ def test_what_the_check_says(rows: Iterable[Sequence[Any]], message: str) -> Non
 
 def test_hops_are_immutable() -> None:
     with pytest.raises(AttributeError):
-        Hop(0, 0, 0, 1, adds=True).start = 1  # type: ignore[misc]
+        NeighbourHop(0, 0, 0, 1, adds=True).start = 1  # type: ignore[misc]
