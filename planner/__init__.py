@@ -61,8 +61,8 @@ def __getattr__(name: str) -> "Any":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name not in _HOME:
         return import_module(f"{__name__}.{name}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    return found
+    exported = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return exported
 
 
 def __dir__() -> list[str]:

@@ -49,11 +49,11 @@ def _uncaught(
     sys.__excepthook__(kind, error, trace)
 
 
-def _unraisable(said: "sys.UnraisableHookArgs") -> None:
+def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
     """End the process if the interruption came where Python would only print it."""
-    if issubclass(said.exc_type, KeyboardInterrupt):
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
         _leave()
-    sys.__unraisablehook__(said)
+    sys.__unraisablehook__(unraisable)
 
 
 if __name__ == "__main__":

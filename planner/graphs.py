@@ -96,7 +96,9 @@ class Graph:
         self._check_ops()
         self._check_parameters()
         _check_sum(sum(op.duration_ns for op in self.ops), "ops", "ns")
-        _check_sum(sum(one.size_bytes for one in self.parameters), "parameters", "bytes")
+        _check_sum(
+            sum(parameter.size_bytes for parameter in self.parameters), "parameters", "bytes"
+        )
 
     @cached_property
     def position(self) -> Mapping[str, int]:
@@ -114,28 +116,28 @@ class Graph:
         """Indices of what needs each op."""
         following: list[list[int]] = [[] for _ in self.ops]
         for index, needed in enumerate(self.predecessors):
-            for one in needed:
-                following[one].append(index)
+            for predecessor in needed:
+                following[predecessor].append(index)
         return tuple(map(tuple, following))
 
     @cached_property
     def updaters(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the ops that update each parameter."""
         return tuple(
-            tuple(dict.fromkeys(self.position[name] for name in one.updated_by))
-            for one in self.parameters
+            tuple(dict.fromkeys(self.position[name] for name in parameter.updated_by))
+            for parameter in self.parameters
         )
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the ops that read each parameter."""
         return tuple(
-            tuple(dict.fromkeys(self.position[name] for name in one.read_by))
-            for one in self.parameters
+            tuple(dict.fromkeys(self.position[name] for name in parameter.read_by))
+            for parameter in self.parameters
         )
 
     @cached_property
-    def found(self) -> dict[Any, Any]:
+    def memo(self) -> dict[Any, Any]:
         """What has been computed of the graph alone, for all problems that share it."""
         return {}
 
@@ -205,27 +207,27 @@ class Graph:
         """Return the ops of one cycle, each needed by the next one, the first given first."""
         left = set(range(len(self.ops))) - set(sorted_out)
         seen: dict[int, None] = {}
-        one = min(left)
-        while one not in seen:  # everything left needs something left
-            seen[one] = None
-            one = next(needed for needed in self.predecessors[one] if needed in left)
-        loop = list(seen)[list(seen).index(one) :][::-1]
+        op = min(left)
+        while op not in seen:  # everything left needs something left
+            seen[op] = None
+            op = next(needed for needed in self.predecessors[op] if needed in left)
+        loop = list(seen)[list(seen).index(op) :][::-1]
         first = loop.index(min(loop))
         return loop[first:] + loop[:first]
 
     def _check_parameters(self) -> None:
         names: dict[str, int] = {}
-        for index, one in enumerate(self.parameters):
+        for index, parameter in enumerate(self.parameters):
             path = f"parameters[{index}]"
-            if not isinstance(one, Parameter):
-                raise InvalidInputError(path, f"expected a Parameter, got {shown(one)}")
-            _check_name(one.name, names, index, "parameters")
-            set_integer(one, "size_bytes", minimum=1, path=f"{path}.bytes")
+            if not isinstance(parameter, Parameter):
+                raise InvalidInputError(path, f"expected a Parameter, got {shown(parameter)}")
+            _check_name(parameter.name, names, index, "parameters")
+            set_integer(parameter, "size_bytes", minimum=1, path=f"{path}.bytes")
             for field, phase, wrong in (
                 ("updated_by", "backward", "updated in the forward pass"),
                 ("read_by", "forward", "read in the backward pass"),
             ):
-                ends = _strings(getattr(one, field), f"{path}.{field}")
+                ends = _strings(getattr(parameter, field), f"{path}.{field}")
                 if not ends:
                     raise InvalidInputError(f"{path}.{field}", "expected at least one op")
                 for place, name in enumerate(ends):

@@ -45,9 +45,9 @@ def parameters_of_layers(
                 begun += 1
             layer_of[op.name] = max(begun - 1, 0)
     known = set(names)
-    if begun < len(begins) or any(one.name in known for one in graph.parameters):
+    if begun < len(begins) or any(parameter.name in known for parameter in graph.parameters):
         return None
-    found: list[list[Parameter]] = [[] for _ in names]
-    for one in graph.parameters:
-        found[min(layer_of[name] for name in one.read_by)].append(one)
-    return tuple(map(tuple, found))
+    owned: list[list[Parameter]] = [[] for _ in names]
+    for parameter in graph.parameters:
+        owned[min(layer_of[name] for name in parameter.read_by)].append(parameter)
+    return tuple(map(tuple, owned))

@@ -169,12 +169,12 @@ def loaded(module: str, name: str, library: str = "") -> Method[Any, Any]:
 
     def method(problem: Any, deadline: Deadline) -> Outcome[Any]:
         try:
-            found: Method[Any, Any] = getattr(import_module(module), name)
+            solve: Method[Any, Any] = getattr(import_module(module), name)
         except ImportError as error:
             if not library:
                 raise
             raise NotApplicableError("method", f"{library} cannot be loaded: {error}") from None
-        return found(problem, deadline)
+        return solve(problem, deadline)
 
     return method
 

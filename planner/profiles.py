@@ -210,7 +210,7 @@ class Profile:
     def parameter_bytes(self) -> int:
         """Size of all parameters; without layers, of those in the graph."""
         if not self.layers and self.graph is not None:
-            return sum(one.size_bytes for one in self.graph.parameters)
+            return sum(parameter.size_bytes for parameter in self.graph.parameters)
         return sum(layer.parameter_bytes for layer in self.layers)
 
     @property
@@ -240,7 +240,9 @@ class Profile:
     @property
     def element_bytes(self) -> int:
         """Bytes that stay together where a parameter is cut: a number, if all sizes admit it."""
-        whole = all(one.size_bytes % NUMBER_BYTES == 0 for one in self.dataflow().parameters)
+        whole = all(
+            parameter.size_bytes % NUMBER_BYTES == 0 for parameter in self.dataflow().parameters
+        )
         return NUMBER_BYTES if whole else 1
 
     def layer_parameters(self) -> tuple[tuple[str, ...], ...] | None:
@@ -263,15 +265,17 @@ class Profile:
             return tuple(layer.parameters for layer in self.layers)
         if self.graph is None or not self.layers:
             return None
-        derived = parameters_of_layers(self.graph, unique_names(one.name for one in self.layers))
+        derived = parameters_of_layers(
+            self.graph, unique_names(layer.name for layer in self.layers)
+        )
         if derived is None:
             return None
-        for layer, found in zip(self.layers, derived, strict=True):
-            size = sum(one.size_bytes for one in found)
+        for layer, parameters in zip(self.layers, derived, strict=True):
+            size = sum(parameter.size_bytes for parameter in parameters)
             least = min(layer.pushed_bytes, layer.parameter_bytes)
             if not least <= size <= layer.parameter_bytes:
                 return None
-        return tuple(tuple(one.name for one in found) for found in derived)
+        return tuple(tuple(parameter.name for parameter in parameters) for parameters in derived)
 
     def chain(self, granularity: Granularity = "layer") -> "Profile":
         """Return the profile as a chain of units that each have parameters.
@@ -305,8 +309,8 @@ class Profile:
         ]
         names = self.layer_parameters() or ((),) * len(self.layers)
         layers = [
-            replace(layer, parameters=found)
-            for layer, found in zip(self.layers, names, strict=True)
+            replace(layer, parameters=parameters)
+            for layer, parameters in zip(self.layers, names, strict=True)
         ]
         units: list[list[Layer]] = []
         leading = True  # no layer with parameters so far
@@ -404,7 +408,7 @@ def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -
             f"{name}/forward",
             layer.forward_ns,
             "forward",
-            tuple(f"{names[one]}/forward" for one in producers),
+            tuple(f"{names[producer]}/forward" for producer in producers),
         )
         for name, layer, producers in zip(names, layers, read, strict=True)
     ]
@@ -413,7 +417,7 @@ def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -
             f"{name}/backward",
             layer.backward_ns,
             "backward",
-            (*(f"{names[one]}/backward" for one in consumers), f"{name}/forward"),
+            (*(f"{names[consumer]}/backward" for consumer in consumers), f"{name}/forward"),
         )
         for name, layer, consumers in zip(names, layers, readers, strict=True)
     ]
@@ -423,16 +427,16 @@ def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -
 def unique_names(names: Iterable[str]) -> list[str]:
     """Return the names made distinct: what is given again gets ``#2``, ``#3``, … behind it."""
     wanted = list(names)
-    given = set(wanted)
-    found: list[str] = []
+    taken = set(wanted)
+    distinct: list[str] = []
     times: dict[str, int] = {}
     for name in wanted:
         chosen = name
         times[name] = times.get(name, 0) + 1
-        while times[name] > 1 and (chosen := f"{name}#{times[name]}") in given:
+        while times[name] > 1 and (chosen := f"{name}#{times[name]}") in taken:
             times[name] += 1  # somebody else is called that
-        found.append(chosen)
-    return found
+        distinct.append(chosen)
+    return distinct
 
 
 def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:

@@ -57,7 +57,7 @@ def shown(value: object) -> str:
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most like a misspelt one, if one is and all are short."""
-    names = [one for one in known if len(one) <= MAX_COMPARED]
+    names = [candidate for candidate in known if len(candidate) <= MAX_COMPARED]
     if len(name) > MAX_COMPARED or len(names) > MAX_CANDIDATES:
         return None
     return next(iter(get_close_matches(name, names, n=1)), None)

@@ -41,18 +41,18 @@ def check(problem: Problem, plan: Plan) -> None:
     if not isinstance(plan, Exchange):
         raise InvalidPlanError("", f"expected an Exchange or a Driver, got {shown(plan)}")
     for name in ("elements", "nodes"):
-        found, expected = getattr(plan, name), getattr(problem, name)
-        if type(found) is not int or found != expected:
-            raise InvalidPlanError(name, f"expected {expected}, got {shown(found)}")
+        actual, expected = getattr(plan, name), getattr(problem, name)
+        if type(actual) is not int or actual != expected:
+            raise InvalidPlanError(name, f"expected {expected}, got {shown(actual)}")
     if plan.order not in ("rotated", "same"):
         raise InvalidPlanError("order", f"expected rotated or same, got {shown(plan.order)}")
     nodes = plan.nodes
     check_slices(map(plan.slice, range(nodes)), plan.elements)
     few = range(nodes) if nodes <= COMPLETE_NODES else (0, 1, nodes // 2, nodes - 1)
-    for one in few:
-        _check_row((plan.asked(one, turn) for turn in range(nodes)), nodes, one)
+    for index in few:
+        _check_row((plan.asked(index, turn) for turn in range(nodes)), nodes, index)
         if plan.order == "rotated":
-            _check_turn((plan.asked(node, one) for node in range(nodes)), one)
+            _check_turn((plan.asked(node, index) for node in range(nodes)), index)
 
 
 def check_pulls(
@@ -87,10 +87,10 @@ def check_pulls(
         raise InvalidPlanError(
             "pull_order", f"expected as many elements as slices ({nodes}), got {len(pull_order)}"
         )
-    for index, one in enumerate(slices):
+    for index, bounds in enumerate(slices):
         path = f"slices[{index}]"
-        if [type(bound) for bound in _array(one, path)] != [int, int]:
-            raise InvalidPlanError(path, f"expected two integers, got {shown(one)}")
+        if [type(bound) for bound in _array(bounds, path)] != [int, int]:
+            raise InvalidPlanError(path, f"expected two integers, got {shown(bounds)}")
     check_slices(slices, elements)
     for node, row in enumerate(pull_order):
         _check_row(_array(row, f"pull_order[{node}]"), nodes, node)
@@ -151,22 +151,23 @@ def check_slices(slices: Iterable[tuple[int, int]], elements: int) -> None:
 
 
 def _check_row(row: Iterable[int], nodes: int, node: int) -> None:
-    found = list(row)
-    if not {*map(type, found)} <= {int} or sorted(found) != list(range(nodes)):
+    pulled = list(row)
+    if not {*map(type, pulled)} <= {int} or sorted(pulled) != list(range(nodes)):
         raise InvalidPlanError(f"pull_order[{node}]", f"expected each of {nodes} nodes once")
 
 
 def _check_turn(asked: Iterable[int], turn: int) -> None:
-    found = list(asked)
-    if len(set(found)) == len(found):
+    servers = list(asked)
+    if len(set(servers)) == len(servers):
         return
     first: dict[int, int] = {}
-    for node, one in enumerate(found):
-        if one in first:
+    for node, server in enumerate(servers):
+        if server in first:
             raise InvalidPlanError(
-                f"pull_order[{node}][{turn}]", f"asks node {one} together with node {first[one]}"
+                f"pull_order[{node}][{turn}]",
+                f"asks node {server} together with node {first[server]}",
             )
-        first[one] = node
+        first[server] = node
 
 
 def check_levels(levels: Sequence[int], tasks: int) -> None:

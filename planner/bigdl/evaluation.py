@@ -105,11 +105,12 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
         copies = 1 if plan.torrent else problem.nodes
         passing, added = (plan.levels[-1] + copies) * size, (plan.levels[-1] - 1) * size
     _fits(passing, "the bytes that pass the driver")
-    moved = max(max(one.sent_bytes, one.added_bytes) for one in phases)
+    moved = max(max(phase.sent_bytes, phase.added_bytes) for phase in phases)
     _fits(moved, "the bytes of a phase")
     ends = list(
         accumulate(
-            network.time(one.sent_bytes, one.added_bytes, one.sent_bytes > 0) for one in phases
+            network.time(phase.sent_bytes, phase.added_bytes, phase.sent_bytes > 0)
+            for phase in phases
         )
     )
     _fits(-int(-ends[-1] // 1), "the time of a synchronisation")

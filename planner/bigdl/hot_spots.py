@@ -55,8 +55,8 @@ def window_of(
     for turn in range(turns):
         counts = [0] * nodes
         for node in pulling:
-            one = asked(node, turn)
-            if one != node and one < nodes:
-                counts[one] += 1
+            server = asked(node, turn)
+            if server != node and server < nodes:
+                counts[server] += 1
         rows.append(tuple(counts))
     return tuple(rows)

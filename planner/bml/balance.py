@@ -45,8 +45,8 @@ def balanced(schedule: Schedule, damage: Damage) -> Schedule:
     least = 0 if covered < in_use else 1  # something must have a weight
     # In units of weight no piece is rounded: loads are linear in the weight.
     low, high = (
-        both_ways(one, one.layout(one.total_weight, 1), damage.deadline)
-        for one in (replace(lighter, light_weight=weight) for weight in (least, FULL_WEIGHT))
+        both_ways(candidate, candidate.layout(candidate.total_weight, 1), damage.deadline)
+        for candidate in (replace(lighter, light_weight=weight) for weight in (least, FULL_WEIGHT))
     )
 
     def load(weight: int) -> Fraction:

@@ -121,15 +121,15 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
         single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS
         for _ in range(RANDOM_SERVERS):
             transfers = plan.transfers(draw.randrange(bcube.servers))
-            for one in islice(transfers, single // RANDOM_SERVERS):
+            for transfer in islice(transfers, single // RANDOM_SERVERS):
                 deadline.check()
-                _check_transfer(ground, plan, one)
-                _check_way(bcube, plan, one)
+                _check_transfer(ground, plan, transfer)
+                _check_way(bcube, plan, transfer)
         return "transfers"
     each = 2 * bcube.k**2 * (bcube.n - 1)
     count = min(RANDOM_SERVERS, max(1, SAMPLED_TRANSFERS // each))
     servers = {draw.randrange(bcube.servers) for _ in range(count)}
-    sent = [one for server in servers for one in plan.transfers(server)]
+    sent = [transfer for server in servers for transfer in plan.transfers(server)]
     for thread, piece in _sampled(plan, draw):
         deadline.check()
         check_piece(ground, plan, thread, piece)
@@ -146,15 +146,15 @@ def _all_transfers(plan: Plan, deadline: Deadline) -> Iterator[Transfer]:
 def _sampled(plan: Plan, draw: Random) -> list[tuple[int, int]]:
     """Return a piece of every thread, and some of any."""
     left_out = set(plan.left_out)
-    found: list[tuple[int, int]] = []
+    sampled: list[tuple[int, int]] = []
     threads = [*range(plan.threads), *(draw.randrange(plan.threads) for _ in range(RANDOM_PIECES))]
     for thread in threads:
         for _ in range(1000):
             piece = draw.randrange(plan.pieces)
             if thread * plan.pieces + piece not in left_out:
-                found.append((thread, piece))
+                sampled.append((thread, piece))
                 break
-    return found
+    return sampled
 
 
 def check_complete(
@@ -177,9 +177,9 @@ def check_complete(
         "aggregate": defaultdict(list),
         "broadcast": defaultdict(list),
     }
-    for one in watched(transfers, deadline):
-        _check_transfer(ground, plan, one)
-        steps[one.stage][one.step].append(one)
+    for transfer in watched(transfers, deadline):
+        _check_transfer(ground, plan, transfer)
+        steps[transfer.stage][transfer.step].append(transfer)
     in_use = np.ones((plan.threads, plan.pieces), dtype=bool)
     in_use.reshape(-1)[list(plan.left_out)] = False
     counts = np.zeros((bcube.servers, plan.threads, plan.pieces, bcube.servers), dtype=np.uint16)
@@ -197,16 +197,18 @@ def check_complete(
         if ground.exclusive:
             _check_exclusive(steps["aggregate"][step])
         added = []
-        for one in watched(steps["aggregate"][step], deadline):
-            span = slice(one.offset, one.offset + one.length)
-            if passed_on[one.server, one.thread, span][in_use[one.thread, span]].any():
-                raise InvalidPlanError(str(one), "what is sent was sent before, or is to stay")
-            passed_on[one.server, one.thread, span] = True
-            added.append((one, span, counts[one.server, one.thread, span].copy()))
-        for one, span, sent in watched(added, deadline):
-            counts[one.peer, one.thread, span] += sent
-            if counts[one.peer, one.thread, span][in_use[one.thread, span]].max(initial=0) > 1:
-                raise InvalidPlanError(str(one), "a contribution is counted twice")
+        for transfer in watched(steps["aggregate"][step], deadline):
+            server, thread = transfer.server, transfer.thread
+            span = slice(transfer.offset, transfer.offset + transfer.length)
+            if passed_on[server, thread, span][in_use[thread, span]].any():
+                raise InvalidPlanError(str(transfer), "what is sent was sent before, or is to stay")
+            passed_on[server, thread, span] = True
+            added.append((transfer, span, counts[server, thread, span].copy()))
+        for transfer, span, sent in watched(added, deadline):
+            peer, thread = transfer.peer, transfer.thread
+            counts[peer, thread, span] += sent
+            if counts[peer, thread, span][in_use[thread, span]].max(initial=0) > 1:
+                raise InvalidPlanError(str(transfer), "a contribution is counted twice")
     for owner, thread, piece in watched(np.argwhere(done).tolist(), deadline):
         if owner in ground.dead:
             raise InvalidPlanError(f"thread {thread}, piece {piece}", "its owner is dead")
@@ -222,18 +224,18 @@ def check_complete(
         if ground.exclusive:
             _check_exclusive(steps["broadcast"][step])
         arrived = np.zeros_like(done)
-        for one in watched(steps["broadcast"][step], deadline):
-            span = slice(one.offset, one.offset + one.length)
-            used = in_use[one.thread, span]
-            if not done[one.server, one.thread, span][used].all():
-                raise InvalidPlanError(str(one), "what is sent is not held")
-            if (done | arrived)[one.peer, one.thread, span][used].any():
-                raise InvalidPlanError(str(one), "what is sent is there already")
-            arrived[one.peer, one.thread, span] = used
+        for transfer in watched(steps["broadcast"][step], deadline):
+            span = slice(transfer.offset, transfer.offset + transfer.length)
+            used = in_use[transfer.thread, span]
+            if not done[transfer.server, transfer.thread, span][used].all():
+                raise InvalidPlanError(str(transfer), "what is sent is not held")
+            if (done | arrived)[transfer.peer, transfer.thread, span][used].any():
+                raise InvalidPlanError(str(transfer), "what is sent is there already")
+            arrived[transfer.peer, transfer.thread, span] = used
         done |= arrived
     lacking = ~done[living] & in_use
     if lacking.any():
-        server, thread, piece = (int(one[0]) for one in np.nonzero(lacking))
+        server, thread, piece = (int(indices[0]) for indices in np.nonzero(lacking))
         raise InvalidPlanError(
             f"thread {thread}, piece {piece}", f"server {living[server]} never gets the sum"
         )
@@ -287,10 +289,11 @@ def _check_agreement(
     plan: Plan, thread: int, piece: int, servers: set[int], transfers: Iterable[Transfer]
 ) -> None:
     """Refuse servers whose own transfers are not those of a piece's way."""
-    said = sorted(
-        (one.stage, one.step, one.server, one.peer, one.level)
-        for one in transfers
-        if one.thread == thread and one.offset <= piece < one.offset + one.length
+    listed = sorted(
+        (transfer.stage, transfer.step, transfer.server, transfer.peer, transfer.level)
+        for transfer in transfers
+        if transfer.thread == thread
+        and transfer.offset <= piece < transfer.offset + transfer.length
     )
     followed = []
     for hops in plan.hops(thread, piece):
@@ -303,7 +306,7 @@ def _check_agreement(
             if receiver in servers:
                 back = plan.steps - 1 - hops.step
                 followed.append(("broadcast", back, receiver, sender, level))
-    if said != sorted(followed):
+    if listed != sorted(followed):
         raise InvalidPlanError(
             f"thread {thread}, piece {piece}", "servers' transfers do not follow its way"
         )
@@ -332,43 +335,47 @@ def _check_hops(
         raise InvalidPlanError(where, f"no link {hop} that works")
 
 
-def _check_transfer(ground: Ground, plan: Plan, one: Transfer) -> None:
+def _check_transfer(ground: Ground, plan: Plan, transfer: Transfer) -> None:
     """Refuse a transfer that takes no link that works, or names pieces that are not there."""
-    bcube = ground.bcube
-    if one.stage not in ("aggregate", "broadcast") or not 0 <= one.step < plan.steps:
-        raise InvalidPlanError(str(one), f"expected a step from 0 to {plan.steps - 1} of a stage")
-    if not 0 <= one.thread < plan.threads:
-        raise InvalidPlanError(str(one), f"expected a thread from 0 to {plan.threads - 1}")
-    if one.length < 1 or one.offset < 0 or one.offset + one.length > plan.pieces:
-        raise InvalidPlanError(str(one), f"expected pieces from 0 to {plan.pieces - 1}")
-    ends = (one.server, one.peer)
-    if not 0 <= one.level < bcube.k or not all(0 <= end < bcube.servers for end in ends):
-        raise InvalidPlanError(str(one), "no such link")
+    bcube, name = ground.bcube, str(transfer)
+    if transfer.stage not in ("aggregate", "broadcast") or not 0 <= transfer.step < plan.steps:
+        raise InvalidPlanError(name, f"expected a step from 0 to {plan.steps - 1} of a stage")
+    if not 0 <= transfer.thread < plan.threads:
+        raise InvalidPlanError(name, f"expected a thread from 0 to {plan.threads - 1}")
+    offset, length = transfer.offset, transfer.length
+    if length < 1 or offset < 0 or offset + length > plan.pieces:
+        raise InvalidPlanError(name, f"expected pieces from 0 to {plan.pieces - 1}")
+    level, ends = transfer.level, (transfer.server, transfer.peer)
+    if not 0 <= level < bcube.k or not all(0 <= end < bcube.servers for end in ends):
+        raise InvalidPlanError(name, "no such link")
     if (
-        one.server == one.peer
-        or bcube.switch(one.server, one.level) != bcube.switch(one.peer, one.level)
-        or any(end in ground.dead or (end, one.level) in ground.down for end in ends)
+        transfer.server == transfer.peer
+        or bcube.switch(transfer.server, level) != bcube.switch(transfer.peer, level)
+        or any(end in ground.dead or (end, level) in ground.down for end in ends)
     ):
-        raise InvalidPlanError(str(one), "takes no link that works")
+        raise InvalidPlanError(name, "takes no link that works")
 
 
-def _check_way(bcube: BCube, plan: Plan, one: Transfer) -> None:
+def _check_way(bcube: BCube, plan: Plan, transfer: Transfer) -> None:
     """Refuse a transfer that does not bring its pieces one link closer to their owners, or back.
 
     The servers of a link (`_check_transfer`) differ in the digit of its level, and in no other.
     """
-    near = bcube.digit(one.peer if one.stage == "aggregate" else one.server, one.level)
-    for piece in (one.offset, one.offset + one.length - 1):
-        if near != bcube.digit(plan.owner(one.thread, piece), one.level):
-            raise InvalidPlanError(str(one), "does not bring its pieces closer to their owners")
+    level, first = transfer.level, transfer.offset
+    nearer = transfer.peer if transfer.stage == "aggregate" else transfer.server
+    for piece in (first, first + transfer.length - 1):
+        if bcube.digit(nearer, level) != bcube.digit(plan.owner(transfer.thread, piece), level):
+            name = str(transfer)
+            raise InvalidPlanError(name, "does not bring its pieces closer to their owners")
 
 
 def _check_exclusive(transfers: Sequence[Transfer]) -> None:
     """Refuse two threads that use one link, in one direction, in one step."""
     users: dict[tuple[int, int, bool], int] = {}
-    for one in transfers:
-        for nic in ((one.server, one.level, True), (one.peer, one.level, False)):
-            if users.setdefault(nic, one.thread) != one.thread:
+    for transfer in transfers:
+        level = transfer.level
+        for nic in ((transfer.server, level, True), (transfer.peer, level, False)):
+            if users.setdefault(nic, transfer.thread) != transfer.thread:
                 raise InvalidPlanError(
-                    str(one), f"its link is used by thread {users[nic]} in this step too"
+                    str(transfer), f"its link is used by thread {users[nic]} in this step too"
                 )

@@ -162,10 +162,10 @@ class Damage:
         if not (self.down or self.dead):
             return ()
         labels = self._labels()
-        found, sizes = np.unique(labels[labels >= 0], return_counts=True)
-        if len(found) < 2:
+        parts, sizes = np.unique(labels[labels >= 0], return_counts=True)
+        if len(parts) < 2:
             return ()
-        main = found[np.argmax(sizes)]
+        main = parts[np.argmax(sizes)]
         return tuple(np.flatnonzero((labels >= 0) & (labels != main)).tolist())
 
     def _labels(self) -> "NDArray[np.int64]":

@@ -58,7 +58,7 @@ def detour(damage: Damage) -> Schedule:
         for server in damage.degraded
         for thread in range(bcube.k)
     }
-    left_out = min((without, gone), key=lambda one: len(one) == bcube.nics)
+    left_out = min((without, gone), key=lambda pieces: len(pieces) == bcube.nics)
     if len(left_out) == bcube.nics:
         raise NotApplicableError(
             "failed", "so much has failed that no piece can be summed up with detours of one hop"
@@ -68,14 +68,14 @@ def detour(damage: Damage) -> Schedule:
     schedule = Schedule(bcube, damage.dead, left_out=tuple(kept))
     layout = schedule.layout(bcube.nics, 1)
     needed = tuple(
-        one._replace(
+        way._replace(
             parts=tuple(
                 part
-                for part in one.parts
-                if layout.span(one.thread * bcube.servers + part.offset, part.length)
+                for part in way.parts
+                if layout.span(way.thread * bcube.servers + part.offset, part.length)
             )
         )
-        for one in detours
+        for way in detours
     )
     return replace(schedule, detours=needed)
 

@@ -96,7 +96,9 @@ def steps_of(
     names: list[tuple[Stage, int]] = [
         (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
     ]
-    return tuple(StepLoad(*name, *one) for name, *one in zip(names, pieces, bytes_, strict=True))
+    return tuple(
+        StepLoad(*name, *busiest) for name, *busiest in zip(names, pieces, bytes_, strict=True)
+    )
 
 
 def busiest_load(plan: Schedule | TreePlan, deadline: Deadline = NEVER) -> Fraction:
@@ -143,9 +145,9 @@ def both_ways(
     import numpy as np
 
     both: NDArray[np.int64] = np.zeros((plan.bcube.k, plan.bcube.servers), dtype=np.int64)
-    for one in loads(plan, layout, deadline):
-        both += one.sent
-        both += one.received
+    for step in loads(plan, layout, deadline):
+        both += step.sent
+        both += step.received
     return both
 
 
@@ -170,7 +172,7 @@ def _busiest(
     counts = [times for times, _ in layouts]
     up = []
     for same in zip(*(loads(plan, layout, deadline) for _, layout in layouts), strict=True):
-        sent = sum(times * one.sent for times, one in zip(counts, same, strict=True))
-        received = sum(times * one.received for times, one in zip(counts, same, strict=True))
+        sent = sum(times * load.sent for times, load in zip(counts, same, strict=True))
+        received = sum(times * load.received for times, load in zip(counts, same, strict=True))
         up.append(max(_most(sent), _most(received)))
     return up + up[::-1]

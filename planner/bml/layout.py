@@ -99,8 +99,10 @@ class EvenLayout:
         rank = pieces - np.searchsorted(np.array(self.left_out, dtype=np.int64), pieces) - before
         # The product of rank and elements may be beyond 64 bits; that of rank and rest is not.
         quotient, rest = np.divmod(elements, np.maximum(count, 1))
-        found: NDArray[np.int64] = first + rank * quotient - (-rank * rest // np.maximum(count, 1))
-        return found * self.element_bytes
+        positions: NDArray[np.int64] = (
+            first + rank * quotient - (-rank * rest // np.maximum(count, 1))
+        )
+        return positions * self.element_bytes
 
     def _in_use(self, piece: int) -> int:
         """Return how many pieces before this one have elements."""
@@ -149,14 +151,14 @@ class RangedLayout:
         import numpy as np
 
         firsts, weights, before = (
-            np.array(one, dtype=np.int64) for one in (self.firsts, self.weights, self._before)
+            np.array(values, dtype=np.int64) for values in (self.firsts, self.weights, self._before)
         )
         place = np.minimum(np.searchsorted(firsts, pieces, side="right"), len(weights)) - 1
         weight = before[place] + (pieces - firsts[place]) * weights[place]
         # The product may be beyond 64 bits; all weights together are at most 2^27.
         quotient, rest = divmod(self.elements, self._before[-1])
-        found: NDArray[np.int64] = quotient * weight + rest * weight // self._before[-1]
-        return found * self.element_bytes
+        positions: NDArray[np.int64] = quotient * weight + rest * weight // self._before[-1]
+        return positions * self.element_bytes
 
 
 @dataclass(frozen=True)

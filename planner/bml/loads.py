@@ -60,12 +60,12 @@ def _of_trees(plan: TreePlan, layout: Layout, deadline: Deadline) -> Iterator[Lo
     sizes = np.diff(layout.starts(np.arange(plan.pieces + 1, dtype=np.int64)))
     for step in range(plan.steps):
         deadline.check()
-        found = _nothing(plan)
+        carried = _nothing(plan)
         rows = plan.branch_rows
         _, sender, receiver, level, piece = rows[rows[:, 0] == step].T
-        np.add.at(found.sent, (level, sender), sizes[piece])
-        np.add.at(found.received, (level, receiver), sizes[piece])
-        yield found
+        np.add.at(carried.sent, (level, sender), sizes[piece])
+        np.add.at(carried.received, (level, receiver), sizes[piece])
+        yield carried
 
 
 def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iterator[Loads]:

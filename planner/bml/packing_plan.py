@@ -56,9 +56,9 @@ def load_of(trees: Sequence[Tree], weights: Sequence[Fraction]) -> Fraction:
     loads: dict[Nic, int] = {}
     for tree, weight in zip(trees, weights, strict=True):
         share = weight.numerator * (unit // weight.denominator)
-        for one, other, level in tree:
-            loads[one, level] = loads.get((one, level), 0) + share
-            loads[other, level] = loads.get((other, level), 0) + share
+        for first, second, level in tree:
+            loads[first, level] = loads.get((first, level), 0) + share
+            loads[second, level] = loads.get((second, level), 0) + share
     return Fraction(max(loads.values(), default=0), unit)
 
 
@@ -110,20 +110,21 @@ def _check_tree(
     if len(tree) != living - 1:
         raise InvalidPlanError(path, f"expected {living - 1} hops, got {len(tree)}")
     part = {server: {server} for server in range(bcube.servers) if server not in dead}
-    for number, (one, other, level) in enumerate(tree):
+    for number, (first, second, level) in enumerate(tree):
         place = f"{path}[{number}]"
-        for server in (one, other):
+        for server in (first, second):
             if server not in part:
                 raise InvalidPlanError(place, f"expected living servers, got {server}")
             if (server, level) in down:
                 raise InvalidPlanError(place, f"expected usable NICs, got {server, level}")
-        if not 0 <= level < bcube.k or other not in bcube.neighbours(one, level):
+        if not 0 <= level < bcube.k or second not in bcube.neighbours(first, level):
             raise InvalidPlanError(
-                place, f"expected two servers on a switch of level {level}, got {one} and {other}"
+                place,
+                f"expected two servers on a switch of level {level}, got {first} and {second}",
             )
-        if part[one] is part[other]:
-            raise InvalidPlanError(place, f"expected a tree, but {one} and {other} are joined")
-        small, large = sorted((part[one], part[other]), key=len)
+        if part[first] is part[second]:
+            raise InvalidPlanError(place, f"expected a tree, but {first} and {second} are joined")
+        small, large = sorted((part[first], part[second]), key=len)
         large |= small
         for server in small:
             part[server] = large

@@ -56,10 +56,10 @@ def with_best_rounds(problem: Problem, plan: PlanT, deadline: Deadline = NEVER) 
         worth = sorted(_worth_trying(problem, plan, deadline))
         least = time_ns(problem, plan, deadline) if worth else 0
         for rounds in worth:
-            other = replace(plan, rounds=rounds)
-            time = time_ns(problem, other, deadline)
+            candidate = replace(plan, rounds=rounds)
+            time = time_ns(problem, candidate, deadline)
             if time < least:
-                best, least = other, time
+                best, least = candidate, time
     return best
 
 
@@ -81,9 +81,9 @@ def _unrounded(problem: Problem, plan: Schedule | TreePlan, deadline: Deadline) 
     """Return the best number of rounds were sizes divisible."""
     layout = plan.layout(problem.size_bytes // problem.element_bytes, problem.element_bytes)
     up = list(loads(plan, layout, deadline))
-    down = [Loads(one.received, one.sent) for one in reversed(up)]
-    sent = accumulate(one.sent for one in up + down)
-    received = accumulate(one.received for one in up + down)
+    down = [Loads(load.received, load.sent) for load in reversed(up)]
+    sent = accumulate(load.sent for load in up + down)
+    received = accumulate(load.received for load in up + down)
     times = [
         problem.network.time(max(int(out.max()), int(into.max())))
         for out, into in zip(sent, received, strict=True)

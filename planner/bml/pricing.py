@@ -64,16 +64,16 @@ def busiest_intact(schedule: Schedule, layout: Layout) -> list[tuple[int, int]]:
     n, k, pieces = schedule.bcube.n, schedule.bcube.k, schedule.pieces
     # Threads of as many elements are cut alike, and there are two such numbers at most.
     alike = Counter(layout.span(thread * pieces, pieces) for thread in range(k))
-    some = {layout.span(thread * pieces, pieces): thread for thread in range(k)}
-    found = []
+    example = {layout.span(thread * pieces, pieces): thread for thread in range(k)}
+    steps = []
     for w in range(k):
         length = int(n ** (k - 1 - w))
         first = layout.span(0, length)
         all_firsts = sum(
-            count * layout.span(some[size] * pieces, length) for size, count in alike.items()
+            count * layout.span(example[size] * pieces, length) for size, count in alike.items()
         )
-        found.append(((n - 1) * first, (n - 1) * all_firsts))
-    return found + [(carried, 0) for carried, _ in reversed(found)]
+        steps.append(((n - 1) * first, (n - 1) * all_firsts))
+    return steps + [(carried, 0) for carried, _ in reversed(steps)]
 
 
 def _chunk(
@@ -83,8 +83,8 @@ def _chunk(
     if plan.rounds == 1:
         return sum(
             (
-                _step(problem.network, one, True) + _step(problem.network, one, False)
-                for one in loads(plan, plan.layout(elements, problem.element_bytes), deadline)
+                _step(problem.network, load, True) + _step(problem.network, load, False)
+                for load in loads(plan, plan.layout(elements, problem.element_bytes), deadline)
             ),
             Fraction(0),
         )
@@ -127,8 +127,8 @@ def _step(network: Network, carried: Loads, adds: bool) -> Fraction:
 def _hops(plan: Schedule | TreePlan, layout: Layout, deadline: Deadline) -> list[_Hop]:
     """Return the hops of a part on its way up, and down."""
     up = list(loads(plan, layout, deadline))
-    down = [Loads(one.received, one.sent) for one in reversed(up)]
-    return [(one, True) for one in up] + [(one, False) for one in down]
+    down = [Loads(load.received, load.sent) for load in reversed(up)]
+    return [(load, True) for load in up] + [(load, False) for load in down]
 
 
 class _UnderWay:

@@ -72,12 +72,12 @@ def check_rows(
     """
     import numpy as np
 
-    found = sorted(rows, key=lambda row: (not row.adds, row.turn))
-    edges = {0, size, *left_out, *(one + 1 for one in left_out)}
-    cuts = sorted(edges.union(*((row.start, row.stop) for row in found)))
+    in_order = sorted(rows, key=lambda row: (not row.adds, row.turn))
+    edges = {0, size, *left_out, *(start + 1 for start in left_out)}
+    cuts = sorted(edges.union(*((row.start, row.stop) for row in in_order)))
     place = {cut: number for number, cut in enumerate(cuts)}
     line = {server: number for number, server in enumerate(servers)}
-    turns = {turn: number for number, turn in enumerate(sorted({row.turn for row in found}))}
+    turns = {turn: number for number, turn in enumerate(sorted({row.turn for row in in_order}))}
     never = len(turns)
     shape = len(servers), len(cuts) - 1
     sent, held = (np.full(shape, never, dtype=np.int32) for _ in range(2))
@@ -85,33 +85,33 @@ def check_rows(
     thread = np.full(shape[1], -1)
     summed = False
     needed = np.ones(shape[1], dtype=bool)
-    needed[[place[one] for one in left_out]] = False
-    for row in found:
+    needed[[place[start] for start in left_out]] = False
+    for row in in_order:
         span, turn = slice(place[row.start], place[row.stop]), turns[row.turn]
-        one, other = line[row.server], line[row.peer]
+        sender, receiver = line[row.server], line[row.peer]
         used = needed[span]
         where = f"{'aggregate' if row.adds else 'broadcast'} {row.turn}, server {row.server}"
         if ((thread[span] != -1) & (thread[span] != row.thread) & used).any():
             raise InvalidPlanError(where, "what it sends is another thread's too")
         thread[span] = row.thread
         if row.adds:
-            if ((sent[one, span] != never) & used).any():
+            if ((sent[sender, span] != never) & used).any():
                 raise InvalidPlanError(where, "what it sends was sent before")
-            if ((received[one, span] >= turn) & used).any():
+            if ((received[sender, span] >= turn) & used).any():
                 raise InvalidPlanError(where, "what it sends arrives in the same step")
-            if ((sent[other, span] != never) & used).any():
+            if ((sent[receiver, span] != never) & used).any():
                 raise InvalidPlanError(where, f"server {row.peer} has passed it on already")
-            sent[one, span] = turn
-            received[other, span] = turn
+            sent[sender, span] = turn
+            received[receiver, span] = turn
             continue
         if not summed:
             held[sent == never] = received[sent == never]
             summed = True
-        if ((held[one, span] >= turn) & used).any():
+        if ((held[sender, span] >= turn) & used).any():
             raise InvalidPlanError(where, "what it sends is not the sum yet")
-        if ((held[other, span] != never) & used).any():
+        if ((held[receiver, span] != never) & used).any():
             raise InvalidPlanError(where, f"server {row.peer} has the sum already")
-        held[other, span] = turn
+        held[receiver, span] = turn
     for number in np.flatnonzero(needed).tolist():
         where = f"range {cuts[number]}…{cuts[number + 1] - 1}"
         owners = int((sent[:, number] == never).sum())

@@ -182,7 +182,7 @@ class Schedule:
 
     def step_of(self, w: int, *, half: bool = False) -> int:
         """Return the number of step w of Algorithm 1, or of the half step before it."""
-        return w + sum(one < w or (one == w and not half) for one in self.half_steps)
+        return w + sum(step < w or (step == w and not half) for step in self.half_steps)
 
     def owner(self, thread: int, piece: int) -> int:
         """Return q of piece (t, q): its digits are those of the number, digit t first."""
@@ -203,7 +203,7 @@ class Schedule:
         """Ranges of pieces of equal weight, as `RangedLayout` has them."""
         count = self.threads * self.pieces
         without = set(self.left_out)
-        ends = {0, count, *(one for pair in self.light for one in pair)}
+        ends = {0, count, *(end for pair in self.light for end in pair)}
         ends.update(without, (piece + 1 for piece in without))
         firsts = sorted(ends)
         weights = []

@@ -74,7 +74,7 @@ def _detour(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     if not deadline.passed:
         with suppress(TimeUpError):
             plans.append(balanced(plan, replace(damage, deadline=deadline)))
-    plans = [with_best_rounds(problem, one, deadline) for one in dict.fromkeys(plans)]
+    plans = [with_best_rounds(problem, candidate, deadline) for candidate in dict.fromkeys(plans)]
     return Outcome(_fastest(problem, plans, damage.deadline), timed_out=deadline.passed)
 
 
@@ -144,21 +144,22 @@ def _auto(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
     if not problem.failed:
         return replace(_bml(problem, deadline), method="bml")
     damage = damage_of(problem, deadline)
-    found: list[Outcome[AnyPlan]] = []
+    outcomes: list[Outcome[AnyPlan]] = []
     with suppress(NotApplicableError):
-        found.append(replace(_detour(problem, deadline), method="detour"))
+        outcomes.append(replace(_detour(problem, deadline), method="detour"))
     small = damage.bcube.nics <= TREES_MAX_NICS
-    if not found or small or _is_far(found[0].plan, damage):
-        if found:  # a plan is there: trees are for what is left of the time
+    if not outcomes or small or _is_far(outcomes[0].plan, damage):
+        if outcomes:  # a plan is there: trees are for what is left of the time
             hurried = replace(damage, deadline=deadline)
             with suppress(TimeUpError):
-                found.append(replace(_trees_until(problem, hurried, deadline), method="trees"))
+                outcomes.append(replace(_trees_until(problem, hurried, deadline), method="trees"))
         else:
-            found.append(replace(_trees(problem, deadline), method="trees"))
-    plan = _fastest(problem, [one.plan for one in found if one.plan], damage.deadline)
-    (best,) = (one for one in found if one.plan is plan)
-    bounds = [one.lower_bound for one in found if one.lower_bound is not None]
-    late = deadline.passed or any(one.timed_out for one in found)
+            outcomes.append(replace(_trees(problem, deadline), method="trees"))
+    plans = [outcome.plan for outcome in outcomes if outcome.plan]
+    plan = _fastest(problem, plans, damage.deadline)
+    (best,) = (outcome for outcome in outcomes if outcome.plan is plan)
+    bounds = [outcome.lower_bound for outcome in outcomes if outcome.lower_bound is not None]
+    late = deadline.passed or any(outcome.timed_out for outcome in outcomes)
     return replace(best, lower_bound=max(bounds, default=None), timed_out=late)
 
 
@@ -171,7 +172,7 @@ def _fastest(problem: Problem, plans: Sequence[AnyPlan], last: Deadline) -> AnyP
     """Return the first of the fastest plans."""
     if len(plans) == 1:
         return plans[0]
-    return min(plans, key=lambda one: time_ns(problem, one, last))
+    return min(plans, key=lambda plan: time_ns(problem, plan, last))
 
 
 def _connected(run: Method) -> Method:
@@ -283,9 +284,9 @@ def _cut(damage: Damage) -> Infeasibility | None:
         return None
     names = ", ".join(_named(damage.bcube, server) for server in part[:8])
     more = f" and {len(part) - 8} more" if len(part) > 8 else ""
-    one = "server" if len(part) == 1 else "servers"
+    noun = "server" if len(part) == 1 else "servers"
     return Infeasibility(
-        f"the failures cut off {one} {names}{more} from the other "
+        f"the failures cut off {noun} {names}{more} from the other "
         f"{damage.living - len(part)} that work",
         tuple(
             f"failed.{name}"

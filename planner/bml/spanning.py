@@ -125,8 +125,8 @@ class SurvivingNetwork:
         owner, distance = self._owner, self._distance_from(root)
         leader = list(range(len(self.servers)))
         taken = []
-        for one, other, level in kept:
-            hop = self._index.get((one, level)), self._index.get((other, level))
+        for first, second, level in kept:
+            hop = self._index.get((first, level)), self._index.get((second, level))
             if hop[0] is not None and hop[1] is not None:
                 taken += _joined(leader, owner, hop[0], hop[1])
         candidates = []
@@ -140,15 +140,15 @@ class SurvivingNetwork:
         for _, _, hub, nic in candidates:
             taken += _joined(leader, owner, hub, nic)
         hops = (sorted((self.nics[a], self.nics[b])) for a, b in taken)
-        tree = tuple(sorted((one, other, level) for (one, level), (other, _) in hops))
+        tree = tuple(sorted((first, second, level) for (first, level), (second, _) in hops))
         return tree, sum(prices[a] + prices[b] for a, b in taken)
 
     def degrees(self, tree: Tree) -> list[int]:
         """Return how many hops of a tree use each NIC."""
         result = [0] * len(self.nics)
-        for one, other, level in tree:
-            result[self._index[one, level]] += 1
-            result[self._index[other, level]] += 1
+        for first, second, level in tree:
+            result[self._index[first, level]] += 1
+            result[self._index[second, level]] += 1
         return result
 
     def _distance_from(self, root: int) -> list[int]:
@@ -175,13 +175,13 @@ class SurvivingNetwork:
         return self._distances.setdefault(root, distance)
 
 
-def _joined(leader: list[int], owner: list[int], nic: int, other: int) -> list[tuple[int, int]]:
+def _joined(leader: list[int], owner: list[int], nic: int, peer: int) -> list[tuple[int, int]]:
     """Join the servers of two NICs; return the hop unless it would have closed a cycle."""
-    one, two = _find(leader, owner[nic]), _find(leader, owner[other])
-    if one == two:
+    leader_of_nic, leader_of_peer = _find(leader, owner[nic]), _find(leader, owner[peer])
+    if leader_of_nic == leader_of_peer:
         return []
-    leader[one] = two
-    return [(nic, other)]
+    leader[leader_of_nic] = leader_of_peer
+    return [(nic, peer)]
 
 
 def _find(leader: list[int], member: int) -> int:

@@ -59,21 +59,21 @@ def trees_of(plan: Plan, deadline: Deadline = NEVER) -> list[tuple[tuple[int, in
         At the deadline.
     """
     left_out = set(plan.left_out)
-    in_use = (one for one in range(plan.threads * plan.pieces) if one not in left_out)
-    found: list[tuple[tuple[int, int, int], ...]] = []
+    in_use = (number for number in range(plan.threads * plan.pieces) if number not in left_out)
+    trees: list[tuple[tuple[int, int, int], ...]] = []
     for number in in_use:
         deadline.check()
         ways = plan.hops(*divmod(number, plan.pieces))
-        found.append(
+        trees.append(
             tuple(
                 hop
-                for one in ways
+                for way in ways
                 for hop in zip(
-                    one.senders.tolist(), one.receivers.tolist(), one.levels.tolist(), strict=True
+                    way.senders.tolist(), way.receivers.tolist(), way.levels.tolist(), strict=True
                 )
             )
         )
-    return found
+    return trees
 
 
 def root_at_centre(hops: Sequence[tuple[int, int, int]]) -> RootedTree:
@@ -141,14 +141,16 @@ class TreePlan:
     @cached_property
     def steps(self) -> int:
         """Steps of the aggregation: the height of the highest tree."""
-        return max((one.step + 1 for tree in self.trees for one in tree.branches), default=0)
+        return max((branch.step + 1 for tree in self.trees for branch in tree.branches), default=0)
 
     @cached_property
     def branch_rows(self) -> "NDArray[np.int64]":
         """Step, sender, receiver, level and piece of every hop, shape (hops, 5)."""
         import numpy as np
 
-        rows = [(*one, piece) for piece, tree in enumerate(self.trees) for one in tree.branches]
+        rows = [
+            (*branch, piece) for piece, tree in enumerate(self.trees) for branch in tree.branches
+        ]
         return np.array(rows, dtype=np.int64).reshape(-1, 5)
 
     @cached_property
@@ -187,8 +189,8 @@ class TreePlan:
         import numpy as np
 
         by_step: dict[int, list[Branch]] = defaultdict(list)
-        for one in self.trees[piece].branches:
-            by_step[one.step].append(one)
+        for branch in self.trees[piece].branches:
+            by_step[branch.step].append(branch)
         for step in sorted(by_step):
             rows = np.array(by_step[step], dtype=np.int64)
             yield Hops(step, rows[:, 1], rows[:, 2], rows[:, 3])

@@ -208,20 +208,20 @@ class _Search:
                 continue
             closure.add(op)
             # The latest first: whoever goes first is most likely found near by.
-            needed = [one for one in self.needed[op] if not self.marked[one]]
+            needed = [before for before in self.needed[op] if not self.marked[before]]
             stack += sorted(needed, key=self.position.__getitem__) if len(needed) > 1 else needed
-            for other in self.following[op]:
-                if other < self.ops or other == node or self.cost[other] != cost:
+            for parameter in self.following[op]:
+                if parameter < self.ops or parameter == node or self.cost[parameter] != cost:
                     continue
-                covered[other] += 1
-                if covered[other] == self.unmarked[other]:
-                    if last not in self.needed[other]:  # nothing in here comes after `last`
-                        return closure, other
-                    twins.append(other)
+                covered[parameter] += 1
+                if covered[parameter] == self.unmarked[parameter]:
+                    if last not in self.needed[parameter]:  # nothing in here comes after `last`
+                        return closure, parameter
+                    twins.append(parameter)
         if len(updaters) > 1:
-            for other in twins:
-                if not self._contains(other, updaters):
-                    return closure, other
+            for parameter in twins:
+                if not self._contains(parameter, updaters):
+                    return closure, parameter
         return closure, None
 
     def _contains(self, node: int, ops: Sequence[int]) -> bool:
@@ -297,7 +297,7 @@ class _Search:
             if op not in counted and not self._reaches(op, dearest, reaching):
                 counted.add(op)
                 total += self.duration[op]
-                stack += [one for one in self.needed[op] if not self.marked[one]]
+                stack += [before for before in self.needed[op] if not self.marked[before]]
         self.work -= len(counted) + len(reaching)
         if self.work < 0:
             raise _TooWide
@@ -320,7 +320,7 @@ class _Search:
                     continue
                 known = enter[node] <= place < leave[node] or reaching.get(node)
                 if known:
-                    reaching.update((one, True) for one, _ in path)
+                    reaching.update((visited, True) for visited, _ in path)
                     return True
                 if known is None:
                     path.append((node, iter(self.following[node])))
@@ -342,7 +342,9 @@ def _spanning_tree(graph: Graph, position: Sequence[int]) -> tuple[list[int], li
     parent = [-1] * count
     for op in graph.topological:
         if graph.predecessors[op]:
-            parent[op] = max(graph.predecessors[op], key=lambda one: (length[one], position[one]))
+            parent[op] = max(
+                graph.predecessors[op], key=lambda before: (length[before], position[before])
+            )
             length[op] = length[parent[op]]
         length[op] += graph.ops[op].duration_ns
     size = [1] * (count + 1)  # the last entry stands for the root, whose index is -1

@@ -83,7 +83,7 @@ class _Blocks:
         for head, tail, size in pairs:
             self.bytes[_at_most(self.heads, head), _at_most(self.tails, tail)] += size
         self.bytes = self.bytes.cumsum(axis=0).cumsum(axis=1)
-        head, tail, _ = max(pairs, key=lambda one: one[0] + one[1])
+        head, tail, _ = max(pairs, key=lambda window: window[0] + window[1])
         self.first = _at_most(self.heads, head), _at_most(self.tails, tail)
         self.early = np.array(self.heads, dtype=np.int64)
         self.late = np.array(self.tails, dtype=np.int64)

@@ -60,17 +60,20 @@ def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:
     """
     bounds: list[tuple[Line, ...]] = [(line,) for line in supporting_lines(cost, largest)]
     if isinstance(cost, DepthCost) and len(cost.by_depth) > 1:
-        affine = [one for _, one in cost.by_depth if isinstance(one, AffineCost)]
+        affine = [
+            depth_cost for _, depth_cost in cost.by_depth if isinstance(depth_cost, AffineCost)
+        ]
         if len(affine) == len(cost.by_depth):
-            bounds.append(tuple((Fraction(one.startup_ns), one.ns_per_byte) for one in affine))
+            bounds.append(tuple((Fraction(line.startup_ns), line.ns_per_byte) for line in affine))
     return bounds
 
 
 def _turns_right(
-    one: tuple[int, Fraction], two: tuple[int, Fraction], three: tuple[int, Fraction]
+    left: tuple[int, Fraction], middle: tuple[int, Fraction], right: tuple[int, Fraction]
 ) -> bool:
-    """Whether `two` lies on or above the line from `one` to `three`."""
-    return (two[1] - one[1]) * (three[0] - one[0]) >= (three[1] - one[1]) * (two[0] - one[0])
+    """Whether `middle` lies on or above the line from `left` to `right`."""
+    (x0, y0), (x1, y1), (x2, y2) = left, middle, right
+    return (y1 - y0) * (x2 - x0) >= (y2 - y0) * (x1 - x0)
 
 
 def lower_bound(windows: Windows, cost: TransferCost) -> int:

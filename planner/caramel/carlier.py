@@ -120,8 +120,8 @@ def carlier(
         if critical is None:  # the best of this node, and its value is the node's bound
             continue
         job, followers, last = critical
-        work = sum(durations[one] for one in followers)
-        earliest = min(node_heads[one] for one in followers)
+        work = sum(durations[follower] for follower in followers)
+        earliest = min(node_heads[follower] for follower in followers)
         before = list(node_tails)
         before[job] = max(before[job], work + node_tails[last])
         after = list(node_heads)

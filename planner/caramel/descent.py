@@ -109,27 +109,27 @@ def _changes(pricer: LoadPricer, now: list[_Transfer]) -> Iterator[list[_Transfe
     """Yield neighbours of a list of transfers, the cheapest and most promising first."""
     first, last = _block(now)
     for place in range(max(first - 1, 0), min(last + 1, len(now) - 1)):
-        one, two = now[place], now[place + 1]
-        yield [*now[:place], _transfer(pricer, one.parts + two.parts), *now[place + 2 :]]
-        yield [*now[:place], two, one, *now[place + 2 :]]
+        earlier, later = now[place], now[place + 1]
+        yield [*now[:place], _transfer(pricer, earlier.parts + later.parts), *now[place + 2 :]]
+        yield [*now[:place], later, earlier, *now[place + 2 :]]
     for place in range(first, last):
         if now[place].tail < now[last].tail:
             yield [*now[:place], *now[place + 1 : last + 1], now[place], *now[last + 1 :]]
     for place in range(last, first - 1, -1):
         for urgent, rest in _cuts(pricer, now[place].parts):
             before, behind = now[:place], now[place + 1 :]
-            here, other = _transfer(pricer, urgent), _transfer(pricer, rest)
-            yield [*before, here, other, *behind]
-            yield [*before, other, here, *behind]
+            here, deferred = _transfer(pricer, urgent), _transfer(pricer, rest)
+            yield [*before, here, deferred, *behind]
+            yield [*before, deferred, here, *behind]
             after = last - place
             if after:
-                yield [*before, here, *behind[:after], other, *behind[after:]]
+                yield [*before, here, *behind[:after], deferred, *behind[after:]]
             for target, transfer in enumerate(behind):
                 joined = _transfer(pricer, transfer.parts + rest)
                 yield [*before, here, *behind[:target], joined, *behind[target + 1 :]]
             for target, transfer in enumerate(before):
                 joined = _transfer(pricer, transfer.parts + urgent)
-                yield [*before[:target], joined, *before[target + 1 :], other, *behind]
+                yield [*before[:target], joined, *before[target + 1 :], deferred, *behind]
 
 
 def _cuts(pricer: LoadPricer, parts: Load) -> Iterator[tuple[Load, Load]]:

@@ -84,8 +84,8 @@ def _edges_between(graph: Graph, tags: Sequence[Sequence[int]], *, hubs: bool) -
     frees, ends = [], []
     for number, ops in enumerate(tags):
         needed, needing = graph.predecessors, graph.successors
-        frees.append([op for op in ops if all(tag.get(one) != number for one in needed[op])])
-        ends.append([op for op in ops if all(tag[one] != number for one in needing[op])])
+        frees.append([op for op in ops if all(tag.get(before) != number for before in needed[op])])
+        ends.append([op for op in ops if all(tag[after] != number for after in needing[op])])
     hub: list[int | None] = [
         mine[-1] if len(mine) > 1 and (hubs or len(free) > 1) else None
         for mine, free in zip(ends, frees[1:], strict=False)

@@ -109,16 +109,16 @@ def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1))
 def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
     """Return when each gradient is ready on the last worker."""
     heads: tuple[int, ...]
-    last, heads = graph.found.get("heads", (None, ()))
+    last, heads = graph.memo.get("heads", (None, ()))
     if last is plan.backward_orders:  # comparing thousands of orders takes longer than the rest
         return heads
     key = ("heads", tuple(map(tuple, plan.backward_orders)))
-    if key not in graph.found:
+    if key not in graph.memo:
         orders = key[1]
-        one = len(orders) == 1
-        graph.found[key] = ready_times(graph, *orders) if one else last_ready(graph, orders)
-    heads = graph.found[key]
-    graph.found["heads"] = plan.backward_orders, heads
+        same_order = len(orders) == 1
+        graph.memo[key] = ready_times(graph, *orders) if same_order else last_ready(graph, orders)
+    heads = graph.memo[key]
+    graph.memo["heads"] = plan.backward_orders, heads
     return heads
 
 
@@ -204,34 +204,36 @@ def _check_groups(problem: Problem, plan: Plan) -> None:
         for index, start, stop in group.parts:
             if not 0 <= index < len(parameters):
                 raise InvalidPlanError(path, f"there is no parameter {index}")
-            one = parameters[index]
-            if not 0 <= start < stop <= one.size_bytes:
+            parameter = parameters[index]
+            if not 0 <= start < stop <= parameter.size_bytes:
                 raise InvalidPlanError(
-                    path, f"{one.name} has no bytes [{start}, {stop}) of {one.size_bytes}"
+                    path,
+                    f"{parameter.name} has no bytes [{start}, {stop}) of {parameter.size_bytes}",
                 )
             if start % problem.element_bytes or (
-                stop % problem.element_bytes and stop != one.size_bytes
+                stop % problem.element_bytes and stop != parameter.size_bytes
             ):
-                raise InvalidPlanError(path, f"{one.name} is cut inside an element")
+                raise InvalidPlanError(path, f"{parameter.name} is cut inside an element")
             sent[index].append((start, stop))
-    for one, spans in zip(parameters, sent, strict=True):
+    for parameter, spans in zip(parameters, sent, strict=True):
         reached = 0
         for start, stop in sorted(spans):
             if start != reached:
                 what = "sent twice" if start < reached else "not sent"
                 first, last = sorted((start, reached))
                 raise InvalidPlanError(
-                    "groups", f"bytes [{first}, {last}) of {one.name} are {what}"
+                    "groups", f"bytes [{first}, {last}) of {parameter.name} are {what}"
                 )
             reached = stop
-        if reached != one.size_bytes:
+        if reached != parameter.size_bytes:
             raise InvalidPlanError(
-                "groups", f"bytes [{reached}, {one.size_bytes}) of {one.name} are not sent"
+                "groups",
+                f"bytes [{reached}, {parameter.size_bytes}) of {parameter.name} are not sent",
             )
 
 
 def _check_order(graph: Graph, order: Sequence[int], phase: Phase, path: str) -> None:
-    checked = graph.found.setdefault("orders", set())
+    checked = graph.memo.setdefault("orders", set())
     if (phase, tuple(order)) in checked:
         return
     done: set[int] = set()
@@ -305,8 +307,8 @@ def check_lanes(
         ("ops", (*iteration.backward, *iteration.forward)),
     )
     for name, spans in lanes:
-        for number, (one, other) in enumerate(pairwise(spans)):
-            if other[0] < one[1]:
+        for number, (former, latter) in enumerate(pairwise(spans)):
+            if latter[0] < former[1]:
                 raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
     for order, spans in ((backward, iteration.backward), (forward, iteration.forward)):
         for index, (start, end) in zip(order, spans, strict=True):

@@ -144,7 +144,7 @@ def best_grouping(
         return known
     search = TransferModel(limit - 1, lower, min(windows.heads) + min(windows.tails))
     shares = [shares_of(size, quantum if split else size) for size in windows.sizes]
-    unit = gcd(*(share.bytes for one in shares for share in one))
+    unit = gcd(*(share.bytes for portions in shares for share in portions))
     transfers = search.transfers(
         shares, places, unit, model_lines(cost, unit, total, search.horizon)
     )

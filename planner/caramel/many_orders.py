@@ -60,6 +60,6 @@ def _by_op(
     """Return the values of the places in each order, by op."""
     import numpy as np
 
-    found = np.zeros((len(rows), len(graph.ops)), dtype=np.int64)
-    np.put_along_axis(found, rows, values, axis=1)
-    return found
+    by_op = np.zeros((len(rows), len(graph.ops)), dtype=np.int64)
+    np.put_along_axis(by_op, rows, values, axis=1)
+    return by_op

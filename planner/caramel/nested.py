@@ -125,19 +125,19 @@ class Targets:
 
     def least(self, at_least: int) -> tuple[int, Openings]:
         """Return the least integer target from `at_least` on that can be reached, and how."""
-        found = self.openings(at_least)
-        if found is not None:
-            return at_least, found
+        openings = self.openings(at_least)
+        if openings is not None:
+            return at_least, openings
         one_group = self._heads[0] + self._needed[-1] + self._tails[0]
         low, high = at_least, -(-one_group // self._unit)
         best: Openings = ()
         while high - low > 1:
             middle = (low + high) // 2
-            found = self.openings(middle)
-            if found is None:
+            openings = self.openings(middle)
+            if openings is None:
                 low = middle
             else:
-                high, best = middle, found
+                high, best = middle, openings
         return high, best
 
     def openings(self, target: int) -> Openings | None:
@@ -233,7 +233,7 @@ def _pack(
     """Put a parameter where it fits best whole, else in pieces where most room is left."""
     fitting = [place for place, room in enumerate(rooms) if room >= size]
     while not fitting:
-        place = max(range(len(rooms)), key=lambda one: (rooms[one], -one))
+        place = max(range(len(rooms)), key=lambda number: (rooms[number], -number))
         piece = rooms[place] - rooms[place] % element
         if piece <= 0:  # only what rounding left over
             fitting = [place]
@@ -242,6 +242,6 @@ def _pack(
         rooms[place] -= piece
         size -= piece
         fitting = [place for place, room in enumerate(rooms) if room >= size]
-    place = min(fitting, key=lambda one: (rooms[one], one))
+    place = min(fitting, key=lambda number: (rooms[number], number))
     groups[place].append((parameter, size))
     rooms[place] -= size

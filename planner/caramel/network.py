@@ -82,29 +82,29 @@ def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int
         well = cost.startup_ns * (2 * doubling - 1) / (2 * cost.ns_per_byte * (1 - doubling))
         return well.__floor__() + 1
     pieces = cost.pieces()
-    found = [
+    thresholds = [
         size
-        for one in pieces
-        for two in pieces
-        if (size := _smallest(one, two, doubling)) is not None
+        for single in pieces
+        for doubled in pieces
+        if (size := _smallest(single, doubled, doubling)) is not None
     ]
-    return min(found, default=None)
+    return min(thresholds, default=None)
 
 
-def _smallest(one: Piece, two: Piece, doubling: Fraction) -> int | None:
-    """Return the smallest x on piece `one` with 2x on piece `two` that passes."""
-    low = max(1, one.start, -(-two.start // 2))
-    stops = [stop for stop in (one.stop, two.stop and two.stop // 2) if stop is not None]
+def _smallest(single: Piece, doubled: Piece, doubling: Fraction) -> int | None:
+    """Return the smallest x on piece `single` with 2x on `doubled` that passes."""
+    low = max(1, single.start, -(-doubled.start // 2))
+    stops = [stop for stop in (single.stop, doubled.stop and doubled.stop // 2) if stop is not None]
     high = min(stops, default=None)
     if high is not None and high < low:
         return None
 
     def surplus(size: int) -> Fraction:
-        return two.time(2 * size) - 2 * doubling * one.time(size)
+        return doubled.time(2 * size) - 2 * doubling * single.time(size)
 
     if surplus(low) > 0:
         return low
-    slope = 2 * two.slope - 2 * doubling * one.slope
+    slope = 2 * doubled.slope - 2 * doubling * single.slope
     if slope <= 0:
         return None
     size = low + (-surplus(low) / slope).__floor__() + 1

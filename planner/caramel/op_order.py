@@ -86,10 +86,13 @@ def best_op_order(graph: Graph, cost: TransferCost, *, deadline: Deadline) -> Be
     # Every gradient is ready at the earliest once all that its updaters need has run.
     ancestors: dict[int, set[int]] = {}
     for index in ops:
-        needed = [one for one in graph.predecessors[index] if one in durations]
-        ancestors[index] = {index}.union(*(ancestors[one] for one in needed))
+        needed = [before for before in graph.predecessors[index] if before in durations]
+        ancestors[index] = {index}.union(*(ancestors[before] for before in needed))
     earliest = tuple(
-        sum(durations[one] for one in set().union(*(ancestors[index] for index in updaters)))
+        sum(
+            durations[ancestor]
+            for ancestor in set().union(*(ancestors[index] for index in updaters))
+        )
         for updaters in graph.updaters
     )
     relaxed = Windows(known.sizes, earliest, known.tails, known.backward_ns, known.forward_ns)

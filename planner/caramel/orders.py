@@ -33,7 +33,9 @@ def drawn_orders(
     """
     backward = [op.phase == "backward" for op in graph.ops]
     missing = [sum(backward[needed] for needed in before) for before in graph.predecessors]
-    ready = [index for index, one in enumerate(backward) if one and not missing[index]]
+    ready = [
+        index for index, is_backward in enumerate(backward) if is_backward and not missing[index]
+    ]
     orders = []
     for worker in range(workers):
         deadline.check()

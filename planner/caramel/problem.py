@@ -109,7 +109,7 @@ class Problem:
         if self.op_order is not None:
             object.__setattr__(self, "op_order", tuple(self.op_order))
             self._check_order(self.op_order)
-        sizes = [one.size_bytes for one in self.graph.parameters]
+        sizes = [parameter.size_bytes for parameter in self.graph.parameters]
         apart = sum(map(self.cost.cost_ns, sizes))
         together = self.cost.cost_ns(sum(sizes))
         computation = sum(op.duration_ns for op in self.graph.ops)
@@ -146,10 +146,10 @@ class Problem:
     @cached_property
     def activation(self) -> tuple[int, ...]:
         """Parameters in Caramel's activation order."""
-        found = self.graph.found
-        if "activation" not in found:
-            found["activation"] = activation_order(self.graph)
-        order: tuple[int, ...] = found["activation"]
+        memo = self.graph.memo
+        if "activation" not in memo:
+            memo["activation"] = activation_order(self.graph)
+        order: tuple[int, ...] = memo["activation"]
         return order
 
     @cached_property
@@ -174,11 +174,11 @@ class Problem:
         """
         if self.op_order is not None:
             return self.order
-        found, tails = self.graph.found, self.windows.tails
-        if "mirrored" not in found:
+        memo, tails = self.graph.memo, self.windows.tails
+        if "mirrored" not in memo:
             last_read_first = sorted(range(len(tails)), key=lambda j: (tails[j], -j))
-            found["mirrored"] = backward_order(self.graph, last_read_first)
-        return OpOrder(found["mirrored"], self.order.forward)
+            memo["mirrored"] = backward_order(self.graph, last_read_first)
+        return OpOrder(memo["mirrored"], self.order.forward)
 
     def drawn_orders(self, deadline: Deadline) -> tuple[tuple[int, ...], ...]:
         """Return an order of the backward ops for each worker where nothing is enforced.
@@ -197,17 +197,17 @@ class Problem:
                 f"{MAX_DRAWN_OPS} in all, got {self.workers} workers (an op_order keeps them to "
                 "one order)",
             )
-        key, found = ("drawn_orders", self.workers, self.seed), self.graph.found
-        if key not in found:
+        key, memo = ("drawn_orders", self.workers, self.seed), self.graph.memo
+        if key not in memo:
             try:
-                found[key] = drawn_orders(self.graph, self.workers, self.seed, deadline)
+                memo[key] = drawn_orders(self.graph, self.workers, self.seed, deadline)
             except TimeUpError:
                 raise NotApplicableError(
                     "time_limit_s",
                     f"it passed before each of {self.workers} workers had drawn an order of the "
                     "ops (an op_order keeps them to one order)",
                 ) from None
-        orders: tuple[tuple[int, ...], ...] = found[key]
+        orders: tuple[tuple[int, ...], ...] = memo[key]
         return orders
 
     @cached_property
@@ -228,9 +228,10 @@ class Problem:
             phase = self.graph.ops[index].phase
             for needed in self.graph.predecessors[index]:
                 if self.graph.ops[needed].phase == phase and needed not in done:
-                    other = self.graph.ops[needed].name
+                    needed_name = self.graph.ops[needed].name
                     raise InvalidInputError(
-                        path, f"{shown(name)} comes before {shown(other)}, which it depends on"
+                        path,
+                        f"{shown(name)} comes before {shown(needed_name)}, which it depends on",
                     )
             done.add(index)
         if len(done) < len(position):

@@ -47,9 +47,9 @@ class _Closures:
                 self.dependents[op] |= self.dependents[following]
         self.done = [False] * len(graph.ops)
         self.cost = np.zeros(self.width, dtype=np.int64)
-        for op, one in enumerate(graph.ops):
-            if one.duration_ns and self.dependents[op]:
-                self.cost += one.duration_ns * self._bits(op)
+        for op, details in enumerate(graph.ops):
+            if details.duration_ns and self.dependents[op]:
+                self.cost += details.duration_ns * self._bits(op)
 
     def _bits(self, op: int) -> NDArray[np.int64]:
         data = self.dependents[op].to_bytes((self.width + 7) // 8, "little")
@@ -64,25 +64,27 @@ class _Closures:
     def _is_first(self, parameter: int, candidates: list[int]) -> bool:
         """Return whether no other candidate needs strictly less than `parameter`."""
         closure = self._closure(parameter)
-        inside = (one for one in candidates if closure.issuperset(self._left(one)))
-        return all(self._needs(one, parameter) for one in inside)
+        inside = (
+            candidate for candidate in candidates if closure.issuperset(self._left(candidate))
+        )
+        return all(self._needs(candidate, parameter) for candidate in inside)
 
     def _left(self, parameter: int) -> list[int]:
         return [op for op in self.graph.updaters[parameter] if not self.done[op]]
 
-    def _needs(self, one: int, other: int) -> bool:
-        """Return whether the closure of `one` holds that of `other`."""
-        return all(self.dependents[op] >> one & 1 for op in self._left(other))
+    def _needs(self, holder: int, held: int) -> bool:
+        """Return whether the closure of `holder` holds that of `held`."""
+        return all(self.dependents[op] >> holder & 1 for op in self._left(held))
 
     def _closure(self, parameter: int) -> set[int]:
-        found: set[int] = set()
+        closure: set[int] = set()
         stack = self._left(parameter)
         while stack:
             op = stack.pop()
-            if op not in found:
-                found.add(op)
-                stack += [one for one in self.graph.predecessors[op] if not self.done[one]]
-        return found
+            if op not in closure:
+                closure.add(op)
+                stack += [before for before in self.graph.predecessors[op] if not self.done[before]]
+        return closure
 
     def finish(self, parameter: int) -> None:
         """Count what a parameter needs as done."""

@@ -107,8 +107,8 @@ def resize(
             now = changed
             if now.value < best.value:
                 best = now
-    found = most_urgent(pricer, best.sizes, element_bytes)
-    return min(list(loads), found, key=pricer.iteration_ns)
+    resized = most_urgent(pricer, best.sizes, element_bytes)
+    return min(list(loads), resized, key=pricer.iteration_ns)
 
 
 class _Simulation:

@@ -114,14 +114,14 @@ def _best_order(
 ) -> list[Load]:
     """Return the same transfers in the best order, or the best found in so many nodes."""
     heads, tails = pricer.windows.heads, pricer.windows.tails
-    found = carlier(
+    ordered = carlier(
         [max(heads[j] for j, _ in load) for load in loads],
         [pricer.cost_ns(sum(size for _, size in load)) for load in loads],
         [max(tails[j] for j, _ in load) for load in loads],
         deadline,
         nodes,
     )
-    return [loads[place] for place in found.order]
+    return [loads[place] for place in ordered.order]
 
 
 def _starts(

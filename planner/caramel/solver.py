@@ -67,8 +67,8 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     ]
     start = descend(pricer, apart, bound, BUDGET, deadline)
     value = pricer.iteration_ns(start)
-    found, timed_out = best_whole(known, cost, value, bound, deadline)
-    loads = start if found is None else found
+    better, timed_out = best_whole(known, cost, value, bound, deadline)
+    loads = start if better is None else better
     proven = bound if timed_out else pricer.iteration_ns(loads)
     return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
@@ -116,12 +116,12 @@ def _mirrored(
     known = windows(problem.graph, *problem.mirrored)
     if known == problem.windows or lower_bound(known, problem.cost) >= best:
         return outcome, best
-    other = _best(problem, problem.mirrored, [], deadline)
-    assert other.plan is not None
-    value = evaluate(problem, other.plan).iteration_ns
+    mirrored = _best(problem, problem.mirrored, [], deadline)
+    assert mirrored.plan is not None
+    value = evaluate(problem, mirrored.plan).iteration_ns
     if value < best:
-        return other, value
-    return replace(outcome, timed_out=outcome.timed_out or other.timed_out), best
+        return mirrored, value
+    return replace(outcome, timed_out=outcome.timed_out or mirrored.timed_out), best
 
 
 def _best(
@@ -146,7 +146,7 @@ def _best(
         from planner.caramel.exact import best_grouping
 
         try:
-            found = best_grouping(
+            grouping = best_grouping(
                 known,
                 problem.cost,
                 deadline=deadline,
@@ -158,9 +158,9 @@ def _best(
             )
         except NotApplicableError:  # nobody knows how many transfers the best plan may need
             return Outcome(plan_of(problem, order, loads), bound, timed_out)
-        if found.value is not None and found.value < value:
-            loads, value = list(found.groups), found.value
-        bound, timed_out = max(bound, found.lower_bound), deadline.passed
+        if grouping.value is not None and grouping.value < value:
+            loads, value = list(grouping.groups), grouping.value
+        bound, timed_out = max(bound, grouping.lower_bound), deadline.passed
     return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
 
 

@@ -90,11 +90,11 @@ class _Table:
 
     def _subsets(self, of: int) -> NDArray[np.int64]:
         """Return every non-empty subset of a set."""
-        found = np.zeros(1, dtype=np.int64)
+        subsets = np.zeros(1, dtype=np.int64)
         for j in range(len(self.windows.sizes)):
             if of >> j & 1:
-                found = np.concatenate([found, found | 1 << j])
-        return found[1:]
+                subsets = np.concatenate([subsets, subsets | 1 << j])
+        return subsets[1:]
 
     def ends(self, target: int, deadline: Deadline) -> tuple[NDArray[np.int64] | None, int]:
         """Return the earliest end for every sent set, and the least target that allows more.

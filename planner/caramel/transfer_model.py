@@ -75,19 +75,19 @@ def model_lines(cost: TransferCost, unit: int, total: int, horizon: int) -> list
     def at(line: ModelLine, size: int) -> Fraction:
         return Fraction(line.num * size + line.constant, line.den)
 
-    def rules_out(other: ModelLine, line: ModelLine) -> bool:
+    def rules_out(better: ModelLine, line: ModelLine) -> bool:
         return (
-            other.first <= line.first
-            and line.last <= other.last
-            and all(at(other, size) <= at(line, size) for size in (line.first, line.last))
+            better.first <= line.first
+            and line.last <= better.last
+            and all(at(better, size) <= at(line, size) for size in (line.first, line.last))
         )
 
     kept: list[ModelLine] = []
     for line in lines:
         if min(at(line, line.first), at(line, line.last)) > horizon:
             continue
-        if not any(rules_out(other, line) for other in kept):
-            kept = [other for other in kept if not rules_out(line, other)]
+        if not any(rules_out(better, line) for better in kept):
+            kept = [worse for worse in kept if not rules_out(line, worse)]
             kept.append(line)
     return kept
 
@@ -142,9 +142,9 @@ def is_subadditive(cost: TransferCost, total: int) -> bool:
         return True
     corners = {Fraction(size) for first, last, _ in pieces for size in (first, last)}
     for number, (first, last, piece) in enumerate(pieces):
-        for other_first, other_last, other in pieces[:number]:
-            if piece.slope != other.slope:
-                meeting = (other.time(0) - piece.time(0)) / (piece.slope - other.slope)
+        for other_first, other_last, earlier in pieces[:number]:
+            if piece.slope != earlier.slope:
+                meeting = (earlier.time(0) - piece.time(0)) / (piece.slope - earlier.slope)
                 if max(first, other_first) < meeting < min(last, other_last):
                     corners.add(meeting)
     sizes = sorted(corners)
@@ -223,7 +223,7 @@ class TransferModel:
     ) -> Transfers:
         """Add transfers in time order, the empty ones last, that send everything."""
         model = self.model
-        total = sum(share.bytes * share.pieces for some in shares for share in some) // unit
+        total = sum(share.bytes * share.pieces for portions in shares for share in portions) // unit
         for line in lines:
             _check_fits(
                 line.den * self.horizon + abs(line.num) * total + abs(line.constant),
@@ -233,17 +233,17 @@ class TransferModel:
         ends = [model.new_int_var(0, self.horizon, "") for _ in range(places)]
         used = [model.new_bool_var("") for _ in range(places)]
         parts = [
-            [[model.new_int_var(0, share.pieces, "") for _ in range(places)] for share in some]
-            for some in shares
+            [[model.new_int_var(0, share.pieces, "") for _ in range(places)] for share in portions]
+            for portions in shares
         ]
-        for some, variables in zip(shares, parts, strict=True):
-            for share, part in zip(some, variables, strict=True):
+        for portions, variables in zip(shares, parts, strict=True):
+            for share, part in zip(portions, variables, strict=True):
                 model.add(sum(part) == share.pieces)
                 for k in range(places):
                     model.add(part[k] <= share.pieces * used[k])
-            if len(some) == 2:  # no quanta after the rest
+            if len(portions) == 2:  # no quanta after the rest
                 for k in range(1, places):
-                    model.add(sum(variables[0][k:]) <= some[0].pieces * sum(variables[1][k:]))
+                    model.add(sum(variables[0][k:]) <= portions[0].pieces * sum(variables[1][k:]))
         model.add(used[0] == 1)
         for k, following in pairwise(range(places)):
             model.add(starts[following] >= ends[k])
@@ -251,8 +251,8 @@ class TransferModel:
         for k in range(places):
             size = sum(
                 share.bytes // unit * part[k]
-                for some, variables in zip(shares, parts, strict=True)
-                for share, part in zip(some, variables, strict=True)
+                for portions, variables in zip(shares, parts, strict=True)
+                for share, part in zip(portions, variables, strict=True)
             )
             self._add_duration(ends[k] - starts[k], size, used[k], total, lines)
         return Transfers(starts, ends, shares, parts)
@@ -310,9 +310,9 @@ class TransferModel:
         self, transfers: Transfers, places: slice, of: Sequence[int], literals: dict[int, Any]
     ) -> None:
         """Add that a parameter is sent in some places only if the literal of its value is true."""
-        for value, some, variables in zip(of, transfers.shares, transfers.parts, strict=True):
+        for value, portions, variables in zip(of, transfers.shares, transfers.parts, strict=True):
             if value in literals:
-                for share, part in zip(some, variables, strict=True):
+                for share, part in zip(portions, variables, strict=True):
                     self.model.add(sum(part[places]) <= share.pieces * literals[value])
 
     def alike_in_order(self, transfers: Transfers, windows: Windows) -> None:
@@ -356,15 +356,15 @@ class TransferModel:
         """Add that a transfer starts after the updaters of everything sent up to then."""
         model = self.model
         previous: dict[int, Any] = {}
-        relevant = sorted({index for some in updaters for index in some})
+        relevant = sorted({index for ops in updaters for index in ops})
         for k, start in enumerate(transfers.starts):
             reached = {index: model.new_bool_var("") for index in relevant}
             for index, literal in reached.items():
                 model.add(start >= ends[index]).only_enforce_if(literal)
             for index, before in previous.items():
                 model.add(before <= reached[index])
-            for some, variables in zip(updaters, transfers.parts, strict=True):
-                for index in some:
+            for ops, variables in zip(updaters, transfers.parts, strict=True):
+                for index in ops:
                     model.add(sum(variables[0][: k + 1]) <= reached[index])
             previous = reached
 

@@ -70,7 +70,7 @@ def windows(graph: Graph, backward: Sequence[int], forward: Sequence[int]) -> Wi
         tail[index] = left
         left -= graph.ops[index].duration_ns
     return Windows(
-        sizes=tuple(one.size_bytes for one in graph.parameters),
+        sizes=tuple(parameter.size_bytes for parameter in graph.parameters),
         heads=ready_times(graph, backward),
         tails=tuple(max(tail[index] for index in readers) for readers in graph.readers),
         backward_ns=sum(graph.ops[index].duration_ns for index in backward),

@@ -94,13 +94,13 @@ def compare(bcube: BCube, *, tensors: Tensors = None) -> tuple[Collective, ...]:
 
     Parameters and errors are those of `collective`.
     """
-    found = []
+    applicable = []
     for name in COLLECTIVES:
         try:
-            found.append(collective(name, bcube, tensors=tensors))
+            applicable.append(collective(name, bcube, tensors=tensors))
         except NotApplicableError:
             continue
-    return tuple(found)
+    return tuple(applicable)
 
 
 def choose(collectives: Iterable[Collective], network: Network, gradient_bytes: int) -> Collective:
@@ -115,12 +115,12 @@ def choose(collectives: Iterable[Collective], network: Network, gradient_bytes: 
     """
     best = min(
         collectives,
-        key=lambda one: (
-            one.time_ns(network, gradient_bytes),
-            one.switches,
-            one.nics,
-            one.steps,
-            one.name,
+        key=lambda candidate: (
+            candidate.time_ns(network, gradient_bytes),
+            candidate.switches,
+            candidate.nics,
+            candidate.steps,
+            candidate.name,
         ),
         default=None,
     )

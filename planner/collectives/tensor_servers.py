@@ -73,7 +73,7 @@ def least_loaded(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
     for size in sizes:
         load, place = loads[0]
         heapreplace(loads, (load + size, place))
-    return tuple(load for load, _ in sorted(loads, key=lambda one: one[1]))
+    return tuple(load for load, _ in sorted(loads, key=lambda server: server[1]))
 
 
 def ps_tensors_fattree(fabric: Fabric, tensors: Iterable[Any]) -> Collective:

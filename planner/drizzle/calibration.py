@@ -90,31 +90,31 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     InvalidInputError
         If there is none, or one is none, with its path.
     """
-    given: object = measurements
-    if not isinstance(given, Sequence):
-        raise InvalidInputError("measurements", f"expected an array, got {shown(given)}")
-    for place, one in enumerate(measurements):
-        _check(one, f"measurements[{place}]")
+    untyped: object = measurements
+    if not isinstance(untyped, Sequence):
+        raise InvalidInputError("measurements", f"expected an array, got {shown(untyped)}")
+    for place, measurement in enumerate(measurements):
+        _check(measurement, f"measurements[{place}]")
     if not measurements:
         raise InvalidInputError("measurements", "expected at least one element, got an empty array")
     rows = _weighted(measurements)
     everything = normal_equations(rows, len(CONSTANTS))
     fitted = best_of(everything, _SETS)
-    shapes = [_shape(one) for one in measurements]
+    shapes = [_shape(measurement) for measurement in measurements]
     basis = independent(shapes)
     known = len(basis)
     held_out = None
     if all(len(independent(shapes[:place] + shapes[place + 1 :])) == known for place in basis):
         held_out = tuple(
-            _error(best_of(_without(everything, row), _SETS), one)
-            for row, one in zip(rows, measurements, strict=True)
+            _error(best_of(_without(everything, row), _SETS), measurement)
+            for row, measurement in zip(rows, measurements, strict=True)
         )
     group, task, always = fitted
     return Calibration(
         group,
         task,
         always,
-        errors=tuple(_error(fitted, one) for one in measurements),
+        errors=tuple(_error(fitted, measurement) for measurement in measurements),
         held_out=held_out,
         confounded=tuple(
             name
@@ -124,25 +124,25 @@ def calibrate(measurements: Sequence[Measurement]) -> Calibration:
     )
 
 
-def _check(one: object, path: str) -> None:
-    if not isinstance(one, Measurement):
-        raise InvalidInputError(path, f"expected a Measurement, got {shown(one)}")
+def _check(measurement: object, path: str) -> None:
+    if not isinstance(measurement, Measurement):
+        raise InvalidInputError(path, f"expected a Measurement, got {shown(measurement)}")
     for name in ("tasks", "group_size", "overhead_ns"):
-        integer(getattr(one, name), f"{path}.{name}", minimum=1)
+        integer(getattr(measurement, name), f"{path}.{name}", minimum=1)
 
 
-def _shape(one: Measurement) -> tuple[int, int, int]:
+def _shape(measurement: Measurement) -> tuple[int, int, int]:
     """Return what the constants are multiplied by for the overhead of a whole group."""
-    return 1, one.tasks, one.tasks * one.group_size
+    return 1, measurement.tasks, measurement.tasks * measurement.group_size
 
 
 def _weighted(measurements: Sequence[Measurement]) -> list[list[int]]:
     """Return a row of whole numbers for each measurement, its right side last and all alike."""
-    spent = [one.overhead_ns * one.group_size for one in measurements]
+    spent = [measurement.overhead_ns * measurement.group_size for measurement in measurements]
     scale = max(spent) << _BITS
     return [
-        [round(Fraction(scale, value)) * number for number in (*_shape(one), value)]
-        for one, value in zip(measurements, spent, strict=True)
+        [round(Fraction(scale, value)) * number for number in (*_shape(measurement), value)]
+        for measurement, value in zip(measurements, spent, strict=True)
     ]
 
 
@@ -151,15 +151,19 @@ def _without(equations: Normal, row: list[int]) -> Normal:
     *left, value = row
     return Normal(
         [
-            [entry - one * other for entry, other in zip(line, left, strict=True)]
-            for line, one in zip(equations.matrix, left, strict=True)
+            [
+                entry - row_factor * column_factor
+                for entry, column_factor in zip(line, left, strict=True)
+            ]
+            for line, row_factor in zip(equations.matrix, left, strict=True)
         ],
-        [entry - one * value for entry, one in zip(equations.right, left, strict=True)],
+        [entry - factor * value for entry, factor in zip(equations.right, left, strict=True)],
     )
 
 
-def _error(constants: list[Fraction], one: Measurement) -> Fraction:
+def _error(constants: list[Fraction], measurement: Measurement) -> Fraction:
     """Return by how much a prediction exceeds what was measured, relative to it."""
     group, task, always = constants
-    predicted = (group + task * one.tasks) / one.group_size + always * one.tasks
-    return predicted / one.overhead_ns - 1
+    tasks = measurement.tasks
+    predicted = (group + task * tasks) / measurement.group_size + always * tasks
+    return predicted / measurement.overhead_ns - 1

@@ -92,8 +92,8 @@ def _never_low_enough(problem: Problem) -> str:
         return "nothing is computed, so that scheduling takes all of the time in any group"
     least = problem.always_ns / (problem.compute_ns + problem.always_ns)
     always = "always above" if problem.once_ns else "always"
-    said, limit = told_apart(least, Fraction(problem.max_overhead))
+    overhead, limit = told_apart(least, Fraction(problem.max_overhead))
     return (
         "constant_task_ns for each task is paid by every iteration, whatever the group: "
-        f"the overhead is {always} {said}, and max_overhead = {limit}"
+        f"the overhead is {always} {overhead}, and max_overhead = {limit}"
     )

@@ -32,4 +32,6 @@ def curve(problem: Problem, chosen: int) -> tuple[tuple[int, Evaluation], ...]:
         size *= 2
     sizes |= set(range(1, size + 1)) if size <= _FEW else {size}
     priced = ((size, evaluate(problem, Plan(size))) for size in sorted(sizes))
-    return tuple((size, one) for size, one in priced if one.group_ns <= MAX_TOTAL)
+    return tuple(
+        (size, evaluation) for size, evaluation in priced if evaluation.group_ns <= MAX_TOTAL
+    )

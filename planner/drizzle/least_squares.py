@@ -40,10 +40,10 @@ def normal_equations(rows: Iterable[Sequence[int]], columns: int) -> Normal:
     matrix = [[0] * columns for _ in range(columns)]
     right = [0] * columns
     for *row, value in rows:
-        for i, one in enumerate(row):
-            right[i] += one * value
-            for j, other in enumerate(row):
-                matrix[i][j] += one * other
+        for i, first in enumerate(row):
+            right[i] += first * value
+            for j, second in enumerate(row):
+                matrix[i][j] += first * second
     return Normal(matrix, right)
 
 
@@ -55,15 +55,15 @@ def best_of(equations: Normal, sets: Iterable[Sequence[int]]) -> list[Fraction]:
     matrix, right = equations
     best, gained = [Fraction(0)] * len(right), Fraction(0)
     for columns in sets:
-        found = _solved([[matrix[i][j] for j in columns] + [right[i]] for i in columns])
-        if found is None or min(found) < 0:
+        solution = _solved([[matrix[i][j] for j in columns] + [right[i]] for i in columns])
+        if solution is None or min(solution) < 0:
             continue
         # At a least-squares solution |A·x - b|² = |b|² - xᵀ·Aᵀ·b.
-        gain = sum((x * right[i] for i, x in zip(columns, found, strict=True)), Fraction(0))
+        gain = sum((x * right[i] for i, x in zip(columns, solution, strict=True)), Fraction(0))
         if gain > gained:
             gained = gain
             best = [Fraction(0)] * len(right)
-            for i, x in zip(columns, found, strict=True):
+            for i, x in zip(columns, solution, strict=True):
                 best[i] = x
     return best
 
@@ -72,10 +72,10 @@ def independent(rows: Sequence[Sequence[int]]) -> list[int]:
     """Return the places of the first rows that are linearly independent and span all."""
     places: list[int] = []
     for place, row in enumerate(rows):
-        chosen = [rows[other] for other in places]
+        chosen = [rows[earlier] for earlier in places]
         if len(places) == len(row):
             break
-        if len(_reduced([[Fraction(one) for one in line] for line in (*chosen, row)])) > len(
+        if len(_reduced([[Fraction(entry) for entry in line] for line in (*chosen, row)])) > len(
             places
         ):
             places.append(place)
@@ -85,7 +85,7 @@ def independent(rows: Sequence[Sequence[int]]) -> list[int]:
 def _solved(rows: list[list[int]]) -> list[Fraction] | None:
     """Return the solution of a square system whose rows end with the right side, if just one."""
     size = len(rows)
-    reduced = _reduced([[Fraction(one) for one in row] for row in rows])
+    reduced = _reduced([[Fraction(entry) for entry in row] for row in rows])
     regular = len(reduced) == size and all(row[place] == 1 for place, row in enumerate(reduced))
     return [row[size] for row in reduced] if regular else None
 
@@ -98,12 +98,13 @@ def _reduced(rows: list[list[Fraction]]) -> list[list[Fraction]]:
         if pivot is None:
             continue
         rows[done], rows[pivot] = rows[pivot], rows[done]
-        rows[done] = [one / rows[done][column] for one in rows[done]]
+        rows[done] = [entry / rows[done][column] for entry in rows[done]]
         for place, row in enumerate(rows):
             if place != done and row[column]:
                 factor = row[column]
                 rows[place] = [
-                    one - factor * other for one, other in zip(row, rows[done], strict=True)
+                    entry - factor * pivot_entry
+                    for entry, pivot_entry in zip(row, rows[done], strict=True)
                 ]
         done += 1
     return rows[:done]

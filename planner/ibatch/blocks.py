@@ -77,26 +77,29 @@ class Blocks:
         """
         if method in OWN_UNITS:
             return solve(self.problem, method=method, time_limit=time_limit)
-        found = solve(self.merged, method=method, time_limit=time_limit)
-        if found.plan is None:
-            assert found.infeasibility is not None
-            return replace(found, infeasibility=self._of_layers(found.infeasibility))
+        result = solve(self.merged, method=method, time_limit=time_limit)
+        if result.plan is None:
+            assert result.infeasibility is not None
+            return replace(result, infeasibility=self._of_layers(result.infeasibility))
         limits = [*self.starts, self.problem.layers]
-        plan = Plan(tuple((limits[a], limits[b]) for a, b in found.plan.batches))
+        plan = Plan(tuple((limits[a], limits[b]) for a, b in result.plan.batches))
         bound = self.best_of_layers.lower_bound_ns
-        outcome = Outcome(plan, bound, found.timed_out, method=found.method)
-        return priced(self.problem, outcome, found.runtime_s)
+        outcome = Outcome(plan, bound, result.timed_out, method=result.method)
+        return priced(self.problem, outcome, result.runtime_s)
 
-    def _of_layers(self, found: Infeasibility) -> Infeasibility:
+    def _of_layers(self, infeasibility: Infeasibility) -> Infeasibility:
         """Say of layers what was found of blocks."""
         spans = list(pairwise([*self.starts, self.problem.layers]))
-        layers = tuple(one for block in found.layers for one in range(*spans[block]))
-        if not found.layers or not (sizes := self.merged.layer_bytes):
-            return replace(found, reason=f"of whole blocks: {found.reason}", layers=layers)
-        first, stop = spans[found.layers[0]]
+        layers = tuple(layer for block in infeasibility.layers for layer in range(*spans[block]))
+        if not infeasibility.layers or not (sizes := self.merged.layer_bytes):
+            return replace(
+                infeasibility, reason=f"of whole blocks: {infeasibility.reason}", layers=layers
+            )
+        block = infeasibility.layers[0]
+        first, stop = spans[block]
         return replace(
-            found,
-            reason=f"layers {first} to {stop - 1}, one block, have {sizes[found.layers[0]]} bytes "
+            infeasibility,
+            reason=f"layers {first} to {stop - 1}, one block, have {sizes[block]} bytes "
             f"together, more than max_batch_bytes = {self.problem.max_batch_bytes}; the smallest "
             f"cap that fits every block is {max(sizes)}",
             layers=layers,

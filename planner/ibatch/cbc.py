@@ -50,14 +50,14 @@ def solve_with_cbc(model: Any, deadline: Deadline, built_s: float) -> None:
     if left is not None and left < WRITING * built_s:
         raise TimeUpError
     with TemporaryDirectory() as folder:
-        written, found = Path(folder, "model.mps"), Path(folder, "model.sol")
+        written, solution_file = Path(folder, "model.mps"), Path(folder, "model.sol")
         variables, names, rows, _ = model.writeMPS(str(written), rename=1)
         deadline.check()
         left = deadline.remaining_s
         command = [pulp_cbc_path, str(written)]
         command += [] if left is None else ["-sec", str(left), "-timeMode", "elapsed"]
         command += ["-threads", "1", "-randomSeed", "1", "-solve"]
-        command += ["-printingOptions", "all", "-solution", str(found)]
+        command += ["-printingOptions", "all", "-solution", str(solution_file)]
         quiet = subprocess.DEVNULL
         try:
             subprocess.run(  # noqa: S603 - PuLP's own program, on a file of ours
@@ -70,7 +70,7 @@ def solve_with_cbc(model: Any, deadline: Deadline, built_s: float) -> None:
             )
         except subprocess.TimeoutExpired:
             raise TimeUpError from None
-        solution = pulp.COIN_CMD().readsol_MPS(str(found), model, variables, names, rows)
+        solution = pulp.COIN_CMD().readsol_MPS(str(solution_file), model, variables, names, rows)
     status, values, *_, sol_status = solution
     model.assignVarsVals(values)
     model.assignStatus(status, sol_status)

@@ -142,8 +142,8 @@ def check_batches(batches: Sequence[tuple[int, int]], layers: int, direction: st
 def _first_break_of_eq5(direction: str, times: Sequence[BatchTimes]) -> int | None:
     """Return the position of the first batch whose computation is not covered, if any."""
     pull = direction == "pull"
-    for position, (one, other) in enumerate(pairwise(times)):
-        computing, sending = (one, other) if pull else (other, one)
+    for position, (first, second) in enumerate(pairwise(times)):
+        computing, sending = (first, second) if pull else (second, first)
         if sending.transfer_ns < computing.compute_ns:
             return position if pull else position + 1
     return None
@@ -192,8 +192,8 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
 def priced(direction: str, times: Sequence[BatchTimes]) -> Evaluation:
     """Price a schedule."""
     makespan = max(times[-1].transfer_end_ns, times[-1].compute_end_ns)
-    communication = sum(one.transfer_ns for one in times)
-    computation = sum(one.compute_ns for one in times)
+    communication = sum(batch.transfer_ns for batch in times)
+    computation = sum(batch.compute_ns for batch in times)
     uncovered = times[-1] if direction == "pull" else times[0]
     overlap = overlap_ns(
         [(t.transfer_start_ns, t.transfer_end_ns) for t in times],

@@ -125,8 +125,8 @@ def _shortest_cover(problem: Problem, start: int, computation: int) -> int | Non
     if not ends:
         return None
     if problem.is_monotone:
-        found = bisect_left(ends, computation, key=lambda end: problem.transfer_time(start, end))
-        return ends[found] if found < len(ends) else None
+        position = bisect_left(ends, computation, key=lambda end: problem.transfer_time(start, end))
+        return ends[position] if position < len(ends) else None
     times = ((problem.transfer_time(start, end), end) for end in ends)
     return min((pair for pair in times if pair[0] >= computation), default=(0, None))[1]
 

@@ -76,8 +76,8 @@ def _first_covered(
     times: NDArray[np.int64],
 ) -> NDArray[np.intp]:
     """Return for each time the smallest a such that computing a … boundary-1 takes no longer."""
-    found = np.searchsorted(computed[:boundary], computed[boundary] - times, side="left")
-    return np.asarray(found, dtype=np.intp)
+    first = np.searchsorted(computed[:boundary], computed[boundary] - times, side="left")
+    return np.asarray(first, dtype=np.intp)
 
 
 def _trace(

@@ -142,5 +142,5 @@ def _bound(problem: Problem, _: Plan, deadline: Deadline) -> tuple[int, bool]:
     if not additive and problem.layers > BOUND_MAX_LAYERS:
         return relaxation(problem), False
     proof = _exact(problem, deadline)
-    found = proof.lower_bound
-    return relaxation(problem) if found is None else int(found), proof.timed_out
+    bound = proof.lower_bound
+    return relaxation(problem) if bound is None else int(bound), proof.timed_out

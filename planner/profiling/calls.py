@@ -140,7 +140,7 @@ def _count_saved(model: nn.Module, saved: Mapping[tuple[int, int], Call]) -> Non
     saved : mapping of (int, int) to Call
         The first call that had the memory at each place saved.
     """
-    own = {_place(one) for one in chain(model.parameters(), model.buffers())}
+    own = {_place(tensor) for tensor in chain(model.parameters(), model.buffers())}
     for place, call in saved.items():
         if place not in own:
             call.kept_bytes += place[1]

@@ -79,29 +79,29 @@ class Flow:
 def flow(nodes: Iterable[Node], calls: Sequence[Call]) -> Flow:
     """Return what the nodes of one run, in the order of computation, say of its stretches."""
     stretches = Stretches(calls)
-    found = Flow()
+    result = Flow()
     for stretch, group in groupby(nodes, key=lambda node: stretches.at(order_number(node))):
         if stretch < 0:
             continue
         made = list(group)
-        found.names[stretch] = _described(made, calls)
+        result.names[stretch] = _described(made, calls)
         for node in made:
             for producer, _ in node.next_functions:
                 if producer is None:
                     continue
                 if type(producer).__name__ == "AccumulateGrad":
                     leaf: Tensor = producer.variable  # type: ignore[attr-defined]
-                    found.updates.setdefault(leaf, set()).add(stretch)
+                    result.updates.setdefault(leaf, set()).add(stretch)
                 else:
                     read = stretches.at(order_number(producer))
                     # A view that is read after its base was changed gets its node after its
                     # reader's: the earlier stretch counts as the one that is read.
                     edge = min(read, stretch), max(read, stretch)
                     if edge[0] < 0:
-                        found.sources.add(edge[1])
+                        result.sources.add(edge[1])
                     elif edge[0] < edge[1]:
-                        found.edges.add(edge)
-    return found
+                        result.edges.add(edge)
+    return result
 
 
 def _described(nodes: Sequence[Node], calls: Sequence[Call]) -> str:

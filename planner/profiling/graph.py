@@ -21,15 +21,15 @@ def nodes_behind(tensors: Iterable[Tensor]) -> list[Node]:
 
     The nodes that accumulate gradients into parameters compute nothing and are left out.
     """
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     waiting = [tensor.grad_fn for tensor in tensors]
     while waiting:
         node = waiting.pop()
-        if node is None or node in found or type(node).__name__ == "AccumulateGrad":
+        if node is None or node in nodes or type(node).__name__ == "AccumulateGrad":
             continue
-        found[node] = None
+        nodes[node] = None
         waiting.extend(producer for producer, _ in node.next_functions)
-    return sorted(found, key=order_number)
+    return sorted(nodes, key=order_number)
 
 
 def blocks_of_spans(nodes: Sequence[Node], spans: Sequence[tuple[int, int]]) -> list[int]:

@@ -175,7 +175,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
             forward[index],
             round(median(run.op_forward_ns[index] for run in runs)),
             "forward",
-            tuple(forward[one] for one in op.reads),
+            tuple(forward[producer] for producer in op.reads),
         )
         for index, op in enumerate(structure.ops)
     ]
@@ -187,7 +187,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
                 backward[index],
                 round(median(run.op_backward_ns[index] for run in runs)),
                 "backward",
-                (*(backward[one] for one in giving), forward[index]),
+                (*(backward[reader] for reader in giving), forward[index]),
             )
         )
         following = (index,)
@@ -197,8 +197,8 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
             Parameter(
                 name,
                 parameter.numel() * parameter.element_size(),
-                tuple(backward[one] for one in using),
-                tuple(forward[one] for one in using),
+                tuple(backward[user] for user in using),
+                tuple(forward[user] for user in using),
             )
             for name, (parameter, using) in updated.items()
         ),

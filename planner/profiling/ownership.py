@@ -41,9 +41,9 @@ def parameter_layers(model: nn.Module, calls: Sequence[Call]) -> dict[nn.Paramet
             nearest = [parent for module in nearest for parent in around[module]]
         return min(first_layer[module] for module in nearest if module in first_layer)
 
-    found: dict[nn.Parameter, int] = {}
+    layers_of: dict[nn.Parameter, int] = {}
     for owner in modules.values():
         for parameter in owner.parameters(recurse=False):
             layer = layer_of(owner)
-            found[parameter] = min(layer, found.get(parameter, layer))
-    return found
+            layers_of[parameter] = min(layer, layers_of.get(parameter, layer))
+    return layers_of
