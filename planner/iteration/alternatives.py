@@ -105,21 +105,28 @@ def alternatives(
         Called with the name of each alternative before it is planned.
     """
     size = sum(problem.pushed + problem.pulled)
-    distinct = {one.half: one for one in reversed(problem.options)}
+    distinct = {option.half: option for option in reversed(problem.options)}
     known: dict[AffineCost, dict[Mode, Alternative]] = {}
-    cheapest = {one.half for one in undominated(problem.options)}
+    cheapest = {option.half for option in undominated(problem.options)}
     best: int | None = None
-    for half, synchronisation in sorted(distinct.items(), key=lambda one: one[0].cost_ns(size)):
+    for half in sorted(distinct, key=lambda half: half.cost_ns(size)):
+        synchronisation = distinct[half]
         if progress:
             progress(synchronisation.algorithm)
         if best is not None and deadline.passed:
             known[half] = _unplanned(problem, synchronisation, half in cheapest)
             continue
         known[half] = _both_modes(problem, synchronisation, best, deadline)
-        times = [one.objective_ns for one in known[half].values() if one.objective_ns is not None]
+        times = [
+            planned.objective_ns
+            for planned in known[half].values()
+            if planned.objective_ns is not None
+        ]
         best = min([*times, *([] if best is None else [best])], default=None)
     return tuple(
-        _renamed(known[one.half][mode], one) for one in problem.options for mode in problem.modes
+        _renamed(known[option.half][mode], option)
+        for option in problem.options
+        for mode in problem.modes
     )
 
 
@@ -135,52 +142,52 @@ def _unplanned(
 ) -> dict[Mode, Alternative]:
     """Return what is known of an algorithm when the time is up: bounds, if no other has lower."""
     late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
-    found = {}
+    unplanned = {}
     for mode in problem.modes:
         small = too_small(problem, mode)
         least = None
         if cheapest and not small:
             least = bound(problem, synchronisation, mode, brief=True)
-        found[mode] = Alternative(
+        unplanned[mode] = Alternative(
             synchronisation, mode, None, None, least, small or late, timed_out=not small
         )
-    return found
+    return unplanned
 
 
 def _both_modes(
     problem: Problem, synchronisation: Synchronisation, best: int | None, deadline: Deadline
 ) -> dict[Mode, Alternative]:
     """Plan for one algorithm, replicated and sharded, the mode with the lower bound first."""
-    found: dict[Mode, Alternative] = {}
+    by_mode: dict[Mode, Alternative] = {}
     bounds: dict[Mode, int] = {}
     for mode in problem.modes:
         small, many = too_small(problem, mode), too_many(problem, mode)
         if not small:
             bounds[mode] = bound(problem, synchronisation, mode, brief=deadline.passed)
         if small or many:  # if many, there are plans, though none is made: their bound counts
-            found[mode] = Alternative(
+            by_mode[mode] = Alternative(
                 synchronisation, mode, None, None, bounds.pop(mode, None), small or many
             )
-    for mode, least in sorted(bounds.items(), key=lambda one: one[1]):
+    for mode, least in sorted(bounds.items(), key=itemgetter(1)):
         open_ = best is None or least < best
         if not open_ and mode == "replicated":
             open_ = _sooner_unenforced(problem, synchronisation, best or 0, deadline)
         searched = open_ and not deadline.passed
         made = _replicated if mode == "replicated" else _sharded
         plans, timed_out = made(problem, synchronisation, least, deadline, searched)
-        one = _best(problem, synchronisation, mode, plans, least, deadline)
-        assert one.plan is not None
-        assert one.objective_ns is not None
+        alternative = _best(problem, synchronisation, mode, plans, least, deadline)
+        assert alternative.plan is not None
+        assert alternative.objective_ns is not None
         holds = least
-        if one.plan.backward_orders != (problem.base.order.backward,):
-            holds = bound(problem, synchronisation, mode, one.plan)
-        found[mode] = replace(
-            one,
+        if alternative.plan.backward_orders != (problem.base.order.backward,):
+            holds = bound(problem, synchronisation, mode, alternative.plan)
+        by_mode[mode] = replace(
+            alternative,
             lower_bound_ns=holds,
-            timed_out=one.timed_out or timed_out or (open_ and not searched),
+            timed_out=alternative.timed_out or timed_out or (open_ and not searched),
         )
-        best = one.objective_ns if best is None else min(best, one.objective_ns)
-    return found
+        best = alternative.objective_ns if best is None else min(best, alternative.objective_ns)
+    return by_mode
 
 
 def _sooner_unenforced(
@@ -214,7 +221,7 @@ def _replicated(
     result = caramel.solve(problem.gradients[name], time_limit=seconds)
     assert result.plan is not None
     plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
-    if room is not None and any(one.size_bytes > room for one in plans[0].transfers):
+    if room is not None and any(transfer.size_bytes > room for transfer in plans[0].transfers):
         for rule in GRADIENTS.values():  # transfers that fit can be better than those that are cut
             if deadline.passed:
                 break
@@ -225,15 +232,18 @@ def _replicated(
 
 def _nested(problem: Problem, name: str, least: int) -> Plan:
     """Return the best plan of all-reduces that is made without a search."""
-    one = problem.gradients[name]
-    pricer, element = LoadPricer(one.windows, one.cost), one.element_bytes
-    line = (Fraction(one.cost.startup_ns), problem.synchronisation(name).all_reduce.ns_per_byte)
+    gradients = problem.gradients[name]
+    pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
+    line = (
+        Fraction(gradients.cost.startup_ns),
+        problem.synchronisation(name).all_reduce.ns_per_byte,
+    )
     loads = []
-    for nested in tightened(one.windows):
+    for nested in tightened(gradients.windows):
         targets = Targets(nested, (line,))
         reached, openings = targets.least(least)
         loads += [targets.whole_loads(openings), targets.cut_loads(reached, openings, element)]
-    return from_gradients(name, plan_of(one, one.order, min(loads, key=pricer.rank)))
+    return from_gradients(name, plan_of(gradients, gradients.order, min(loads, key=pricer.rank)))
 
 
 def _sharded(
@@ -253,7 +263,10 @@ def _sharded(
     if not searched:
         return plans, False
     plans += [servers(problem, synchronisation), layers_apart(problem, synchronisation)]
-    plans += [enforced(problem, name, one) for one in interleaved(problem, half, least, deadline)]
+    plans += [
+        enforced(problem, name, transfers)
+        for transfers in interleaved(problem, half, least, deadline)
+    ]
     if room is not None:  # units that fit can be better than batches that are cut
         with suppress(NotApplicableError):
             plans.append(fsdp_milp(problem, synchronisation))
@@ -262,7 +275,9 @@ def _sharded(
 
 def in_halves(plan: Plan) -> Plan:
     """Return the plan with every all-reduce as a push and the pull of the same right behind it."""
-    halves = [replace(one, kind=kind) for one in plan.transfers for kind in ("push", "pull")]
+    halves = [
+        replace(transfer, kind=kind) for transfer in plan.transfers for kind in ("push", "pull")
+    ]
     return replace(plan, transfers=tuple(halves))
 
 
@@ -277,7 +292,7 @@ def _best(
     """Return the best of the plans of one mode, none of which is below a bound."""
     room, timed_out = problem.room(mode), False
     tight = room is not None and any(
-        one.size_bytes > room for plan in plans for one in plan.transfers
+        transfer.size_bytes > room for plan in plans for transfer in plan.transfers
     )
     if tight:
         plans = [
@@ -294,8 +309,8 @@ def _best(
         priced.append((price, len(fitting.transfers), fitting))
     objective, _, plan = min(priced, key=itemgetter(0, 1))
     if mode == "sharded" and objective > least:  # as good but for rounding, and it can be executed
-        near = [one for one in priced if one[0] <= objective + objective // ROUNDING]
-        objective, _, plan = min(near, key=lambda one: (_is_cut(problem, one[2]), *one[:2]))
+        near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
+        objective, _, plan = min(near, key=lambda entry: (_is_cut(problem, entry[2]), *entry[:2]))
     return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)
 
 
@@ -303,7 +318,7 @@ def _is_cut(problem: Problem, plan: Plan) -> bool:
     """Return whether a sharded plan cuts a parameter."""
     return any(
         part.stop - part.start < sizes[part.parameter]
-        for one in plan.transfers
-        for sizes in (problem.pulled if one.kind == "pull" else problem.pushed,)
-        for part in one.parts
+        for transfer in plan.transfers
+        for sizes in (problem.pulled if transfer.kind == "pull" else problem.pushed,)
+        for part in transfer.parts
     )

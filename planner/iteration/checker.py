@@ -44,7 +44,7 @@ def check(problem: Problem, plan: Plan) -> None:
     for number, transfer in enumerate(plan.transfers):
         if transfer.kind not in ("all_reduce", "push", "pull"):
             raise InvalidPlanError(f"transfers[{number}].kind", "is none")
-    summed = [number for number, one in enumerate(plan.transfers) if one.kind != "pull"]
+    summed = [number for number, transfer in enumerate(plan.transfers) if transfer.kind != "pull"]
     gradients = _as_gradients(plan, [plan.transfers[number] for number in summed])
     try:
         check_gradients(problem.base, gradients)
@@ -85,29 +85,36 @@ def check_room(problem: Problem, plan: Plan) -> None:
 
 def _as_gradients(plan: Plan, transfers: Sequence[Transfer]) -> GradientPlan:
     """Return the transfers that sum up, as a plan of gradient transfers."""
-    groups = tuple(Group(one.parts, not_before_ns=one.not_before_ns) for one in transfers)
+    groups = tuple(
+        Group(transfer.parts, not_before_ns=transfer.not_before_ns) for transfer in transfers
+    )
     return GradientPlan(groups, plan.backward_orders, plan.forward_order, plan.barrier)
 
 
 def _check_pulls(problem: Problem, plan: Plan) -> None:
-    pushed = {part.parameter for one in plan.transfers if one.kind == "push" for part in one.parts}
-    reduced = any(one.kind == "all_reduce" for one in plan.transfers)
+    pushed = {
+        part.parameter
+        for transfer in plan.transfers
+        if transfer.kind == "push"
+        for part in transfer.parts
+    }
+    reduced = any(transfer.kind == "all_reduce" for transfer in plan.transfers)
     if pushed and reduced:
         raise InvalidPlanError("transfers", "some gradients are pushed, some all-reduced")
     pushes: dict[int, list[tuple[int, Part]]] = {index: [] for index in pushed}
     pulled: dict[int, list[Part]] = {index: [] for index in pushed}
-    for number, one in enumerate(plan.transfers):
-        for part in one.parts if one.kind == "push" else ():
+    for number, transfer in enumerate(plan.transfers):
+        for part in transfer.parts if transfer.kind == "push" else ():
             pushes[part.parameter].append((number, part))
-    last = {index: _last_pushes(problem, index, found) for index, found in pushes.items()}
-    for number, one in enumerate(plan.transfers):
-        if one.kind != "pull":
+    last = {index: _last_pushes(problem, index, parts) for index, parts in pushes.items()}
+    for number, transfer in enumerate(plan.transfers):
+        if transfer.kind != "pull":
             continue
-        if not one.parts:
+        if not transfer.parts:
             raise InvalidPlanError(f"transfers[{number}]", "carries nothing")
-        if one.not_before_ns < 0:
+        if transfer.not_before_ns < 0:
             raise InvalidPlanError(f"transfers[{number}].not_before_ns", "expected a time >= 0")
-        for part in one.parts:
+        for part in transfer.parts:
             if part.parameter not in pushed:
                 raise InvalidPlanError(f"transfers[{number}]", "pulls what nobody pushed")
             if number < last[part.parameter](part):

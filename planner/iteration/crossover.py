@@ -79,37 +79,39 @@ class _Parts:
         )
 
 
-def dominating(problem: Problem, other: Alternative, found: Sequence[Alternative]) -> str | None:
+def dominating(
+    problem: Problem, alternative: Alternative, candidates: Sequence[Alternative]
+) -> str | None:
     """Return an algorithm that costs no more than the alternative's in any part, less in one.
 
     Parameters
     ----------
     problem : Problem
         The problem.
-    other : Alternative
+    alternative : Alternative
         The alternative.
-    found : sequence of Alternative
+    candidates : sequence of Alternative
         All of them.
     """
-    parts = _parts(problem, found)
-    mine = parts[other.synchronisation.algorithm]
-    for one in _usable(other, found):
-        cost = parts[one]
+    parts = _parts(problem, candidates)
+    mine = parts[alternative.synchronisation.algorithm]
+    for algorithm in _usable(alternative, candidates):
+        cost = parts[algorithm]
         no_more = (
             cost.startup <= mine.startup
             and cost.message <= mine.message
             and cost.per_byte <= mine.per_byte
         )
         if no_more and cost != mine:
-            return one
+            return algorithm
     return None
 
 
 def changes(
     problem: Problem,
     plan: Plan,
-    other: Alternative,
-    found: Sequence[Alternative],
+    alternative: Alternative,
+    candidates: Sequence[Alternative],
     deadline: Deadline = NEVER,
 ) -> tuple[Change, ...]:
     """Return what would make an alternative the better one, each change by itself.
@@ -120,21 +122,21 @@ def changes(
         The problem.
     plan : Plan
         The plan chosen.
-    other : Alternative
+    alternative : Alternative
         The alternative, with a plan.
-    found : sequence of Alternative
+    candidates : sequence of Alternative
         All of them.
     deadline : Deadline
         Changes that are not known then are left out.
     """
-    assert other.plan is not None
-    rivals, parts = _usable(other, found), _parts(problem, found)
-    chosen, runner_up = parts[plan.algorithm], parts[other.plan.algorithm]
-    lasts, other_lasts = lasting(problem, plan), lasting(problem, other.plan)
+    assert alternative.plan is not None
+    rivals, parts = _usable(alternative, candidates), _parts(problem, candidates)
+    chosen, runner_up = parts[plan.algorithm], parts[alternative.plan.algorithm]
+    lasts, other_lasts = lasting(problem, plan), lasting(problem, alternative.plan)
 
     def wins(what: Part, factor: Fraction) -> bool:
         own = runner_up.scaled(what, factor)
-        if any(_undercuts(parts[one].scaled(what, factor), own) for one in rivals):
+        if any(_undercuts(parts[rival].scaled(what, factor), own) for rival in rivals):
             return False
         return other_lasts(own) < lasts(chosen.scaled(what, factor))
 
@@ -142,31 +144,31 @@ def changes(
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
 
 
-def _usable(other: Alternative, found: Sequence[Alternative]) -> tuple[str, ...]:
+def _usable(alternative: Alternative, candidates: Sequence[Alternative]) -> tuple[str, ...]:
     """Return the algorithms that have a plan in the alternative's mode."""
     return tuple(
-        one.synchronisation.algorithm
-        for one in found
-        if one.mode == other.mode and one.plan is not None
+        candidate.synchronisation.algorithm
+        for candidate in candidates
+        if candidate.mode == alternative.mode and candidate.plan is not None
     )
 
 
-def _undercuts(cost: AffineCost, other: AffineCost) -> bool:
-    no_more = cost.startup_ns <= other.startup_ns and cost.ns_per_byte <= other.ns_per_byte
-    return no_more and cost != other
+def _undercuts(first: AffineCost, second: AffineCost) -> bool:
+    no_more = first.startup_ns <= second.startup_ns and first.ns_per_byte <= second.ns_per_byte
+    return no_more and first != second
 
 
-def _parts(problem: Problem, found: Sequence[Alternative]) -> Mapping[str, _Parts]:
+def _parts(problem: Problem, candidates: Sequence[Alternative]) -> Mapping[str, _Parts]:
     """Return the parts of what each algorithm costs, found by leaving start-ups away."""
     silent, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
-    messages = {one.algorithm: one.half.startup_ns for one in silent}
+    messages = {option.algorithm: option.half.startup_ns for option in silent}
     return {
-        one.algorithm: _Parts(
-            one.half.startup_ns - messages[one.algorithm],
-            messages[one.algorithm],
-            Fraction(one.half.ns_per_byte),
+        option.algorithm: _Parts(
+            option.half.startup_ns - messages[option.algorithm],
+            messages[option.algorithm],
+            Fraction(option.half.ns_per_byte),
         )
-        for one in (alternative.synchronisation for alternative in found)
+        for option in (alternative.synchronisation for alternative in candidates)
     }
 
 
@@ -183,7 +185,7 @@ def _nearest(better: Callable[[Fraction], bool], deadline: Deadline) -> Fraction
     Where what is better changes more than once, it is one of the first power of two that is.
     """
     for power in range(1, FACTOR_BITS + 1):
-        found = []
+        factors = []
         for way in (Fraction(2), Fraction(1, 2)):
             if deadline.passed:
                 return None
@@ -193,7 +195,7 @@ def _nearest(better: Callable[[Fraction], bool], deadline: Deadline) -> Fraction
             for _ in range(ROUNDS):
                 middle = (near + far) / 2
                 near, far = (near, middle) if better(middle) else (middle, far)
-            found.append(far)
-        if found:
-            return min(found, key=lambda factor: max(factor, 1 / factor))
+            factors.append(far)
+        if factors:
+            return min(factors, key=lambda factor: max(factor, 1 / factor))
     return None

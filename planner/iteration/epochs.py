@@ -96,13 +96,13 @@ def yan_estimates(profile: Profile, problem: Problem, epoch_samples: int) -> tup
     ]
     try:
         layer, constants = _layer_and_constants(profile, problem, batch)
-        found = [
+        estimates = [
             _estimate(layer, constants, machines, machines * each, batch, count)
             for machines, count in enumerate(iterations, 1)
         ]
     except InvalidInputError as error:
         raise NotApplicableError("profile", f"Yan's model cannot price it: {error}") from None
-    return tuple(sorted(found, key=lambda one: (one.epoch_ns, one.machines)))
+    return tuple(sorted(estimates, key=lambda estimate: (estimate.epoch_ns, estimate.machines)))
 
 
 def _layer_and_constants(

@@ -134,15 +134,15 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[AffineCost], int]:
         heads = heads_of(problem, plan)
         tails = windows(problem.graph, plan.backward_orders[0], plan.forward_order).tails
     steps = []
-    for one in plan.transfers:
-        ready, tail = one.not_before_ns, 0
-        if one.kind != "pull":
-            ready = max(ready, *(heads[part.parameter] for part in one.parts))
-        if one.kind != "push":
-            tail = max(tails[part.parameter] for part in one.parts)
+    for transfer in plan.transfers:
+        ready, tail = transfer.not_before_ns, 0
+        if transfer.kind != "pull":
+            ready = max(ready, *(heads[part.parameter] for part in transfer.parts))
+        if transfer.kind != "push":
+            tail = max(tails[part.parameter] for part in transfer.parts)
         if plan.barrier:
             tail = known.forward_ns
-        steps.append((ready, one.kind == "all_reduce", one.size_bytes, tail))
+        steps.append((ready, transfer.kind == "all_reduce", transfer.size_bytes, tail))
 
     def lasts(half: AffineCost) -> int:
         costs = half, AffineCost(2 * half.startup_ns, 2 * half.ns_per_byte)
@@ -169,7 +169,7 @@ def _times(
             due.update({j: min(deadline, due.get(j, deadline)) for j in parameters})
         deadlines.append(deadline)
     pushed: dict[int, int] = {}  # when each parameter's last push so far ends
-    found = []
+    times = []
     for transfer, step, (start, end), deadline in zip(
         plan.transfers, steps, iteration.transfers, reversed(deadlines), strict=True
     ):
@@ -178,8 +178,8 @@ def _times(
             ready = max(ready, *(pushed[part.parameter] for part in transfer.parts))
         elif transfer.kind == "push":
             pushed.update({part.parameter: end for part in transfer.parts})
-        found.append(TransferTimes(ready, start, end, deadline))
-    return tuple(found)
+        times.append(TransferTimes(ready, start, end, deadline))
+    return tuple(times)
 
 
 def heads_of(problem: Problem, plan: Plan) -> tuple[int, ...]:

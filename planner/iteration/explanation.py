@@ -52,25 +52,27 @@ class Explanation:
     changes: tuple[Change, ...]
 
 
-def runner_up(plan: Plan, found: Iterable[Alternative]) -> Alternative | None:
+def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | None:
     """Return the best alternative that is not the plan's own under another name.
 
     One by another algorithm comes first, if there is one that costs something else.
     """
-    listed = [one for one in found if one.objective_ns is not None]
+    listed = [candidate for candidate in candidates if candidate.objective_ns is not None]
     own = next(
-        one
-        for one in listed
-        if (one.synchronisation.algorithm, one.mode) == (plan.algorithm, plan.mode)
+        candidate
+        for candidate in listed
+        if (candidate.synchronisation.algorithm, candidate.mode) == (plan.algorithm, plan.mode)
     )
-    others = [one for one in listed if one.synchronisation.half != own.synchronisation.half] or [
-        one for one in listed if one.mode != own.mode
-    ]
-    return min(others, key=lambda one: one.objective_ns or 0, default=None)
+    others = [
+        candidate
+        for candidate in listed
+        if candidate.synchronisation.half != own.synchronisation.half
+    ] or [candidate for candidate in listed if candidate.mode != own.mode]
+    return min(others, key=lambda candidate: candidate.objective_ns or 0, default=None)
 
 
 def explain(
-    problem: Problem, plan: Plan, found: Iterable[Alternative], deadline: Deadline = NEVER
+    problem: Problem, plan: Plan, candidates: Iterable[Alternative], deadline: Deadline = NEVER
 ) -> Explanation:
     """Explain the choice of a plan among the alternatives it was chosen from.
 
@@ -80,25 +82,25 @@ def explain(
         The problem.
     plan : Plan
         The one chosen.
-    found : iterable of Alternative
+    candidates : iterable of Alternative
         All of them.
     deadline : Deadline
         When to stop looking for what would change the choice.
     """
-    found = tuple(found)
+    candidates = tuple(candidates)
     own = problem.synchronisation(plan.algorithm)
     evaluation = evaluate(problem, plan)
     prompt = replace(own, half=AffineCost(0, own.half.ns_per_byte))
     free = evaluate(problem, plan, prompt).iteration_ns
-    other = runner_up(plan, found)
-    better = None if other is None else dominating(problem, other, found)
+    second = runner_up(plan, candidates)
+    better = None if second is None else dominating(problem, second, candidates)
     return Explanation(
         computation_ns=evaluation.computation_ns,
         exposed_bytes_ns=free - evaluation.computation_ns,
         exposed_startup_ns=evaluation.iteration_ns - free,
-        runner_up=other,
+        runner_up=second,
         dominated_by=better,
         changes=()
-        if other is None or better is not None
-        else changes(problem, plan, other, found, deadline),
+        if second is None or better is not None
+        else changes(problem, plan, second, candidates, deadline),
     )

@@ -196,26 +196,28 @@ class _Search:
         partial: list[list[_Label]] = [[] for _ in range(len(tree) + 1)]
         partial[1].append(_Label(cost, 0, 0, 0, *root, exposed, None))
         for index in range(1, len(tree)):
-            one = tree[index]
+            module = tree[index]
             labels = _undominated(partial[index], bounded=most is not None)
             partial[index] = []
             if most is not None and len(labels) > MAX_KEPT:
                 return None
-            if not one.pushed:
-                partial[one.stop] += labels
+            if not module.pushed:
+                partial[module.stop] += labels
                 continue
-            left = rate * (one.own_pushed + one.own_pulled)
-            gather, scatter = startup + rate * one.pulled, startup + rate * one.pushed
-            last = (-one.forward_ns * scale, -one.backward_ns * scale)
-            unit_fits = self._fits(one.pushed, one.pulled)
+            left = rate * (module.own_pushed + module.own_pulled)
+            gather, scatter = startup + rate * module.pulled, startup + rate * module.pushed
+            last = (-module.forward_ns * scale, -module.backward_ns * scale)
+            unit_fits = self._fits(module.pushed, module.pulled)
             for _, units, ahead, behind, pushed, pulled, exposed, trail in labels:
-                share = (pushed + one.own_pushed, pulled + one.own_pulled)
-                found = [(index + 1, (units, ahead, behind), share, exposed + left, trail)]
+                share = (pushed + module.own_pushed, pulled + module.own_pulled)
+                extended = [(index + 1, (units, ahead, behind), share, exposed + left, trail)]
                 if unit_fits:
                     now = exposed + max(0, gather + ahead) + max(0, scatter + behind)
                     longer = (index, trail)
-                    found.append((one.stop, (units + 1, *last), (pushed, pulled), now, longer))
-                for place, state, share, now, way in found:
+                    extended.append(
+                        (module.stop, (units + 1, *last), (pushed, pulled), now, longer)
+                    )
+                for place, state, share, now, way in extended:
                     if most is None or (now <= most and self._fits(*share)):
                         cost = weight * now + penalty * sum(share)
                         partial[place].append(_Label(cost, *state, *share, now, way))
@@ -225,14 +227,16 @@ class _Search:
 def _undominated(labels: list[_Label], *, bounded: bool) -> list[_Label]:
     """Return those that no other is as good as in every respect."""
     kept: list[_Label] = []
-    for one in sorted(labels, key=lambda label: label[:6]):
-        for other in kept:  # costs no more
+    for label in sorted(labels, key=lambda label: label[:6]):
+        for better in kept:  # costs no more
             if (
-                other.ahead <= one.ahead
-                and other.behind <= one.behind
-                and (not bounded or (other.pushed <= one.pushed and other.pulled <= one.pulled))
+                better.ahead <= label.ahead
+                and better.behind <= label.behind
+                and (
+                    not bounded or (better.pushed <= label.pushed and better.pulled <= label.pulled)
+                )
             ):
                 break
         else:
-            kept.append(one)
+            kept.append(label)
     return kept

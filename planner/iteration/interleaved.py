@@ -68,11 +68,11 @@ def interleaved(
         known.heads, known.tails, problem.pushed, problem.pulled, half, problem.element_bytes
     )
     yield _transfers(sides, sides.apart())
-    for one, turned in ((sides, False), (sides.backwards(), True)):
+    for side, turned in ((sides, False), (sides.backwards(), True)):
         if deadline.passed:
             break
-        ends = _best_ends(one, target, deadline)
-        steps = one.plan(ends)
+        ends = _best_ends(side, target, deadline)
+        steps = side.plan(ends)
         yield _transfers(sides, _turned(steps) if turned else steps)
 
 
@@ -100,30 +100,30 @@ class _Sides:
         """Return the transfers of groups that end at these places of the order."""
         left = list(self.pulled)
         waiting: list[tuple[int, int]] = []  # (-tail, parameter)
-        found: list[tuple[Kind, Load]] = []
+        steps: list[tuple[Kind, Load]] = []
         now = 0
         for begin, end in pairwise((0, *ends)):
             group = self.order[begin:end]
             ready = max(now, self.heads[group[-1]])
             load = self._fill(ready - now, waiting, left)
             if load:
-                found.append(("pull", load))
+                steps.append(("pull", load))
                 now += self.half.cost_ns(sum(size for _, size in load))
-            found.append(("push", [(j, self.pushed[j]) for j in group]))
+            steps.append(("push", [(j, self.pushed[j]) for j in group]))
             now = max(now, ready) + self.half.cost_ns(sum(self.pushed[j] for j in group))
             for j in group:
                 heappush(waiting, (-self.tails[j], j))
         rest = [j for j, size in enumerate(left) if size]
         if rest:
-            found += [("pull", load) for load in self.batches(rest, left)]
-        return found
+            steps += [("pull", load) for load in self.batches(rest, left)]
+        return steps
 
     def apart(self) -> list[tuple[Kind, Load]]:
         """Return all pushes, then all pulls, each in the best batches, cut where that helps."""
         every = range(len(self.heads))
         pushes = self.backwards().batches(every, self.pushed)[::-1]
         pulls = self.batches(every, self.pulled)
-        return [*(("push", one) for one in pushes), *(("pull", one) for one in pulls)]
+        return [*(("push", load) for load in pushes), *(("pull", load) for load in pulls)]
 
     def _fill(self, time: int, waiting: list[tuple[int, int]], left: list[int]) -> Load:
         """Take as much of what waits as can be pulled in a time."""
@@ -284,7 +284,7 @@ def _transfers(sides: _Sides, steps: Sequence[tuple[Kind, Load]]) -> tuple[Trans
     its last bytes, wherever it comes: where time was turned, what is left over comes first.
     """
     reached: dict[tuple[Kind, int], int] = {}
-    found = []
+    transfers = []
     for kind, load in steps:
         parts = []
         sizes = sides.pushed if kind == "push" else sides.pulled
@@ -295,5 +295,5 @@ def _transfers(sides: _Sides, steps: Sequence[tuple[Kind, Load]]) -> tuple[Trans
                 start = reached.get((kind, j), 0)
                 reached[kind, j] = start + size
             parts.append(Part(j, start, start + size))
-        found.append(Transfer(kind, tuple(parts)))
-    return tuple(found)
+        transfers.append(Transfer(kind, tuple(parts)))
+    return tuple(transfers)

@@ -127,7 +127,7 @@ class Footprint:
         )
 
 
-def _precise(size: int, other: int) -> str:
+def _precise(size: int, another: int) -> str:
     """Return a size so that it can be told from another one."""
     shown = format_bytes(size)
-    return shown if shown != format_bytes(other) else f"{size:,} B"
+    return shown if shown != format_bytes(another) else f"{size:,} B"

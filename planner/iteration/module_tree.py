@@ -85,8 +85,8 @@ def module_tree(problem: Problem) -> tuple[Module, ...]:
     times = {"forward": [0] * len(preorder), "backward": [0] * len(preorder)}
     for name, op in zip(names, graph.ops, strict=True):
         times[op.phase][place[name]] += op.duration_ns
-    own_pushed = [sum(problem.pushed[j] for j in one) for one in own]
-    own_pulled = [sum(problem.pulled[j] for j in one) for one in own]
+    own_pushed = [sum(problem.pushed[j] for j in members) for members in own]
+    own_pulled = [sum(problem.pulled[j] for j in members) for members in own]
     sizes = [1] * len(preorder)
     sums = [sizes, [*own_pushed], [*own_pulled], times["forward"], times["backward"]]
     for index in range(len(preorder) - 1, 0, -1):
@@ -103,14 +103,14 @@ def module_tree(problem: Problem) -> tuple[Module, ...]:
 
 def _module(name: str) -> str:
     """Return the module of an op."""
-    found = _OP.fullmatch(name)
-    if found is None:
+    match = _OP.fullmatch(name)
+    if match is None:
         raise NotApplicableError(
             "method",
             f"fsdp_milp needs ops called after their modules, such as block.conv/forward, "
             f"got {shown(name)}",
         )
-    return found["module"]
+    return match["module"]
 
 
 def parameters_in(tree: Sequence[Module], index: int) -> tuple[int, ...]:

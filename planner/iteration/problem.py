@@ -87,7 +87,7 @@ class Plan:
     @property
     def mode(self) -> Mode:
         """Whether it needs every parameter's state on every worker, or a share of it."""
-        whole = all(one.kind == "all_reduce" for one in self.transfers)
+        whole = all(transfer.kind == "all_reduce" for transfer in self.transfers)
         return "replicated" if whole else "sharded"
 
 
@@ -175,23 +175,23 @@ class Problem:
     def _check_times(self, sizes: Sequence[int], path: str) -> None:
         """Check that no method's sum of times is too large, whatever it sends at once."""
         computation = sum(op.duration_ns for op in self.graph.ops)
-        for one in self.options:
-            dearest = one.all_reduce.cost_ns(sum(sizes))
+        for option in self.options:
+            dearest = option.all_reduce.cost_ns(sum(sizes))
             what = "the computation and the time of four times as many transfers as parameters"
             total(4 * (len(sizes) + 1) * dearest + computation, path, what)
 
     def _check_algorithms(self) -> None:
         for field, known in (("algorithms", ALGORITHMS), ("modes", MODES)):
-            given = getattr(self, field)
-            if isinstance(given, str) or not given:
+            names = getattr(self, field)
+            if isinstance(names, str) or not names:
                 raise InvalidInputError(field, "expected at least one name")
-            for place, name in enumerate(given):
+            for place, name in enumerate(names):
                 if name not in known:
                     raise InvalidInputError(
                         f"{field}[{place}]",
                         f"expected one of {', '.join(known)}, got {shown(name)}",
                     )
-            object.__setattr__(self, field, tuple(dict.fromkeys(given)))
+            object.__setattr__(self, field, tuple(dict.fromkeys(names)))
         if not self.options:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out)
             raise InvalidInputError("algorithms", f"none can be used on the cluster: {reasons}")
@@ -257,11 +257,11 @@ class Problem:
     @cached_property
     def _usable(self) -> tuple[tuple[Synchronisation, ...], tuple[tuple[str, str], ...]]:
         try:
-            found = synchronisations(self.cluster, self.algorithms)
-            _ = [one.all_reduce for one in found[0]]
+            usable = synchronisations(self.cluster, self.algorithms)
+            _ = [option.all_reduce for option in usable[0]]
         except InvalidInputError as error:  # all start-ups of a transfer, or a byte, take too long
             raise InvalidInputError("cluster.nic", f"{error.path}: {error.message}") from None
-        return found
+        return usable
 
     @property
     def options(self) -> tuple[Synchronisation, ...]:
@@ -281,16 +281,16 @@ class Problem:
         InvalidInputError
             If it is none of them.
         """
-        for one in self.options:
-            if one.algorithm == algorithm:
-                return one
-        known = ", ".join(one.algorithm for one in self.options)
+        for option in self.options:
+            if option.algorithm == algorithm:
+                return option
+        known = ", ".join(option.algorithm for option in self.options)
         raise InvalidInputError("algorithm", f"expected one of {known}, got {shown(algorithm)}")
 
     @cached_property
     def gradients(self) -> Mapping[str, caramel.Problem]:
         """The problem of gradient transfers alone, under each of `options`."""
-        return {one.algorithm: self._transfers(one.all_reduce) for one in self.options}
+        return {option.algorithm: self._transfers(option.all_reduce) for option in self.options}
 
     def _transfers(self, cost: AffineCost) -> caramel.Problem:
         return caramel.Problem(
@@ -310,7 +310,7 @@ class Problem:
     @cached_property
     def pushed(self) -> tuple[int, ...]:
         """Bytes sent for the gradient of each parameter."""
-        return tuple(one.size_bytes for one in self.graph.parameters)
+        return tuple(parameter.size_bytes for parameter in self.graph.parameters)
 
     @cached_property
     def pulled(self) -> tuple[int, ...]:
@@ -327,7 +327,7 @@ class Problem:
         if memory is not None and self.footprint is not None:
             left = memory - self.footprint.resident_bytes(mode, self.cluster.workers)
         return min(
-            (one for one in (left, self.max_transfer_bytes) if one is not None), default=None
+            (limit for limit in (left, self.max_transfer_bytes) if limit is not None), default=None
         )
 
 

@@ -56,10 +56,12 @@ def too_many(problem: Problem, mode: Mode) -> Infeasibility | None:
 def capped(problem: Problem, plan: Plan) -> Plan:
     """Return the plan with every transfer cut that is larger than there is room for."""
     room = problem.room(plan.mode)
-    if room is None or all(one.size_bytes <= room for one in plan.transfers):
+    if room is None or all(transfer.size_bytes <= room for transfer in plan.transfers):
         return plan
     pieces = tuple(
-        piece for one in plan.transfers for piece in _cut(one, room, problem.element_bytes)
+        piece
+        for transfer in plan.transfers
+        for piece in _cut(transfer, room, problem.element_bytes)
     )
     return replace(plan, transfers=pieces)
 

@@ -7,13 +7,13 @@ Method: what the network carries, or what start-ups cost, is multiplied by each 
 the links within hosts and of what machines share; of steps, of steps within hosts and of further
 messages. On each such cluster everything is planned anew, beside the plan as it is, DDP and the
 lower bound. An algorithm is not planned for again where its bound says that it cannot win against
-the plans there are already: every plan of `found`, priced on that cluster.
+the plans there are already: every plan of `candidates`, priced on that cluster.
 
 Guarantee: none beyond those of `planner.iteration.alternatives`; `best` never lasts longer than
 `kept`.
 
 Complexity: two bounds an algorithm for each factor, and for each algorithm that may still win what
-its alternatives take; at worst 2·(factors - 1) times the planning of `found`, mostly a fifth of it.
+its alternatives take; at worst 2·(factors - 1) times the planning of those, mostly a fifth of it.
 
 Source: own.
 """
@@ -21,6 +21,7 @@ Source: own.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import itemgetter
 from typing import Literal
 
 from planner.clusters import Cluster
@@ -91,7 +92,7 @@ class Sweeps:
 
 def sweep(
     problem: Problem,
-    found: Sequence[Alternative],
+    candidates: Sequence[Alternative],
     factors: Iterable[Fraction] = FACTORS,
     *,
     time_limit: float | None = None,
@@ -103,7 +104,7 @@ def sweep(
     ----------
     problem : Problem
         What was planned.
-    found : sequence of Alternative
+    candidates : sequence of Alternative
         All its alternatives.
     factors : iterable of Fraction
         What bandwidth and start-up are multiplied by, each above 0.
@@ -117,7 +118,7 @@ def sweep(
     Sweeps or None
         None if the problem has no plan.
     """
-    kept = best_of(problem, found, 0.0).plan
+    kept = best_of(problem, candidates, 0.0).plan
     if kept is None:
         return None
     known = sorted(set(factors))
@@ -127,8 +128,8 @@ def sweep(
             if progress:
                 progress(f"planning with {knob} × {factor}")
             try:
-                other = replace(problem, cluster=changed(problem.cluster, knob, factor))
-                point = _point(other, kept, found, factor, time_limit)
+                changed_problem = replace(problem, cluster=changed(problem.cluster, knob, factor))
+                point = _point(changed_problem, kept, candidates, factor, time_limit)
             except InvalidInputError:  # times out of range: the problem itself was checked before
                 if factor == 1:
                     raise
@@ -163,33 +164,37 @@ def changed(cluster: Cluster, knob: Knob, factor: Fraction) -> Cluster:
 def _point(
     problem: Problem,
     kept: Plan,
-    found: Sequence[Alternative],
+    candidates: Sequence[Alternative],
     factor: Fraction,
     time_limit: float | None,
 ) -> SweepPoint:
-    """Plan for one cluster; `kept` and `found` were planned for another one."""
+    """Plan for one cluster; `kept` and `candidates` were planned for another one."""
     priced = [(evaluate(problem, kept).iteration_ns, kept)]
     priced += [
-        (evaluate(problem, one.plan).iteration_ns, one.plan)
-        for one in found
-        if one.plan is not None
+        (evaluate(problem, candidate.plan).iteration_ns, candidate.plan)
+        for candidate in candidates
+        if candidate.plan is not None
     ]
     bounds = {
-        (one.algorithm, mode): bound(problem, one, mode, kept)
-        for one in problem.options
+        (option.algorithm, mode): bound(problem, option, mode, kept)
+        for option in problem.options
         for mode in problem.modes
         if too_small(problem, mode) is None
     }
     shortest = min(time for time, _ in priced)
     open_ones = {name for (name, _), least in bounds.items() if least < shortest}
-    names = [one.algorithm for one in problem.options if one.algorithm in open_ones]
+    names = [option.algorithm for option in problem.options if option.algorithm in open_ones]
     if names and factor != 1:
         anew = problem
         if len(names) < len(problem.options):
             anew = replace(problem, algorithms=tuple(names))
         again = alternatives(anew, deadline_in(time_limit))
-        priced += [(one.objective_ns or 0, one.plan) for one in again if one.plan is not None]
-    best_ns, best = min(priced, key=lambda one: one[0])
+        priced += [
+            (alternative.objective_ns or 0, alternative.plan)
+            for alternative in again
+            if alternative.plan is not None
+        ]
+    best_ns, best = min(priced, key=itemgetter(0))
     return SweepPoint(
         factor=factor,
         best_ns=best_ns,

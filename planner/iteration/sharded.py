@@ -17,6 +17,7 @@ Source: Wang et al., iBatch, for batches; the composition is our own.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from planner import ibatch
 from planner.costs import AffineCost
@@ -56,7 +57,7 @@ def _batches(
     room: int | None,
 ) -> list[Transfer]:
     """Return the transfers of one side; `moments` fall, and their differences are computed."""
-    compute = [one - next_one for one, next_one in zip(moments, (*moments[1:], 0), strict=True)]
+    compute = [moment - following for moment, following in pairwise((*moments, 0))]
     side = ibatch.Problem(
         compute_ns=tuple(compute),
         layer_bytes=tuple(sizes[j] for j in order),

@@ -61,7 +61,7 @@ PRECISION = 13
 
 LEFT_PUSH, RIGHT_PULL, LEFT_PULL, RIGHT_PUSH = 1, 2, 4, 8
 
-OPENINGS = sorted(range(1, 16), key=lambda one: (one.bit_count(), one))
+OPENINGS = sorted(range(1, 16), key=lambda opened: (opened.bit_count(), opened))
 """Sets of what is opened at a window, the smaller ones first."""
 
 
@@ -88,7 +88,7 @@ def sharded_bound(
         most_head, most_tail = nested.heads[0], nested.tails[0]
         ends = [
             least_end(
-                *_sorted([min(one, most) * unit for one in moments], sizes, rate),
+                *_sorted([min(moment, most) * unit for moment in moments], sizes, rate),
                 half.startup_ns * unit,
             )
             for moments, most, sizes in (
@@ -173,16 +173,16 @@ class _Search:
     ) -> None:
         self._unit, rate = half.ns_per_byte.denominator, half.ns_per_byte.numerator
         self._startup = half.startup_ns * self._unit
-        self._heads = [one * self._unit for one in nested.heads]
-        self._tails = [one * self._unit for one in nested.tails]
+        self._heads = [head * self._unit for head in nested.heads]
+        self._tails = [tail * self._unit for tail in nested.tails]
 
         def times(sizes: Sequence[int]) -> list[int]:
             return list(accumulate(rate * sum(sizes[j] for j in own) for own in nested.members))
 
         self._push, self._pull = times(pushed), times(pulled)
-        self._both = [one + other for one, other in zip(self._push, self._pull, strict=True)]
-        self._ready = [one + other for one, other in zip(self._push, self._heads, strict=True)]
-        self._due = [one + other for one, other in zip(self._pull, self._tails, strict=True)]
+        self._both = [push + pull for push, pull in zip(self._push, self._pull, strict=True)]
+        self._ready = [push + head for push, head in zip(self._push, self._heads, strict=True)]
+        self._due = [pull + tail for pull, tail in zip(self._pull, self._tails, strict=True)]
         self._push_end, self._pull_end = push_end, pull_end
         self._left = STATES
 
@@ -209,9 +209,9 @@ class _Search:
             return False
         # Where X is too short for all pushes one is right; too long for all pulls, one is left.
         cases = [
-            *((*one, True, False) for one in _divided(pushes, last)),
-            *((*one, False, True) for one in _divided(first, pulls)),
-            *((*one, True, True) for one in [(max(first, pulls), min(pushes, last))]),
+            *((*interval, True, False) for interval in _divided(pushes, last)),
+            *((*interval, False, True) for interval in _divided(first, pulls)),
+            *((*interval, True, True) for interval in [(max(first, pulls), min(pushes, last))]),
         ]
         return any(
             self._fits(end, low, high, left_pull=left, right_push=right)
@@ -259,7 +259,7 @@ class _Search:
             for opened in OPENINGS:
                 if opened & missing != missing and window == count:
                     continue
-                if any(one & opened == one for one in enough):
+                if any(subset & opened == subset for subset in enough):
                     continue
                 new = self._with(state, opened, place)
                 if new is None:
@@ -270,9 +270,9 @@ class _Search:
                 if window == count:
                     return True
                 enough.append(opened)
-                if any(_no_worse(one, (covered, new)) for one in seen):
+                if any(_no_worse(earlier, (covered, new)) for earlier in seen):
                     continue
-                seen = [one for one in seen if not _no_worse((covered, new), one)]
+                seen = [earlier for earlier in seen if not _no_worse((covered, new), earlier)]
                 seen.append((covered, new))
                 heappush(waiting, (-covered, new, window))
         return False
@@ -325,6 +325,6 @@ def _divided(low: int, high: int) -> Iterable[tuple[int, int]]:
     return pairwise(ends)
 
 
-def _no_worse(one: tuple[int, _State], other: tuple[int, _State]) -> bool:
+def _no_worse(first: tuple[int, _State], second: tuple[int, _State]) -> bool:
     """Return whether one state reaches as far as another with no more of anything."""
-    return one[0] >= other[0] and all(a <= b for a, b in zip(one[1], other[1], strict=True))
+    return first[0] >= second[0] and all(a <= b for a, b in zip(first[1], second[1], strict=True))

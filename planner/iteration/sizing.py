@@ -175,7 +175,7 @@ class _Search:
     ) -> None:
         self._problem = problem
         self._ranking = ranking
-        self._ranked = {one.machines: one for one in ranking}
+        self._ranked = {estimate.machines: estimate for estimate in ranking}
         self._deadline = deadline
         self._progress = progress
         self._bounds: dict[int, int] = {}
@@ -248,12 +248,14 @@ class _Search:
     def _sizing(self, chosen: int | None, timed_out: bool) -> Sizing:
         """Return what was found, with the numbers that are worth showing."""
         most = len(self._ranked)
-        shown = {1, most, *(one for one, result in self._results.items() if result.plan)}
+        shown = {1, most, *(machines for machines, result in self._results.items() if result.plan)}
         shown.update(sorted(self._results.keys() - shown)[-SHOWN:])  # some that cannot be
         for machines in {1, most} - self._results.keys():
             self._resized(machines)  # keeps the reason if it cannot be
-        others = (one for one in self._bounds if one not in shown)
-        shown.update(sorted(others, key=lambda one: (self._bounds[one], one))[:SHOWN])
+        others = (machines for machines in self._bounds if machines not in shown)
+        shown.update(
+            sorted(others, key=lambda machines: (self._bounds[machines], machines))[:SHOWN]
+        )
         candidates = {
             machines: Candidate(
                 self._cluster(machines),
@@ -315,8 +317,8 @@ def _simple_bound(problem: Problem, cluster: Cluster) -> int:
 def _bound(problem: Problem) -> int:
     """Return what no iteration undercuts under the problem's op order."""
     bounds = [
-        bound(problem, one, mode)
-        for one in undominated(problem.options)
+        bound(problem, option, mode)
+        for option in undominated(problem.options)
         for mode in problem.modes
         if too_small(problem, mode) is None
     ]

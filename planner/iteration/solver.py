@@ -88,7 +88,7 @@ def solve(
 
 
 def best_of(
-    problem: Problem, found: Iterable[Alternative], runtime_s: float
+    problem: Problem, candidates: Iterable[Alternative], runtime_s: float
 ) -> Result[Plan, Evaluation]:
     """Return the best of all alternatives as a result; of equally good ones the first.
 
@@ -96,30 +96,34 @@ def best_of(
     ----------
     problem : Problem
         Their problem.
-    found : iterable of Alternative
+    candidates : iterable of Alternative
         All of them.
     runtime_s : float
         How long they took.
     """
-    outcome = replace(_best_of(problem, found), method=JOINT)
+    outcome = replace(_best_of(problem, candidates), method=JOINT)
     return judged(problem, outcome, runtime_s, NEVER, judge=_judge, bound=_bound)
 
 
-def _best_of(problem: Problem, found: Iterable[Alternative]) -> Outcome[Plan]:
-    listed = list(found)
-    priced = [one for one in listed if one.objective_ns is not None]
-    timed_out = any(one.timed_out for one in listed)
+def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Plan]:
+    listed = list(candidates)
+    priced = [candidate for candidate in listed if candidate.objective_ns is not None]
+    timed_out = any(candidate.timed_out for candidate in listed)
     if not priced:
-        reasons = [one.infeasibility for one in listed if one.infeasibility is not None]
+        reasons = [
+            candidate.infeasibility for candidate in listed if candidate.infeasibility is not None
+        ]
         reason = Infeasibility(
-            "; ".join(dict.fromkeys(one.reason for one in reasons)),
-            tuple(dict.fromkeys(name for one in reasons for name in one.binding)),
+            "; ".join(dict.fromkeys(cause.reason for cause in reasons)),
+            tuple(dict.fromkeys(name for cause in reasons for name in cause.binding)),
         )
         return Outcome(None, infeasibility=reason)
-    best = min(priced, key=lambda one: one.objective_ns or 0)
+    best = min(priced, key=lambda candidate: candidate.objective_ns or 0)
     assert best.plan is not None
     lowest = min(
-        _bound_for(problem, one, best.plan) for one in listed if one.lower_bound_ns is not None
+        _bound_for(problem, candidate, best.plan)
+        for candidate in listed
+        if candidate.lower_bound_ns is not None
     )
     return Outcome(best.plan, lowest, timed_out)
 
@@ -199,9 +203,9 @@ def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
     """Return what no plan asked for undercuts: by any algorithm there is, in any mode."""
     cheapest = undominated(problem.options)
     least = min(
-        bound(problem, one, mode, plan)
+        bound(problem, option, mode, plan)
         for mode in problem.modes
         if too_small(problem, mode) is None
-        for one in cheapest
+        for option in cheapest
     )
     return least, False

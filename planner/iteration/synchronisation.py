@@ -89,13 +89,13 @@ def synchronisations(
     """
     if cluster.workers == 1:
         return (Synchronisation(NONE, 0, AffineCost(0, Fraction(0))),), ()
-    found, left_out = [], []
+    usable, left_out = [], []
     for name in algorithms:
         try:
-            found.append(_on(cluster, name))
+            usable.append(_on(cluster, name))
         except NotApplicableError as error:
             left_out.append((name, error.message))
-    return tuple(found), tuple(left_out)
+    return tuple(usable), tuple(left_out)
 
 
 def least(cluster: Cluster) -> Synchronisation:
@@ -117,12 +117,14 @@ def least(cluster: Cluster) -> Synchronisation:
 
 def undominated(options: Iterable[Synchronisation]) -> tuple[Synchronisation, ...]:
     """Return the algorithms that no other one undercuts for all sizes, one for each cost."""
-    found: list[Synchronisation] = []
-    by_startup = sorted(options, key=lambda one: (one.half.startup_ns, one.half.ns_per_byte))
-    for one in by_startup:
-        if not found or one.half.ns_per_byte < found[-1].half.ns_per_byte:
-            found.append(one)
-    return tuple(found)
+    cheapest: list[Synchronisation] = []
+    by_startup = sorted(
+        options, key=lambda option: (option.half.startup_ns, option.half.ns_per_byte)
+    )
+    for option in by_startup:
+        if not cheapest or option.half.ns_per_byte < cheapest[-1].half.ns_per_byte:
+            cheapest.append(option)
+    return tuple(cheapest)
 
 
 def _on(cluster: Cluster, name: str) -> Synchronisation:
