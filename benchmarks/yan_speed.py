@@ -53,7 +53,7 @@ def with_bounds(problem: Problem) -> tuple[float, str]:
     explored = engine.explored(result)
     states = 1 - explored.states_cut / explored.states
     cut = f"{result.solved} of {explored.triples:,} triples, {states:.2g} of the states"
-    return float(engine.exactly(result.found[0].triple).epoch), cut
+    return float(engine.exactly(result.solutions[0].triple).epoch), cut
 
 
 class SharedTables(Tables):

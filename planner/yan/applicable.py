@@ -15,9 +15,9 @@ def refuse_fixed(problem: Problem, method: str) -> None:
 def refuse_different(problem: Problem, method: str) -> None:
     """Raise an error if machines differ."""
     if not problem.uniform:
-        given = [
+        fields = [
             field
             for field in ("machine_speeds", "nic_speeds")
             if len(set(getattr(problem, field) or ())) > 1
         ]
-        raise NotApplicableError(given[0], f"{method} is for machines that are alike; use 'auto'")
+        raise NotApplicableError(fields[0], f"{method} is for machines that are alike; use 'auto'")

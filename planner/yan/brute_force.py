@@ -73,7 +73,11 @@ def brute_force(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     anywhere = any_mapping_bound(problem, deadline) if problem.uniform else None
     bound = ranking[0].epoch
     triples = list(_triples(problem))
-    states = sum(len(one) for triple in triples for one in _layer_states(problem, triple[0]))
+    states = sum(
+        len(states_of_layer)
+        for triple in triples
+        for states_of_layer in _layer_states(problem, triple[0])
+    )
     plan = Plan(
         ranking[0].configuration,
         tuple(ranking[: problem.top]),
@@ -96,7 +100,7 @@ def _triples(problem: Problem) -> Iterator[tuple[int, int, int]]:
 def _layer_states(problem: Problem, workers: int) -> list[list[tuple[Choice, int]]]:
     """Return the choices and threads of each layer."""
     threads = range(1, problem.threads + 1)
-    return [list(product(choices(problem, one, workers), threads)) for one in problem.layers]
+    return [list(product(choices(problem, layer, workers), threads)) for layer in problem.layers]
 
 
 def _refuse_large(problem: Problem) -> None:
@@ -104,7 +108,7 @@ def _refuse_large(problem: Problem) -> None:
     count = 0
     for triple in _triples(problem):
         each = prod(
-            len(choices(problem, one, triple[0])) * problem.threads for one in problem.layers
+            len(choices(problem, layer, triple[0])) * problem.threads for layer in problem.layers
         )
         room = (MAX_CONFIGURATIONS - count) // each
         count += each * sum(1 for _ in islice(assignments(problem, *triple), room + 1))
@@ -140,8 +144,8 @@ def assignments(
     if problem.uniform:
         yield None
         return
-    one = [Fraction(1)] * problem.machines
-    kinds = list(zip(problem.machine_speeds or one, problem.nic_speeds or one, strict=True))
+    ones = [Fraction(1)] * problem.machines
+    kinds = list(zip(problem.machine_speeds or ones, problem.nic_speeds or ones, strict=True))
     for chosen in _arranged(Counter(kinds), workers, replicas, servers):
         spare: dict[Speeds, list[int]] = {}
         for machine in reversed(range(problem.machines)):
@@ -156,10 +160,10 @@ def _arranged(
 
     Replicas do not fall in lexicographic order.
     """
-    for some in combinations_with_replacement(sorted(left), servers):
-        rest = left - Counter(some)
+    for picked in combinations_with_replacement(sorted(left), servers):
+        rest = left - Counter(picked)
         if rest.total() == left.total() - servers:  # else more of a kind than there are
-            yield from _replicas(rest, some, workers, replicas, ())
+            yield from _replicas(rest, picked, workers, replicas, ())
 
 
 def _replicas(
@@ -172,10 +176,10 @@ def _replicas(
     if not replicas:
         yield done
         return
-    for some in _tuples(left, workers):
-        if some >= least:
-            rest = left - Counter(some)
-            yield from _replicas(rest, done + some, workers, replicas - 1, some)
+    for picked in _tuples(left, workers):
+        if picked >= least:
+            rest = left - Counter(picked)
+            yield from _replicas(rest, done + picked, workers, replicas - 1, picked)
 
 
 def _tuples(left: Counter[Speeds], length: int) -> Iterator[tuple[Speeds, ...]]:

@@ -41,15 +41,15 @@ class Coarse:
     def __init__(
         self, tables: Tables, options: Sequence[Sequence[Choice]], deadline: Deadline
     ) -> None:
-        most = max(p for one in options for p, _ in one)
+        most = max(p for choices in options for p, _ in choices)
         self.parts = [1, 2, 3, *(1 << power for power in range(2, most.bit_length()))]
-        self.parts = [one for one in self.parts if one <= most]
+        self.parts = [count for count in self.parts if count <= most]
         self.classes: list[Places] = []
         self.own: list[Array] = []
         self.ahead: list[Array] = []
         self.back: list[Array] = []
         last = len(options) - 1
-        for place, some in enumerate(options):
+        for place, choices in enumerate(options):
             deadline.check()
             same = tables.alike[place]
             if same < place:
@@ -58,20 +58,20 @@ class Coarse:
                 self.ahead.append(self.ahead[same])
                 self.back.append(self.back[same])
                 continue
-            partitions, copies = np.array(some).T
+            partitions, copies = np.array(choices).T
             self.classes.append(np.searchsorted(self.parts, partitions, side="right") - 1)
-            bounds = [tables.lowest(place, p) for p, _ in some]
+            bounds = [tables.lowest(place, p) for p, _ in choices]
             forward, backward, own = (
-                np.array(one) / copies[:, None] for one in zip(*bounds, strict=True)
+                np.array(bound) / copies[:, None] for bound in zip(*bounds, strict=True)
             )
             ahead = back = np.zeros((1, 1, 1))
             if place:
-                ahead = tables.forward_bound(place, self.parts, some)
+                ahead = tables.forward_bound(place, self.parts, choices)
                 ahead = np.maximum(ahead, forward[None])
             else:
                 own = own + forward
             if place < last:
-                back = tables.backward_bound(place, some, self.parts)
+                back = tables.backward_bound(place, choices, self.parts)
                 back = np.maximum(back, backward[:, None])
             else:
                 own = own + backward
@@ -91,10 +91,10 @@ class Coarse:
         deadline : Deadline
             When to give up, by TimeUpError.
         """
-        counts = [len(one) for one in reading]
+        counts = [len(times) for times in reading]
         own = [
-            one[:count] / replicas + read
-            for one, count, read in zip(self.own, counts, reading, strict=True)
+            costs[:count] / replicas + read
+            for costs, count, read in zip(self.own, counts, reading, strict=True)
         ]
         values = [own[0]]
         for place in range(1, len(own)):
@@ -105,7 +105,7 @@ class Coarse:
             mine = self.classes[place][: counts[place]]
             values.append(own[place] + (ahead + left[:, mine, None]).min(axis=0))
         rest = np.zeros_like(own[-1])
-        found = [values[-1]]
+        totals = [values[-1]]
         for place in range(len(own) - 1, 0, -1):
             deadline.check()
             ahead = self.ahead[place][:, : counts[place]] / replicas
@@ -113,13 +113,13 @@ class Coarse:
             back = self.back[place - 1][: counts[place - 1]] / replicas
             mine = self.classes[place - 1][: counts[place - 1]]
             rest = (back + right[:, mine].T[:, :, None]).min(axis=1)
-            found.append(values[place - 1] + rest)
-        return found[::-1]
+            totals.append(values[place - 1] + rest)
+        return totals[::-1]
 
     def _least(self, place: int, times: Array) -> Array:
         """Return the least of each class of a layer's choices, by class and neighbour's class."""
         least = np.full((len(self.parts), times.shape[1]), np.inf)
         classes = self.classes[place][: len(times)]
-        for one in np.unique(classes):
-            least[one] = times[classes == one].min(axis=0)
+        for label in np.unique(classes):
+            least[label] = times[classes == label].min(axis=0)
         return least

@@ -97,15 +97,15 @@ class Fixed:
     def configuration(self) -> Configuration:
         """Return the configuration of the layers given, mapped where they are not."""
         layers = self.layers or ()
-        choices = [(one.partitions, one.copies) for one in layers]
+        choices = [(layer.partitions, layer.copies) for layer in layers]
         mappings = canonical_mapping(choices, self.workers_per_replica)
         return Configuration(
             self.parameter_servers,
             self.replicas,
             self.workers_per_replica,
             tuple(
-                one if one.mapping else replace(one, mapping=mapping)
-                for one, mapping in zip(layers, mappings, strict=True)
+                layer if layer.mapping else replace(layer, mapping=mapping)
+                for layer, mapping in zip(layers, mappings, strict=True)
             ),
         )
 

@@ -47,11 +47,9 @@ class Runs(NamedTuple):
     low: Places
     high: Places
 
-    def rows(self, some: list[int] | slice) -> "Runs":
+    def rows(self, chosen: list[int] | slice) -> "Runs":
         """Return some of them."""
-        return Runs(
-            self.first[some], self.stop[some], self.work[some], self.low[some], self.high[some]
-        )
+        return Runs._make(column[chosen] for column in self)
 
 
 def runs_of(work: Array, low: Places, high: Places) -> Runs:

@@ -22,7 +22,7 @@ from planner.yan.layerwise import NEVER, Chosen, Layerwise, Program, State, Trip
 from planner.yan.mapping import canonical_mapping
 from planner.yan.memory import Memory, fitting, smallest
 from planner.yan.problem import Problem
-from planner.yan.search import Search, Space, search
+from planner.yan.search import SearchResult, Space, search
 from planner.yan.tables import Choice, Tables
 from planner.yan.ties import Exact, exact_best
 
@@ -53,14 +53,14 @@ def normal(problem: Problem) -> Problem:
 def configuration_of(triple: Triple, states: Iterable[State]) -> Configuration:
     """Return a configuration under the canonical mapping."""
     states = list(states)
-    mappings = canonical_mapping([one.choice for one in states], triple.workers)
+    mappings = canonical_mapping([state.choice for state in states], triple.workers)
     return Configuration(
         triple.servers,
         triple.replicas,
         triple.workers,
         tuple(
-            LayerChoice(one.partitions, one.threads, one.copies, mapping)
-            for one, mapping in zip(states, mappings, strict=True)
+            LayerChoice(state.partitions, state.threads, state.copies, mapping)
+            for state, mapping in zip(states, mappings, strict=True)
         ),
     )
 
@@ -162,8 +162,8 @@ class Engine:
         key = self.key(triple)
         if key not in self._solved:
             self._solved[key] = self._solve(key)
-        found = self._solved[key]
-        return None if found is None else (found.chosen[0].epoch, found)
+        solved = self._solved[key]
+        return None if solved is None else (solved.chosen[0].epoch, solved)
 
     def _solve(self, triple: Triple) -> Solved | None:
         try:
@@ -173,11 +173,11 @@ class Engine:
             return self._quickly(triple)
         if self.memory is None or self.memory.fits(chosen.states):
             return Solved((chosen,), program, complete=True, states=states, bound=chosen.epoch)
-        found = fitting(self.layerwise, self.memory, triple)
-        if found is None:
+        fitted = fitting(self.layerwise, self.memory, triple)
+        if fitted is None:
             return None
-        epoch = found.chosen[0].epoch
-        return Solved(found.chosen, None, found.complete, found.states, epoch)
+        epoch = fitted.chosen[0].epoch
+        return Solved(fitted.chosen, None, fitted.complete, fitted.states, epoch)
 
     def _quickly(self, triple: Triple) -> Solved | None:
         """Return some configuration of a triple; None if it finds none that fits.
@@ -208,17 +208,17 @@ class Engine:
         solved = self._solved[triple]
         assert solved is not None
         if solved.program is not None:
-            found = exact_best(self.exact, solved.program, triple)
-            if found is not None and (self.memory is None or self.memory.fits(found[1])):
-                return Exactly(*found, found[0])
-            if found is not None and self.memory is not None:  # one of the ties does not fit
-                some = fitting(self.layerwise, self.memory, triple)
-                assert some is not None
+            exact = exact_best(self.exact, solved.program, triple)
+            if exact is not None and (self.memory is None or self.memory.fits(exact[1])):
+                return Exactly(*exact, exact[0])
+            if exact is not None and self.memory is not None:  # one of the ties does not fit
+                fitted = fitting(self.layerwise, self.memory, triple)
+                assert fitted is not None
                 solved = Solved(
-                    some.chosen, None, some.complete, solved.states, some.chosen[0].epoch
+                    fitted.chosen, None, fitted.complete, solved.states, fitted.chosen[0].epoch
                 )
         epoch, states = min(
-            (self.exact.epoch(triple, one.states), one.states) for one in solved.chosen
+            (self.exact.epoch(triple, chosen.states), chosen.states) for chosen in solved.chosen
         )
         if solved.complete and solved.program is None:
             return Exactly(epoch, states, epoch)
@@ -228,17 +228,19 @@ class Engine:
         """Return a bound on what a time is but for rounding."""
         return Fraction(time * (1 - 2 * self.tables.error))
 
-    def search(self, top: int, deadline: Deadline, below: float = float("inf")) -> Search[Solved]:
+    def search(
+        self, top: int, deadline: Deadline, below: float = float("inf")
+    ) -> SearchResult[Solved]:
         """Return the best triples."""
         return search(self.layerwise, self.space, self.solve, top, deadline, below)
 
     def ranked(self, triples: Iterable[Triple]) -> list[Ranked]:
         """Return the best configurations of solved triples, in exact order."""
-        found = []
+        ranking = []
         for triple in triples:
-            one = self.exactly(triple)
-            found.append(Ranked(configuration_of(triple, one.states), one.epoch))
-        return sorted(found, key=rank)
+            exact = self.exactly(triple)
+            ranking.append(Ranked(configuration_of(triple, exact.states), exact.epoch))
+        return sorted(ranking, key=rank)
 
     def all_states(self) -> int:
         """Return the states of all layers over all triples."""
@@ -248,9 +250,9 @@ class Engine:
             for workers in range(1, most + 1)
         )
 
-    def explored(self, result: Search[Solved]) -> Explored:
+    def explored(self, result: SearchResult[Solved]) -> Explored:
         """Return how much of the space a search looked at."""
         states = self.all_states()
-        seen = sum(one.states for one in self._solved.values() if one is not None)
+        seen = sum(solved.states for solved in self._solved.values() if solved is not None)
         cut = 0 if result.timed_out else states - seen
         return Explored(result.triples, result.cut, states, cut)

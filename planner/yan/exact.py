@@ -77,9 +77,9 @@ def best_of(
         result = engine.search(problem.top, deadline)
     except TimeUpError:
         return quick(problem, space)
-    assert result.found  # what fits with least memory is always tried
-    ranking = engine.ranked(one.triple for one in result.found)
-    bound = min(engine.exactly(one.triple).bound for one in result.found)
+    assert result.solutions  # what fits with least memory is always tried
+    ranking = engine.ranked(solution.triple for solution in result.solutions)
+    bound = min(engine.exactly(solution.triple).bound for solution in result.solutions)
     if result.timed_out:
         bound = min(bound, engine.below(result.bound))
     plan = Plan(
@@ -111,17 +111,17 @@ def any_mapping_bound(
         return None
     if result.timed_out:
         return None
-    best = min(one.epoch for one in result.found)
+    best = min(solution.epoch for solution in result.solutions)
     return -int(-engine.below(best) // 1)
 
 
 def _fixed(problem: Problem, engine: Engine) -> Outcome[Plan]:
     """Price what is given instead of searching."""
     ranking, bounds = [], []
-    for place, one in enumerate(problem.fixed):
-        triple = Triple(one.workers_per_replica, one.replicas, one.parameter_servers)
-        if one.layers is not None:
-            configuration = one.configuration()
+    for place, fixed in enumerate(problem.fixed):
+        triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)
+        if fixed.layers is not None:
+            configuration = fixed.configuration()
             try:
                 epoch = estimate(problem, configuration).epoch
             except BrokenConstraintError as error:

@@ -30,8 +30,8 @@ def fewest_servers(problem: Problem) -> int:
     """Return how many servers the weights need."""
     if problem.memory_bytes is None:
         return 1
-    one = server_bytes(problem, 1)
-    servers = max(1, -(-one // problem.memory_bytes))
+    whole = server_bytes(problem, 1)
+    servers = max(1, -(-whole // problem.memory_bytes))
     while server_bytes(problem, servers) > problem.memory_bytes:
         servers += 1
     return servers
@@ -85,12 +85,12 @@ def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) ->
 
     @cache
     def with_workers(workers: int) -> _Least:
-        found = []
+        segments = []
         for place, layer in enumerate(problem.layers):
             parts = partitions_of(problem, layer, workers)
-            found.append(min((needed(place, p), p) for p in parts if allowed((p, 1))))
+            segments.append(min((needed(place, p), p) for p in parts if allowed((p, 1))))
         servers = space.machines - workers
-        return _Least(servers, server_bytes(problem, servers), tuple(found))
+        return _Least(servers, server_bytes(problem, servers), tuple(segments))
 
     most = min(space.most_workers, space.machines - 1)
     low, high = 1, most  # servers need more the more workers there are, workers less
@@ -102,7 +102,7 @@ def _least(problem: Problem, space: Space, allowed: Callable[[Choice], bool]) ->
             low = middle + 1
     return min(
         (with_workers(workers) for workers in range(low, max(1, low - 1) - 1, -1)),
-        key=lambda one: one.needed,
+        key=lambda least: least.needed,
     )
 
 

@@ -72,8 +72,8 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     engine = solver.engine
     result = search(engine.layerwise, engine.space, solver.solve, problem.top, deadline)
     ranking = []
-    for one in result.found:
-        configuration = one.solved.configuration(one.triple)
+    for solution in result.solutions:
+        configuration = solution.solved.configuration(solution.triple)
         ranking.append(Ranked(configuration, estimate(problem, configuration).epoch))
     ranking.sort(key=rank)
     states = engine.all_states()
@@ -120,11 +120,11 @@ class _Placed(NamedTuple):
         """Return one of them as the model takes it."""
         partition, copy = self.partition[which].tolist(), self.copy[which].tolist()
         count, copies = max(partition) + 1, max(copy) + 1
-        found = [[-1] * copies for _ in range(count)]
+        mapping = [[-1] * copies for _ in range(count)]
         for worker, (p, r) in enumerate(zip(partition, copy, strict=True)):
             if p >= 0:
-                found[p][r] = worker
-        return tuple(map(tuple, found))
+                mapping[p][r] = worker
+        return tuple(map(tuple, mapping))
 
 
 class _Layer(NamedTuple):
@@ -198,8 +198,8 @@ class Greedy:
         key = self.engine.key(triple)
         if key not in self._solved:
             self._solved[key] = self._solve(key)
-        found = self._solved[key]
-        return None if found is None else (found.epoch, found)
+        path = self._solved[key]
+        return None if path is None else (path.epoch, path)
 
     def _solve(self, triple: Triple) -> Path | None:
         layerwise, memory = self.engine.layerwise, self.engine.memory
@@ -207,21 +207,21 @@ class Greedy:
             through, _ = layerwise.coarse(triple)
         except TimeUpError:
             through = layerwise.lowest(triple)
-        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in through]
+        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in through]
         grace = self.deadline.at_least(GRACE_S)
         best = self.path(layerwise.reduced(triple, few), triple.workers, grace)
         limit = best.epoch * (1 + 2 * self.tables.error)
-        keep = [one <= limit for one in through]
-        left = [np.flatnonzero(one.any(axis=1)) for one in keep]
-        self.states += int(sum(one.sum() for one in keep))
+        keep = [costs <= limit for costs in through]
+        left = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
+        self.states += int(sum(kept.sum() for kept in keep))
         if self.deadline.passed:
             self.stopped = True
         elif not all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
-            cut = [np.where(one[rows], 0.0, np.inf) for one, rows in zip(keep, left, strict=True)]
+            cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
             program = layerwise.reduced(triple, left).plus(cut)
             try:
-                found = self.path(program, triple.workers, self.deadline)
-                best = min(best, found, key=lambda one: one.epoch)
+                path = self.path(program, triple.workers, self.deadline)
+                best = min(best, path, key=lambda candidate: candidate.epoch)
             except TimeUpError:
                 self.stopped = True
         if memory is None or memory.fits(best.states):
@@ -234,15 +234,15 @@ class Greedy:
         assert memory is not None
         lowest = layerwise.lowest(triple)
         sizes = [
-            np.array([memory.row(place, p) for p, _ in one.choices[: len(low)]])
-            for place, (one, low) in enumerate(zip(layerwise.options, lowest, strict=True))
+            np.array([memory.row(place, p) for p, _ in among.choices[: len(low)]])
+            for place, (among, low) in enumerate(zip(layerwise.options, lowest, strict=True))
         ]
-        if sum(int(one.min()) for one in sizes) > memory.room:
+        if sum(int(size.min()) for size in sizes) > memory.room:
             return None
-        rows = [one.min(axis=1).argmin(keepdims=True) for one in sizes]
+        rows = [size.min(axis=1).argmin(keepdims=True) for size in sizes]
         cut = [
-            np.where(one[row] == one.min(), 0.0, np.inf)
-            for one, row in zip(sizes, rows, strict=True)
+            np.where(size[row] == size.min(), 0.0, np.inf)
+            for size, row in zip(sizes, rows, strict=True)
         ]
         grace = self.deadline.at_least(GRACE_S)
         best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers, grace)
@@ -252,14 +252,16 @@ class Greedy:
             if self.deadline.passed:
                 self.stopped = True
                 break
-            priced = [one + price * size for one, size in zip(lowest, sizes, strict=True)]
-            few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in priced]
-            charges = [price * size[some] for size, some in zip(sizes, few, strict=True)]
+            priced = [cost + price * size for cost, size in zip(lowest, sizes, strict=True)]
+            few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in priced]
+            charges = [price * size[rows] for size, rows in zip(sizes, few, strict=True)]
             program = layerwise.reduced(triple, few)
-            found = self.path(program.plus(charges), triple.workers)
-            if memory.fits(found.states):
-                epoch = estimate(self.free, found.configuration(triple)).epoch
-                best = min(best, found._replace(epoch=float(epoch)), key=lambda one: one.epoch)
+            path = self.path(program.plus(charges), triple.workers)
+            if memory.fits(path.states):
+                epoch = estimate(self.free, path.configuration(triple)).epoch
+                best = min(
+                    best, path._replace(epoch=float(epoch)), key=lambda candidate: candidate.epoch
+                )
                 high = price
             else:
                 low = price
@@ -322,7 +324,9 @@ class Greedy:
                 held = partition[best[h]], copy[best[h]]
                 key = b, held[0].tobytes() + held[1].tobytes()
                 which[b, h] = kept.setdefault(key, (len(kept), b, *held))[0]
-        _, rows, partitions, copies = (np.array(one) for one in zip(*kept.values(), strict=True))
+        _, rows, partitions, copies = (
+            np.array(column) for column in zip(*kept.values(), strict=True)
+        )
         return _Layer(arrived, _Placed(rows, partitions, copies), which, came, threads)
 
     def _seen(self, place: int, placed: _Placed, options: Sequence[Choice]) -> _Seen:
@@ -333,13 +337,13 @@ class Greedy:
         copies = np.array([options[row][1] for row in placed.row.tolist()])
         for row in np.unique(placed.row).tolist():
             partitions = options[row][0]
-            some = np.flatnonzero(placed.row == row)
-            held = placed.partition[some]
+            chosen = np.flatnonzero(placed.row == row)
+            held = placed.partition[chosen]
             units = np.array(layer.passed(partitions))
             lowest, highest = self.tables.errors(place, partitions)
             of = (units[:-1], units[1:], lowest, highest, self.tables.work(place, partitions)[1])
             for into, values in zip((start, stop, low, high, work), of, strict=True):
-                into[some] = np.where(held >= 0, values[held], 0)
+                into[chosen] = np.where(held >= 0, values[held], 0)
         return _Seen(start, stop, low, high, work, copies, placed.copy)
 
     def _placements(self, place: int, choice: Choice, seen: _Seen) -> tuple[Places, Places, Array]:
@@ -350,19 +354,19 @@ class Greedy:
         classes = np.gcd(seen.copies, r)[:, None]
         partition = np.full(seen.start.shape, -1)
         copy = np.full(seen.start.shape, -1)
-        found = np.empty((count, p * r))
+        on_worker = np.empty((count, p * r))
         every = np.arange(count)
         for part in range(p):
             shared = np.minimum(seen.stop, high[part]) - np.maximum(seen.start, low[part])
             shared = np.maximum(shared, 0)
-            for one in range(r):
-                gain = np.where((seen.copy - one) % classes == 0, shared, 0)
+            for own_copy in range(r):
+                gain = np.where((seen.copy - own_copy) % classes == 0, shared, 0)
                 worker = np.where(partition < 0, gain, -1).argmax(axis=1)
-                partition[every, worker], copy[every, worker] = part, one
-                found[:, part * r + one] = gain[every, worker]
+                partition[every, worker], copy[every, worker] = part, own_copy
+                on_worker[:, part * r + own_copy] = gain[every, worker]
         width = self.tables.problem.layers[place - 1].width
         wanted = np.repeat(high - low, r) * width
-        remote = wanted - found * (classes / seen.copies[:, None] * width)
+        remote = wanted - on_worker * (classes / seen.copies[:, None] * width)
         work = np.repeat(self.tables.work(place, p)[0], r)[:, None] * self.tables.slower
         return partition, copy, self._slowest(work[None], remote) / r
 
@@ -385,11 +389,11 @@ class Greedy:
 
     def _slowest(self, work: Array, remote: Array) -> Array:
         """Return the slowest segment's time of each placement, by threads, as for one copy."""
-        found = np.empty((len(remote), len(self.tables.share)))
-        for some in _blocks(len(remote), remote.shape[1] * len(self.tables.share)):
-            mine = work if len(work) == 1 else work[some]
-            found[some] = self.tables.with_fetch(mine, remote[some]).max(axis=1)
-        return found * self.tables.share
+        slowest = np.empty((len(remote), len(self.tables.share)))
+        for block in _blocks(len(remote), remote.shape[1] * len(self.tables.share)):
+            mine = work if len(work) == 1 else work[block]
+            slowest[block] = self.tables.with_fetch(mine, remote[block]).max(axis=1)
+        return slowest * self.tables.share
 
 
 def _blocks(count: int, each: int) -> Iterator[slice]:

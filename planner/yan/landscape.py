@@ -75,14 +75,14 @@ def landscape(
             f"a landscape takes at most {MAX_CELLS} numbers of workers and replicas, "
             f"{problem.machines} machines have {len(pairs)}",
         )
-    found: list[Ranked] = []
+    cells: list[Ranked] = []
     for done, (workers, replicas) in enumerate(sorted(pairs), start=1):
         if deadline.passed:
             break
         triple = Triple(workers, replicas, engine.space.servers(workers, replicas)[-1])
         if engine.solve(triple) is not None:
-            found += engine.ranked([triple])
+            cells += engine.ranked([triple])
             engine.forget(triple)
         if progress is not None:
             progress(done, len(pairs))
-    return tuple(found)
+    return tuple(cells)

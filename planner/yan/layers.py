@@ -150,21 +150,21 @@ class Layer:
         assert self.shape is not None
         assert self.kernel is not None
         channels, square = self.shape[0], self.kernel**2
-        found = (divmod(self.weights - biases, channels * square) for biases in (0, channels))
-        return tuple(inputs for inputs, rest in found if inputs and not rest)
+        quotients = (divmod(self.weights - biases, channels * square) for biases in (0, channels))
+        return tuple(inputs for inputs, rest in quotients if inputs and not rest)
 
     @cached_property
     def _input_channels(self) -> int:
         """Input channels each filter sees; 0 if connections and weights contradict each other."""
         assert self.kernel is not None
-        found = 0
+        possible = 0
         for inputs in self._inputs_of_weights:
             most = self.neurons * self.kernel**2 * inputs
             if self.neurons * inputs <= self.connections <= most:
                 if self.connections == most:
                     return inputs
-                found = found or inputs
-        return found
+                possible = possible or inputs
+        return possible
 
     @property
     def input_channels(self) -> int:

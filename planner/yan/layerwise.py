@@ -119,7 +119,7 @@ class Program:
 
     def plus(self, extra: Sequence[Array]) -> "Program":
         """Return the program with more to pay for each state."""
-        own = [one + more for one, more in zip(self.own, extra, strict=True)]
+        own = [cost + more for cost, more in zip(self.own, extra, strict=True)]
         return replace(self, own=own)
 
     def blocks(self, place: int, rows: Rows) -> Iterator[tuple[slice, Array, Array]]:
@@ -134,9 +134,9 @@ class Program:
         step = max(1, MAX_BLOCK // (len(before) * self.tables.problem.threads))
         for start in range(0, len(options), step):
             self.deadline.check()
-            some = slice(start, start + step)
-            ahead, back = self.tables.pair(place, before, options[some])
-            yield some, ahead / self.replicas, back / self.replicas
+            block = slice(start, start + step)
+            ahead, back = self.tables.pair(place, before, options[block])
+            yield block, ahead / self.replicas, back / self.replicas
 
     @cached_property
     def values(self) -> tuple[list[Array], list[Array]]:
@@ -147,10 +147,10 @@ class Program:
             rows = np.flatnonzero(np.isfinite(value).any(axis=1))
             left = np.full((len(value), len(self.options[place])), np.inf)
             arrived = np.empty_like(self.own[place])
-            for some, ahead, back in self.blocks(place, rows):
-                found = (value[rows, None, :] + back).min(axis=2)
-                left[rows, some] = found
-                arrived[some] = (ahead + found[:, :, None]).min(axis=0)
+            for block, ahead, back in self.blocks(place, rows):
+                arriving = (value[rows, None, :] + back).min(axis=2)
+                left[rows, block] = arriving
+                arrived[block] = (ahead + arriving[:, :, None]).min(axis=0)
             values.append(self._alive(place, self.own[place] + arrived))
             between.append(left)
         return values, between
@@ -181,18 +181,18 @@ class Program:
         `charges`, if given, are paid for each state that is yet to come.
         """
         rest = np.zeros_like(self.own[-1])
-        found = [rest]
+        togo = [rest]
         for place in range(len(self.options) - 1, 0, -1):
             inner = self.own[place] + rest
             if charges is not None:
                 inner = inner + charges[place]
             rest = np.full_like(self.own[place - 1], np.inf)
             rows = np.arange(len(rest))
-            for some, ahead, back in self.blocks(place, rows):
-                right = (ahead + inner[some][None]).min(axis=2)
+            for block, ahead, back in self.blocks(place, rows):
+                right = (ahead + inner[block][None]).min(axis=2)
                 rest = np.minimum(rest, (back + right[:, :, None]).min(axis=1))
-            found.append(rest)
-        return found[::-1]
+            togo.append(rest)
+        return togo[::-1]
 
 
 @dataclass(frozen=True)
@@ -251,16 +251,18 @@ class Layerwise:
         for place, layer in enumerate(tables.problem.layers):
             alike = tables.alike[place]
             if alike not in known:
-                some = [one for one in choices(tables.problem, layer, workers) if allowed(one)]
+                allowed_choices = [
+                    choice for choice in choices(tables.problem, layer, workers) if allowed(choice)
+                ]
                 lowest = []
-                for p, r in some:
+                for p, r in allowed_choices:
                     deadline.check()
                     lowest.append(sum(tables.lowest(place, p)) / r)
                 known[alike] = Options(
-                    some,
-                    np.array([p * r for p, r in some], dtype=float),
+                    allowed_choices,
+                    np.array([p * r for p, r in allowed_choices], dtype=float),
                     np.array(lowest),
-                    np.array([float(volume(layer, *one)) for one in some]),
+                    np.array([float(volume(layer, *choice)) for choice in allowed_choices]),
                 )
             self.options.append(known[alike])
         self._coarse: Coarse | None = None
@@ -273,20 +275,20 @@ class Layerwise:
         """Return the time to read each layer's weights, by choice and threads."""
         factor = self._factor(triple)
         return [
-            self.tables.reading(one.volumes[: one.count(triple.workers)], factor)
-            for one in self.options
+            self.tables.reading(options.volumes[: options.count(triple.workers)], factor)
+            for options in self.options
         ]
 
     def lowest(self, triple: Triple) -> list[Array]:
         """Return the bound of each layer under any mapping, by choice and threads."""
         return [
-            one.lowest[: len(reading)] / triple.replicas + reading
-            for one, reading in zip(self.options, self.readings(triple), strict=True)
+            options.lowest[: len(reading)] / triple.replicas + reading
+            for options, reading in zip(self.options, self.readings(triple), strict=True)
         ]
 
     def bound(self, triple: Triple) -> float:
         """Return a bound on the triple under any mapping, but for rounding."""
-        return float(sum(one.min() for one in self.lowest(triple)))
+        return float(sum(costs.min() for costs in self.lowest(triple)))
 
     def bounds(self, replicas: int, workers: int, servers: int) -> Array:
         """Return a bound for each number of workers from 1 to `workers`, any number of servers.
@@ -295,11 +297,11 @@ class Layerwise:
         """
         total = np.zeros(workers)
         optimist = Triple(servers, replicas, servers)
-        for one, cost in zip(
+        for options, cost in zip(
             self.options, self.lowest(optimist._replace(workers=workers)), strict=True
         ):
             least = np.full(workers, np.inf)
-            np.minimum.at(least, one.segments[: len(cost)].astype(int) - 1, cost.min(axis=1))
+            np.minimum.at(least, options.segments[: len(cost)].astype(int) - 1, cost.min(axis=1))
             total += np.minimum.accumulate(least)
         return total
 
@@ -315,7 +317,7 @@ class Layerwise:
         key = triple._replace(servers=side)
         if key not in self._through:
             if self._coarse is None:
-                options = [one.choices for one in self.options]
+                options = [options.choices for options in self.options]
                 self._coarse = Coarse(self.tables, options, self.deadline)
             while len(self._through) >= KEPT:
                 del self._through[next(iter(self._through))]
@@ -332,29 +334,31 @@ class Layerwise:
             When the time is up; the program itself raises it too.
         """
         through, _ = self.coarse(triple)
-        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in through]
+        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in through]
         first = self.reduced(triple, few)
         limit = first.best().epoch * (1 + 2 * self.tables.error)
-        keep = [one <= limit for one in through]
-        states = int(sum(one.sum() for one in keep))
-        left = [np.flatnonzero(one.any(axis=1)) for one in keep]
+        keep = [costs <= limit for costs in through]
+        states = int(sum(kept.sum() for kept in keep))
+        left = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
         if all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
             return first, states
         cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
         program = self.reduced(triple, left).plus(cut)
-        lowest = [float(one.min()) for one in self.lowest(triple)]
+        lowest = [float(costs.min()) for costs in self.lowest(triple)]
         after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
         return replace(program, limit=limit, rest=after, deadline=self.deadline), states
 
     def quick(self, triple: Triple) -> Program:
         """Return the program on a few choices that look best each by itself."""
         lowest = self.lowest(triple)
-        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in lowest]
+        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in lowest]
         return self.reduced(triple, few)
 
     def whole_program(self, triple: Triple) -> Program:
         """Return the program on all choices."""
-        return self.reduced(triple, [np.arange(one.count(triple.workers)) for one in self.options])
+        return self.reduced(
+            triple, [np.arange(options.count(triple.workers)) for options in self.options]
+        )
 
     def states(self, workers: int) -> int:
         """Return the number of states of all layers on so many workers."""
@@ -364,17 +368,17 @@ class Layerwise:
     def all_states(self) -> Rows:
         """The number of states of all layers, by workers from 0 on."""
         most = np.arange(self.workers + 1)
-        found = np.zeros_like(most)
+        states = np.zeros_like(most)
         for alike, layers in Counter(map(id, self.options)).items():
-            one = next(one for one in self.options if id(one) == alike)
-            found += layers * np.searchsorted(one.segments, most, side="right")
-        return np.asarray(self.tables.problem.threads * found)
+            options = next(candidate for candidate in self.options if id(candidate) == alike)
+            states += layers * np.searchsorted(options.segments, most, side="right")
+        return np.asarray(self.tables.problem.threads * states)
 
     def time(self, triple: Triple, states: Sequence[State]) -> float:
         """Return what an epoch takes with these layers, but for rounding."""
         rows = [
-            np.array([one.choices.index(state.choice)])
-            for one, state in zip(self.options, states, strict=True)
+            np.array([options.choices.index(state.choice)])
+            for options, state in zip(self.options, states, strict=True)
         ]
         program = self.reduced(triple, rows)
         time = 0.0
@@ -391,9 +395,9 @@ class Layerwise:
         factor = self._factor(triple)
         options, own = [], []
         for place, (among, kept) in enumerate(zip(self.options, rows, strict=True)):
-            some = [among.choices[row] for row in kept.tolist()]
-            ends = np.array([self.tables.ends(place, one) for one in some])
-            options.append(some)
+            choices_kept = [among.choices[row] for row in kept.tolist()]
+            ends = np.array([self.tables.ends(place, choice) for choice in choices_kept])
+            options.append(choices_kept)
             reading = self.tables.reading(among.volumes[kept], factor)
             own.append(ends / triple.replicas + reading)
         return Program(self.tables, options, own, triple.replicas)

@@ -32,10 +32,10 @@ def matched(count: int, hosts: int) -> list[int | None]:
     """Return the host of each of `count` segments of a class with `hosts` hosts; None for none."""
     if count <= hosts:
         return [segment * hosts // count for segment in range(count)]
-    found: list[int | None] = [None] * count
+    hosts_of: list[int | None] = [None] * count
     for host in range(hosts):
-        found[host * count // hosts] = host
-    return found
+        hosts_of[host * count // hosts] = host
+    return hosts_of
 
 
 def segment_at(place: int, group: int, copies: int, classes: int) -> tuple[int, int]:

@@ -52,7 +52,9 @@ class Memory:
 
     def fits(self, states: Sequence[State]) -> bool:
         """Return whether a worker has room for the largest segment of every layer."""
-        needed = (self.of(place, one.partitions, one.threads) for place, one in enumerate(states))
+        needed = (
+            self.of(place, state.partitions, state.threads) for place, state in enumerate(states)
+        )
         return sum(needed) <= self.room
 
 
@@ -78,37 +80,37 @@ def fitting(layerwise: Layerwise, memory: Memory, triple: Triple) -> Fitting | N
     """Return the best configurations that fit; None if none does."""
     lowest = layerwise.lowest(triple)
     bytes_of = [
-        np.array([memory.row(place, p) for p, _ in one.choices[: len(low)]])
-        for place, (one, low) in enumerate(zip(layerwise.options, lowest, strict=True))
+        np.array([memory.row(place, p) for p, _ in options.choices[: len(low)]])
+        for place, (options, low) in enumerate(zip(layerwise.options, lowest, strict=True))
     ]
-    if sum(int(one.min()) for one in bytes_of) > memory.room:
+    if sum(int(size.min()) for size in bytes_of) > memory.room:
         return None
     error = layerwise.tables.error
     best, price = _priced(layerwise, memory, triple, lowest, bytes_of)
     priced = [low + price * size for low, size in zip(lowest, bytes_of, strict=True)]
-    least = [one.min() for one in priced]
+    least = [costs.min() for costs in priced]
     # What is compared is the sum of times and of bytes at their price, so rounding grows with both.
     cap = best.epoch + price * memory.room
     cap *= 1 + 4 * error
-    keep = [one - low + sum(least) <= cap for one, low in zip(priced, least, strict=True)]
-    states = int(sum(one.sum() for one in keep))
-    rows = [np.flatnonzero(one.any(axis=1)) for one in keep]
+    keep = [costs - low + sum(least) <= cap for costs, low in zip(priced, least, strict=True)]
+    states = int(sum(kept.sum() for kept in keep))
+    rows = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
     cut = [np.where(kept[row], 0.0, np.inf) for kept, row in zip(keep, rows, strict=True)]
     program = layerwise.reduced(triple, rows).plus(cut)
-    sizes = [one[row] for one, row in zip(bytes_of, rows, strict=True)]
-    found, complete = _labels(program, sizes, memory.room, price, cap)
-    return Fitting(tuple(found or [best]), complete, states)
+    sizes = [size[row] for size, row in zip(bytes_of, rows, strict=True)]
+    fits, complete = _labels(program, sizes, memory.room, price, cap)
+    return Fitting(tuple(fits or [best]), complete, states)
 
 
 def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[State, ...]:
     """Return the states that need least memory."""
-    found = []
-    for place, one in enumerate(layerwise.options):
-        count = one.count(triple.workers)
-        size = np.array([memory.row(place, p) for p, _ in one.choices[:count]])
+    states = []
+    for place, options in enumerate(layerwise.options):
+        count = options.count(triple.workers)
+        size = np.array([memory.row(place, p) for p, _ in options.choices[:count]])
         row, column = divmod(int(size.argmin()), size.shape[1])
-        found.append(state_at(one.choices, row, column))
-    return tuple(found)
+        states.append(state_at(options.choices, row, column))
+    return tuple(states)
 
 
 def _priced(
@@ -125,11 +127,11 @@ def _priced(
     price, best_price, best_bound = 0.0, 0.0, -np.inf
     start = best.epoch / memory.room
     for _ in range(PRICES):
-        priced = [one + price * size for one, size in zip(lowest, bytes_of, strict=True)]
-        bound = float(sum(one.min() for one in priced)) - price * memory.room
+        priced = [cost + price * size for cost, size in zip(lowest, bytes_of, strict=True)]
+        bound = float(sum(costs.min() for costs in priced)) - price * memory.room
         if bound > best_bound:
             best_price, best_bound = price, bound
-        few = [np.argsort(one.min(axis=1), kind="stable")[:BEAM] for one in priced]
+        few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in priced]
         charges = [price * size[rows] for size, rows in zip(bytes_of, few, strict=True)]
         states = layerwise.reduced(triple, few).plus(charges).best().states
         if memory.fits(states):
@@ -161,7 +163,7 @@ def _labels(
     `cap` bounds the time of a path and its bytes at their price.
     """
     togo = program.togo([price * size for size in sizes])
-    rest = [sum(float(one.min()) for one in sizes[place + 1 :]) for place in range(len(sizes))]
+    rest = [sum(float(size.min()) for size in sizes[place + 1 :]) for place in range(len(sizes))]
     slack = 1 + 2 * program.tables.error
     complete = True
     labels: dict[tuple[int, int], list[_Label]] = {}
@@ -185,19 +187,19 @@ def _labels(
             grow(program.own[0], sizes[0], ())
         else:
             earlier, options = program.options[place - 1], program.options[place]
-            for (a, before), some in labels.items():
+            for (a, before), labels_here in labels.items():
                 ahead, back = program.tables.pair(place, [earlier[a]], options)
                 step = (back[0, :, before, None] + ahead[0]) / program.replicas
                 step = step + program.own[place]
-                for label in some:
+                for label in labels_here:
                     grow(label.time + step, label.size + sizes[place], label.path)
         labels = {}
-        for key, some in grown.items():
-            labels[key], all_kept = _undominated(some, slack)
+        for key, labels_here in grown.items():
+            labels[key], all_kept = _undominated(labels_here, slack)
             complete &= all_kept
-    ends = [label for some in labels.values() for label in some]
+    ends = [label for labels_here in labels.values() for label in labels_here]
     least = min((label.time for label in ends), default=0.0) * slack
-    return [Chosen(one.time, one.path) for one in ends if one.time <= least], complete
+    return [Chosen(label.time, label.path) for label in ends if label.time <= least], complete
 
 
 def _undominated(labels: list[_Label], slack: float) -> tuple[list[_Label], bool]:
@@ -207,7 +209,7 @@ def _undominated(labels: list[_Label], slack: float) -> tuple[list[_Label], bool
     """
     kept: list[_Label] = []
     cheapest, ties, complete = float("inf"), 0, True
-    for label in sorted(labels, key=lambda one: (one.size, one.time)):
+    for label in sorted(labels, key=lambda label: (label.size, label.time)):
         if label.time * slack < cheapest:
             kept.append(label)
             cheapest, ties = label.time, 0

@@ -108,8 +108,8 @@ class Estimate:
     def computation(self) -> Fraction:
         """All computation of an epoch."""
         return sum(
-            (one.forward_computation + one.backward_computation + one.weight_update)
-            for one in self.layers
+            (layer.forward_computation + layer.backward_computation + layer.weight_update)
+            for layer in self.layers
         ) + Fraction(0)
 
 
@@ -137,15 +137,17 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
     replicas = _replicas(problem, configuration)
     epochs = [
         tuple(
-            _layer_times(problem, configuration, choice, found, speeds, nics)
-            for choice, found in zip(configuration.layers, segments, strict=True)
+            _layer_times(problem, configuration, choice, own, speeds, nics)
+            for choice, own in zip(configuration.layers, segments, strict=True)
         )
         for speeds, nics in replicas
     ]
-    slowest = max(epochs, key=lambda layers: sum((sum(one) for one in layers), Fraction(0)))
+    slowest = max(epochs, key=lambda layers: sum((sum(times) for times in layers), Fraction(0)))
     reading = _reading(problem, configuration)
     return Estimate(
-        tuple(LayerTimes._make((*one, read)) for one, read in zip(slowest, reading, strict=True))
+        tuple(
+            LayerTimes._make((*times, read)) for times, read in zip(slowest, reading, strict=True)
+        )
     )
 
 
@@ -164,18 +166,18 @@ def _replicas(
         ]
     machines = configuration.machines
     assert machines is not None
-    found: list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]] = []
+    replicas: list[tuple[Sequence[Fraction] | None, Sequence[Fraction] | None]] = []
     for start in range(
         configuration.parameter_servers, len(machines), configuration.workers_per_replica
     ):
         mine = machines[start : start + configuration.workers_per_replica]
-        found.append(
+        replicas.append(
             (
-                problem.machine_speeds and [problem.machine_speeds[one] for one in mine],
-                problem.nic_speeds and [problem.nic_speeds[one] for one in mine],
+                problem.machine_speeds and [problem.machine_speeds[machine] for machine in mine],
+                problem.nic_speeds and [problem.nic_speeds[machine] for machine in mine],
             )
         )
-    return found
+    return replicas
 
 
 class Phases(NamedTuple):
@@ -223,19 +225,19 @@ def phases(
     forward, backward, update = (nothing, nothing), (nothing, nothing), nothing
     differ = speeds is not None or nics is not None
     kinds: dict[tuple[int, ...], Segment] = {}  # equal ones cost alike; fractions are slow to hash
-    for one in segments:
-        received = (*one.activations.as_integer_ratio(), *one.errors.as_integer_ratio())
-        kinds[one[1:4] + received + ((one.worker,) if differ else ())] = one
-    for one in sorted(kinds.values()):
-        compute = slower / speeds[one.worker] if speeds else slower
-        receive = each / nics[one.worker] if nics else each
-        work = compute * (muladd * one.connections + constants.activation_ns * one.neurons)
-        fetch = latency + one.activations * receive if one.activations else nothing
+    for segment in segments:
+        received = (*segment.activations.as_integer_ratio(), *segment.errors.as_integer_ratio())
+        kinds[segment[1:4] + received + ((segment.worker,) if differ else ())] = segment
+    for segment in sorted(kinds.values()):
+        compute = slower / speeds[segment.worker] if speeds else slower
+        receive = each / nics[segment.worker] if nics else each
+        work = compute * (muladd * segment.connections + constants.activation_ns * segment.neurons)
+        fetch = latency + segment.activations * receive if segment.activations else nothing
         forward = max(forward, (work, fetch), key=sum)
-        work = compute * (muladd * one.outgoing + constants.error_ns * one.neurons)
-        fetch = latency + one.errors * receive if one.errors else nothing
+        work = compute * (muladd * segment.outgoing + constants.error_ns * segment.neurons)
+        fetch = latency + segment.errors * receive if segment.errors else nothing
         backward = max(backward, (work, fetch), key=sum)
-        update = max(update, compute * muladd * one.connections)
+        update = max(update, compute * muladd * segment.connections)
     return Phases(forward, backward, update)
 
 
@@ -248,9 +250,9 @@ def _layer_times(
     nics: Sequence[Fraction] | None,
 ) -> tuple[Fraction, ...]:
     """Return the phases of a layer over an epoch."""
-    one = phases(problem, choice.threads, segments, speeds, nics)
+    times = phases(problem, choice.threads, segments, speeds, nics)
     share = Fraction(problem.samples, choice.threads * choice.copies * configuration.replicas)
-    return tuple(share * time for time in (*one.forward, *one.backward, one.update))
+    return tuple(share * time for time in (*times.forward, *times.backward, times.update))
 
 
 def reading_factor(problem: Problem, workers: int, replicas: int, servers: int) -> Fraction:
@@ -277,8 +279,8 @@ def _reading(problem: Problem, configuration: Configuration) -> list[Fraction]:
     factor = reading_factor(problem, *configuration.triple)
     if problem.nic_speeds is not None:
         machines = configuration.machines or (0,)
-        factor /= min(problem.nic_speeds[one] for one in machines)
+        factor /= min(problem.nic_speeds[machine] for machine in machines)
     return [
-        reading(problem, volume(layer, one.partitions, one.copies), one.threads, factor)
-        for layer, one in zip(problem.layers, configuration.layers, strict=True)
+        reading(problem, volume(layer, choice.partitions, choice.copies), choice.threads, factor)
+        for layer, choice in zip(problem.layers, configuration.layers, strict=True)
     ]

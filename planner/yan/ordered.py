@@ -64,11 +64,11 @@ class Cluster:
         ones = (Fraction(1),) * count
         speeds, nics = problem.machine_speeds or ones, problem.nic_speeds or ones
         self.speeds: list[Speed] = list(zip(speeds, nics, strict=True))
-        by_speed = sorted(range(count), key=lambda one: (-speeds[one], -nics[one]))
-        by_nic = sorted(range(count), key=lambda one: (-nics[one], -speeds[one]))
+        by_speed = sorted(range(count), key=lambda machine: (-speeds[machine], -nics[machine]))
+        by_nic = sorted(range(count), key=lambda machine: (-nics[machine], -speeds[machine]))
         self.orders = [by_speed] if by_speed == by_nic else [by_speed, by_nic]
         self.fastest = (max(speeds), max(nics))
-        self.by_rank = np.array([float(speeds[one]) for one in by_speed])
+        self.by_rank = np.array([float(speeds[machine]) for machine in by_speed])
         self._engines: dict[Speed, Engine] = {}
 
     def engine(self, speed: Speed) -> Engine:
@@ -92,7 +92,7 @@ class Cluster:
         """
         engine = self.engine((Fraction(1), self.fastest[1]))
         tables, layers = engine.tables, self.problem.layers
-        found = []
+        bounds = []
         for place, (layer, options) in enumerate(
             zip(layers, engine.layerwise.options, strict=True)
         ):
@@ -115,8 +115,8 @@ class Cluster:
                     for unit in (*units, 0)
                 ]
                 receiving.append(np.array(fetch) * tables.share / r)
-            found.append((np.array(computing), np.array(receiving)))
-        return found
+            bounds.append((np.array(computing), np.array(receiving)))
+        return bounds
 
     def bound(self, triple: Triple) -> float:
         """Return a bound on a triple, but for rounding."""
@@ -144,15 +144,15 @@ class Cluster:
     def used(self, order: list[int], triple: Triple) -> tuple[list[int], list[int]]:
         """Return the workers, fastest first, and the servers of a triple."""
         working = triple.workers * triple.replicas
-        rest = sorted(order[working:], key=lambda one: -self.speeds[one][1])
+        rest = sorted(order[working:], key=lambda machine: -self.speeds[machine][1])
         return order[:working], rest[: triple.servers]
 
     def plans(self, triple: Triple) -> Iterator[Configuration]:
         """Yield configurations of a triple."""
         for order in self.orders:
             workers, servers = self.used(order, triple)
-            mine = [self.speeds[one] for one in workers]
-            nic = min(self.speeds[one][1] for one in (*workers, *servers))
+            mine = [self.speeds[machine] for machine in workers]
+            nic = min(self.speeds[machine][1] for machine in (*workers, *servers))
             slowest = (min(speed for speed, _ in mine), nic)
             average = (sum((speed for speed, _ in mine), Fraction(0)) / len(mine), nic)
             for speed in dict.fromkeys((slowest, average)):
@@ -184,10 +184,10 @@ class Cluster:
         loads: dict[int, Fraction] = {}
         for place, choice in enumerate(layers):
             slower = constants.interference[choice.threads - 1] / (choice.threads * choice.copies)
-            for one in segments_of(problem, place, choice, None, None):
-                work = constants.muladd_ns * (2 * one.connections + one.outgoing)
-                work += (constants.activation_ns + constants.error_ns) * one.neurons
-                loads[one.worker] = loads.get(one.worker, Fraction(0)) + slower * work
+            for segment in segments_of(problem, place, choice, None, None):
+                work = constants.muladd_ns * (2 * segment.connections + segment.outgoing)
+                work += (constants.activation_ns + constants.error_ns) * segment.neurons
+                loads[segment.worker] = loads.get(segment.worker, Fraction(0)) + slower * work
         return {worker: loads.get(worker, Fraction(0)) for worker in range(problem.machines)}
 
 
@@ -238,14 +238,17 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         lowest = min(lowest, bound)
         looked += 1
         try:
-            found = [Ranked(one, estimate(problem, one).epoch) for one in cluster.plans(triple)]
+            plans = [
+                Ranked(configuration, estimate(problem, configuration).epoch)
+                for configuration in cluster.plans(triple)
+            ]
         except TimeUpError:
             if not ranking:
                 raise
             timed_out = True
             break
-        if found:
-            ranking.append(min(found, key=lambda one: one.epoch))
+        if plans:
+            ranking.append(min(plans, key=lambda plan: plan.epoch))
             ranking.sort(key=rank)
         fewer = triple._replace(servers=triple.servers - 1)
         if fewer.servers in engine.space.servers(triple.workers, triple.replicas):
@@ -271,13 +274,14 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
 def _fixed(problem: Problem, cluster: Cluster) -> Outcome[Plan]:
     """Price what is given instead of searching."""
     ranking, bounds = [], []
-    for place, one in enumerate(problem.fixed):
-        triple = Triple(one.workers_per_replica, one.replicas, one.parameter_servers)
-        if one.layers is None:
+    for place, fixed in enumerate(problem.fixed):
+        triple = Triple(fixed.workers_per_replica, fixed.replicas, fixed.parameter_servers)
+        if fixed.layers is None:
             plans = list(cluster.plans(triple))
         else:
-            given = one.configuration()
-            plans = [cluster.dealt(given, *cluster.used(order, triple)) for order in cluster.orders]
+            configuration = fixed.configuration()
+            used = [cluster.used(order, triple) for order in cluster.orders]
+            plans = [cluster.dealt(configuration, *machines) for machines in used]
         try:
             prices = [Ranked(plan, estimate(problem, plan).epoch) for plan in plans]
         except BrokenConstraintError as error:
@@ -285,7 +289,7 @@ def _fixed(problem: Problem, cluster: Cluster) -> Outcome[Plan]:
         if not prices:
             message = f"no choice of layers fits {problem.memory_bytes} bytes a machine"
             raise InvalidInputError(f"fixed[{place}]", message)
-        ranking.append(min(prices, key=lambda one: one.epoch))
+        ranking.append(min(prices, key=lambda plan: plan.epoch))
         bounds.append(cluster.engine(cluster.fastest).below(cluster.bound(triple)))
     ranking.sort(key=rank)
     count = len(ranking)

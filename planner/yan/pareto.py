@@ -100,9 +100,9 @@ def pareto_front(
     for machines in range(2, problem.machines + 1):
         if deadline is not None and deadline.passed:
             break
-        found = candidates.best(machines, front[-1] if front else None)
-        if found is not None:
-            front.append(found)
+        best = candidates.best(machines, front[-1] if front else None)
+        if best is not None:
+            front.append(best)
         if progress is not None:
             progress(machines, problem.machines)
     return tuple(front)
@@ -158,8 +158,10 @@ class _Candidates:
                 triples.append(Triple(workers, replicas, min(last, room)))
         self.triples = triples
         """With as many servers as can be of use."""
-        self.used = np.array([one.workers * one.replicas for one in triples], dtype=np.int64)
-        self.last = np.array([one.servers for one in triples], dtype=np.int64)
+        self.used = np.array(
+            [triple.workers * triple.replicas for triple in triples], dtype=np.int64
+        )
+        self.last = np.array([triple.servers for triple in triples], dtype=np.int64)
         self.lowest = np.array(lowest)
         self.bounds = [_Bounds() for _ in triples]
 
@@ -167,10 +169,10 @@ class _Candidates:
         """Return the best with exactly so many machines, if it is better than the one given."""
         limit = float("inf") if fewer is None else float(fewer.epoch) * (1 + 4 * self.error)
         servers = machines - self.used
-        some = (servers >= self.fewest) & (servers <= self.last) & (self.lowest < limit)
-        heap = [(float(self.lowest[one]), 0, one) for one in np.flatnonzero(some).tolist()]
+        usable = (servers >= self.fewest) & (servers <= self.last) & (self.lowest < limit)
+        heap = [(float(self.lowest[place]), 0, place) for place in np.flatnonzero(usable).tolist()]
         heapify(heap)  # bound, stage, candidate
-        found: list[tuple[float, Triple]] = []
+        solved_triples: list[tuple[float, Triple]] = []
         while heap and heap[0][0] < limit:
             bound, stage, place = heappop(heap)
             triple = self.triples[place]._replace(servers=int(servers[place]))
@@ -182,11 +184,11 @@ class _Candidates:
                 solved = self.engine.solve(triple)
                 if solved is not None:
                     self.bounds[place].add(triple.servers, solved[0])
-                    found.append((solved[0], triple))
+                    solved_triples.append((solved[0], triple))
                     limit = min(limit, solved[0] * (1 + 4 * self.error))
-        ranking = self.engine.ranked(one for time, one in found if time < limit)
-        for _, one in found:
-            self.engine.forget(one)
+        ranking = self.engine.ranked(triple for time, triple in solved_triples if time < limit)
+        for _, solved_triple in solved_triples:
+            self.engine.forget(solved_triple)
         if ranking and (fewer is None or ranking[0].epoch < fewer.epoch):
             return min(ranking, key=rank)
         return None

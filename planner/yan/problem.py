@@ -178,10 +178,10 @@ class Problem:
             self._check_fixed(fixed, f"fixed[{place}]")
 
     def _check_speeds(self, field: str) -> None:
-        given = getattr(self, field)
-        if given is None:
+        speeds_given = getattr(self, field)
+        if speeds_given is None:
             return
-        speeds = _all_positive(given, field)
+        speeds = _all_positive(speeds_given, field)
         if len(speeds) != self.machines:
             raise InvalidInputError(
                 field, f"expected one a machine ({self.machines}), got {len(speeds)}"
@@ -209,7 +209,7 @@ class Problem:
     def fields(self) -> tuple[Fields, ...]:
         """How layers l and l+1 are connected."""
         known: dict[tuple[Layer, Layer], Fields] = {}  # deep networks repeat their layers
-        found = []
+        connections = []
         for place in range(1, len(self.layers)):
             pair = (self.layers[place - 1], self.layers[place])
             key = (replace(pair[0], name=""), replace(pair[1], name=""))
@@ -219,8 +219,8 @@ class Problem:
                 except InvalidInputError as error:
                     path = f"layers[{place}].{error.path}"
                     raise InvalidInputError(path, error.message) from None
-            found.append(known[key])
-        return tuple(found)
+            connections.append(known[key])
+        return tuple(connections)
 
     @property
     def threads(self) -> int:

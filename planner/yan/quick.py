@@ -42,7 +42,7 @@ def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
         ranked = _priced(problem, *_data_parallel(problem, space))
     except BrokenConstraintError:
         triple, partitions = least_triple(problem, space)
-        ranked = _priced(problem, triple, [State(one, 1, 1) for one in partitions])
+        ranked = _priced(problem, triple, [State(p, 1, 1) for p in partitions])
     explored = Explored(space.count, 0, len(problem.layers), 0)
     plan = Plan(ranked.configuration, (ranked,), explored)
     return Outcome(plan, Fraction(0), timed_out=True)
@@ -64,10 +64,10 @@ def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[State]]
     layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)
     most = min(space.most_replicas, problem.machines - space.fewest_servers)
     counts = {1 << power for power in range(most.bit_length())} | {most}
-    triples = [Triple(1, one, problem.machines - one) for one in sorted(counts)]
+    triples = [Triple(1, replicas, problem.machines - replicas) for replicas in sorted(counts)]
     best = min(triples, key=layerwise.bound)  # of one segment a layer the bound is the time
     own = layerwise.lowest(best)
     return best, [
-        state_at(one.choices, 0, int(cost[0].argmin()))
-        for one, cost in zip(layerwise.options, own, strict=True)
+        state_at(options.choices, 0, int(cost[0].argmin()))
+        for options, cost in zip(layerwise.options, own, strict=True)
     ]

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 from planner.deadline import Deadline, TimeUpError
 from planner.yan.layerwise import Layerwise, Triple
 
-__all__ = ["Found", "Search", "Space", "search"]
+__all__ = ["SearchResult", "Solution", "Space", "search"]
 
 SolvedT = TypeVar("SolvedT")
 
@@ -75,7 +75,7 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[SolvedT]):
+class Solution(Generic[SolvedT]):
     """A solved triple.
 
     Attributes
@@ -94,12 +94,12 @@ class Found(Generic[SolvedT]):
 
 
 @dataclass(slots=True)
-class Search(Generic[SolvedT]):
+class SearchResult(Generic[SolvedT]):
     """What a search found.
 
     Attributes
     ----------
-    found : list of Found
+    solutions : list of Solution
         By time; some more than asked for where rounding cannot tell them apart.
     bound : float
         Bound on every triple that was not found, but for rounding.
@@ -111,7 +111,7 @@ class Search(Generic[SolvedT]):
         Whether the time limit cut in.
     """
 
-    found: list[Found[SolvedT]] = field(default_factory=list)
+    solutions: list[Solution[SolvedT]] = field(default_factory=list)
     bound: float = float("inf")
     triples: int = 0
     solved: int = 0
@@ -126,7 +126,7 @@ def search(
     top: int,
     deadline: Deadline,
     below: float = float("inf"),
-) -> Search[SolvedT]:
+) -> SearchResult[SolvedT]:
     """Return the best triples.
 
     Parameters
@@ -149,12 +149,12 @@ def search(
     TimeUpError
         If `solve` raises it for the first triple.
     """
-    result: Search[SolvedT] = Search(triples=space.count)
+    result: SearchResult[SolvedT] = SearchResult(triples=space.count)
     heap: list[tuple[float, int, int, Triple]] = []  # time or bound, stage, -servers, triple
     error = layerwise.tables.error
-    solutions: dict[Triple, Found[SolvedT]] = {}
+    waiting: dict[Triple, Solution[SolvedT]] = {}
     pairs, more = space.pairs(), True
-    while more and not (result.found or solutions):
+    while more and not (result.solutions or waiting):
         more = False
         for replicas, most in pairs:
             side = max(1, min(most, space.machines // (replicas + 1)))
@@ -170,11 +170,11 @@ def search(
         heapify(heap)
         while heap:
             value, stage, _, triple = heappop(heap)
-            full = len(result.found) >= top
-            if full and value > result.found[top - 1].epoch * (1 + 4 * error):
+            full = len(result.solutions) >= top
+            if full and value > result.solutions[top - 1].epoch * (1 + 4 * error):
                 result.bound = value
                 break
-            if deadline.passed and (result.found or solutions):
+            if deadline.passed and (result.solutions or waiting):
                 result.bound, result.timed_out = value, True
                 heappush(heap, (value, stage, -triple.servers, triple))
                 break
@@ -190,17 +190,17 @@ def search(
                 try:
                     outcome = solve(triple)
                 except TimeUpError:
-                    if not (result.found or solutions):
+                    if not (result.solutions or waiting):
                         raise
                     result.bound, result.timed_out = value, True
                     heappush(heap, (value, stage, -triple.servers, triple))
                     break
                 result.solved += 1
                 if outcome is not None and outcome[0] < below:
-                    solutions[triple] = Found(triple, outcome[0], outcome[1])
+                    waiting[triple] = Solution(triple, outcome[0], outcome[1])
                     heappush(heap, (outcome[0], 3, -triple.servers, triple))
             else:
-                result.found.append(solutions.pop(triple))
+                result.solutions.append(waiting.pop(triple))
                 fewer = triple._replace(servers=triple.servers - 1)
                 if fewer.servers in space.servers(triple.workers, triple.replicas):
                     heappush(heap, (value, 0, -fewer.servers, fewer))
@@ -208,9 +208,9 @@ def search(
         result.bound, result.timed_out = 0.0, True
     result.cut = result.triples - result.solved
     if result.timed_out:
-        if not result.found:
-            result.found = sorted(solutions.values(), key=lambda one: one.epoch)[:1]
-        worst = max((one.epoch for one in result.found), default=float("inf"))
+        if not result.solutions:
+            result.solutions = sorted(waiting.values(), key=lambda solution: solution.epoch)[:1]
+        worst = max((solution.epoch for solution in result.solutions), default=float("inf"))
         result.cut = sum(
             triple.servers - space.servers(triple.workers, triple.replicas)[0] + 1
             for value, stage, _, triple in heap

@@ -104,7 +104,7 @@ def segments_of(
         starts_after = problem.layers[place + 1].held(after.partitions)
     activations_of: dict[tuple[int, int], Fraction] = {}
     errors_of: dict[tuple[int, int], Fraction] = {}
-    found = []
+    segments = []
     for p in range(choice.partitions):
         outgoing, needed, wanted = 0, None, None
         if starts_before is not None:
@@ -131,8 +131,8 @@ def segments_of(
                 there = holding_after.get(worker)
                 errors = wanted.remote(r, choice.copies, there, after.copies)
             neurons = width * (held[p + 1] - held[p])
-            found.append(Segment(worker, neurons, connections, outgoing, activations, errors))
-    return found
+            segments.append(Segment(worker, neurons, connections, outgoing, activations, errors))
+    return segments
 
 
 class _Needed(NamedTuple):

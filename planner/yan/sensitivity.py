@@ -128,9 +128,12 @@ def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
     constants = problem.constants
     value: Any
     if constant == "interference":
-        value = [1 + factor * (one - 1) if one > 1 else one for one in constants.interference]
+        value = [
+            1 + factor * (slowdown - 1) if slowdown > 1 else slowdown
+            for slowdown in constants.interference
+        ]
     elif constant == "latency_ns":
-        value = [factor * one for one in constants.latency_ns]
+        value = [factor * latency for latency in constants.latency_ns]
     else:
         value = factor * getattr(constants, constant)
     return replace(problem, constants=replace(constants, **{constant: value}))
@@ -241,7 +244,7 @@ class _Study:
         engine = Engine(problem)
         below = float(price) * (1 + 4 * engine.tables.error)
         result = engine.search(1, Deadline(None), below)
-        ranking = engine.ranked(one.triple for one in result.found)
+        ranking = engine.ranked(solution.triple for solution in result.solutions)
         return ranking[0] if ranking and ranking[0].epoch < price else None
 
     def regret(self, combination: tuple[tuple[str, Fraction], ...]) -> Fraction:
@@ -278,7 +281,7 @@ class _Study:
                 return factor
         return Fraction(1)
 
-    def _crossing(self, name: str, other: Configuration, far: Fraction) -> Fraction:
+    def _crossing(self, name: str, rival: Configuration, far: Fraction) -> Fraction:
         """Return where another configuration, better at `far`, is not yet better.
 
         It is at most `TOLERANCE` beyond.
@@ -287,7 +290,7 @@ class _Study:
         def lead(factor: Fraction) -> Fraction:
             problem = scaled(self.problem, name, factor)
             mine = estimate(problem, self.configuration).epoch
-            return estimate(problem, other).epoch - mine
+            return estimate(problem, rival).epoch - mine
 
         inverse = name == "nic_bits_per_s"
         near, near_lead, far_lead = Fraction(1), lead(Fraction(1)), lead(far)
@@ -296,11 +299,11 @@ class _Study:
             factor = next(guesses)(near, far, near_lead / (near_lead - far_lead), inverse)
             if not min(near, far) < factor < max(near, far):
                 continue
-            found = lead(factor)
-            if found >= 0:
-                near, near_lead = factor, found
+            lead_here = lead(factor)
+            if lead_here >= 0:
+                near, near_lead = factor, lead_here
             else:
-                far, far_lead = factor, found
+                far, far_lead = factor, lead_here
         return near
 
 

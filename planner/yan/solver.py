@@ -86,9 +86,9 @@ def solve(
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Estimate, int]:
     """Price every configuration again: the ranking is what a plan says, beside its first."""
-    estimates = [estimate(problem, one.configuration) for one in plan.ranking]
-    prices = [one.epoch for one in estimates]
-    if prices != [one.epoch for one in plan.ranking] or prices != sorted(prices):
+    estimates = [estimate(problem, ranked.configuration) for ranked in plan.ranking]
+    prices = [priced.epoch for priced in estimates]
+    if prices != [ranked.epoch for ranked in plan.ranking] or prices != sorted(prices):
         raise InvalidPlanError("ranking", "priced wrongly, or not in order")
     return estimates[0], total(-int(-prices[0] // 1), "constants", "the time of an epoch")
 

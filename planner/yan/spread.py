@@ -170,7 +170,9 @@ def worst(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         for workers in range(1, most + 1)
     ]
     steps = engine.tables.problem.threads * sum(
-        one.count(triple.workers) ** 2 for triple in triples for one in engine.layerwise.options
+        options.count(triple.workers) ** 2
+        for triple in triples
+        for options in engine.layerwise.options
     )
     if steps > MAX_STEPS:
         raise NotApplicableError(
@@ -220,25 +222,25 @@ def _worst_triple(
         owns.append(layerwise.whole_program(triple).own)
     values = [own[0] for own in owns]
     for place in range(1, len(program.options)):
-        own = [one[place] for one in owns]
-        counts = [len(one) for one in own]
-        arrived = [np.zeros_like(one) for one in own]
+        own = [costs[place] for costs in owns]
+        counts = [len(costs) for costs in own]
+        arrived = [np.zeros_like(costs) for costs in own]
         rows = np.arange(len(program.options[place - 1]))
-        for some, ahead, back in program.blocks(place, rows):
+        for block, ahead, back in program.blocks(place, rows):
             for which, triple in enumerate(triples):
                 if deadline.passed:
                     return triples[0], True
                 share = 1 / triple.replicas
-                here = slice(some.start, min(some.stop, counts[which]))
+                here = slice(block.start, min(block.stop, counts[which]))
                 width = here.stop - here.start
                 if width <= 0:
                     continue
                 count = len(values[which])
                 left = values[which][:, None, :] + back[:count, :width] * share
-                found = ahead[:count, :width] * share + left.max(axis=2)[:, :, None]
-                arrived[which][here] = found.max(axis=0)
-        values = [one + more for one, more in zip(own, arrived, strict=True)]
-    return triples[int(np.argmax([one.max() for one in values]))], False
+                arriving = ahead[:count, :width] * share + left.max(axis=2)[:, :, None]
+                arrived[which][here] = arriving.max(axis=0)
+        values = [cost + more for cost, more in zip(own, arrived, strict=True)]
+    return triples[int(np.argmax([costs.max() for costs in values]))], False
 
 
 def _worst_states(engine: Engine, triple: Triple) -> list[State]:
@@ -248,9 +250,9 @@ def _worst_states(engine: Engine, triple: Triple) -> list[State]:
     for place in range(1, len(program.options)):
         left = np.empty((len(values[-1]), len(program.options[place])))
         arrived = np.empty_like(program.own[place])
-        for some, ahead, back in program.blocks(place, np.arange(len(values[-1]))):
-            left[:, some] = (values[-1][:, None, :] + back).max(axis=2)
-            arrived[some] = (ahead + left[:, some, None]).max(axis=0)
+        for block, ahead, back in program.blocks(place, np.arange(len(values[-1]))):
+            left[:, block] = (values[-1][:, None, :] + back).max(axis=2)
+            arrived[block] = (ahead + left[:, block, None]).max(axis=0)
         values.append(program.own[place] + arrived)
         between.append(left)
     b, h = divmod(int(values[-1].argmax()), values[-1].shape[1])
@@ -281,8 +283,8 @@ class _Sample(NamedTuple):
         return configuration_of(
             self.triples[which],
             [
-                state_at(one.choices, *state)
-                for one, state in zip(options, self.states[which], strict=True)
+                state_at(options_of_layer.choices, *state)
+                for options_of_layer, state in zip(options, self.states[which], strict=True)
             ],
         )
 
@@ -299,7 +301,7 @@ def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _S
 
     @cache
     def counts(workers: int) -> tuple[int, ...]:
-        return tuple(one.count(workers) * threads for one in layerwise.options)
+        return tuple(options.count(workers) * threads for options in layerwise.options)
 
     sums = list(
         accumulate(
@@ -322,7 +324,7 @@ def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _S
         drawn = [divmod(random.randrange(count), threads) for count in counts(workers)]
         if memory is not None:
             options = zip(layerwise.options, drawn, strict=True)
-            if not memory.fits([state_at(one.choices, *state) for one, state in options]):
+            if not memory.fits([state_at(among.choices, *state) for among, state in options]):
                 continue
         triples.append(Triple(workers, replicas, servers))
         states.append(drawn)
@@ -340,16 +342,16 @@ def _times(
 ) -> Array:
     """Return what an epoch takes in each configuration, but for rounding."""
     layerwise, tables = engine.layerwise, engine.tables
-    replicas = np.array([one.replicas for one in triples], dtype=float)
-    factor = np.array([float(reading_factor(engine.problem, *one)) for one in triples])
+    replicas = np.array([triple.replicas for triple in triples], dtype=float)
+    factor = np.array([float(reading_factor(engine.problem, *triple)) for triple in triples])
     reads = tables.reads
     total = np.zeros(len(triples))
-    for place, one in enumerate(layerwise.options):
+    for place, layer_options in enumerate(layerwise.options):
         deadline.check()
         row, thread = states[:, place].T
-        ends = np.array([tables.ends(place, choice) for choice in one.choices])
+        ends = np.array([tables.ends(place, choice) for choice in layer_options.choices])
         total += ends[row, thread] / replicas
-        sending = factor * one.volumes[row] * tables.read_weight[thread]
+        sending = factor * layer_options.volumes[row] * tables.read_weight[thread]
         total += reads * (tables.latency[thread] + sending)
         if place:
             earlier, before = states[:, place - 1].T
@@ -359,7 +361,7 @@ def _times(
                 mine = np.flatnonzero(earlier == a)
                 rows, which = np.unique(row[mine], return_inverse=True)
                 ahead, back = tables.pair(
-                    place, [options[a]], [one.choices[b] for b in rows.tolist()]
+                    place, [options[a]], [layer_options.choices[b] for b in rows.tolist()]
                 )
                 both = ahead[0, which, thread[mine]] + back[0, which, before[mine]]
                 total[mine] += both / replicas[mine]

@@ -46,12 +46,12 @@ ROUNDING = 2.0**-44
 def choices(problem: Problem, layer: Layer, workers: int) -> list[Choice]:
     """Return what a layer may choose among on so many workers, fewest segments first."""
     copies = problem.max_copies or workers
-    found = [
+    pairs = [
         (p, r)
         for p in partitions_of(problem, layer, workers)
         for r in range(1, min(copies, workers // p) + 1)
     ]
-    return sorted(found, key=lambda choice: (choice[0] * choice[1], choice[0]))
+    return sorted(pairs, key=lambda choice: (choice[0] * choice[1], choice[0]))
 
 
 def partitions_of(problem: Problem, layer: Layer, workers: int) -> list[int]:
@@ -79,8 +79,8 @@ class Tables:
         self.optimistic = optimistic
         constants, threads = problem.constants, problem.threads
         count = np.arange(1, threads + 1)
-        self.slower = np.array([float(one) for one in constants.interference[:threads]])
-        self.latency = np.array([float(one) for one in constants.latency_ns[:threads]])
+        self.slower = np.array([float(factor) for factor in constants.interference[:threads]])
+        self.latency = np.array([float(latency) for latency in constants.latency_ns[:threads]])
         nic = constants.nic_bits_per_s
         self.receive = count * float(constants.bits_per_activation * 10**9 / nic)
         self.read_weight = count * float(constants.bits_per_weight * 10**9 / nic)
@@ -195,7 +195,7 @@ class Tables:
         By parts, own choice and threads.
         """
         runs = self._runs_of(place, options, forward=True)
-        others = [(one, 1) for one in parts]
+        others = [(partitions, 1) for partitions in parts]
         return self._received(runs, others, place - 1, held=False, bound=True).swapaxes(0, 1)
 
     def backward_bound(self, place: int, options: Sequence[Choice], parts: Sequence[int]) -> Array:
@@ -204,7 +204,7 @@ class Tables:
         By own choice, parts and threads.
         """
         runs = self._runs_of(place, options, forward=False)
-        others = [(one, 1) for one in parts]
+        others = [(partitions, 1) for partitions in parts]
         return self._received(runs, others, place + 1, held=True, bound=True)
 
     def pair(
@@ -238,7 +238,7 @@ class Tables:
 
         With the partitions and the copies of each choice.
         """
-        found = []
+        each = []
         for partitions, _ in options:
             key = (self.alike[place], partitions, forward)
             if key not in self._runs:
@@ -247,9 +247,11 @@ class Tables:
                     self._runs[key] = runs_of(ahead, *self.inputs(place, partitions))
                 else:
                     self._runs[key] = runs_of(back, *self.errors(place, partitions))
-            found.append(self._runs[key])
-        most = max(len(one.work) for one in found)
-        filled = [one.rows([*range(len(one.work)), *[0] * (most - len(one.work))]) for one in found]
+            each.append(self._runs[key])
+        most = max(len(runs.work) for runs in each)
+        filled = [
+            runs.rows([*range(len(runs.work)), *[0] * (most - len(runs.work))]) for runs in each
+        ]
         columns = Runs(*map(np.array, zip(*filled, strict=True)))
         segments = np.array(options)
         return columns, segments[:, 0], segments[:, 1]
@@ -257,7 +259,7 @@ class Tables:
     def _received(
         self,
         mine: "tuple[Runs, Places, Places]",
-        other: Sequence[Choice],
+        neighbour: Sequence[Choice],
         place: int,
         *,
         held: bool,
@@ -272,14 +274,14 @@ class Tables:
         cut = Cut(layer.cuts, *((layer.pool, layer.rows) if held else (1, layer.cuts)))
         width = layer.neurons // layer.rows if held else layer.width
         runs, partitions, copies = mine
-        q, others = np.array(other).T
-        count, threads = len(other), len(self.share)
+        q, others = np.array(neighbour).T
+        count, threads = len(neighbour), len(self.share)
         result = np.empty((len(copies), count, threads))
         step = max(1, MAX_ELEMENTS // (runs.work.shape[1] * threads * count))
         for start in range(0, len(copies), step):
-            some = slice(start, start + step)
-            part = runs.rows(some)
-            p, r = partitions[some], copies[some]
+            block = slice(start, start + step)
+            part = runs.rows(block)
+            p, r = partitions[block], copies[block]
             if bound:
                 own = cut.largest(q)[:, None] + np.zeros((len(p), 1, 1))
                 own = np.minimum(own, (part.high - part.low)[:, None])
@@ -293,7 +295,7 @@ class Tables:
                 alone = self.with_fetch(time, wanted.astype(float)).min(axis=1)[:, None, :]
                 more = (p * r)[:, None, None] > (q * others)[:, None]
                 slowest = np.where(more, np.maximum(slowest, alone), slowest)
-            result[some] = slowest * self.share / r[:, None, None]
+            result[block] = slowest * self.share / r[:, None, None]
         return result
 
     def with_fetch(self, time: Array, remote: Array) -> Array:
@@ -329,8 +331,8 @@ class Tables:
         before = np.maximum(start, (stop - 1) // parts * parts - 1)
         many = count > hosts
         least = high - low
-        for some, few in ((start, first * hosts // count), (stop - 1, end), (before, earlier)):
-            part = np.clip(np.where(many, some, few) // parts, 0, q - 1)
+        for crowded, roomy in ((start, first * hosts // count), (stop - 1, end), (before, earlier)):
+            part = np.clip(np.where(many, crowded, roomy) // parts, 0, q - 1)
             opening, closing = cut.bounds(part, q)
             least = np.minimum(least, np.minimum(high, closing) - np.maximum(low, opening))
         missing = many & (stop - start < (run_stop - run_first) * each)

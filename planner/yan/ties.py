@@ -70,12 +70,12 @@ class Exact:
         mapping = canonical_mapping([state.choice], state.partitions * state.copies)[0]
         choice = LayerChoice(state.partitions, state.threads, state.copies, mapping)
         segments = segments_of(self.problem, place, choice, None, None)
-        found = phases(self.problem, state.threads, segments)
-        total = found.update
+        times = phases(self.problem, state.threads, segments)
+        total = times.update
         if place == 0:
-            total += sum(found.forward)
+            total += sum(times.forward)
         if place + 1 == len(self.problem.layers):
-            total += sum(found.backward)
+            total += sum(times.backward)
         return self._share(state) * total
 
     def reading(self, place: int, state: State, triple: Triple) -> Fraction:
@@ -151,12 +151,12 @@ def _near(
     pairs: list[list[tuple[Choice, Choice]]] = []
     for place, (value, rest) in enumerate(zip(values, togo, strict=True)):
         options = program.options[place]
-        found = np.argwhere(value + rest <= limit).tolist()
-        near.append([state_at(options, b, h) for b, h in found])
+        tied_states = np.argwhere(value + rest <= limit).tolist()
+        near.append([state_at(options, b, h) for b, h in tied_states])
         if not place:
             continue
         earlier = program.options[place - 1]
-        among = sorted({b for b, _ in found})
+        among = sorted({b for b, _ in tied_states})
         ahead, _ = program.tables.pair(place, earlier, [options[b] for b in among])
         right = ahead / program.replicas + (program.own[place] + rest)[among]
         tied = np.argwhere(between[place - 1][:, among] + right.min(axis=2) <= limit).tolist()

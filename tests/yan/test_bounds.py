@@ -177,7 +177,7 @@ def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
     """Against all triples solved one by one, without bounds between them."""
     engine = Engine(problem)
     result = engine.search(top, Deadline(None))
-    found = [one.epoch for one in result.found]
+    found = [one.epoch for one in result.solutions]
     layerwise = Layerwise(Tables(problem), problem.machines - 1)
     every = sorted(
         layerwise.whole_program(Triple(workers, replicas, servers)).best().epoch
@@ -196,9 +196,9 @@ def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
 @settings(max_examples=60)
 @given(problems(max_machines=10), st.data())
 def test_only_what_takes_less_is_searched(problem: Problem, data: st.DataObject) -> None:
-    every = [one.epoch for one in Engine(problem).search(100, Deadline(None)).found]
+    every = [one.epoch for one in Engine(problem).search(100, Deadline(None)).solutions]
     below = data.draw(st.sampled_from(every)) * data.draw(st.sampled_from([0.999, 1.001, 2.0]))
-    found = [one.epoch for one in Engine(problem).search(100, Deadline(None), below).found]
+    found = [one.epoch for one in Engine(problem).search(100, Deadline(None), below).solutions]
     assert found == pytest.approx([one for one in every if one < below], rel=CLOSE)
 
 
@@ -218,10 +218,10 @@ def test_a_search_that_is_cut_short_knows_what_it_left(problem: Problem, top: in
     engine = Engine(problem)
     whole = engine.search(top, Deadline(None))
     short = search(engine.layerwise, space_of(problem), engine.solve, top, Deadline(1e-9))
-    assert len(short.found) >= 1
+    assert len(short.solutions) >= 1
     if short.timed_out:
-        least = min(short.bound, *(one.epoch for one in short.found))
-        assert least <= whole.found[0].epoch * ABOVE
+        least = min(short.bound, *(one.epoch for one in short.solutions))
+        assert least <= whole.solutions[0].epoch * ABOVE
 
 
 def test_triples_solved_after_the_deadline_keep_their_bounds() -> None:

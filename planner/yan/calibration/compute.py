@@ -150,13 +150,13 @@ def measure_computation(
             for place, ratio in enumerate(_interference(workers)):
                 ratios[place].append(ratio)
             report(done + 1, repetitions)
-    slower = [median(found) for found in ratios]
+    slower = [median(ratios_of_count) for ratios_of_count in ratios]
     notes = _notes(rounds, ratios, slower)
     return Computation(
         muladd_ns=_rounded(median(rounds["muladd"])),
         activation_ns=_rounded(median(rounds["activation"])),
         error_ns=_rounded(median(rounds["error"])),
-        interference=(Fraction(1), *(max(Fraction(1), _rounded(one)) for one in slower[1:])),
+        interference=(Fraction(1), *(max(Fraction(1), _rounded(factor)) for factor in slower[1:])),
         provenance=Provenance(
             kind="measured",
             source=source,
@@ -174,20 +174,20 @@ def measure_computation(
 
 def _interference(workers: Sequence["_Worker"]) -> list[float]:
     """Return how much longer a layer takes in 1, 2, … processes at once."""
-    alone = [_window([one], "layer")[0] for one in workers]
-    found = [1.0]
+    alone = [_window([process], "layer")[0] for process in workers]
+    slower = [1.0]
     for count in range(2, len(workers) + 1):
         together = _window(workers[:count], "layer")
-        found.append(median(map(truediv, together, alone[:count])))
-    return found
+        slower.append(median(map(truediv, together, alone[:count])))
+    return slower
 
 
 def _window(workers: Sequence["_Worker"], kernel: str) -> list[float]:
     """Return the time of a kernel in each of `workers` while all of them run it."""
     start = time.monotonic_ns() + LEAD_NS
-    for one in workers:
-        one.tell(f"{kernel} {start} {start + WINDOW_NS}")
-    return [float(one.answer()) for one in workers]
+    for process in workers:
+        process.tell(f"{kernel} {start} {start + WINDOW_NS}")
+    return [float(process.answer()) for process in workers]
 
 
 class _Worker:
@@ -223,8 +223,8 @@ class _Worker:
 
     def _fail(self) -> None:
         assert self.process.stderr is not None
-        said = self.process.stderr.read().strip().splitlines()
-        reason = said[-1] if said else f"exit status {self.process.wait()}"
+        output = self.process.stderr.read().strip().splitlines()
+        reason = output[-1] if output else f"exit status {self.process.wait()}"
         raise MeasurementError(f"a process that measures ended: {reason}")
 
     def end(self) -> None:
@@ -244,12 +244,12 @@ def _workers(processors: Sequence[int]) -> Iterator[tuple[list[_Worker], dict[st
         for processor in processors:
             started.append(_Worker(processor))  # noqa: PERF401 - an interrupt must find them all
         versions: dict[str, Any] = {}
-        for one in started:
-            versions = json.loads(one.answer())
+        for process in started:
+            versions = json.loads(process.answer())
         yield started, versions
     finally:
-        for one in started:
-            one.end()
+        for process in started:
+            process.end()
 
 
 def _rounded(value: float) -> Fraction:
@@ -266,19 +266,19 @@ def _notes(
         "its weights (1 MiB) stay in the caches; layers that do not fit take longer",
         f"activation 1/(1+exp(-y)) and error a(1-a)s of {worker.NEURONS} neurons at once",
     ]
-    for kernel, found in rounds.items():
-        notes.append(f"{kernel}_ns: {_spread(found)}")
-    for place, found in enumerate(ratios):
+    for kernel, times in rounds.items():
+        notes.append(f"{kernel}_ns: {_spread(times)}")
+    for place, times in enumerate(ratios):
         if place:
-            notes.append(f"interference[{place}]: {_spread(found)}")
+            notes.append(f"interference[{place}]: {_spread(times)}")
             if slower[place] < 1:
                 notes.append(f"interference[{place}]: measured {slower[place]:.4g}, taken as 1")
     notes.append("latency and bandwidth are the network's: not measured here")
     return tuple(notes)
 
 
-def _spread(found: Sequence[float]) -> str:
-    if len(found) < 2:
-        return f"measured once: {found[0]:.4g}"
-    low, _, high = quantiles(found, n=4, method="inclusive")
+def _spread(times: Sequence[float]) -> str:
+    if len(times) < 2:
+        return f"measured once: {times[0]:.4g}"
+    low, _, high = quantiles(times, n=4, method="inclusive")
     return f"half of the measurements from {low:.4g} to {high:.4g}"

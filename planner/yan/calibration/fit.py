@@ -168,22 +168,24 @@ def fit(
         raise InvalidInputError(
             "measurements", f"expected at least 2, to fit and to check, got {len(measurements)}"
         )
-    for place, one in enumerate(measurements):
+    for place, measurement in enumerate(measurements):
         path = f"measurements[{place}]"
-        integer(one.epoch_ns, f"{path}.epoch_ns", minimum=1)
+        integer(measurement.epoch_ns, f"{path}.epoch_ns", minimum=1)
         try:
-            check(problem, one.configuration)
+            check(problem, measurement.configuration)
         except InvalidInputError as error:
             inner = f"{path}.{error.path}" if error.path else path
             raise InvalidInputError(inner, error.message) from None
     folds = min(folds, len(measurements))
     report = progress or (lambda _done, _total: None)
-    rows = [_Row(problem, one) for one in measurements]
+    rows = [_Row(problem, measurement) for measurement in measurements]
     whole = _solve(problem, measurements)
     report(1, folds + 1)
     predictions = [Fraction(0)] * len(rows)
     for part in range(folds):
-        others = [one for place, one in enumerate(measurements) if place % folds != part]
+        others = [
+            measurement for place, measurement in enumerate(measurements) if place % folds != part
+        ]
         constants = _constants(problem.constants, _solve(problem, others))
         for place in range(part, len(rows), folds):
             predictions[place] = rows[place].price(constants)
@@ -193,13 +195,13 @@ def fit(
     kendall, spearman = correlations(predictions, measured)
     return Fit(
         constants=constants,
-        held=tuple(FITTED[one] for one in sorted(whole.held)),
-        at_floor=tuple(FITTED[one] for one in sorted(whole.at_floor)),
+        held=tuple(FITTED[column] for column in sorted(whole.held)),
+        at_floor=tuple(FITTED[column] for column in sorted(whole.at_floor)),
         rounds=whole.rounds,
         fitted=errors([row.price(constants) for row in rows], measured),
         folds=folds,
         held_out=errors(predictions, measured),
-        predictions_ns=tuple(-int(-one // 1) for one in predictions),
+        predictions_ns=tuple(-int(-prediction // 1) for prediction in predictions),
         kendall=kendall,
         spearman=spearman,
         regret=regret(predictions, measured),
@@ -214,7 +216,7 @@ def _with(start: Constants, values: Sequence[Fraction]) -> Constants:
         muladd_ns=muladd,
         activation_ns=activation,
         error_ns=error,
-        latency_ns=tuple(factor * one for one in start.latency_ns),
+        latency_ns=tuple(factor * latency for latency in start.latency_ns),
         nic_bits_per_s=10**9 / per_bit,
     )
 
@@ -241,11 +243,11 @@ class _Row:
 
     def at(self, values: Sequence[float]) -> float:
         """Return the price, and see to it that its gradient is known."""
-        price = float(self._at([Fraction(one) for one in values]))
+        price = float(self._at([Fraction(value) for value in values]))
         for known in self.gradients:
             if abs(float(known @ np.array(values)) - price) <= 1e-13 * price:
                 return price
-        self.gradients.append(self._differences([Fraction(one) for one in values]))
+        self.gradients.append(self._differences([Fraction(value) for value in values]))
         return price
 
     def _at(self, values: Sequence[Fraction]) -> Fraction:
@@ -259,17 +261,17 @@ class _Row:
         """
         for attempt in range(4):
             beside = [
-                one * (1 + attempt * Fraction(1, 2**40 + 2**38 * place))
-                for place, one in enumerate(values)
+                value * (1 + attempt * Fraction(1, 2**40 + 2**38 * place))
+                for place, value in enumerate(values)
             ]
             price = self._at(beside)
-            found = []
-            for place, one in enumerate(beside):
-                moved = [*beside[:place], one * (1 + STEP), *beside[place + 1 :]]
-                found.append((self._at(moved) - price) / (one * STEP))
-            if sum(map(Fraction.__mul__, found, beside)) == price:
+            slopes = []
+            for place, value in enumerate(beside):
+                moved = [*beside[:place], value * (1 + STEP), *beside[place + 1 :]]
+                slopes.append((self._at(moved) - price) / (value * STEP))
+            if sum(map(Fraction.__mul__, slopes, beside)) == price:
                 break
-        return np.array([float(one) for one in found])
+        return np.array([float(slope) for slope in slopes])
 
 
 class _Solution(NamedTuple):
@@ -298,9 +300,9 @@ def _solve(problem: Problem, measurements: Sequence[Measurement]) -> _Solution:
     for column in np.argsort(search.shares, kind="stable").tolist():
         more = held | {column}
         limit = min(point.error + worth, max(search.scaled.error, nothing))
-        found = search.fitted(point, more, limit)
-        if found.error <= limit:
-            held, point = more, found
+        refitted = search.fitted(point, more, limit)
+        if refitted.error <= limit:
+            held, point = more, refitted
     at_floor = frozenset(np.flatnonzero(point.values <= 2 * search.low).tolist()) - held
     return _Solution(point.values * search.unit, held, at_floor, search.rounds)
 
@@ -315,11 +317,13 @@ class _Search:
 
     def __init__(self, problem: Problem, measurements: Sequence[Measurement]) -> None:
         # Sorted, so that sums are rounded alike in any order.
-        self.rows = sorted((_Row(problem, one) for one in measurements), key=lambda row: row.order)
+        self.rows = sorted(
+            (_Row(problem, measurement) for measurement in measurements), key=lambda row: row.order
+        )
         self.measured = np.array([float(row.measured) for row in self.rows])
         self.rounds = 0
         self.unit = np.ones(len(FITTED))
-        start = np.array([float(one) for one in _values(problem.constants)])
+        start = np.array([float(value) for value in _values(problem.constants)])
         ratios = self.price(start)
         effects = self.effects()[:, 0]
         self.unit = 1 / effects.max(axis=0)
@@ -335,8 +339,8 @@ class _Search:
     def price(self, values: Array) -> Array:
         """Return the prices of all that was measured, relative to what it took."""
         exact = (values * self.unit).tolist()
-        found: Array = np.array([row.at(exact) for row in self.rows]) / self.measured
-        return found
+        relative: Array = np.array([row.at(exact) for row in self.rows]) / self.measured
+        return relative
 
     def error(self, values: Array) -> float:
         return float(np.square(self.price(values) - 1).sum())
@@ -347,14 +351,14 @@ class _Search:
         padded = [
             row.gradients + row.gradients[:1] * (most - len(row.gradients)) for row in self.rows
         ]
-        found: Array = np.array(padded) * self.unit / self.measured[:, None, None]
-        return found
+        effects: Array = np.array(padded) * self.unit / self.measured[:, None, None]
+        return effects
 
     def variance(self, point: _Point) -> float:
         """Return the variance of what is left, given how many constants can be told; 0 if all."""
         effects = _active(self.effects(), point.values)
-        told = int(np.linalg.matrix_rank(effects, tol=INDEPENDENT * np.linalg.norm(effects, 2)))
-        return point.error / (len(self.rows) - told) if len(self.rows) > told else 0.0
+        known = int(np.linalg.matrix_rank(effects, tol=INDEPENDENT * np.linalg.norm(effects, 2)))
+        return point.error / (len(self.rows) - known) if len(self.rows) > known else 0.0
 
     def fitted(self, begin: _Point, held: frozenset[int], limit: float = np.inf) -> _Point:
         """Go downhill from somewhere; constants in `held` are those of the start.
@@ -375,9 +379,9 @@ class _Search:
             if wanted.error > limit or best.error - wanted.error <= little:
                 break
             self.rounds += 1
-            found = self.error(wanted.values)
-            if found < best.error:
-                best = _Point(wanted.values, found)
+            error = self.error(wanted.values)
+            if error < best.error:
+                best = _Point(wanted.values, error)
         return best
 
     def _promising(self, values: Array, free: NDArray[np.intp]) -> _Point:
@@ -386,17 +390,17 @@ class _Search:
 
         effects = self.effects()
 
-        def full(some: Array) -> Array:
+        def full(free_values: Array) -> Array:
             result = values.copy()
-            result[free] = some
+            result[free] = free_values
             return result
 
-        def residuals(some: Array) -> Array:
-            found: Array = (effects @ full(some)).max(axis=1) - 1
-            return found
+        def residuals(free_values: Array) -> Array:
+            left_over: Array = (effects @ full(free_values)).max(axis=1) - 1
+            return left_over
 
-        def jacobian(some: Array) -> Array:
-            return _active(effects, full(some))[:, free]
+        def jacobian(free_values: Array) -> Array:
+            return _active(effects, full(free_values))[:, free]
 
         bounds = (self.low[free], self.high[free])
         begin = np.clip(values[free], *bounds)
@@ -406,10 +410,13 @@ class _Search:
         # Steps end a little inside the bounds, and creep where constants are hard to tell apart.
         rest = residuals(steps) - jacobian(steps) @ steps
         jump = lsq_linear(jacobian(steps), -rest, bounds, method="bvls").x
-        found = [np.clip(one, *bounds) for one in (steps, jump)]
+        candidates = [np.clip(candidate, *bounds) for candidate in (steps, jump)]
         return min(
-            (_Point(full(one), float(np.square(residuals(one)).sum())) for one in found),
-            key=lambda one: one.error,
+            (
+                _Point(full(candidate), float(np.square(residuals(candidate)).sum()))
+                for candidate in candidates
+            ),
+            key=lambda point: point.error,
         )
 
 
@@ -433,13 +440,17 @@ def _constants(start: Constants, solution: _Solution) -> Constants:
     """Return nine digits of what was fitted, and the rest as it was given."""
     before = _values(start)
     values = [
-        before[place] if place in solution.held or one == float(before[place]) else Fraction(one)
-        for place, one in enumerate(solution.values.tolist())
+        before[place]
+        if place in solution.held or value == float(before[place])
+        else Fraction(value)
+        for place, value in enumerate(solution.values.tolist())
     ]
     exact = _with(start, values)
 
-    def kept(one: Fraction, given: Fraction) -> Fraction:
-        return given if one == given else min(Fraction(f"{float(one):.9g}"), Fraction(MAX_VALUE))
+    def kept(fitted: Fraction, initial: Fraction) -> Fraction:
+        if fitted == initial:
+            return initial
+        return min(Fraction(f"{float(fitted):.9g}"), Fraction(MAX_VALUE))
 
     return replace(
         exact,

@@ -28,8 +28,11 @@ class Errors:
 
 def errors(predictions: Sequence[Fraction], measured: Sequence[int]) -> Errors:
     """Return the errors of predictions of positive numbers."""
-    found = [abs(float(one / known - 1)) for one, known in zip(predictions, measured, strict=True)]
-    return Errors(fsum(found) / len(found), max(found))
+    deviations = [
+        abs(float(prediction / known - 1))
+        for prediction, known in zip(predictions, measured, strict=True)
+    ]
+    return Errors(fsum(deviations) / len(deviations), max(deviations))
 
 
 def correlations(
@@ -40,18 +43,22 @@ def correlations(
 
     if len(set(predictions)) == 1 or len(set(measured)) == 1:
         return None, None
-    pairs = (_ranks(predictions), _ranks([Fraction(one) for one in measured]))
+    pairs = (_ranks(predictions), _ranks([Fraction(time) for time in measured]))
     return float(kendalltau(*pairs).statistic), float(spearmanr(*pairs).statistic)
 
 
 def _ranks(numbers: Sequence[Fraction]) -> list[int]:
     """Return the place of each number among the different ones."""
-    rank = {one: place for place, one in enumerate(sorted(set(numbers)))}
-    return [rank[one] for one in numbers]
+    rank = {number: place for place, number in enumerate(sorted(set(numbers)))}
+    return [rank[number] for number in numbers]
 
 
 def regret(predictions: Sequence[Fraction], measured: Sequence[int]) -> Fraction:
     """Return by how much what is predicted least exceeds the least, relatively; ties at worst."""
     least = min(predictions)
-    chosen = max(known for one, known in zip(predictions, measured, strict=True) if one == least)
+    chosen = max(
+        known
+        for prediction, known in zip(predictions, measured, strict=True)
+        if prediction == least
+    )
     return Fraction(chosen, min(measured)) - 1
