@@ -182,6 +182,8 @@ def check_complete(
         steps[transfer.stage][transfer.step].append(transfer)
     in_use = np.ones((plan.threads, plan.pieces), dtype=bool)
     in_use.reshape(-1)[list(plan.left_out)] = False
+    # By server, thread, piece and contributor. Each addition is checked, so that no count in use
+    # gets beyond 2, far below what 16 bits hold.
     counts = np.zeros((bcube.servers, plan.threads, plan.pieces, bcube.servers), dtype=np.uint16)
     for server in living:
         counts[server, :, :, server] = 1
@@ -197,6 +199,7 @@ def check_complete(
         if ground.exclusive:
             _check_exclusive(steps["aggregate"][step])
         added = []
+        # Transfers of a step are concurrent: what is sent is taken before anything is added.
         for transfer in watched(steps["aggregate"][step], deadline):
             server, thread = transfer.server, transfer.thread
             span = slice(transfer.offset, transfer.offset + transfer.length)
@@ -223,7 +226,7 @@ def check_complete(
     for step in sorted(steps["broadcast"]):
         if ground.exclusive:
             _check_exclusive(steps["broadcast"][step])
-        arrived = np.zeros_like(done)
+        arrived = np.zeros_like(done)  # not passed on before the next step
         for transfer in watched(steps["broadcast"][step], deadline):
             span = slice(transfer.offset, transfer.offset + transfer.length)
             used = in_use[transfer.thread, span]

@@ -86,6 +86,8 @@ def _of_schedule(schedule: Schedule, layout: Layout, deadline: Deadline) -> Iter
         before = sizes.copy()
         for t in range(k):
             deadline.check()
+            # Step w of thread t is on level t + w (mod k). A server keeps the slice whose number is
+            # its own digits so far, and sends all the rest of what it kept; it gets n - 1 of these.
             level = (t + w) % k
             held[t] = held[t] * n + servers // int(n**level) % n
             sizes[t] = np.diff(layout.starts(t * count + bounds))[held[t]]

@@ -73,12 +73,17 @@ def check_rows(
     import numpy as np
 
     in_order = sorted(rows, key=lambda row: (not row.adds, row.turn))
+    # Between two cuts in a row all elements have the same fate: one column stands for them.
     edges = {0, size, *left_out, *(start + 1 for start in left_out)}
     cuts = sorted(edges.union(*((row.start, row.stop) for row in in_order)))
     place = {cut: number for number, cut in enumerate(cuts)}
     line = {server: number for number, server in enumerate(servers)}
     turns = {turn: number for number, turn in enumerate(sorted({row.turn for row in in_order}))}
     never = len(turns)
+    # By server and column: the turn in which it was passed on, that of the last addition, and that
+    # in which the sum arrived. Who passes a column on does so once, with all that it was sent, and
+    # gets nothing later: so what is passed on forms a tree, and whoever never passes it on is its
+    # root and has the sum: it remains to check that each column has one such server.
     shape = len(servers), len(cuts) - 1
     sent, held = (np.full(shape, never, dtype=np.int32) for _ in range(2))
     received = np.full(shape, -1, dtype=np.int32)

@@ -54,6 +54,8 @@ def pack(
     backward: list[tuple[Span, int]] = []
     forward: list[tuple[Span, int]] = []
     left = []
+    # §4.3: in descending size, in the first gap of the backward pass after it is ready, else in the
+    # last gap of the forward pass before it is read; times of that pass count from its begin.
     for number in sorted(range(len(items)), key=lambda i: (-items[i].size_bytes, i)):
         item = items[number]
         if deadline is not None and deadline.passed:
@@ -68,6 +70,8 @@ def pack(
             insort(forward, (span, number))
             continue
         left.append(number)
+    # What is left goes behind all of the backward pass or before all of the forward pass, whichever
+    # makes the iteration longer by less; ties go behind.
     last = max((span[1] for span, _ in backward), default=0)
     first = min((span[0] for span, _ in forward), default=MAX_TOTAL)
     for number in left:

@@ -149,10 +149,13 @@ class _Simulation:
             most, wanted = sizes[len(used)] if len(used) < len(sizes) else (rest, 0)
             start = max(free, wanted)
             late, upto = self._ready(left, start)
-            if not upto[-1]:
+            if not upto[-1]:  # nothing is ready: wait for the next gradient
                 start = int(self.heads[left > 0].min())
                 late, upto = self._ready(left, start)
             self.transfers += 1
+            # Parameters stand by falling tails, so the first `sent` ready bytes are the most urgent
+            # ones, and the first of them has the longest tail. Of those that are ready, all before
+            # `place` leave whole, and that one in part.
             sent = min(most, int(upto[-1]))
             place = int(upto.searchsorted(sent))
             tail = self.tails[int(upto.searchsorted(1))]

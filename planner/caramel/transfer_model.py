@@ -140,6 +140,7 @@ def is_subadditive(cost: TransferCost, total: int) -> bool:
     ]
     if all(piece.value_ns >= piece.slope * piece.start for _, _, piece in pieces):
         return True
+    # f is the least of the pieces: its corners are their ends, and where two of them meet.
     corners = {Fraction(size) for first, last, _ in pieces for size in (first, last)}
     for number, (first, last, piece) in enumerate(pieces):
         for other_first, other_last, earlier in pieces[:number]:

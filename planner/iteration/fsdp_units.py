@@ -188,11 +188,13 @@ class _Search:
         With `most`, only choices that expose no more and whose root's share fits; None if too many
         partial ones are kept.
         """
+        # All times in units of 1 / scale ns, so that everything is a whole number.
         tree, scale = self.tree, self.half.ns_per_byte.denominator
         rate, startup = self.half.ns_per_byte.numerator, self.half.startup_ns * scale
         root = (tree[0].own_pushed, tree[0].own_pulled)
         exposed = rate * sum(root)
         cost = weight * exposed + penalty * sum(root)
+        # Partial choices by the first module, in pre-order, on which they have not decided.
         partial: list[list[_Label]] = [[] for _ in range(len(tree) + 1)]
         partial[1].append(_Label(cost, 0, 0, 0, *root, exposed, None))
         for index in range(1, len(tree)):
@@ -209,6 +211,8 @@ class _Search:
             last = (-module.forward_ns * scale, -module.backward_ns * scale)
             unit_fits = self._fits(module.pushed, module.pulled)
             for _, units, ahead, behind, pushed, pulled, exposed, trail in labels:
+                # It is no unit: its own parameters are the root's, which nothing hides. Or it is
+                # one: max(0, P_{i+1} - F_i) + max(0, G_{i+1} - B_i) more, and all in it is decided.
                 share = (pushed + module.own_pushed, pulled + module.own_pulled)
                 extended = [(index + 1, (units, ahead, behind), share, exposed + left, trail)]
                 if unit_fits:

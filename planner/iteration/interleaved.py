@@ -199,6 +199,8 @@ class _Ends:
         waiting: list[tuple[int, int]] = []
         now = worst = begin = 0
         for end in sorted(ends):
+            # The channel is idle until the group is ready: one pull of what is read first, as long
+            # as there is room behind its start-up. Times are whole multiples of 1 / unit ns.
             head = self.heads[end - 1]
             room = head - now - startup
             if room > 0 and waiting:
@@ -218,6 +220,7 @@ class _Ends:
             for place in range(begin, end):
                 heappush(waiting, (-self.tails[place], place))
             begin = end
+        # All else in the best batches behind the last push.
         rest = [place for place in self.by_tail if left[place]]
         if rest:
             tails = [self.tails[place] for place in rest]

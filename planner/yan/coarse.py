@@ -64,6 +64,8 @@ class Coarse:
             forward, backward, own = (
                 np.array(bound) / copies[:, None] for bound in zip(*bounds, strict=True)
             )
+            # Of both bounds on what neighbours exchange the stronger one: by the class of the
+            # neighbour, and by no neighbour at all.
             ahead = back = np.zeros((1, 1, 1))
             if place:
                 ahead = tables.forward_bound(place, self.parts, choices)
@@ -96,6 +98,7 @@ class Coarse:
             costs[:count] / replicas + read
             for costs, count, read in zip(self.own, counts, reading, strict=True)
         ]
+        # Forward: the least of every path that ends in a state, its neighbour known by class only.
         values = [own[0]]
         for place in range(1, len(own)):
             deadline.check()
@@ -104,6 +107,7 @@ class Coarse:
             ahead = self.ahead[place][:, : counts[place]] / replicas
             mine = self.classes[place][: counts[place]]
             values.append(own[place] + (ahead + left[:, mine, None]).min(axis=0))
+        # Backward: the least of what follows a state. Their sum bounds every path through it.
         rest = np.zeros_like(own[-1])
         totals = [values[-1]]
         for place in range(len(own) - 1, 0, -1):

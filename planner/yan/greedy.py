@@ -248,6 +248,7 @@ class Greedy:
         best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers, grace)
         low, high = 0.0, None
         price = best.epoch / memory.room * 2.0**-20
+        # The least price of a byte at which what is best fits: doubled until it does, then bisected.
         for _ in range(PRICES):
             if self.deadline.passed:
                 self.stopped = True
@@ -301,6 +302,7 @@ class Greedy:
         """Return the next layer."""
         own, options = program.own[place], program.options[place]
         seen = self._seen(place - 1, before.placed, program.options[place - 1])
+        # V of the layer before, by placement and threads; infinite in states placed elsewhere.
         known = np.arange(len(before.placed.row))[:, None]
         value = before.value[before.placed.row]
         value = np.where(before.which[before.placed.row] == known, value, np.inf)
@@ -314,12 +316,15 @@ class Greedy:
                 continue
             partition, copy, ahead = self._placements(place, choice, seen)
             back = self._back(place, choice, seen, partition, copy)
+            # V(b, H) = own(b, H) + min over placements [F(H) + min over H' (V(H') + B(H'))], as in
+            # `planner.yan.layerwise`; of equals the first.
             left = value + back / program.replicas
             by_threads = left.argmin(axis=1)
             total = left.min(axis=1)[:, None] + ahead / program.replicas
             best = total.argmin(axis=0)
             arrived[b] = own[b] + total.min(axis=0)
             came[b], threads[b] = best, by_threads[best]
+            # States with the same placement share a row, so that the next layer looks at it once.
             for h in np.flatnonzero(np.isfinite(arrived[b])).tolist():
                 held = partition[best[h]], copy[best[h]]
                 key = b, held[0].tobytes() + held[1].tobytes()
@@ -360,11 +365,14 @@ class Greedy:
             shared = np.minimum(seen.stop, high[part]) - np.maximum(seen.start, low[part])
             shared = np.maximum(shared, 0)
             for own_copy in range(r):
+                # The free worker that holds most of what is needed; -1 keeps the others out, and of
+                # equals `argmax` takes the first. There are always free ones: p·r <= N_wr.
                 gain = np.where((seen.copy - own_copy) % classes == 0, shared, 0)
                 worker = np.where(partition < 0, gain, -1).argmax(axis=1)
                 partition[every, worker], copy[every, worker] = part, own_copy
                 on_worker[:, part * r + own_copy] = gain[every, worker]
         width = self.tables.problem.layers[place - 1].width
+        # Of its samples copy r finds g / R' where it found anything, g = gcd(R, R').
         wanted = np.repeat(high - low, r) * width
         remote = wanted - on_worker * (classes / seen.copies[:, None] * width)
         work = np.repeat(self.tables.work(place, p)[0], r)[:, None] * self.tables.slower

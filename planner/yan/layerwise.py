@@ -144,10 +144,11 @@ class Program:
         values, between = [self._alive(0, self.own[0])], []
         for place in range(1, len(self.options)):
             value = values[-1]
-            rows = np.flatnonzero(np.isfinite(value).any(axis=1))
+            rows = np.flatnonzero(np.isfinite(value).any(axis=1))  # choices with a state left
             left = np.full((len(value), len(self.options[place])), np.inf)
             arrived = np.empty_like(self.own[place])
             for block, ahead, back in self.blocks(place, rows):
+                # left(l, a, b) = min_H' [V + B], then min_a [F + left]
                 arriving = (value[rows, None, :] + back).min(axis=2)
                 left[rows, block] = arriving
                 arrived[block] = (ahead + arriving[:, :, None]).min(axis=0)
@@ -166,6 +167,8 @@ class Program:
         last = len(values) - 1
         b, h = divmod(int(values[-1].argmin()), values[-1].shape[1])
         states = [state_at(self.options[last], b, h)]
+        # The same sums once more show from which choice, and which of its threads, each least value
+        # came; of equals the first.
         for place in range(last, 0, -1):
             before = self.options[place - 1]
             ahead, back = self.tables.pair(place, before, [self.options[place][b]])

@@ -162,6 +162,8 @@ def _labels(
 
     `cap` bounds the time of a path and its bytes at their price.
     """
+    # A path that fits costs at most cap, bytes at their price included, and so does the best way to
+    # end it: what cannot stay below, or leaves no room for the smallest rest, is dropped.
     togo = program.togo([price * size for size in sizes])
     rest = [sum(float(size.min()) for size in sizes[place + 1 :]) for place in range(len(sizes))]
     slack = 1 + 2 * program.tables.error
@@ -187,6 +189,7 @@ def _labels(
             grow(program.own[0], sizes[0], ())
         else:
             earlier, options = program.options[place - 1], program.options[place]
+            # Back-propagation of the earlier layer has its threads, feed-forward the later one's.
             for (a, before), labels_here in labels.items():
                 ahead, back = program.tables.pair(place, [earlier[a]], options)
                 step = (back[0, :, before, None] + ahead[0]) / program.replicas

@@ -108,8 +108,11 @@ class Cluster:
                 update = float(self.problem.constants.muladd_ns) * layer.share(
                     layer.connections, rows
                 )
+                # The least of all partitions: any of them may sit on the slowest machine.
                 work = np.array([forward.min(), backward.min(), update])
                 computing.append(np.outer(work, tables.slower * tables.share / r))
+                # P segments hold the other layer once at most: if each needs all of it, they receive
+                # 1 - 1/P of it on average, and all but one of them start up.
                 fetch = [
                     (p - 1) / p * bool(unit) * (tables.latency + unit * tables.receive)
                     for unit in (*units, 0)
@@ -121,6 +124,7 @@ class Cluster:
     def bound(self, triple: Triple) -> float:
         """Return a bound on a triple, but for rounding."""
         layerwise = self.engine(self.fastest).layerwise
+        # Time of a unit of work on the i-th fastest machine, and its mean over the first i.
         inverse = 1 / self.by_rank
         mean = np.cumsum(inverse) / np.arange(1, len(inverse) + 1)
         turns = np.arange(1, triple.replicas + 1)
@@ -130,6 +134,8 @@ class Cluster:
         ):
             count = len(reading)
             segments = options.segments[:count].astype(int)
+            # With s segments in each of R replicas the slowest of replica i is at best on the (i·s)-th
+            # fastest machine; on average they are at best on the s·R fastest ones.
             pace = inverse[np.outer(segments, turns) - 1].mean(axis=1)
             slowest = computing[:count] * pace[:, None, None]
             all_of_them = mean[segments * triple.replicas - 1][:, None, None]
@@ -225,6 +231,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     lowest, looked, timed_out = float("inf"), 0, False
     while heap:
         bound, _, triple = heappop(heap)
+        # Bounds come up in rising order; a triple twice: by a cheap one, then by a stronger one.
         if len(ranking) >= problem.top and bound > float(ranking[problem.top - 1].epoch):
             lowest = min(lowest, bound)
             break
@@ -250,6 +257,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         if plans:
             ranking.append(min(plans, key=lambda plan: plan.epoch))
             ranking.sort(key=rank)
+        # The bound holds for fewer servers too.
         fewer = triple._replace(servers=triple.servers - 1)
         if fewer.servers in engine.space.servers(triple.workers, triple.replicas):
             heappush(heap, (bound, -fewer.servers, fewer))

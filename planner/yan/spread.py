@@ -354,6 +354,7 @@ def _times(
         sending = factor * layer_options.volumes[row] * tables.read_weight[thread]
         total += reads * (tables.latency[thread] + sending)
         if place:
+            # Only pairs of choices that were drawn are priced, each once.
             earlier, before = states[:, place - 1].T
             options = layerwise.options[place - 1].choices
             for a in np.unique(earlier).tolist():

@@ -78,6 +78,8 @@ class Tables:
         self.problem = problem
         self.optimistic = optimistic
         constants, threads = problem.constants, problem.threads
+        # By H = 1, 2, … threads: C_interf(H), C_ncost(H), and C_bits·H/C_nbw, as the threads of a
+        # layer share a NIC. Each is exact until here, and rounded once.
         count = np.arange(1, threads + 1)
         self.slower = np.array([float(factor) for factor in constants.interference[:threads]])
         self.latency = np.array([float(latency) for latency in constants.latency_ns[:threads]])
@@ -109,11 +111,13 @@ class Tables:
             layer, constants = self.problem.layers[place], self.problem.constants
             held = held_rows(layer, partitions)
             neurons = np.diff(held) * (layer.neurons // layer.rows)
-            each, rest = divmod(layer.connections, layer.rows)  # no product beyond 63 bits
+            # connections·held // rows, as quotient and rest: no product is beyond 63 bits.
+            each, rest = divmod(layer.connections, layer.rows)
             into = np.diff(each * held + rest * held // layer.rows)
             out = np.zeros_like(into)
             if place + 1 < len(self.problem.layers):
                 out = np.diff(self._into(place, passed_units(layer, partitions)))
+            # C_muladd·W + C_act·n forward, C_muladd·W' + C_err·n backward, C_muladd·W to update.
             muladd = float(constants.muladd_ns)
             self._work[key] = (
                 muladd * into + float(constants.activation_ns) * neurons,
@@ -128,6 +132,7 @@ class Tables:
         known = self.problem.fields[place]
         if not known.seen:
             return np.asarray(following.neurons * layer.width * units)
+        # `Fields.into`, as quotient and rest; in Python's integers where a product may be large.
         seen = self._rows(place).seen[units]
         each, rest = divmod(following.connections, known.seen[-1])
         if rest.bit_length() + known.seen[-1].bit_length() < 63:
@@ -146,12 +151,15 @@ class Tables:
 
         `factor` is 1 / min(N_ps, N_wr), N_mr, or the mean of both, as the read model says.
         """
+        # samples / read_every times C_ncost + V·C_bits·H·factor / C_nbw
         return np.asarray(
             self.reads * (self.latency + factor * np.outer(volumes, self.read_weight))
         )
 
     def ends(self, place: int, choice: Choice) -> Array:
         """Return what does not depend on other layers' choices, by threads."""
+        # The update; and the first layer's feed-forward and the last one's back-propagation, which
+        # receive nothing: A(1) = E(L) = 0.
         forward, backward, update = self.work(place, choice[0])
         total = self.slower * update
         if place == 0:
@@ -185,6 +193,8 @@ class Tables:
         """Return a bound on the slowest segment, which needs all `units` of the other layer."""
         slowest, partitions = self.slower * work.max(), len(work)
         if units and partitions > 1:
+            # The slowest is no faster than the average. Together the P partitions hold the other
+            # layer once at most: they receive it P - 1 times, and all but one of them start up.
             fetch = (partitions - 1) * (self.latency + units * self.receive)
             slowest = np.maximum(slowest, (self.slower * work.sum() + fetch) / partitions)
         return np.asarray(slowest)
@@ -249,6 +259,7 @@ class Tables:
                     self._runs[key] = runs_of(back, *self.errors(place, partitions))
             each.append(self._runs[key])
         most = max(len(runs.work) for runs in each)
+        # The first run once more, as often as needed: it changes no maximum over runs.
         filled = [
             runs.rows([*range(len(runs.work)), *[0] * (most - len(runs.work))]) for runs in each
         ]
@@ -282,11 +293,13 @@ class Tables:
             block = slice(start, start + step)
             part = runs.rows(block)
             p, r = partitions[block], copies[block]
-            if bound:
+            # What the poorest segment of each run holds itself: axes are choice, other choice, run.
+            if bound:  # no worker holds more than one of the largest parts, or than is needed
                 own = cut.largest(q)[:, None] + np.zeros((len(p), 1, 1))
                 own = np.minimum(own, (part.high - part.low)[:, None])
             else:
                 own = self._own(part, p, r, q, others, cut)
+            # C_interf·work + [C_ncost + A·C_bits·H/C_nbw if A > 0], of the slowest segment.
             time = part.work[..., None] * self.slower
             wanted = (part.high - part.low) * width
             remote = wanted[:, None, :] - own * width
@@ -312,12 +325,15 @@ class Tables:
         parts of a layer do not grow, but for the last one: so the least is at the first host, at
         the last one, or at the last one that holds another part.
         """
+        # Copies r of R and r' of R' have samples in common where r = r' (mod g), g = gcd(R, R'): of
+        # the samples of the one a share of g / R'. Each of these g classes is a case of its own.
         classes = np.gcd.outer(copies, others)[..., None]
         share = classes / others[:, None]
         p, q, others = p[:, None, None], q[:, None], others[:, None]
         low, high = runs.low[:, None], runs.high[:, None]
         if self.optimistic:  # the largest part, but at least what a band and a part can share
             return np.asarray(np.minimum(high - low, cut.largest(q)) * share)
+        # In a class: segments a partition, hosts a part of the other layer, and how many of both.
         each, parts = copies[:, None, None] // classes, others // classes
         count, hosts = p * each, q * parts
         run_first, run_stop = runs.first[:, None], runs.stop[:, None]
@@ -330,6 +346,8 @@ class Tables:
         start, stop = -(-run_first * hosts // p), -(-run_stop * hosts // p)
         before = np.maximum(start, (stop - 1) // parts * parts - 1)
         many = count > hosts
+        # What each of the three hosts has of the range that is needed; nothing if a segment of the
+        # run has no host. Clipping only touches places of the case that does not hold.
         least = high - low
         for crowded, roomy in ((start, first * hosts // count), (stop - 1, end), (before, earlier)):
             part = np.clip(np.where(many, crowded, roomy) // parts, 0, q - 1)
