@@ -248,7 +248,7 @@ class Greedy:
         best = self.path(layerwise.reduced(triple, rows).plus(cut), triple.workers, grace)
         low, high = 0.0, None
         price = best.epoch / memory.room * 2.0**-20
-        # The least price of a byte at which what is best fits: doubled until it does, then bisected.
+        # The least price of a byte at which the best path fits: doubled until it does, then halved.
         for _ in range(PRICES):
             if self.deadline.passed:
                 self.stopped = True

@@ -111,8 +111,8 @@ class Cluster:
                 # The least of all partitions: any of them may sit on the slowest machine.
                 work = np.array([forward.min(), backward.min(), update])
                 computing.append(np.outer(work, tables.slower * tables.share / r))
-                # P segments hold the other layer once at most: if each needs all of it, they receive
-                # 1 - 1/P of it on average, and all but one of them start up.
+                # P segments hold the other layer once at most: if each needs all of it, they
+                # receive 1 - 1/P of it on average, and all but one of them start up.
                 fetch = [
                     (p - 1) / p * bool(unit) * (tables.latency + unit * tables.receive)
                     for unit in (*units, 0)
@@ -134,8 +134,8 @@ class Cluster:
         ):
             count = len(reading)
             segments = options.segments[:count].astype(int)
-            # With s segments in each of R replicas the slowest of replica i is at best on the (i·s)-th
-            # fastest machine; on average they are at best on the s·R fastest ones.
+            # With s segments in each of R replicas the slowest of replica i is at best on machine
+            # i·s, the fastest first; on average they are at best on the s·R fastest ones.
             pace = inverse[np.outer(segments, turns) - 1].mean(axis=1)
             slowest = computing[:count] * pace[:, None, None]
             all_of_them = mean[segments * triple.replicas - 1][:, None, None]
