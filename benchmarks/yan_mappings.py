@@ -25,7 +25,7 @@ import numpy as np
 from tables import head, row
 
 from planner.deadline import Deadline
-from planner.yan import Constants, Layer, Problem, estimate, solve
+from planner.yan import Constants, NeuronLayer, Problem, estimate, solve
 from planner.yan.configuration import LayerChoice
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.greedy import Greedy
@@ -149,11 +149,11 @@ def best_with_workers(problem: Problem, workers: int) -> Fraction:
     return best
 
 
-def random_network(random: Random, kind: str) -> list[Layer]:
+def random_network(random: Random, kind: str) -> list[NeuronLayer]:
     """Return two or three small layers."""
     count = random.randint(2, 3)
     convolutions = {"conv": count, "full": 0, "mixed": random.randint(1, count - 1)}[kind]
-    layers: list[Layer] = []
+    layers: list[NeuronLayer] = []
     for place in range(count):
         if place < convolutions:
             before = layers[-1] if layers else None
@@ -163,7 +163,7 @@ def random_network(random: Random, kind: str) -> list[Layer]:
             kernel = min(kernel, 2 * rows - 1)
             neurons = channels * rows * rows
             layers.append(
-                Layer(
+                NeuronLayer(
                     f"conv{place}",
                     "conv",
                     neurons,
@@ -178,7 +178,7 @@ def random_network(random: Random, kind: str) -> list[Layer]:
             inputs = layers[-1].outputs if layers else random.randint(2, 30)
             neurons = random.randint(2, 30)
             layers.append(
-                Layer(f"full{place}", "full", neurons, neurons * inputs, neurons * inputs)
+                NeuronLayer(f"full{place}", "full", neurons, neurons * inputs, neurons * inputs)
             )
     return layers
 

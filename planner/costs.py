@@ -26,7 +26,7 @@ __all__ = [
     "AffineCost",
     "AffineFit",
     "DepthCost",
-    "Piece",
+    "LinearPiece",
     "TableCost",
     "TransferCost",
     "fit_affine",
@@ -37,7 +37,7 @@ _TOO_LONG = MAX_TOTAL + 1
 """Stands for every time that does not fit, in arrays: the largest 64-bit integer."""
 
 
-class Piece(NamedTuple):
+class LinearPiece(NamedTuple):
     """A stretch of sizes on which the unrounded time is ``value_ns + slope·(size - start)``."""
 
     start: int
@@ -77,7 +77,7 @@ class TransferCost(Protocol):
         """
         ...
 
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[LinearPiece, ...]:
         """Return the linear pieces; the unrounded time is the least of those that hold a size."""
         ...
 
@@ -111,9 +111,9 @@ class AffineCost:
         """Always true: β is not negative."""
         return True
 
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[LinearPiece, ...]:
         """Return the one piece there is."""
-        return (Piece(0, None, Fraction(self.startup_ns), self.ns_per_byte),)
+        return (LinearPiece(0, None, Fraction(self.startup_ns), self.ns_per_byte),)
 
     def cost_ns(self, size: int) -> int:
         """Return ``⌈α + β·size⌉``."""
@@ -183,14 +183,14 @@ class TableCost:
         """Whether the times never fall."""
         return all(low[1] <= high[1] for low, high in pairwise(self.points))
 
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[LinearPiece, ...]:
         """Return the flat piece below the first point, and one from each point to the next."""
         (first, least), (last, _) = self.points[0], self.points[-1]
         between = [
-            Piece(x0, x1 if x1 < last else None, Fraction(y0), Fraction(y1 - y0, x1 - x0))
+            LinearPiece(x0, x1 if x1 < last else None, Fraction(y0), Fraction(y1 - y0, x1 - x0))
             for (x0, y0), (x1, y1) in pairwise(self.points)
         ]
-        return (*([Piece(0, first, Fraction(least), Fraction(0))] if first else ()), *between)
+        return (*([LinearPiece(0, first, Fraction(least), Fraction(0))] if first else ()), *between)
 
     def cost_ns(self, size: int) -> int:
         """Return the interpolated time of one transfer of `size` bytes, rounded up."""
@@ -249,7 +249,7 @@ class DepthCost:
         """Whether the times never fall at any depth."""
         return all(cost.is_monotone for _, cost in self.by_depth)
 
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[LinearPiece, ...]:
         """Return the pieces of all depths."""
         return tuple(piece for _, cost in self.by_depth for piece in cost.pieces())
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Iteration", "Transfer", "simulate"]
+__all__ = ["Iteration", "TimedTransfer", "simulate"]
 
 
-class Transfer(NamedTuple):
+class TimedTransfer(NamedTuple):
     """One transfer of an iteration.
 
     Attributes
@@ -59,7 +59,7 @@ class Iteration:
 def simulate(
     backward_ns: Sequence[int],
     forward_ns: Sequence[int],
-    transfers: Sequence[Transfer],
+    transfers: Sequence[TimedTransfer],
     *,
     barrier: bool = False,
 ) -> Iteration:
@@ -69,7 +69,7 @@ def simulate(
     ----------
     backward_ns, forward_ns : sequence of int
         Durations of the ops of each pass, in the order in which they run.
-    transfers : sequence of Transfer
+    transfers : sequence of TimedTransfer
         In the order in which they leave.
     barrier : bool
         Whether the forward pass waits for all transfers (no overlap with it).

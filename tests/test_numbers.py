@@ -75,10 +75,10 @@ def constants(x: Number = int) -> yan.Constants:
 
 
 def yan_problem(n: Number = int, x: Number = int) -> yan.Problem:
-    conv = yan.Layer(
+    conv = yan.NeuronLayer(
         "c", "conv", n(32), n(288), n(18), shape=(n(2), n(4), n(4)), kernel=n(3), stride=n(1)
     )
-    full = yan.Layer("f", "full", n(4), n(128), n(128))
+    full = yan.NeuronLayer("f", "full", n(4), n(128), n(128))
     fixed = Fixed(
         n(1), n(1), n(1), (LayerChoice(n(1), n(1), n(1), ()), LayerChoice(n(1), n(1), n(1), ()))
     )

@@ -5,22 +5,22 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.simulator import Transfer, simulate
+from planner.simulator import TimedTransfer, simulate
 
 times = st.integers(0, 20)
 
 
 @st.composite
-def iterations(draw: st.DrawFn) -> tuple[list[int], list[int], list[Transfer]]:
+def iterations(draw: st.DrawFn) -> tuple[list[int], list[int], list[TimedTransfer]]:
     backward = draw(st.lists(times, max_size=5))
     forward = draw(st.lists(times, min_size=1, max_size=5))
-    transfer = st.builds(Transfer, times, times, st.integers(0, len(forward) - 1))
+    transfer = st.builds(TimedTransfer, times, times, st.integers(0, len(forward) - 1))
     return backward, forward, draw(st.lists(transfer, max_size=6))
 
 
 @given(iterations(), st.booleans())
 def test_the_largest_end_plus_tail_decides(
-    case: tuple[list[int], list[int], list[Transfer]], barrier: bool
+    case: tuple[list[int], list[int], list[TimedTransfer]], barrier: bool
 ) -> None:
     backward, forward, transfers = case
     result = simulate(backward, forward, transfers, barrier=barrier)
@@ -34,7 +34,7 @@ def test_the_largest_end_plus_tail_decides(
 
 @given(iterations())
 def test_lanes_are_serial_and_keep_durations(
-    case: tuple[list[int], list[int], list[Transfer]],
+    case: tuple[list[int], list[int], list[TimedTransfer]],
 ) -> None:
     backward, forward, transfers = case
     result = simulate(backward, forward, transfers)
@@ -51,6 +51,6 @@ def test_lanes_are_serial_and_keep_durations(
 
 
 def test_a_stall() -> None:
-    result = simulate([10], [5, 5], [Transfer(10, 8, 1)])
+    result = simulate([10], [5, 5], [TimedTransfer(10, 8, 1)])
     assert result.forward == ((10, 15), (18, 23))
-    assert simulate([10], [5, 5], [Transfer(10, 8, 1)], barrier=True).forward[0] == (18, 23)
+    assert simulate([10], [5, 5], [TimedTransfer(10, 8, 1)], barrier=True).forward[0] == (18, 23)

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.bml.damage import Damage
-from planner.bml.schedule import Detour, Part, Schedule, slice_of
+from planner.bml.schedule import Detour, DetourPart, Schedule, slice_of
 from planner.deadline import watched
 from planner.errors import NotApplicableError
 from planner.topologies import BCube
@@ -99,7 +99,9 @@ def _blocked(damage: Damage) -> Iterator[tuple[int, int, int, int]]:
                         yield thread, (level - thread) % k, peer, server
 
 
-def _parts(damage: Damage, thread: int, step: int, sender: int, receiver: int) -> tuple[Part, ...]:
+def _parts(
+    damage: Damage, thread: int, step: int, sender: int, receiver: int
+) -> tuple[DetourPart, ...]:
     """Return what is sent instead of a blocked transfer; nothing if nobody can take it."""
     bcube, dead, down = damage.bcube, damage.dead, damage.down
     n, blocked_level = bcube.n, (thread + step) % bcube.k
@@ -130,7 +132,7 @@ def _parts(damage: Damage, thread: int, step: int, sender: int, receiver: int) -
     offset, length = slice_of(bcube, thread, step, receiver)
     ends = [offset + length * place // len(takers) for place in range(len(takers) + 1)]
     return tuple(
-        Part(level, via, start, stop - start)
+        DetourPart(level, via, start, stop - start)
         for (level, via), start, stop in zip(takers, ends, ends[1:], strict=False)
         if start < stop
     )

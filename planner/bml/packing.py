@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING
 
 from planner.bml.packing_plan import Packing, check_packing, load_of
 from planner.bml.rationals import solve_exactly
-from planner.bml.spanning import Hop, Nic, SurvivingNetwork, Tree
+from planner.bml.spanning import Edge, Port, SurvivingNetwork, Tree
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.topologies import BCube
 
@@ -85,7 +85,7 @@ SCALE = 2**40
 def pack(
     bcube: BCube,
     dead: frozenset[int],
-    down: frozenset[Nic],
+    down: frozenset[Port],
     deadline: Deadline,
     *,
     start: Sequence[Tree] = (),
@@ -126,7 +126,7 @@ def pack(
 def few_trees(
     bcube: BCube,
     dead: frozenset[int],
-    down: frozenset[Nic],
+    down: frozenset[Port],
     count: int,
     deadline: Deadline,
     *,
@@ -151,7 +151,7 @@ def few_trees(
     return Packing(tuple(taken), shares, load, search.bound, stopped, search.prices())
 
 
-def _bml_trees(bcube: BCube, roots: Sequence[int]) -> Iterator[list[Hop]]:
+def _bml_trees(bcube: BCube, roots: Sequence[int]) -> Iterator[list[Edge]]:
     """Yield BML's in-trees: for thread t, digits are corrected at levels t, t+1, … (mod k)."""
     for root in roots:
         for thread in range(bcube.k):
@@ -178,7 +178,7 @@ class _Search:
         self.proof: list[int] = []
         self._root = 0
 
-    def begin(self, start: Iterable[Iterable[Hop]], deadline: Deadline) -> None:
+    def begin(self, start: Iterable[Iterable[Edge]], deadline: Deadline) -> None:
         """Take the first trees, mended where NICs are least used, and the two simple bounds."""
         network = self.network
         usable: dict[int, list[int]] = {}
@@ -219,7 +219,7 @@ class _Search:
             prices=self.prices(),
         )
 
-    def prices(self) -> tuple[tuple[Nic, int], ...]:
+    def prices(self) -> tuple[tuple[Port, int], ...]:
         """Return the proof of the bound."""
         priced = zip(self.network.nics, self.proof, strict=True)
         return tuple((nic, price) for nic, price in priced if price)

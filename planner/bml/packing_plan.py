@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
-from planner.bml.spanning import Nic, Tree
+from planner.bml.spanning import Port, Tree
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
 
@@ -37,7 +37,7 @@ class Packing:
         Proven bound on the load of every packing.
     timed_out : bool
         Whether the deadline cut in.
-    prices : tuple of (Nic, int)
+    prices : tuple of (Port, int)
         Proof of the bound: it is what a minimum spanning tree costs at these prices, divided by
         their sum. NICs which are not named have price 0.
     """
@@ -47,13 +47,13 @@ class Packing:
     load: Fraction
     bound: Fraction
     timed_out: bool
-    prices: tuple[tuple[Nic, int], ...] = ()
+    prices: tuple[tuple[Port, int], ...] = ()
 
 
 def load_of(trees: Sequence[Tree], weights: Sequence[Fraction]) -> Fraction:
     """Return the largest load of a NIC: the sum of the weights of the hops that use it."""
     unit = lcm(*(weight.denominator for weight in weights))
-    loads: dict[Nic, int] = {}
+    loads: dict[Port, int] = {}
     for tree, weight in zip(trees, weights, strict=True):
         share = weight.numerator * (unit // weight.denominator)
         for first, second, level in tree:
@@ -63,7 +63,7 @@ def load_of(trees: Sequence[Tree], weights: Sequence[Fraction]) -> Fraction:
 
 
 def check_packing(
-    bcube: BCube, dead: frozenset[int], down: frozenset[Nic], packing: Packing
+    bcube: BCube, dead: frozenset[int], down: frozenset[Port], packing: Packing
 ) -> None:
     """Raise an error unless a packing, its load and the proof of its bound are right.
 
@@ -104,7 +104,7 @@ def check_packing(
 
 
 def _check_tree(
-    bcube: BCube, dead: frozenset[int], down: frozenset[Nic], tree: Tree, path: str
+    bcube: BCube, dead: frozenset[int], down: frozenset[Port], tree: Tree, path: str
 ) -> None:
     living = bcube.servers - len(dead)
     if len(tree) != living - 1:
@@ -131,7 +131,7 @@ def _check_tree(
 
 
 def _proven(
-    bcube: BCube, dead: frozenset[int], down: frozenset[Nic], prices: Mapping[Nic, int]
+    bcube: BCube, dead: frozenset[int], down: frozenset[Port], prices: Mapping[Port, int]
 ) -> Fraction:
     """Return the bound that prices prove; 0 where there are none."""
     for (server, level), price in prices.items():

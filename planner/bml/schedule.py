@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FULL_WEIGHT", "Detour", "Part", "Schedule", "slice_of"]
+__all__ = ["FULL_WEIGHT", "Detour", "DetourPart", "Schedule", "slice_of"]
 
 FULL_WEIGHT = 64
 """The weight of a piece, where some are lighter."""
 
 
-class Part(NamedTuple):
+class DetourPart(NamedTuple):
     """A slice of a blocked transfer, and whom it is sent to instead."""
 
     level: int
@@ -64,7 +64,7 @@ class Detour(NamedTuple):
         Of the blocked transfer: thread t and step w of Algorithm 1.
     sender, receiver : int
         The two servers, neighbours on level t+w (mod k).
-    parts : tuple of Part
+    parts : tuple of DetourPart
         The transfers just before step w; none if all the pieces concerned are left out.
     """
 
@@ -72,7 +72,7 @@ class Detour(NamedTuple):
     step: int
     sender: int
     receiver: int
-    parts: tuple[Part, ...]
+    parts: tuple[DetourPart, ...]
 
 
 def slice_of(bcube: BCube, thread: int, step: int, server: int) -> tuple[int, int]:
@@ -123,17 +123,17 @@ class Schedule:
         return frozenset(detour[:4] for detour in self.detours)
 
     @cached_property
-    def _leaving(self) -> Mapping[_Key, list[Part]]:
+    def _leaving(self) -> Mapping[_Key, list[DetourPart]]:
         """The parts each server sends, for each thread and step."""
-        leaving: dict[_Key, list[Part]] = defaultdict(list)
+        leaving: dict[_Key, list[DetourPart]] = defaultdict(list)
         for thread, step, sender, _, parts in self.detours:
             leaving[sender, thread, step] += parts
         return leaving
 
     @cached_property
-    def _arriving(self) -> Mapping[_Key, list[tuple[int, Part]]]:
+    def _arriving(self) -> Mapping[_Key, list[tuple[int, DetourPart]]]:
         """The parts each server gets and from whom, for each thread and step."""
-        arriving: dict[_Key, list[tuple[int, Part]]] = defaultdict(list)
+        arriving: dict[_Key, list[tuple[int, DetourPart]]] = defaultdict(list)
         for thread, step, sender, _, parts in self.detours:
             for part in parts:
                 arriving[part.via, thread, step].append((sender, part))

@@ -21,15 +21,15 @@ from collections.abc import Iterable, Sequence
 from planner.deadline import NEVER, Deadline
 from planner.topologies import BCube
 
-__all__ = ["Hop", "Nic", "SurvivingNetwork", "Tree"]
+__all__ = ["Edge", "Port", "SurvivingNetwork", "Tree"]
 
-Nic = tuple[int, int]
+Port = tuple[int, int]
 """A server and a level."""
 
-Hop = tuple[int, int, int]
+Edge = tuple[int, int, int]
 """Two servers and the level of the switch between them."""
 
-Tree = tuple[Hop, ...]
+Tree = tuple[Edge, ...]
 """The hops of a spanning tree of the living servers; no direction, no root."""
 
 
@@ -51,7 +51,7 @@ class SurvivingNetwork:
     ----------
     servers : list of int
         The living servers, ascending.
-    nics : list of Nic
+    nics : list of Port
         The usable NICs, by switch. Where a price or a load is given a NIC, it is in this order.
 
     Raises
@@ -75,7 +75,7 @@ class SurvivingNetwork:
         self,
         bcube: BCube,
         dead: frozenset[int],
-        down: frozenset[Nic],
+        down: frozenset[Port],
         deadline: Deadline = NEVER,
     ) -> None:
         self._deadline = deadline
@@ -83,7 +83,7 @@ class SurvivingNetwork:
         if not self.servers:
             raise ValueError("no server is alive")
         place = {server: number for number, server in enumerate(self.servers)}
-        self.nics: list[Nic] = []
+        self.nics: list[Port] = []
         self._switches: list[range] = []
         for level in range(bcube.k):
             for switch in range(bcube.switches // bcube.k):
@@ -109,7 +109,7 @@ class SurvivingNetwork:
             raise ValueError("the failures cut the network into parts")
 
     def tree(
-        self, prices: Sequence[int], root: int = 0, kept: Iterable[Hop] = ()
+        self, prices: Sequence[int], root: int = 0, kept: Iterable[Edge] = ()
     ) -> tuple[Tree, int]:
         """Return a cheapest spanning tree, its hops in order, and what it costs.
 
@@ -119,7 +119,7 @@ class SurvivingNetwork:
             A price for each NIC, at least 0.
         root : int
             Among equally cheap hops those nearest to this server, a place in `servers`, come first.
-        kept : iterable of Hop
+        kept : iterable of Edge
             Hops to begin with; those which cannot be used, or close a cycle, are left out.
         """
         owner, distance = self._owner, self._distance_from(root)

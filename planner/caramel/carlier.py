@@ -17,18 +17,18 @@ Source: Carlier, "The one-machine sequencing problem", EJOR 11 (1982), §3; Schr
 (1971).
 """
 
-from collections.abc import Sequence as Values
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from planner.caramel.jackson import preemptive
 from planner.deadline import Deadline
 
-__all__ = ["Sequence", "carlier", "schrage", "sequence_value"]
+__all__ = ["JobSequence", "carlier", "schrage", "sequence_value"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class JobSequence:
     """An order of the jobs.
 
     Attributes
@@ -50,7 +50,7 @@ class Sequence:
 
 
 def sequence_value(
-    order: Values[int], heads: Values[int], durations: Values[int], tails: Values[int]
+    order: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
 ) -> int:
     """Return the largest sum of end and tail if the jobs run in the given order."""
     clock = value = 0
@@ -60,7 +60,9 @@ def sequence_value(
     return value
 
 
-def schrage(heads: Values[int], durations: Values[int], tails: Values[int]) -> tuple[int, ...]:
+def schrage(
+    heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
+) -> tuple[int, ...]:
     """Return Schrage's order; of equal tails, the longer job, then the one given first, goes first.
 
     O(n log n); the value exceeds the optimum by less than one duration.
@@ -83,12 +85,12 @@ def schrage(heads: Values[int], durations: Values[int], tails: Values[int]) -> t
 
 
 def carlier(
-    heads: Values[int],
-    durations: Values[int],
-    tails: Values[int],
+    heads: Sequence[int],
+    durations: Sequence[int],
+    tails: Sequence[int],
     deadline: Deadline,
     max_nodes: int | None = None,
-) -> Sequence:
+) -> JobSequence:
     """Order the jobs so that the largest sum of end and tail is least.
 
     Parameters
@@ -110,7 +112,7 @@ def carlier(
         bound = nodes[0][0]
         stop = deadline.passed or (max_nodes is not None and made > max_nodes)
         if best and (bound >= value or stop):
-            return Sequence(best, value, min(bound, value), timed_out=bound < value)
+            return JobSequence(best, value, min(bound, value), timed_out=bound < value)
         bound, _, node_heads, node_tails = heappop(nodes)
         order = schrage(node_heads, durations, node_tails)
         priced = sequence_value(order, heads, durations, tails)
@@ -135,11 +137,11 @@ def carlier(
             if child < value:
                 heappush(nodes, (child, made, child_heads, child_tails))
                 made += 1
-    return Sequence(best, value, value, timed_out=False)
+    return JobSequence(best, value, value, timed_out=False)
 
 
 def _together(
-    jobs: Values[int], heads: Values[int], durations: Values[int], tails: Values[int]
+    jobs: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
 ) -> int:
     """Return the bound that some jobs alone give."""
     return (
@@ -150,7 +152,7 @@ def _together(
 
 
 def _critical(
-    order: Values[int], heads: Values[int], durations: Values[int], tails: Values[int]
+    order: Sequence[int], heads: Sequence[int], durations: Sequence[int], tails: Sequence[int]
 ) -> tuple[int, tuple[int, ...], int] | None:
     """Return the critical job, those after it in the block, and the block's last; None if none.
 

@@ -18,7 +18,7 @@ from planner.caramel.windows import ready_times
 from planner.costs import DepthCost
 from planner.errors import InvalidPlanError
 from planner.graphs import Graph, Phase
-from planner.simulator import Iteration, Transfer, simulate
+from planner.simulator import Iteration, TimedTransfer, simulate
 
 __all__ = [
     "Evaluation",
@@ -131,7 +131,7 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
     transfers = [
-        Transfer(
+        TimedTransfer(
             max(group.not_before_ns, *(heads[part.parameter] for part in group.parts)),
             duration_ns(problem, group, plan.traffic),
             min(first_read[part.parameter] for part in group.parts),

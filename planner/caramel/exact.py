@@ -42,7 +42,7 @@ from math import gcd
 
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.transfer_model import (
-    Part,
+    SentBytes,
     TransferModel,
     is_subadditive,
     model_lines,
@@ -75,7 +75,7 @@ class Grouping:
         Whether the deadline cut the search short.
     """
 
-    groups: tuple[tuple[Part, ...], ...]
+    groups: tuple[tuple[SentBytes, ...], ...]
     value: int | None
     lower_bound: int
     timed_out: bool

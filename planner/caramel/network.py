@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from statistics import mean
 
-from planner.costs import AffineCost, DepthCost, Piece, TransferCost
+from planner.costs import AffineCost, DepthCost, LinearPiece, TransferCost
 from planner.errors import InvalidInputError
 from planner.validation import integers
 
@@ -91,7 +91,7 @@ def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int
     return min(thresholds, default=None)
 
 
-def _smallest(single: Piece, doubled: Piece, doubling: Fraction) -> int | None:
+def _smallest(single: LinearPiece, doubled: LinearPiece, doubling: Fraction) -> int | None:
     """Return the smallest x on piece `single` with 2x on `doubled` that passes."""
     low = max(1, single.start, -(-doubled.start // 2))
     stops = [stop for stop in (single.stop, doubled.stop and doubled.stop // 2) if stop is not None]

@@ -19,7 +19,7 @@ from planner.validation import integer, set_integer, shown, total
 
 __all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
 
-Cost = AffineCost | TableCost | DepthCost
+NetworkCost = AffineCost | TableCost | DepthCost
 
 MAX_DRAWN_OPS = 2 * 10**6
 """Ops in all orders drawn for one problem; more would take longer than planning does."""
@@ -80,7 +80,7 @@ class Problem:
     """
 
     graph: Graph
-    cost: Cost
+    cost: NetworkCost
     op_order: Sequence[str] | None = None
     workers: int = 8
     servers: int | None = None
@@ -92,7 +92,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not isinstance(self.graph, Graph):
             raise InvalidInputError("graph", f"expected a Graph, got {shown(self.graph)}")
-        if not isinstance(self.cost, Cost):
+        if not isinstance(self.cost, NetworkCost):
             raise InvalidInputError("network", f"expected a cost, got {shown(self.cost)}")
         set_integer(self, "workers", minimum=1, maximum=2**16)
         set_integer(self, "seed")

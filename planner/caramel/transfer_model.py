@@ -18,12 +18,19 @@ from typing import Any, NamedTuple
 from ortools.sat.python import cp_model
 
 from planner.caramel.windows import Windows
-from planner.costs import Piece, TransferCost
+from planner.costs import LinearPiece, TransferCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.graphs import Graph
 
-__all__ = ["Part", "TransferModel", "is_subadditive", "model_lines", "plan_value", "shares_of"]
+__all__ = [
+    "SentBytes",
+    "TransferModel",
+    "is_subadditive",
+    "model_lines",
+    "plan_value",
+    "shares_of",
+]
 
 _LIMIT = 2**60
 """CP-SAT adds in 63 bits; every linear expression of a model stays below this."""
@@ -31,11 +38,11 @@ _LIMIT = 2**60
 _FIRST_ROUND = 0.3
 """Deterministic time of the first round of a search, in about seconds; the rounds double."""
 
-Part = tuple[int, int]
+SentBytes = tuple[int, int]
 """A parameter's index and a number of its bytes."""
 
 
-def plan_value(windows: Windows, cost: TransferCost, groups: Sequence[Sequence[Part]]) -> int:
+def plan_value(windows: Windows, cost: TransferCost, groups: Sequence[Sequence[SentBytes]]) -> int:
     """Return what an iteration lasts."""
     clock, value = 0, windows.compute_ns
     for group in groups:
@@ -92,7 +99,7 @@ def model_lines(cost: TransferCost, unit: int, total: int, horizon: int) -> list
     return kept
 
 
-def _line(piece: Piece, unit: int, total: int) -> ModelLine | None:
+def _line(piece: LinearPiece, unit: int, total: int) -> ModelLine | None:
     """Return the integer form of a piece for transfers of whole units, None if none lies on it.
 
     The time, rounded up, is what counts, so the slope may be replaced by the least fraction not
@@ -173,7 +180,7 @@ def is_subadditive(cost: TransferCost, total: int) -> bool:
     )
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """The best solution found, a bound on the objective, and whether there is nothing better."""
 
     solution: Any
@@ -189,7 +196,7 @@ class Transfers(NamedTuple):
     shares: list[list[Share]]
     parts: list[list[list[Any]]]
 
-    def groups(self, solution: Any) -> tuple[tuple[Part, ...], ...]:
+    def groups(self, solution: Any) -> tuple[tuple[SentBytes, ...], ...]:
         """Return the transfers of a solution."""
         groups = []
         for k in range(len(self.starts)):
@@ -371,7 +378,7 @@ class TransferModel:
 
     def run(
         self, deadline: Deadline, levels: Sequence[int], max_work: float | None = None
-    ) -> Answer:
+    ) -> ModelAnswer:
         """Solve; the same answer every time unless the deadline passes.
 
         Parameters
@@ -402,9 +409,9 @@ class TransferModel:
             status = solver.solve(self.model)
             assert status != cp_model.MODEL_INVALID, self.model.validate()
             if status == cp_model.INFEASIBLE:
-                return Answer(best, self.lower, finished=True)
+                return ModelAnswer(best, self.lower, finished=True)
             if status == cp_model.OPTIMAL:
-                return Answer(solver, self.lower, finished=True)
+                return ModelAnswer(solver, self.lower, finished=True)
             floating = solver.best_objective_bound  # a float, exact below 2^53
             if bound < floating < 2**53:
                 bound = int(floating)
@@ -412,7 +419,7 @@ class TransferModel:
                 best = solver
                 self.model.add(self.excess < solver.value(self.excess))
             turn += 1
-        return Answer(best, self.lower + bound, finished=False)
+        return ModelAnswer(best, self.lower + bound, finished=False)
 
 
 def _check_fits(amount: int, what: str) -> None:

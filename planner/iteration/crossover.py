@@ -39,9 +39,9 @@ FACTOR_BITS = 10
 ROUNDS = 10
 """Halvings of the interval of factors: three digits."""
 
-Part = Literal["startup", "message", "bandwidth"]
+CostPart = Literal["startup", "message", "bandwidth"]
 
-PARTS: tuple[Part, ...] = ("startup", "message", "bandwidth")
+PARTS: tuple[CostPart, ...] = ("startup", "message", "bandwidth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Change:
         By what it is multiplied.
     """
 
-    what: Part
+    what: CostPart
     factor: float
 
 
@@ -68,7 +68,7 @@ class _Parts:
     message: int
     per_byte: Fraction
 
-    def scaled(self, what: Part, factor: Fraction) -> AffineCost:
+    def scaled(self, what: CostPart, factor: Fraction) -> AffineCost:
         """Return the cost if one part were multiplied."""
         startup = self.startup * (factor if what == "startup" else 1)
         message = self.message * (factor if what == "message" else 1)
@@ -134,7 +134,7 @@ def changes(
     chosen, runner_up = parts[plan.algorithm], parts[alternative.plan.algorithm]
     lasts, other_lasts = lasting(problem, plan), lasting(problem, alternative.plan)
 
-    def wins(what: Part, factor: Fraction) -> bool:
+    def wins(what: CostPart, factor: Fraction) -> bool:
         own = runner_up.scaled(what, factor)
         if any(_undercuts(parts[rival].scaled(what, factor), own) for rival in rivals):
             return False

@@ -31,7 +31,7 @@ from planner.topologies import Rails
 from planner.validation import MAX_VALUE, shown
 from planner.yan.problem import MAX_MACHINES
 
-__all__ = ["Estimate", "batch_size_of", "computation_ns", "yan_estimates"]
+__all__ = ["EpochEstimate", "batch_size_of", "computation_ns", "yan_estimates"]
 
 MAX_WORKERS = MAX_MACHINES - 1
 """Most workers Yan's model takes: a server stands beside them."""
@@ -41,7 +41,7 @@ NO_STARTUP_NS = Fraction(1, 10**9)
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class EpochEstimate:
     """What Yan's model says of a number of machines.
 
     Attributes
@@ -59,7 +59,9 @@ class Estimate:
     epoch_ns: int
 
 
-def yan_estimates(profile: Profile, problem: Problem, epoch_samples: int) -> tuple[Estimate, ...]:
+def yan_estimates(
+    profile: Profile, problem: Problem, epoch_samples: int
+) -> tuple[EpochEstimate, ...]:
     """Return what an epoch takes by Yan's model with each number of machines, the best first.
 
     Of equally good ones the fewest machines come first.
@@ -107,7 +109,7 @@ def yan_estimates(profile: Profile, problem: Problem, epoch_samples: int) -> tup
 
 def _layer_and_constants(
     profile: Profile, problem: Problem, batch: int
-) -> tuple[yan.Layer, yan.Constants]:
+) -> tuple[yan.NeuronLayer, yan.Constants]:
     """Return a layer that costs a replica of one worker what the whole profile does.
 
     It is one neuron with a connection for each byte of parameters, fed forward and updated; with
@@ -115,7 +117,7 @@ def _layer_and_constants(
     sample. As many start-ups as the chain has units, which the model reads one after the other.
     """
     size = sum(problem.pulled)
-    layer = yan.Layer(profile.name, "full", neurons=1, connections=size, weights=size)
+    layer = yan.NeuronLayer(profile.name, "full", neurons=1, connections=size, weights=size)
     operation = Fraction(computation_ns(problem), batch * (2 * size + 2))
     cluster, nic = problem.cluster, problem.cluster.nic
     rate = nic.bytes_per_s
@@ -136,13 +138,13 @@ def _layer_and_constants(
 
 
 def _estimate(
-    layer: yan.Layer,
+    layer: yan.NeuronLayer,
     constants: yan.Constants,
     machines: int,
     workers: int,
     batch: int,
     iterations: int,
-) -> Estimate:
+) -> EpochEstimate:
     """Return an epoch of whole iterations by Yan's model, one server beside the workers."""
     together = batch * workers
     problem = yan.Problem(
@@ -157,7 +159,7 @@ def _estimate(
     configuration = yan.Configuration(
         parameter_servers=1, replicas=workers, workers_per_replica=1, layers=(whole,)
     )
-    return Estimate(machines, iterations, yan.estimate(problem, configuration).epoch_ns)
+    return EpochEstimate(machines, iterations, yan.estimate(problem, configuration).epoch_ns)
 
 
 def _iterations(epoch_samples: int, together: int) -> int:

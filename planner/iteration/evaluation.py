@@ -17,8 +17,7 @@ from planner.caramel.windows import windows
 from planner.costs import AffineCost
 from planner.iteration.problem import Kind, Plan, Problem
 from planner.iteration.synchronisation import Synchronisation
-from planner.simulator import Iteration, simulate
-from planner.simulator import Transfer as Step
+from planner.simulator import Iteration, TimedTransfer, simulate
 
 __all__ = [
     "Evaluation",
@@ -100,7 +99,9 @@ def evaluate(
         needed = never
         if transfer.kind != "push":
             needed = min(first_read[part.parameter] for part in transfer.parts)
-        steps.append(Step(ready, costs[transfer.kind].cost_ns(transfer.size_bytes), needed))
+        steps.append(
+            TimedTransfer(ready, costs[transfer.kind].cost_ns(transfer.size_bytes), needed)
+        )
     iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier)
     undisturbed = [sum(backward_ns)]
     for duration in forward_ns:
@@ -156,7 +157,7 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[AffineCost], int]:
 
 
 def _times(
-    plan: Plan, steps: Sequence[Step], iteration: Iteration, undisturbed: Sequence[int]
+    plan: Plan, steps: Sequence[TimedTransfer], iteration: Iteration, undisturbed: Sequence[int]
 ) -> tuple[TransferTimes, ...]:
     due: dict[int, int] = {}  # of each parameter's pulls
     deadlines = []

@@ -28,7 +28,7 @@ from planner.clusters import Cluster
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.bounds import bound
-from planner.iteration.epochs import Estimate, batch_size_of, computation_ns, yan_estimates
+from planner.iteration.epochs import EpochEstimate, batch_size_of, computation_ns, yan_estimates
 from planner.iteration.evaluation import Evaluation
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_small
@@ -102,7 +102,7 @@ class Sizing:
         By number of machines: one, all, those that were planned, and those whose bound came next.
     chosen : Candidate or None
         The one whose plan makes the shortest epoch; None if none has a plan.
-    ranking : tuple of Estimate
+    ranking : tuple of EpochEstimate
         Every number of machines by Yan's model, the best first.
     timed_out : bool
         Whether a number was left out because the time was up, so that nothing is proven of it.
@@ -110,7 +110,7 @@ class Sizing:
 
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None
-    ranking: tuple[Estimate, ...]
+    ranking: tuple[EpochEstimate, ...]
     timed_out: bool = False
 
     @property
@@ -169,7 +169,7 @@ class _Search:
     def __init__(
         self,
         problem: Problem,
-        ranking: tuple[Estimate, ...],
+        ranking: tuple[EpochEstimate, ...],
         deadline: Deadline,
         progress: Callable[[str], None] | None,
     ) -> None:

@@ -17,7 +17,7 @@ from planner.yan.mapping import canonical_mapping
 from planner.yan.problem import Problem
 
 if TYPE_CHECKING:  # fitting needs NumPy, and reading a schema does not
-    from planner.yan.calibration import Computation, Fit, Measurement
+    from planner.yan.calibration import Computation, Fit, MeasuredEpoch
 
 __all__ = [
     "ComputationDocument",
@@ -56,7 +56,7 @@ class MeasurementsDocument(YanRequest, frozen=True, kw_only=True, forbid_unknown
     measurements: tuple[MeasurementDocument, ...]
 
 
-def decode_measurements(data: bytes) -> tuple[Problem, "tuple[Measurement, ...]"]:
+def decode_measurements(data: bytes) -> tuple[Problem, "tuple[MeasuredEpoch, ...]"]:
     """Read a problem and measured epochs from JSON text.
 
     Raises
@@ -72,7 +72,7 @@ def decode_measurements(data: bytes) -> tuple[Problem, "tuple[Measurement, ...]"
     )
 
 
-def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> "Measurement":
+def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> "MeasuredEpoch":
     if len(document.layers) != len(problem.layers):
         raise InvalidInputError(
             f"{path}.layers",
@@ -111,9 +111,9 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
         tuple(choices),
         None if document.machines is UNSET else document.machines,
     )
-    from planner.yan.calibration import Measurement
+    from planner.yan.calibration import MeasuredEpoch
 
-    return Measurement(configuration, document.epoch_ns)
+    return MeasuredEpoch(configuration, document.epoch_ns)
 
 
 class ComputeTimes(Struct, frozen=True, kw_only=True):

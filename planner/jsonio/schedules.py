@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from planner.errors import InvalidInputError
 from planner.jsonio.transfers import OpTimes, TransferDocument
-from planner.simulator import Iteration, Transfer, simulate
+from planner.simulator import Iteration, TimedTransfer, simulate
 from planner.validation import shown
 
 __all__ = ["check_parts", "check_sizes", "check_startups", "in_passes", "simulated"]
@@ -119,7 +119,7 @@ def simulated(
                 raise InvalidInputError(f"{path}.due_ns", "not the end of the backward pass")
         elif getattr(transfer, "kind", None) != "push":
             needed = _needed_by(path, transfer, forward, undisturbed)
-        steps.append(Transfer(transfer.ready_ns, transfer.end_ns - transfer.start_ns, needed))
+        steps.append(TimedTransfer(transfer.ready_ns, transfer.end_ns - transfer.start_ns, needed))
     iteration = simulate(backward_ns, forward_ns, steps, barrier=barrier)
     for number, (transfer, span) in enumerate(zip(transfers, iteration.transfers, strict=True)):
         _same(f"{name}[{number}]", (transfer.start_ns, transfer.end_ns), span)

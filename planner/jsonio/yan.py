@@ -12,7 +12,7 @@ from planner.jsonio.types import Count, PositiveRate, Seconds, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import known_method
 from planner.yan.configuration import Fixed, LayerChoice
-from planner.yan.layers import MAX_COUNT, MAX_SIDE, Layer
+from planner.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
 from planner.yan.problem import (
     MAX_FIXED,
     MAX_LAYERS,
@@ -167,7 +167,7 @@ def problem_of(request: YanRequest) -> Problem:
     )
 
 
-def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[Layer, ...]:
+def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ...]:
     """Return the typed layers.
 
     Raises
@@ -178,7 +178,7 @@ def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[Layer, ...]:
     layers = []
     for place, document in enumerate(documents):
         try:
-            layers.append(Layer(**_fields(document)))
+            layers.append(NeuronLayer(**_fields(document)))
         except InvalidInputError as error:
             raise InvalidInputError(f"layers[{place}].{error.path}", error.message) from None
     return tuple(layers)

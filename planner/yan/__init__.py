@@ -6,7 +6,7 @@ Distributed Deep Learning Systems", KDD'15.
 
 from planner.yan.checker import check
 from planner.yan.configuration import Configuration, Fixed, LayerChoice, Plan
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Constants, Problem
 from planner.yan.solver import METHODS, solve
@@ -17,8 +17,8 @@ __all__ = [
     "Constants",
     "Estimate",
     "Fixed",
-    "Layer",
     "LayerChoice",
+    "NeuronLayer",
     "Plan",
     "Problem",
     "check",

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from planner.errors import InvalidInputError
 from planner.validation import integer, set_integer
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.mapping import canonical_mapping
 
 __all__ = [
@@ -110,7 +110,9 @@ class Fixed:
         )
 
 
-def check_choice(choice: LayerChoice, layer: Layer, workers: int, threads: int, path: str) -> None:
+def check_choice(
+    choice: LayerChoice, layer: NeuronLayer, workers: int, threads: int, path: str
+) -> None:
     """Raise an error unless `choice` can run `layer` on so many workers.
 
     An empty mapping is accepted: it stands for the canonical one.

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 
-__all__ = ["Array", "Cut", "Places", "Rows", "Runs", "held_rows", "passed_units", "runs_of"]
+__all__ = ["Array", "Cut", "FieldArrays", "Places", "Runs", "held_rows", "passed_units", "runs_of"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -60,7 +60,7 @@ def runs_of(work: Array, low: Places, high: Places) -> Runs:
     return Runs(first, stop, work[first], low[first], high[first])
 
 
-class Rows(NamedTuple):
+class FieldArrays(NamedTuple):
     """`planner.yan.layers.Fields` as arrays."""
 
     first: Places
@@ -68,15 +68,15 @@ class Rows(NamedTuple):
     seen: Places
 
 
-def passed_units(layer: Layer, partitions: int) -> Places:
-    """Return `Layer.passed` as an array."""
+def passed_units(layer: NeuronLayer, partitions: int) -> Places:
+    """Return `NeuronLayer.passed` as an array."""
     size, larger = divmod(layer.cuts, partitions)
     places = np.arange(partitions + 1)
     return np.asarray(places * size + np.minimum(places, larger))
 
 
-def held_rows(layer: Layer, partitions: int) -> Places:
-    """Return `Layer.held` as an array."""
+def held_rows(layer: NeuronLayer, partitions: int) -> Places:
+    """Return `NeuronLayer.held` as an array."""
     rows = passed_units(layer, partitions) * layer.pool
     rows[-1] = layer.rows
     return rows

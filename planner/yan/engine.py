@@ -18,7 +18,7 @@ from typing import NamedTuple
 from planner.deadline import Deadline, TimeUpError
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Ranked
 from planner.yan.feasibility import space_of
-from planner.yan.layerwise import NEVER, Chosen, Layerwise, Program, State, Triple
+from planner.yan.layerwise import NEVER, Chosen, LayerProgram, LayerState, Layerwise, Triple
 from planner.yan.mapping import canonical_mapping
 from planner.yan.memory import Memory, fitting, smallest
 from planner.yan.problem import Problem
@@ -50,7 +50,7 @@ def normal(problem: Problem) -> Problem:
     return replace(problem, constants=scaled, machine_speeds=None, nic_speeds=None)
 
 
-def configuration_of(triple: Triple, states: Iterable[State]) -> Configuration:
+def configuration_of(triple: Triple, states: Iterable[LayerState]) -> Configuration:
     """Return a configuration under the canonical mapping."""
     states = list(states)
     mappings = canonical_mapping([state.choice for state in states], triple.workers)
@@ -78,7 +78,7 @@ class Solved(NamedTuple):
     ----------
     chosen : tuple of Chosen
         The best; more than one where memory is short and rounding cannot tell them apart.
-    program : Program or None
+    program : LayerProgram or None
         What they come from; None where memory is short.
     complete : bool
         Whether nothing else can be better.
@@ -89,7 +89,7 @@ class Solved(NamedTuple):
     """
 
     chosen: tuple[Chosen, ...]
-    program: Program | None
+    program: LayerProgram | None
     complete: bool
     states: int
     bound: float
@@ -102,14 +102,14 @@ class Exactly(NamedTuple):
     ----------
     epoch : Fraction
         In nanoseconds.
-    states : tuple of State
+    states : tuple of LayerState
         Layer 0 first.
     bound : Fraction
         Bound on the triple: `epoch` where nothing better can have been missed.
     """
 
     epoch: Fraction
-    states: tuple[State, ...]
+    states: tuple[LayerState, ...]
     bound: Fraction
 
 

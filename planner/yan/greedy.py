@@ -37,8 +37,8 @@ from planner.yan.cuts import Array, Places
 from planner.yan.engine import GRACE_S, Engine, rank
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import BEAM, Program, State, Triple, state_at
-from planner.yan.mapping import Mapping
+from planner.yan.layerwise import BEAM, LayerProgram, LayerState, Triple, state_at
+from planner.yan.mapping import LayerMapping
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.search import search
@@ -89,8 +89,8 @@ class Path(NamedTuple):
     """The layers of a triple, where they are, and what an epoch takes, but for rounding."""
 
     epoch: float
-    states: tuple[State, ...]
-    mappings: tuple[Mapping, ...]
+    states: tuple[LayerState, ...]
+    mappings: tuple[LayerMapping, ...]
 
     def configuration(self, triple: Triple) -> Configuration:
         """Return the configuration."""
@@ -116,7 +116,7 @@ class _Placed(NamedTuple):
     partition: Places
     copy: Places
 
-    def mapping(self, which: int) -> Mapping:
+    def mapping(self, which: int) -> LayerMapping:
         """Return one of them as the model takes it."""
         partition, copy = self.partition[which].tolist(), self.copy[which].tolist()
         count, copies = max(partition) + 1, max(copy) + 1
@@ -269,7 +269,7 @@ class Greedy:
             price = 2 * price if high is None else (low + high) / 2
         return best
 
-    def path(self, program: Program, workers: int, deadline: Deadline | None = None) -> Path:
+    def path(self, program: LayerProgram, workers: int, deadline: Deadline | None = None) -> Path:
         """Return what the paper's dynamic program finds among some choices of each layer."""
         layers = [self._first(program, workers)]
         for place in range(1, len(program.options)):
@@ -284,7 +284,7 @@ class Greedy:
             which, h = int(layer.before[b, h]), int(layer.threads[b, h])
         return Path(epoch, tuple(reversed(states)), tuple(reversed(mappings)))
 
-    def _first(self, program: Program, workers: int) -> _Layer:
+    def _first(self, program: LayerProgram, workers: int) -> _Layer:
         """Return layer 0 on the first workers."""
         value = program.own[0]
         count = len(value)
@@ -297,7 +297,7 @@ class Greedy:
         return _Layer(value, _Placed(np.arange(count), partition, copy), which, nothing, nothing)
 
     def _next(
-        self, program: Program, place: int, before: _Layer, deadline: Deadline | None
+        self, program: LayerProgram, place: int, before: _Layer, deadline: Deadline | None
     ) -> _Layer:
         """Return the next layer."""
         own, options = program.own[place], program.options[place]

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from planner.errors import InvalidInputError
 from planner.validation import integer, set_integer, shown
 
-__all__ = ["Fields", "Layer", "fields", "offsets"]
+__all__ = ["Fields", "NeuronLayer", "fields", "offsets"]
 
 MAX_COUNT = 2**53
 """Most neurons, connections or weights of a layer: counts stay exact in floating point."""
@@ -29,7 +29,7 @@ def offsets(total: int, parts: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Layer:
+class NeuronLayer:
     """A layer of neurons.
 
     Attributes
@@ -229,14 +229,14 @@ class Fields(NamedTuple):
     last: list[int]
     seen: list[int]
 
-    def into(self, layer: Layer, following: Layer, row: int) -> int:
+    def into(self, layer: NeuronLayer, following: NeuronLayer, row: int) -> int:
         """Return the connections of `following` into the first `row` units of `layer`."""
         if not self.seen:
             return following.neurons * layer.width * row
         return following.connections * self.seen[row] // self.seen[-1]
 
 
-def fields(layer: Layer, following: Layer) -> Fields:
+def fields(layer: NeuronLayer, following: NeuronLayer) -> Fields:
     """Return how `following` is connected to `layer`.
 
     Raises

@@ -38,7 +38,7 @@ from planner.yan.cuts import Array
 from planner.yan.model import reading_factor, volume
 from planner.yan.tables import Choice, Tables, choices
 
-__all__ = ["Chosen", "Layerwise", "Options", "Program", "State", "Triple", "state_at"]
+__all__ = ["Chosen", "LayerProgram", "LayerState", "Layerwise", "Options", "Triple", "state_at"]
 
 Rows = NDArray[np.int64]
 
@@ -54,7 +54,7 @@ BEAM = 6
 """Choices a layer that the first configuration is made of."""
 
 
-class State(NamedTuple):
+class LayerState(NamedTuple):
     """How one layer is run."""
 
     partitions: int
@@ -67,9 +67,9 @@ class State(NamedTuple):
         return self.partitions, self.copies
 
 
-def state_at(options: Sequence[Choice], row: int, column: int) -> State:
+def state_at(options: Sequence[Choice], row: int, column: int) -> LayerState:
     """Return the state of a row and a column of an array by choice and threads."""
-    return State(*options[row], threads=column + 1)
+    return LayerState(*options[row], threads=column + 1)
 
 
 class Triple(NamedTuple):
@@ -84,11 +84,11 @@ class Chosen(NamedTuple):
     """The layers of a triple and what an epoch takes, but for rounding."""
 
     epoch: float
-    states: tuple[State, ...]
+    states: tuple[LayerState, ...]
 
 
 @dataclass(frozen=True)
-class Program:
+class LayerProgram:
     """The dynamic program on the choices that are left.
 
     Attributes
@@ -117,7 +117,7 @@ class Program:
     rest: Sequence[float] = ()
     deadline: Deadline = NEVER
 
-    def plus(self, extra: Sequence[Array]) -> "Program":
+    def plus(self, extra: Sequence[Array]) -> "LayerProgram":
         """Return the program with more to pay for each state."""
         own = [cost + more for cost, more in zip(self.own, extra, strict=True)]
         return replace(self, own=own)
@@ -328,7 +328,7 @@ class Layerwise:
             self._through[key] = through, float(through[0].min())
         return self._through[key]
 
-    def program(self, triple: Triple) -> tuple[Program, int]:
+    def program(self, triple: Triple) -> tuple[LayerProgram, int]:
         """Return the program on what may be part of the best configuration, and its states.
 
         Raises
@@ -351,13 +351,13 @@ class Layerwise:
         after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
         return replace(program, limit=limit, rest=after, deadline=self.deadline), states
 
-    def quick(self, triple: Triple) -> Program:
+    def quick(self, triple: Triple) -> LayerProgram:
         """Return the program on a few choices that look best each by itself."""
         lowest = self.lowest(triple)
         few = [np.argsort(costs.min(axis=1), kind="stable")[:BEAM] for costs in lowest]
         return self.reduced(triple, few)
 
-    def whole_program(self, triple: Triple) -> Program:
+    def whole_program(self, triple: Triple) -> LayerProgram:
         """Return the program on all choices."""
         return self.reduced(
             triple, [np.arange(options.count(triple.workers)) for options in self.options]
@@ -377,7 +377,7 @@ class Layerwise:
             states += layers * np.searchsorted(options.segments, most, side="right")
         return np.asarray(self.tables.problem.threads * states)
 
-    def time(self, triple: Triple, states: Sequence[State]) -> float:
+    def time(self, triple: Triple, states: Sequence[LayerState]) -> float:
         """Return what an epoch takes with these layers, but for rounding."""
         rows = [
             np.array([options.choices.index(state.choice)])
@@ -393,7 +393,7 @@ class Layerwise:
                 time += float(back[0, 0, states[place - 1].threads - 1])
         return time
 
-    def reduced(self, triple: Triple, rows: Sequence[Rows]) -> Program:
+    def reduced(self, triple: Triple, rows: Sequence[Rows]) -> LayerProgram:
         """Return the program on some rows of each layer's choices."""
         factor = self._factor(triple)
         options, own = [], []
@@ -403,4 +403,4 @@ class Layerwise:
             options.append(choices_kept)
             reading = self.tables.reading(among.volumes[kept], factor)
             own.append(ends / triple.replicas + reading)
-        return Program(self.tables, options, own, triple.replicas)
+        return LayerProgram(self.tables, options, own, triple.replicas)

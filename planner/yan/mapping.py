@@ -22,9 +22,9 @@ follow the history greedily (`planner.yan.greedy`).
 from collections.abc import Sequence
 from math import gcd
 
-__all__ = ["Mapping", "canonical_mapping", "matched", "segment_at"]
+__all__ = ["LayerMapping", "canonical_mapping", "matched", "segment_at"]
 
-Mapping = tuple[tuple[int, ...], ...]
+LayerMapping = tuple[tuple[int, ...], ...]
 """Worker of partition p, copy r, as ``mapping[p][r]``."""
 
 
@@ -44,7 +44,7 @@ def segment_at(place: int, group: int, copies: int, classes: int) -> tuple[int, 
     return place // each, place % each * classes + group
 
 
-def canonical_mapping(choices: Sequence[tuple[int, int]], workers: int) -> tuple[Mapping, ...]:
+def canonical_mapping(choices: Sequence[tuple[int, int]], workers: int) -> tuple[LayerMapping, ...]:
     """Return the mapping of every layer.
 
     Parameters
@@ -54,10 +54,10 @@ def canonical_mapping(choices: Sequence[tuple[int, int]], workers: int) -> tuple
     workers : int
         Workers of the replica.
     """
-    mappings: list[Mapping] = []
+    mappings: list[LayerMapping] = []
     for partitions, copies in choices:
         if not mappings:
-            before: Mapping = ((),)
+            before: LayerMapping = ((),)
             old_copies = copies
         else:
             before, old_copies = mappings[-1], len(mappings[-1][0])

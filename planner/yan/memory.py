@@ -25,7 +25,15 @@ import numpy as np
 
 from planner.yan.checker import worker_bytes
 from planner.yan.cuts import Array
-from planner.yan.layerwise import BEAM, Chosen, Layerwise, Program, State, Triple, state_at
+from planner.yan.layerwise import (
+    BEAM,
+    Chosen,
+    LayerProgram,
+    LayerState,
+    Layerwise,
+    Triple,
+    state_at,
+)
 from planner.yan.problem import Problem
 
 __all__ = ["Memory", "fitting", "smallest"]
@@ -50,7 +58,7 @@ class Memory:
         """Return the bytes by threads."""
         return np.array([float(self.of(place, partitions, h + 1)) for h in range(self.threads)])
 
-    def fits(self, states: Sequence[State]) -> bool:
+    def fits(self, states: Sequence[LayerState]) -> bool:
         """Return whether a worker has room for the largest segment of every layer."""
         needed = (
             self.of(place, state.partitions, state.threads) for place, state in enumerate(states)
@@ -102,7 +110,7 @@ def fitting(layerwise: Layerwise, memory: Memory, triple: Triple) -> Fitting | N
     return Fitting(tuple(fits or [best]), complete, states)
 
 
-def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[State, ...]:
+def smallest(layerwise: Layerwise, memory: Memory, triple: Triple) -> tuple[LayerState, ...]:
     """Return the states that need least memory."""
     states = []
     for place, options in enumerate(layerwise.options):
@@ -152,11 +160,11 @@ class _Label(NamedTuple):
 
     time: float
     size: float
-    path: tuple[State, ...]
+    path: tuple[LayerState, ...]
 
 
 def _labels(
-    program: Program, sizes: list[Array], room: int, price: float, cap: float
+    program: LayerProgram, sizes: list[Array], room: int, price: float, cap: float
 ) -> tuple[list[Chosen], bool]:
     """Return the best paths that fit, by labels, and whether none was given up.
 
@@ -175,7 +183,7 @@ def _labels(
         def grow(
             cost: Array,
             size: Array,
-            path: tuple[State, ...],
+            path: tuple[LayerState, ...],
             place: int = place,
             into: dict[tuple[int, int], list[_Label]] = grown,
         ) -> None:

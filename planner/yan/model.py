@@ -43,7 +43,7 @@ from typing import NamedTuple
 
 from planner.yan.checker import check
 from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.problem import Problem
 from planner.yan.segments import Segment, segments_of
 
@@ -261,7 +261,7 @@ def reading_factor(problem: Problem, workers: int, replicas: int, servers: int) 
     return {"min": best, "max": worst, "mean": (best + worst) / 2}[problem.read_model]
 
 
-def volume(layer: Layer, partitions: int, copies: int) -> int:
+def volume(layer: NeuronLayer, partitions: int, copies: int) -> int:
     """Return the weights in all segments of a layer: each band of a convolution has all filters."""
     return layer.weights * copies * (partitions if layer.kind == "conv" else 1)
 

@@ -40,13 +40,13 @@ from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.segments import segments_of
 
-__all__ = ["Cluster", "ordered"]
+__all__ = ["OrderedMachines", "ordered"]
 
 Speed = tuple[Fraction, Fraction]
 """Of a machine's computation and of its NIC."""
 
 
-class Cluster:
+class OrderedMachines:
     """Machines in order, and engines for machines that are alike.
 
     Parameters
@@ -208,7 +208,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     nothing = infeasibility(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    cluster = Cluster(problem, deadline)
+    cluster = OrderedMachines(problem, deadline)
     if problem.fixed:
         return _fixed(problem, cluster)
     engine = cluster.engine(cluster.fastest)
@@ -279,7 +279,7 @@ def ordered(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(plan, min(proven, ranking[0].epoch), timed_out)
 
 
-def _fixed(problem: Problem, cluster: Cluster) -> Outcome[Plan]:
+def _fixed(problem: Problem, cluster: OrderedMachines) -> Outcome[Plan]:
     """Price what is given instead of searching."""
     ranking, bounds = [], []
     for place, fixed in enumerate(problem.fixed):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from planner.errors import InvalidInputError
 from planner.validation import exact, integer, set_integer, shown
 from planner.yan.configuration import Fixed, check_choice
-from planner.yan.layers import MAX_COUNT, Fields, Layer, fields
+from planner.yan.layers import MAX_COUNT, Fields, NeuronLayer, fields
 
 __all__ = ["Constants", "Problem"]
 
@@ -99,7 +99,7 @@ class Problem:
         Machines of the cluster, ``N``.
     cores : int
         Cores of each, ``K``.
-    layers : tuple of Layer
+    layers : tuple of NeuronLayer
         Layer 0 nearest the input.
     constants : Constants
         Of the machines and the network.
@@ -125,7 +125,7 @@ class Problem:
 
     machines: int
     cores: int
-    layers: Sequence[Layer]
+    layers: Sequence[NeuronLayer]
     constants: Constants
     samples: int
     read_every: int
@@ -200,15 +200,18 @@ class Problem:
                 "layers", f"expected 1 to {MAX_LAYERS} elements, got {len(layers)}"
             )
         for place, layer in enumerate(layers):
-            if not isinstance(layer, Layer):
-                raise InvalidInputError(f"layers[{place}]", f"expected a Layer, got {shown(layer)}")
+            if not isinstance(layer, NeuronLayer):
+                raise InvalidInputError(
+                    f"layers[{place}]", f"expected a NeuronLayer, got {shown(layer)}"
+                )
         object.__setattr__(self, "layers", layers)
         assert self.fields is not None
 
     @cached_property
     def fields(self) -> tuple[Fields, ...]:
         """How layers l and l+1 are connected."""
-        known: dict[tuple[Layer, Layer], Fields] = {}  # deep networks repeat their layers
+        # Deep networks repeat their layers.
+        known: dict[tuple[NeuronLayer, NeuronLayer], Fields] = {}
         connections = []
         for place in range(1, len(self.layers)):
             pair = (self.layers[place - 1], self.layers[place])

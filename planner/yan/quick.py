@@ -20,7 +20,7 @@ from planner.results import Infeasibility
 from planner.yan.configuration import Explored, Plan, Ranked
 from planner.yan.engine import configuration_of, normal
 from planner.yan.feasibility import infeasibility, least_triple, space_of
-from planner.yan.layerwise import Layerwise, State, Triple, state_at
+from planner.yan.layerwise import LayerState, Layerwise, Triple, state_at
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.search import Space
@@ -42,23 +42,23 @@ def quick(problem: Problem, space: Space | None = None) -> Outcome[Plan]:
         ranked = _priced(problem, *_data_parallel(problem, space))
     except BrokenConstraintError:
         triple, partitions = least_triple(problem, space)
-        ranked = _priced(problem, triple, [State(p, 1, 1) for p in partitions])
+        ranked = _priced(problem, triple, [LayerState(p, 1, 1) for p in partitions])
     explored = Explored(space.count, 0, len(problem.layers), 0)
     plan = Plan(ranked.configuration, (ranked,), explored)
     return Outcome(plan, Fraction(0), timed_out=True)
 
 
-def _priced(problem: Problem, triple: Triple, states: Sequence[State]) -> Ranked:
+def _priced(problem: Problem, triple: Triple, states: Sequence[LayerState]) -> Ranked:
     configuration = configuration_of(triple, states)
     if not problem.uniform:
-        from planner.yan.ordered import Cluster
+        from planner.yan.ordered import OrderedMachines
 
-        cluster = Cluster(problem)
+        cluster = OrderedMachines(problem)
         configuration = cluster.dealt(configuration, *cluster.used(cluster.orders[0], triple))
     return Ranked(configuration, estimate(problem, configuration).epoch)
 
 
-def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[State]]:
+def _data_parallel(problem: Problem, space: Space) -> tuple[Triple, list[LayerState]]:
     """Return the best of some numbers of replicas, as if all machines were alike."""
     alike = replace(problem, machine_speeds=None, nic_speeds=None)
     layerwise = Layerwise(Tables(normal(problem if problem.uniform else alike)), 1)

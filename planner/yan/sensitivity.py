@@ -42,7 +42,7 @@ from planner.yan.model import estimate
 from planner.yan.pareto import refuse_different_machines
 from planner.yan.problem import Problem
 
-__all__ = ["ERROR", "FARTHEST", "TOLERANCE", "Interval", "Sensitivity", "scaled", "sensitivity"]
+__all__ = ["ERROR", "FARTHEST", "TOLERANCE", "FactorRange", "Sensitivity", "scaled", "sensitivity"]
 
 FARTHEST = 1_000
 """Factors are looked at from 1 / FARTHEST to FARTHEST."""
@@ -67,7 +67,7 @@ CONSTANTS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class FactorRange:
     """Factors of a constant from `low` to `high` between which a configuration stays the best.
 
     Attributes
@@ -94,7 +94,7 @@ class Sensitivity:
 
     Attributes
     ----------
-    intervals : tuple of Interval
+    intervals : tuple of FactorRange
         One for each constant; none for `interference` if there is none.
     regret : Fraction
         How much longer than in the best configuration an epoch takes, relative to that one, at
@@ -109,7 +109,7 @@ class Sensitivity:
         Searches for the best configuration that were run.
     """
 
-    intervals: tuple[Interval, ...]
+    intervals: tuple[FactorRange, ...]
     regret: Fraction
     regret_constants: tuple[tuple[str, Fraction], ...]
     error: Fraction
@@ -199,7 +199,7 @@ def sensitivity(
         step()
         high, above = study.end(name, upwards=True)
         step()
-        intervals.append(Interval(name, low, high, below, above))
+        intervals.append(FactorRange(name, low, high, below, above))
     regrets = []
     for combination in combinations:
         regrets.append(study.regret(combination))

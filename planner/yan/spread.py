@@ -37,11 +37,11 @@ from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound, exact
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import NEVER, State, Triple, state_at
+from planner.yan.layerwise import NEVER, LayerState, Triple, state_at
 from planner.yan.model import estimate, reading_factor
 from planner.yan.problem import Problem
 
-__all__ = ["MAX_STEPS", "SAMPLES", "Spread", "median", "spread", "worst"]
+__all__ = ["MAX_STEPS", "SAMPLES", "EpochSpread", "median", "spread", "worst"]
 
 MAX_STEPS = 2**30
 """Most sums the search for the worst takes: some seconds."""
@@ -54,7 +54,7 @@ TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class EpochSpread:
     """Times of an epoch over all configurations of a problem, in nanoseconds, exact.
 
     Attributes
@@ -79,7 +79,7 @@ class Spread:
     sampled: int
 
 
-def spread(problem: Problem, *, samples: int = SAMPLES, seed: int = 0) -> Spread:
+def spread(problem: Problem, *, samples: int = SAMPLES, seed: int = 0) -> EpochSpread:
     """Return how far configurations lie apart.
 
     Parameters
@@ -105,7 +105,7 @@ def spread(problem: Problem, *, samples: int = SAMPLES, seed: int = 0) -> Spread
     def epoch(rank: int) -> Fraction:
         return estimate(problem, drawn.configuration(rank)).epoch
 
-    return Spread(
+    return EpochSpread(
         first.plan.ranking[0].epoch,
         epoch((len(drawn.order) - 1) // 2),
         epoch(low),
@@ -243,7 +243,7 @@ def _worst_triple(
     return triples[int(np.argmax([costs.max() for costs in values]))], False
 
 
-def _worst_states(engine: Engine, triple: Triple) -> list[State]:
+def _worst_states(engine: Engine, triple: Triple) -> list[LayerState]:
     """Return the worst layers of one triple."""
     program = engine.layerwise.whole_program(triple)
     values, between = [program.own[0]], []

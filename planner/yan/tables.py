@@ -27,8 +27,8 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.yan.cuts import Array, Cut, Places, Rows, Runs, held_rows, passed_units, runs_of
-from planner.yan.layers import Layer
+from planner.yan.cuts import Array, Cut, FieldArrays, Places, Runs, held_rows, passed_units, runs_of
+from planner.yan.layers import NeuronLayer
 from planner.yan.problem import Problem
 
 __all__ = ["ROUNDING", "Choice", "Tables", "choices", "partitions_of"]
@@ -43,7 +43,7 @@ ROUNDING = 2.0**-44
 """Relative error of a layer's cost, and of a sum over one more layer, from above."""
 
 
-def choices(problem: Problem, layer: Layer, workers: int) -> list[Choice]:
+def choices(problem: Problem, layer: NeuronLayer, workers: int) -> list[Choice]:
     """Return what a layer may choose among on so many workers, fewest segments first."""
     copies = problem.max_copies or workers
     pairs = [
@@ -54,7 +54,7 @@ def choices(problem: Problem, layer: Layer, workers: int) -> list[Choice]:
     return sorted(pairs, key=lambda choice: (choice[0] * choice[1], choice[0]))
 
 
-def partitions_of(problem: Problem, layer: Layer, workers: int) -> list[int]:
+def partitions_of(problem: Problem, layer: NeuronLayer, workers: int) -> list[int]:
     """Return in how many partitions a layer may be cut on so many workers."""
     most = min(layer.cuts, workers)
     if problem.partitions == "all":
@@ -90,14 +90,14 @@ class Tables:
         self.reads = problem.samples / problem.read_every
         self._work: dict[tuple[int, int], tuple[Array, Array, float]] = {}
         self._runs: dict[tuple[int, int, bool], Runs] = {}
-        self._connected: dict[int, Rows] = {}
+        self._connected: dict[int, FieldArrays] = {}
         self._lowest: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
         self.alike = self._first_alike()
         """For each layer the first one with the same costs, towards its neighbours too."""
 
     def _first_alike(self) -> list[int]:
         layers = [replace(layer, name="") for layer in self.problem.layers]
-        first: dict[tuple[Layer | None, ...], int] = {}
+        first: dict[tuple[NeuronLayer | None, ...], int] = {}
         around = (None, *layers, None)
         return [first.setdefault(around[place : place + 3], place) for place in range(len(layers))]
 
@@ -139,11 +139,11 @@ class Tables:
             return np.asarray(each * seen + rest * seen // known.seen[-1])
         return np.array([known.into(layer, following, unit) for unit in units.tolist()])
 
-    def _rows(self, place: int) -> Rows:
+    def _rows(self, place: int) -> FieldArrays:
         """Return how a layer and the next one are connected, as arrays."""
         key = self.alike[place + 1]
         if key not in self._connected:
-            self._connected[key] = Rows(*map(np.asarray, self.problem.fields[place]))
+            self._connected[key] = FieldArrays(*map(np.asarray, self.problem.fields[place]))
         return self._connected[key]
 
     def reading(self, volumes: Array, factor: float) -> Array:

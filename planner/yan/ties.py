@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.yan.configuration import LayerChoice
 from planner.yan.cuts import Array
-from planner.yan.layerwise import Program, State, Triple, state_at
+from planner.yan.layerwise import LayerProgram, LayerState, Triple, state_at
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import phases, reading, reading_factor, volume
 from planner.yan.problem import Problem
@@ -53,20 +53,20 @@ class Exact:
         first = LayerChoice(before[0], 1, before[1], mappings[0])
         return first, LayerChoice(after[0], 1, after[1], mappings[1])
 
-    def _share(self, state: State) -> Fraction:
+    def _share(self, state: LayerState) -> Fraction:
         return Fraction(self.problem.samples, state.threads * state.copies)
 
-    def _forward(self, place: int, before: Choice, state: State) -> Fraction:
+    def _forward(self, place: int, before: Choice, state: LayerState) -> Fraction:
         first, second = self._pair(before, state.choice)
         segments = segments_of(self.problem, place, second, first, None)
         return self._share(state) * sum(phases(self.problem, state.threads, segments).forward)
 
-    def _backward(self, place: int, state: State, after: Choice) -> Fraction:
+    def _backward(self, place: int, state: LayerState, after: Choice) -> Fraction:
         first, second = self._pair(state.choice, after)
         segments = segments_of(self.problem, place, first, None, second)
         return self._share(state) * sum(phases(self.problem, state.threads, segments).backward)
 
-    def _own(self, place: int, state: State) -> Fraction:
+    def _own(self, place: int, state: LayerState) -> Fraction:
         mapping = canonical_mapping([state.choice], state.partitions * state.copies)[0]
         choice = LayerChoice(state.partitions, state.threads, state.copies, mapping)
         segments = segments_of(self.problem, place, choice, None, None)
@@ -78,12 +78,12 @@ class Exact:
             total += sum(times.backward)
         return self._share(state) * total
 
-    def reading(self, place: int, state: State, triple: Triple) -> Fraction:
+    def reading(self, place: int, state: LayerState, triple: Triple) -> Fraction:
         """Return the time to read a layer's weights."""
         weights = volume(self.problem.layers[place], *state.choice)
         return reading(self.problem, weights, state.threads, reading_factor(self.problem, *triple))
 
-    def epoch(self, triple: Triple, states: Sequence[State]) -> Fraction:
+    def epoch(self, triple: Triple, states: Sequence[LayerState]) -> Fraction:
         """Return what an epoch takes with these layers."""
         total = Fraction(0)
         for place, state in enumerate(states):
@@ -97,15 +97,15 @@ class Exact:
 
 
 def exact_best(
-    exact: Exact, program: Program, triple: Triple
-) -> tuple[Fraction, tuple[State, ...]] | None:
+    exact: Exact, program: LayerProgram, triple: Triple
+) -> tuple[Fraction, tuple[LayerState, ...]] | None:
     """Return the exact least time of a triple and its states; None if too many are tied.
 
     Parameters
     ----------
     exact : Exact
         Costs as fractions.
-    program : Program
+    program : LayerProgram
         The rounded program, with every state a best configuration may have.
     triple : Triple
         What it is for.
@@ -115,10 +115,10 @@ def exact_best(
     near, pairs = _near(program, values, between, limit)
     if sum(map(len, pairs)) > MAX_PAIRS:
         return None
-    known: dict[State, tuple[Fraction, tuple[State, ...]]] = {}
+    known: dict[LayerState, tuple[Fraction, tuple[LayerState, ...]]] = {}
     for place, states in enumerate(near):
-        best: dict[State, tuple[Fraction, tuple[State, ...]]] = {}
-        leaving: dict[Choice, list[tuple[Fraction, Choice, tuple[State, ...]]]] = {}
+        best: dict[LayerState, tuple[Fraction, tuple[LayerState, ...]]] = {}
+        leaving: dict[Choice, list[tuple[Fraction, Choice, tuple[LayerState, ...]]]] = {}
         for before, after in pairs[place - 1] if place else ():
             paths = [
                 (time + exact.backward(place - 1, state, after) / triple.replicas, path)
@@ -143,11 +143,11 @@ def exact_best(
 
 
 def _near(
-    program: Program, values: list[Array], between: list[Array], limit: float
-) -> tuple[list[list[State]], list[list[tuple[Choice, Choice]]]]:
+    program: LayerProgram, values: list[Array], between: list[Array], limit: float
+) -> tuple[list[list[LayerState]], list[list[tuple[Choice, Choice]]]]:
     """Return the states, and the pairs of choices, on paths that cost at most `limit`."""
     togo = program.togo()
-    near: list[list[State]] = []
+    near: list[list[LayerState]] = []
     pairs: list[list[tuple[Choice, Choice]]] = []
     for place, (value, rest) in enumerate(zip(values, togo, strict=True)):
         options = program.options[place]

@@ -15,17 +15,17 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from planner.bml.packing import Packing, check_packing, few_trees, load_of, pack
-from planner.bml.spanning import Hop, Nic, SurvivingNetwork
+from planner.bml.spanning import Edge, Port, SurvivingNetwork
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
 
-Damage = tuple[BCube, frozenset[int], frozenset[Nic]]
+Damage = tuple[BCube, frozenset[int], frozenset[Port]]
 NOTHING: frozenset[Any] = frozenset()
 NO_LIMIT = Deadline(None)
 
 
-def hops_left(damage: Damage) -> list[Hop]:
+def hops_left(damage: Damage) -> list[Edge]:
     """All hops that can still be made, by the definition of a BCube."""
     bcube, dead, down = damage
     return [
@@ -46,11 +46,11 @@ def living(damage: Damage) -> list[int]:
     return [server for server in range(damage[0].servers) if server not in damage[1]]
 
 
-def spans(servers: list[int], hops: Iterable[Hop]) -> bool:
+def spans(servers: list[int], hops: Iterable[Edge]) -> bool:
     return bool(servers) and len(ways(servers[0], hops)) == len(servers)
 
 
-def ways(start: int, hops: Iterable[Hop]) -> dict[int, int]:
+def ways(start: int, hops: Iterable[Edge]) -> dict[int, int]:
     """Hops to each server that can be reached."""
     beside: dict[int, list[int]] = {start: []}
     for one, other, _ in hops:
@@ -91,7 +91,7 @@ def damages(draw: st.DrawFn, sizes: list[tuple[int, int]]) -> Damage:
     servers = st.integers(0, bcube.servers - 1)
     dead = draw(st.frozensets(servers, max_size=bcube.servers // 3))
     nics = st.tuples(servers.filter(lambda server: server not in dead), st.integers(0, bcube.k - 1))
-    down: frozenset[Nic] = NOTHING
+    down: frozenset[Port] = NOTHING
     hops = hops_left((bcube, dead, down))
     servers_left = living((bcube, dead, down))
     if not spans(servers_left, hops):
@@ -375,7 +375,7 @@ def test_a_server_alone_has_nothing_to_send() -> None:
         ([1], [(0, 1)], "cut the network"),
     ],
 )
-def test_a_network_in_parts(dead: list[int], down: list[Nic], message: str) -> None:
+def test_a_network_in_parts(dead: list[int], down: list[Port], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         pack(BCube(2, 2), frozenset(dead), frozenset(down), NO_LIMIT)
 
@@ -385,7 +385,7 @@ DAMAGE = BCube(2, 2), NOTHING, frozenset([(0, 1)])
 PATH = ((0, 1, 0), (1, 3, 1), (2, 3, 0))
 
 
-def proven(*trees: tuple[Hop, ...], **changes: Any) -> Packing:
+def proven(*trees: tuple[Edge, ...], **changes: Any) -> Packing:
     weights = tuple(Fraction(1, len(trees)) for _ in trees)
     packing = Packing(
         trees, weights, Fraction(1), Fraction(1), timed_out=False, prices=(((0, 0), 1),)

@@ -133,7 +133,7 @@ def test_one_layer_costs_what_all_do(workers: int) -> None:
         nic_bits_per_s=Fraction(8 * 10**9),
         interference=[Fraction(1)],
     )
-    layers = (yan.Layer("a", "full", 4, 20, 20), yan.Layer("b", "full", 2, 8, 8))
+    layers = (yan.NeuronLayer("a", "full", 4, 20, 20), yan.NeuronLayer("b", "full", 2, 8, 8))
     problem = yan.Problem(20, 1, layers, constants, samples=60 * workers, read_every=2 * workers)
     # Forward and update 3·20 each, and 3·8; the first layer's backward pass 3·8; functions 12 · 6.
     times = ((2 * 60 + 5 * 4, 24 + 7 * 4, 4 * 20), (2 * 24 + 5 * 2, 7 * 2, 4 * 8))

@@ -11,7 +11,7 @@ from planner.errors import BrokenConstraintError
 from planner.yan.brute_force import assignments, brute_force
 from planner.yan.brute_force import configurations as all_configurations
 from planner.yan.configuration import Configuration, Ranked
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.model import estimate
 from planner.yan.problem import Constants, Problem
 from planner.yan.tables import choices
@@ -23,8 +23,8 @@ TINY = Problem(
     machines=4,
     cores=2,
     layers=[
-        Layer("conv", "conv", 48, 432, 18, shape=(2, 6, 4), kernel=3, pool=2),
-        Layer("full", "full", 3, 36, 39),
+        NeuronLayer("conv", "conv", 48, 432, 18, shape=(2, 6, 4), kernel=3, pool=2),
+        NeuronLayer("full", "full", 3, 36, 39),
     ],
     constants=Constants(
         muladd_ns=Fraction(1, 2),

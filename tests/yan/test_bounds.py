@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from planner.deadline import Deadline
 from planner.jsonio import decode_request
 from planner.jsonio.yan import problem_of
-from planner.yan import Configuration, Layer, Problem, estimate
+from planner.yan import Configuration, NeuronLayer, Problem, estimate
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import space_of
-from planner.yan.layerwise import Layerwise, State, Triple
+from planner.yan.layerwise import LayerState, Layerwise, Triple
 from planner.yan.search import search
 from planner.yan.tables import Tables, choices
 from planner.yan.ties import Exact, exact_best
@@ -26,8 +26,8 @@ ABOVE = 1 + 1e-12
 CLOSE = 1e-12
 
 
-def states_of(configuration: Configuration) -> list[State]:
-    return [State(one.partitions, one.copies, one.threads) for one in configuration.layers]
+def states_of(configuration: Configuration) -> list[LayerState]:
+    return [LayerState(one.partitions, one.copies, one.threads) for one in configuration.layers]
 
 
 @settings(max_examples=150)
@@ -45,22 +45,22 @@ def test_tables_are_the_model(problem: Problem, data: st.DataObject) -> None:
     for a, first in enumerate(before):
         for b, second in enumerate(after):
             for h in range(problem.threads):
-                forward = exact.forward(1, first, State(*second, h + 1))
-                backward = exact.backward(0, State(*first, h + 1), second)
+                forward = exact.forward(1, first, LayerState(*second, h + 1))
+                backward = exact.backward(0, LayerState(*first, h + 1), second)
                 assert ahead[a, b, h] == pytest.approx(float(forward), rel=CLOSE, abs=0)
                 assert back[a, b, h] == pytest.approx(float(backward), rel=CLOSE, abs=0)
     for place, some in enumerate((before, after)):
         for choice in some:
             for h in range(problem.threads):
-                own = exact.own(place, State(*choice, h + 1))
+                own = exact.own(place, LayerState(*choice, h + 1))
                 ends = tables.ends(place, choice)[h]
                 assert ends == pytest.approx(float(own), rel=CLOSE, abs=0)
 
 
-def convolution(name: str, rows: int, columns: int, pool: int) -> Layer:
+def convolution(name: str, rows: int, columns: int, pool: int) -> NeuronLayer:
     """One channel, one input, kernel 3 with padding."""
     neurons = rows * columns
-    return Layer(name, "conv", neurons, 9 * neurons, 9, (1, rows, columns), 3, pool=pool)
+    return NeuronLayer(name, "conv", neurons, 9 * neurons, 9, (1, rows, columns), 3, pool=pool)
 
 
 @pytest.mark.parametrize("rows", [5, 7, 8, 9, 11])
@@ -75,8 +75,8 @@ def test_tables_with_rows_left_over(rows: int, pools: tuple[int, int]) -> None:
     ahead, back = tables.pair(1, before, after)
     for a, one in enumerate(before):
         for b, other in enumerate(after):
-            forward = exact.forward(1, one, State(*other, 1))
-            backward = exact.backward(0, State(*one, 1), other)
+            forward = exact.forward(1, one, LayerState(*other, 1))
+            backward = exact.backward(0, LayerState(*one, 1), other)
             assert ahead[a, b, 0] == pytest.approx(float(forward), rel=CLOSE, abs=0)
             assert back[a, b, 0] == pytest.approx(float(backward), rel=CLOSE, abs=0)
 

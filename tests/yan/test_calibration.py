@@ -13,19 +13,19 @@ import pytest
 
 from planner.errors import InvalidInputError
 from planner.jsonio.measurements import decode_measurements
-from planner.yan.calibration import Fit, Measurement, fit
+from planner.yan.calibration import Fit, MeasuredEpoch, fit
 from planner.yan.calibration.fit import FITTED
 from planner.yan.calibration.quality import correlations, errors, regret
 from planner.yan.configuration import Configuration, Fixed, LayerChoice
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import estimate
 from planner.yan.problem import Constants, Problem
 
 NETWORK = (
-    Layer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),
-    Layer("wide", "full", 400, 576_000, 576_000),
-    Layer("out", "full", 10, 4000, 4010),
+    NeuronLayer("conv", "conv", 5760, 144_000, 260, (10, 24, 24), 5, 1, 2),
+    NeuronLayer("wide", "full", 400, 576_000, 576_000),
+    NeuronLayer("out", "full", 10, 4000, 4010),
 )
 TRUE = Constants(
     Fraction("0.5"),
@@ -45,12 +45,12 @@ START = replace(
 )
 
 
-def job(constants: Constants, layers: tuple[Layer, ...] = NETWORK) -> Problem:
+def job(constants: Constants, layers: tuple[NeuronLayer, ...] = NETWORK) -> Problem:
     return Problem(16, 2, layers, constants, samples=60_000, read_every=100)
 
 
 def configurations(
-    count: int, seed: int, layers: tuple[Layer, ...] = NETWORK
+    count: int, seed: int, layers: tuple[NeuronLayer, ...] = NETWORK
 ) -> list[Configuration]:
     draw = random.Random(seed)
     found = []
@@ -74,9 +74,10 @@ def configurations(
 
 def measured(
     truth: Problem, chosen: list[Configuration], noise: Callable[[], float] = lambda: 1.0
-) -> list[Measurement]:
+) -> list[MeasuredEpoch]:
     return [
-        Measurement(one, round(estimate(truth, one).epoch_ns * Fraction(noise()))) for one in chosen
+        MeasuredEpoch(one, round(estimate(truth, one).epoch_ns * Fraction(noise())))
+        for one in chosen
     ]
 
 
@@ -206,7 +207,7 @@ def test_noise_leads_no_fit_astray(size: float, seed: int) -> None:
     assert [muladd, per_bit] == pytest.approx([2, 2.5e-10], rel=2 * size)
 
 
-def squares(problem: Problem, epochs: list[Measurement], factor: float = 1) -> float:
+def squares(problem: Problem, epochs: list[MeasuredEpoch], factor: float = 1) -> float:
     return math.fsum(
         (factor * float(estimate(problem, one.configuration).epoch / one.epoch_ns) - 1) ** 2
         for one in epochs
@@ -295,7 +296,7 @@ def test_constants_stay_above_0() -> None:
     double = replace(TRUE, latency_ns=tuple(3 * one for one in TRUE.latency_ns))
     once, thrice = (measured(job(one, layers), chosen) for one in (TRUE, double))
     epochs = [
-        Measurement(low.configuration, 2 * low.epoch_ns - high.epoch_ns)
+        MeasuredEpoch(low.configuration, 2 * low.epoch_ns - high.epoch_ns)
         for low, high in zip(once, thrice, strict=True)
     ]
     assert all(one.epoch_ns > 0 for one in epochs)
@@ -308,10 +309,10 @@ def test_constants_stay_above_0() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("epoch_ns", [1, 2**62])
 def test_absurd_epochs_give_constants_a_request_can_have(epoch_ns: int) -> None:
-    layers = (Layer("one", "full", 1, 1, 1),)
+    layers = (NeuronLayer("one", "full", 1, 1, 1),)
     for problem in (job(START), replace(job(START, layers), samples=1, read_every=2**40)):
         chosen = configurations(6, 9, tuple(problem.layers))
-        found = fit(problem, [Measurement(one, epoch_ns) for one in chosen]).constants
+        found = fit(problem, [MeasuredEpoch(one, epoch_ns) for one in chosen]).constants
         assert 0 < found.nic_bits_per_s <= 2**62
         assert all(0 < one <= 2**62 for one in (found.muladd_ns, *found.latency_ns))
 
@@ -378,12 +379,12 @@ def test_progress_counts_the_fits() -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def _broken(change: Callable[[Measurement], Measurement]) -> list[Measurement]:
+def _broken(change: Callable[[MeasuredEpoch], MeasuredEpoch]) -> list[MeasuredEpoch]:
     good, bad = measured(job(TRUE), configurations(2, 18))
     return [good, change(bad)]
 
 
-def _other(one: Measurement, **changes: Any) -> Measurement:
+def _other(one: MeasuredEpoch, **changes: Any) -> MeasuredEpoch:
     return replace(one, configuration=replace(one.configuration, **changes))
 
 
@@ -420,7 +421,7 @@ def _other(one: Measurement, **changes: Any) -> Measurement:
         ),
     ],
 )
-def test_bad_measurements_are_named(measurements: list[Measurement], path: str) -> None:
+def test_bad_measurements_are_named(measurements: list[MeasuredEpoch], path: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         fit(job(START), measurements)
     assert caught.value.path == path

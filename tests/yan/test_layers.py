@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InvalidInputError
-from planner.yan.layers import Layer, fields, offsets
+from planner.yan.layers import NeuronLayer, fields, offsets
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import networks
 
@@ -27,7 +27,7 @@ def test_ranges_are_nearly_equal_larger_ones_first(total: int, parts: int) -> No
 
 @given(networks(), st.data())
 @settings(max_examples=150)
-def test_cuts_are_those_of_the_oracle(chain: tuple[Layer, ...], data: st.DataObject) -> None:
+def test_cuts_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...], data: st.DataObject) -> None:
     for layer in chain:
         assert layer.outputs == len(neuron_oracle.units(layer))
         assert layer.width == layer.outputs // layer.cuts
@@ -52,7 +52,7 @@ def test_cuts_are_those_of_the_oracle(chain: tuple[Layer, ...], data: st.DataObj
 
 @given(networks(min_layers=2))
 @settings(max_examples=150)
-def test_fields_are_those_of_the_oracle(chain: tuple[Layer, ...]) -> None:
+def test_fields_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...]) -> None:
     for layer, following in pairwise(chain):
         found, pairs = fields(layer, following), neuron_oracle.connections(layer, following)
         from_rows = Counter(unit[1] for unit, _ in pairs)
@@ -75,7 +75,7 @@ def test_fields_are_those_of_the_oracle(chain: tuple[Layer, ...]) -> None:
 
 
 @given(networks())
-def test_connections_are_those_of_the_weights(chain: tuple[Layer, ...]) -> None:
+def test_connections_are_those_of_the_weights(chain: tuple[NeuronLayer, ...]) -> None:
     """Each neuron of a convolution uses all weights of its channel, but for padding and bias."""
     for layer in chain:
         if layer.shape is None:
@@ -87,17 +87,22 @@ def test_connections_are_those_of_the_weights(chain: tuple[Layer, ...]) -> None:
 
 
 def grow(
-    name: str, before: Layer | int, channels: int, sides: tuple[int, int], kernel: int, **also: int
-) -> Layer:
+    name: str,
+    before: NeuronLayer | int,
+    channels: int,
+    sides: tuple[int, int],
+    kernel: int,
+    **also: int,
+) -> NeuronLayer:
     """A convolution on the channels of `before`, with a bias, connections into padding counted."""
-    if isinstance(before, Layer):
+    if isinstance(before, NeuronLayer):
         assert before.shape is not None
         before = before.shape[0]
     inputs = before // also.pop("groups", 1)
     neurons = channels * sides[0] * sides[1]
     weights = channels * inputs * kernel**2 + channels
     shape = (channels, *sides)
-    return Layer(
+    return NeuronLayer(
         name,
         "conv",
         neurons,
@@ -110,11 +115,13 @@ def grow(
     )
 
 
-def full(name: str, before: Layer, neurons: int) -> Layer:
-    return Layer(name, "full", neurons, neurons * before.outputs, neurons * (before.outputs + 1))
+def full(name: str, before: NeuronLayer, neurons: int) -> NeuronLayer:
+    return NeuronLayer(
+        name, "full", neurons, neurons * before.outputs, neurons * (before.outputs + 1)
+    )
 
 
-def alexnet() -> list[Layer]:
+def alexnet() -> list[NeuronLayer]:
     one = grow("conv1", 3, 96, (55, 55), 11, stride=4, pool=2)
     two = grow("conv2", one, 256, (27, 27), 5, groups=2, pool=2)
     three = grow("conv3", two, 384, (13, 13), 3)
@@ -125,9 +132,9 @@ def alexnet() -> list[Layer]:
     return [one, two, three, four, five, six, seven, full("fc8", seven, 1000)]
 
 
-def vgg16() -> list[Layer]:
-    layers: list[Layer] = []
-    before: Layer | int = 3
+def vgg16() -> list[NeuronLayer]:
+    layers: list[NeuronLayer] = []
+    before: NeuronLayer | int = 3
     for channels, side, count in (
         (64, 224, 2),
         (128, 112, 2),
@@ -144,7 +151,7 @@ def vgg16() -> list[Layer]:
     return layers
 
 
-def lenet() -> list[Layer]:
+def lenet() -> list[NeuronLayer]:
     one = grow("c1", 1, 6, (28, 28), 5, pool=2)
     three = grow("c3", one, 16, (10, 10), 5, pool=2)
     five = grow("c5", three, 120, (1, 1), 5)
@@ -152,7 +159,7 @@ def lenet() -> list[Layer]:
     return [one, three, five, six, full("output", six, 10)]
 
 
-def residual() -> list[Layer]:
+def residual() -> list[NeuronLayer]:
     """The main path of the first blocks of a residual network."""
     one = grow("stem", 3, 64, (112, 112), 7, stride=2, pool=2)
     two = grow("reduce", one, 64, (56, 56), 1)
@@ -168,7 +175,7 @@ def residual() -> list[Layer]:
     [(alexnet(), 60_965_224), (vgg16(), 138_357_544), (lenet(), 61_706), (residual(), None)],
     ids=["AlexNet", "VGG-16", "LeNet-5", "residual"],
 )
-def test_known_networks_are_accepted(layers: list[Layer], weights: int | None) -> None:
+def test_known_networks_are_accepted(layers: list[NeuronLayer], weights: int | None) -> None:
     for layer, following in pairwise(layers):
         found = fields(layer, following)
         assert found.into(layer, following, layer.cuts) == following.connections
@@ -202,7 +209,7 @@ def test_padding_by_hand() -> None:
 
 def test_weights_and_connections_say_how_many_input_channels() -> None:
     def inputs(weights: int, connections: int) -> int:
-        return Layer("c", "conv", 8, connections, weights, (2, 2, 2), 1).input_channels
+        return NeuronLayer("c", "conv", 8, connections, weights, (2, 2, 2), 1).input_channels
 
     assert inputs(6, 24) == 3
     assert inputs(6, 16) == 2  # and a bias a channel
@@ -267,9 +274,9 @@ CONV: dict[str, Any] = {
 def test_layers_that_contradict_themselves(
     path: str, message: str, given: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    Layer(**given)
+    NeuronLayer(**given)
     with pytest.raises(InvalidInputError) as caught:
-        Layer(**{**given, **changes})
+        NeuronLayer(**{**given, **changes})
     assert caught.value.path == path
     assert message in caught.value.message
 
@@ -286,19 +293,18 @@ def test_huge_layers(field: str, given: dict[str, Any], huge: int) -> None:
     values = [(huge, 1, 1), (1, huge, 1), (1, 1, huge)] if field == "shape" else [huge]
     for value in values:
         with pytest.raises(InvalidInputError) as caught:
-            Layer(**{**given, field: value})
+            NeuronLayer(**{**given, field: value})
         assert caught.value.path.split("[")[0] == field
         if given is CONV:
             assert "expected an integer <= " in caught.value.message
 
 
 def test_a_layer_as_large_as_they_come_is_cut_at_once() -> None:
-    layer = Layer("f", "full", 2**53, 2**53, 2**53)
+    layer = NeuronLayer("f", "full", 2**53, 2**53, 2**53)
     assert layer.held(7)[-1] == 2**53
-    assert fields(layer, Layer("g", "full", 1, 2**53, 2**53)).into(layer, layer, 2**53) == Fraction(
-        2**106
-    )
-    tall = Layer("c", "conv", 2**16, 2**16, 1, (1, 2**16, 1), 1)
+    following = NeuronLayer("g", "full", 1, 2**53, 2**53)
+    assert fields(layer, following).into(layer, layer, 2**53) == Fraction(2**106)
+    tall = NeuronLayer("c", "conv", 2**16, 2**16, 1, (1, 2**16, 1), 1)
     assert fields(tall, tall).seen[-1] == 2**16
 
 
@@ -354,7 +360,7 @@ def test_layers_that_do_not_fit(
         given = {"neurons": neurons, "connections": 18 * neurons, "weights": 18, **following}
         following = {**CONV, "name": "d", **given}
     with pytest.raises(InvalidInputError) as caught:
-        fields(Layer(**before), Layer(**following))
+        fields(NeuronLayer(**before), NeuronLayer(**following))
     assert caught.value.path == path
     assert message in caught.value.message
 

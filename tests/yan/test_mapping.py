@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import Layer
-from planner.yan.mapping import Mapping, canonical_mapping
+from planner.yan.layers import NeuronLayer
+from planner.yan.mapping import LayerMapping, canonical_mapping
 from planner.yan.model import estimate
 from tests.yan import neuron_oracle
 from tests.yan.yan_strategies import configurations, networks, problems
@@ -31,7 +31,7 @@ def chains(draw: st.DrawFn, *, max_workers: int = 12) -> tuple[list[Choice], int
     return chosen, workers
 
 
-def placed(mapping: Mapping) -> list[int]:
+def placed(mapping: LayerMapping) -> list[int]:
     return [worker for row in mapping for worker in row]
 
 
@@ -60,7 +60,7 @@ def test_every_pair_of_choices_is_placed(workers: int) -> None:
 Shared = set[tuple[int, int, int, int]]
 
 
-def shared(first: Mapping, second: Mapping) -> Shared:
+def shared(first: LayerMapping, second: LayerMapping) -> Shared:
     """Segments of two layers that share a worker: partition and copy of each."""
     where = {worker: (p, r) for p, row in enumerate(first) for r, worker in enumerate(row)}
     return {
@@ -137,7 +137,7 @@ def test_phases_between_two_layers_do_not_depend_on_history(data: st.DataObject)
 Fetched = tuple[Fraction, Fraction]
 
 
-def fetched(layers: tuple[Layer, Layer], choices: list[LayerChoice]) -> Fetched:
+def fetched(layers: tuple[NeuronLayer, NeuronLayer], choices: list[LayerChoice]) -> Fetched:
     """Most activations, and most error terms, that a segment receives."""
     first, second = neuron_oracle.segments(layers, choices)
     return (
@@ -161,7 +161,7 @@ def canonical(first: Choice, second: Choice, workers: int) -> list[LayerChoice]:
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> tuple[Layer, Layer, Choice, Choice]:
+def pairs(draw: st.DrawFn) -> tuple[NeuronLayer, NeuronLayer, Choice, Choice]:
     """Two layers, the later one fully connected, and how they are cut on up to five workers."""
     chain = draw(networks(min_layers=2, max_layers=3).filter(lambda one: one[-1].kind == "full"))
     chosen = []
@@ -171,14 +171,14 @@ def pairs(draw: st.DrawFn) -> tuple[Layer, Layer, Choice, Choice]:
     return chain[-2], chain[-1], chosen[0], chosen[1]
 
 
-def unequal(layer: Layer, partitions: int) -> bool:
+def unequal(layer: NeuronLayer, partitions: int) -> bool:
     return layer.cuts % partitions != 0
 
 
 @given(pairs())
 @settings(max_examples=120)
 def test_no_mapping_fetches_less_before_a_fully_connected_layer(
-    pair: tuple[Layer, Layer, Choice, Choice],
+    pair: tuple[NeuronLayer, NeuronLayer, Choice, Choice],
 ) -> None:
     """But for one unit where partitions are unequal: the smaller ones may be matched."""
     layer, following, first, second = pair
@@ -197,7 +197,7 @@ def test_no_mapping_fetches_less_before_a_fully_connected_layer(
 @given(pairs())
 @settings(max_examples=60)
 def test_more_workers_than_segments_do_not_help(
-    pair: tuple[Layer, Layer, Choice, Choice],
+    pair: tuple[NeuronLayer, NeuronLayer, Choice, Choice],
 ) -> None:
     layer, following, first, second = pair
     first, second = (min(first[0], 2), 1), (min(second[0], 2), min(second[1], 2))

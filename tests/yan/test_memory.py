@@ -12,7 +12,7 @@ from planner.results import Status
 from planner.yan import Configuration, Constants, Problem, solve
 from planner.yan.engine import Engine
 from planner.yan.feasibility import infeasibility, least_memory, space_of
-from planner.yan.layers import MAX_COUNT, Layer
+from planner.yan.layers import MAX_COUNT, NeuronLayer
 from planner.yan.layerwise import Triple
 from planner.yan.memory import Memory, fitting
 from planner.yan.solver import METHODS
@@ -155,9 +155,9 @@ def brute_fits(problem: Problem, most_workers: int, most_replicas: int) -> bool:
 )
 def test_whether_servers_or_workers_bind(machines: int, layer: int, text: str) -> None:
     layers = (
-        Layer("a", "full", 10, 30, 40),
-        Layer("b", "full", 4, 40, 44),
-        Layer("c", "full", 20, 80, 80),
+        NeuronLayer("a", "full", 10, 30, 40),
+        NeuronLayer("b", "full", 4, 40, 44),
+        NeuronLayer("c", "full", 20, 80, 80),
     )
     constants = replace(
         TINY.constants, bits_per_activation=Fraction(32), bits_per_weight=Fraction(32)
@@ -224,7 +224,7 @@ def test_more_memory_never_hurts(problem: Problem, data: st.DataObject) -> None:
 
 def test_bytes_at_a_high_price_do_not_hide_what_fits() -> None:
     """Memory is just enough, so a byte costs far more than time: rounding grows with the price."""
-    layer = Layer("c", "conv", 63, 2016, 96, (3, 7, 3), 4, 3, 3)
+    layer = NeuronLayer("c", "conv", 63, 2016, 96, (3, 7, 3), 4, 3, 3)
     constants = Constants(
         muladd_ns=Fraction(4 * 10**8),
         activation_ns=Fraction(5),
@@ -242,7 +242,7 @@ def test_bytes_at_a_high_price_do_not_hide_what_fits() -> None:
 
 def test_greedy_counts_the_servers_there_are() -> None:
     """Triples with as many servers to read from share their layers, but not their memory."""
-    layers = (Layer("a", "full", 1, 3, 4), Layer("b", "full", 4, 4, 8))
+    layers = (NeuronLayer("a", "full", 1, 3, 4), NeuronLayer("b", "full", 4, 4, 8))
     one = Fraction(1)
     constants = Constants(one, one, one, (one, one), Fraction(10**9), (one, one))
     problem = Problem(6, 2, layers, constants, 1, 1, read_model="max", memory_bytes=84)

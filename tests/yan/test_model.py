@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.errors import BrokenConstraintError, InvalidPlanError
 from planner.yan.checker import check, server_bytes, worker_bytes
 from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import Estimate, estimate
 from planner.yan.problem import Constants, Problem
@@ -287,7 +287,7 @@ def alone() -> tuple[Problem, Configuration]:
         bits_per_activation=Fraction(8),
         bits_per_weight=Fraction(16),
     )
-    layers = [Layer("a", "full", 4, 12, 16), Layer("b", "full", 2, 8, 8)]
+    layers = [NeuronLayer("a", "full", 4, 12, 16), NeuronLayer("b", "full", 2, 8, 8)]
     problem = Problem(8, 2, layers, constants, samples=12, read_every=3)
     chosen = [LayerChoice(2, 1, 1, ((0,), (1,))), LayerChoice(2, 2, 2, ((0, 1), (2, 3)))]
     return problem, Configuration(2, 1, 4, tuple(chosen))
@@ -385,8 +385,8 @@ def test_machines_that_differ_have_to_be_named() -> None:
 
 def test_unequal_bands() -> None:
     """The last band holds the rows that pooling drops, and memory is that of one real band."""
-    conv = Layer("c", "conv", 33, 297, 9, (1, 11, 3), 3, pool=3)
-    one_more = Layer("d", "conv", 3, 9, 9, (1, 3, 1), 3)
+    conv = NeuronLayer("c", "conv", 33, 297, 9, (1, 11, 3), 3, pool=3)
+    one_more = NeuronLayer("d", "conv", 3, 9, 9, (1, 3, 1), 3)
     problem, _ = alone()
     problem = replace(problem, layers=[conv, one_more])
     choices = [(3, 1), (1, 1)]
@@ -401,7 +401,7 @@ def test_unequal_bands() -> None:
 
 def test_thousands_of_bands() -> None:
     """A network as tall as they come, a worker for every 32nd row."""
-    tall = Layer("t", "conv", 2**16, 3 * 2**16, 3 * 3, (1, 2**16, 1), 3)
+    tall = NeuronLayer("t", "conv", 2**16, 3 * 2**16, 3 * 3, (1, 2**16, 1), 3)
     problem, _ = alone()
     problem = replace(problem, machines=2**12, layers=[tall, tall])
     count = 2**11

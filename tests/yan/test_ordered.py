@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from planner.errors import NotApplicableError
 from planner.results import Status
-from planner.yan import Constants, Fixed, Layer, Problem, check, estimate, solve
+from planner.yan import Constants, Fixed, NeuronLayer, Problem, check, estimate, solve
 from planner.yan.layerwise import Triple
-from planner.yan.ordered import Cluster
+from planner.yan.ordered import OrderedMachines
 from tests.yan.yan_strategies import problems
 
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,8 +52,8 @@ def test_the_plan_is_valid_and_the_optimum_lies_between(problem: Problem) -> Non
 def test_the_slowest_replica_is_not_the_slowest_in_every_layer() -> None:
     """Bounds of layers add up over the mean of the replicas, not over the slowest one of each."""
     layers = (
-        Layer("a", "conv", 2000, 2000, 1, (1, 2, 1000), 1),
-        Layer("b", "conv", 999, 3996, 4, (1, 1, 999), 2),
+        NeuronLayer("a", "conv", 2000, 2000, 1, (1, 2, 1000), 1),
+        NeuronLayer("b", "conv", 999, 3996, 4, (1, 1, 999), 2),
     )
     small = Fraction(1, 1000)
     constants = Constants(
@@ -110,14 +110,14 @@ def test_a_given_triple_is_completed_and_no_worse_than_its_bound(problem: Proble
     result = solve(fixed)
     assert result.plan is not None
     assert {one.configuration.triple for one in result.plan.ranking} == {(2, 1, 1), (1, 2, 1)}
-    cluster = Cluster(problem)
+    cluster = OrderedMachines(problem)
     for one in result.plan.ranking:
         bound = cluster.bound(Triple(*one.configuration.triple))
         assert bound <= float(one.epoch) * (1 + 1e-9)
 
 
 def test_slow_machines_serve() -> None:
-    layer = Layer("a", "full", 64, 6400, 6464)
+    layer = NeuronLayer("a", "full", 64, 6400, 6464)
     constants = Constants(
         Fraction(1), Fraction(1), Fraction(1), (Fraction(10),), Fraction(10**10), (Fraction(1),)
     )
@@ -139,7 +139,7 @@ def test_slow_machines_serve() -> None:
 
 @pytest.mark.parametrize("method", ["exact", "data_parallel", "model_parallel"])
 def test_methods_for_equal_machines_say_so(method: str) -> None:
-    layer = Layer("a", "full", 4, 8, 8)
+    layer = NeuronLayer("a", "full", 4, 8, 8)
     constants = Constants(
         Fraction(1), Fraction(1), Fraction(1), (Fraction(1),), Fraction(1), (Fraction(1),)
     )

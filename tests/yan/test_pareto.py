@@ -13,7 +13,7 @@ from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.landscape import MAX_CELLS, landscape
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import estimate
 from planner.yan.pareto import pareto_front
@@ -29,9 +29,9 @@ Triple = tuple[int, int, int]
 
 def network(machines: int = 9) -> Problem:
     layers = (
-        Layer("first", "full", 40, 1200, 1240),
-        Layer("second", "full", 30, 1200, 1230),
-        Layer("last", "full", 10, 300, 310),
+        NeuronLayer("first", "full", 40, 1200, 1240),
+        NeuronLayer("second", "full", 30, 1200, 1230),
+        NeuronLayer("last", "full", 10, 300, 310),
     )
     constants = Constants(
         muladd_ns=Fraction(1),
@@ -135,7 +135,7 @@ def test_front_is_that_of_all_configurations_that_fit(problem: Problem) -> None:
 
 def test_front_counts_a_worker_that_only_reads() -> None:
     """With as many servers as workers an idle worker lets all read side by side."""
-    layers = (Layer("first", "full", 1, 1, 1), Layer("last", "full", 1, 1, 1))
+    layers = (NeuronLayer("first", "full", 1, 1, 1), NeuronLayer("last", "full", 1, 1, 1))
     constants = Constants(
         muladd_ns=Fraction(1),
         activation_ns=Fraction(1),

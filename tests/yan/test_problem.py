@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.errors import InvalidInputError
 from planner.yan.checker import check
 from planner.yan.configuration import Configuration, Fixed, LayerChoice
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.model import estimate
 from planner.yan.problem import MAX_FIXED, MAX_LAYERS, MAX_MACHINES, Constants, Problem
 from tests.yan.yan_strategies import any_configurations, configurations, problems
@@ -25,8 +25,8 @@ CONSTANTS: dict[str, Any] = {
     "nic_bits_per_s": 1e10,
     "interference": [1.0, 1.05],
 }
-CONV = Layer("c", "conv", 48, 48 * 9, 18, (2, 6, 4), 3, pool=2)
-LAYERS = [CONV, Layer("f", "full", 5, 60, 65), Layer("g", "full", 3, 15, 15)]
+CONV = NeuronLayer("c", "conv", 48, 48 * 9, 18, (2, 6, 4), 3, pool=2)
+LAYERS = [CONV, NeuronLayer("f", "full", 5, 60, 65), NeuronLayer("g", "full", 3, 15, 15)]
 
 
 def problem(**changes: Any) -> Problem:
@@ -257,8 +257,8 @@ def test_layers_of_a_problem() -> None:
         layers=LAYERS[1:2] * (MAX_LAYERS + 1),
     )
     refused("layers", "expected an array, got 3", problem, layers=3)
-    refused("layers[1]", "expected a Layer, got 'f'", problem, layers=[CONV, "f"])
-    refused("layers[0]", "expected a Layer, got null", problem, layers=[None])
+    refused("layers[1]", "expected a NeuronLayer, got 'f'", problem, layers=[CONV, "f"])
+    refused("layers[0]", "expected a NeuronLayer, got null", problem, layers=[None])
     refused(
         "layers[2].connections",
         "expected neurons x inputs (5 x 5 from 'f' = 25), got 60",
@@ -271,8 +271,8 @@ def test_layers_of_a_problem() -> None:
         problem,
         layers=[CONV, LAYERS[1], CONV],
     )
-    two = Layer("two", "conv", 48, 96, 4, (2, 6, 4), 1)  # of two input channels
-    three = Layer("three", "conv", 72, 72, 3, (3, 6, 4), 1)
+    two = NeuronLayer("two", "conv", 48, 96, 4, (2, 6, 4), 1)  # of two input channels
+    three = NeuronLayer("three", "conv", 72, 72, 3, (3, 6, 4), 1)
     refused(
         "layers[2].weights",
         "for 2 input channels, which does not divide the 3 channels of 'three'",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.deadline import Deadline
-from planner.yan import Constants, Layer, Problem, solve
+from planner.yan import Constants, NeuronLayer, Problem, solve
 from planner.yan.exact import exact
 from planner.yan.layerwise import Triple
 from planner.yan.search import Space, search
@@ -133,8 +133,8 @@ def test_bounds_hold_however_early_the_search_ends() -> None:
 def test_large_clusters_are_planned_within_a_time_limit(method: str) -> None:
     """More choices than can be bounded in the time: a plan comes back, with what is proven."""
     layers = (
-        Layer("a", "full", 4096, 4096 * 100, 4096 * 100),
-        Layer("b", "full", 10, 40960, 40960),
+        NeuronLayer("a", "full", 4096, 4096 * 100, 4096 * 100),
+        NeuronLayer("b", "full", 10, 40960, 40960),
     )
     one = Fraction(1)
     constants = Constants(one, one, one, (one,) * 8, Fraction(10**9), (one,) * 8)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.yan.configuration import Configuration
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.model import estimate
 from planner.yan.problem import Constants, Problem
-from planner.yan.sensitivity import TOLERANCE, Interval, scaled, sensitivity
+from planner.yan.sensitivity import TOLERANCE, FactorRange, scaled, sensitivity
 from planner.yan.solver import solve
 from tests.yan.yan_strategies import configurations, problems
 
@@ -21,9 +21,9 @@ fewer = settings(few, max_examples=6)
 
 def network() -> Problem:
     layers = (
-        Layer("first", "full", 40, 1200, 1240),
-        Layer("second", "full", 30, 1200, 1230),
-        Layer("last", "full", 10, 300, 310),
+        NeuronLayer("first", "full", 40, 1200, 1240),
+        NeuronLayer("second", "full", 30, 1200, 1230),
+        NeuronLayer("last", "full", 10, 300, 310),
     )
     constants = Constants(
         muladd_ns=Fraction(1),
@@ -60,7 +60,7 @@ def affine(
     return (v - u) * (c - a) == (w - u) * (b - a)
 
 
-def ends(interval: Interval) -> list[tuple[Fraction | None, Configuration | None, int]]:
+def ends(interval: FactorRange) -> list[tuple[Fraction | None, Configuration | None, int]]:
     return [
         (interval.low, interval.low_beaten_by, -1),
         (interval.high, interval.high_beaten_by, 1),

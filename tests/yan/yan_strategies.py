@@ -6,7 +6,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from planner.yan.configuration import Configuration, LayerChoice
-from planner.yan.layers import Layer
+from planner.yan.layers import NeuronLayer
 from planner.yan.mapping import canonical_mapping
 from planner.yan.problem import Constants, Problem
 
@@ -18,11 +18,11 @@ def networks(
     min_layers: int = 1,
     max_layers: int = 4,
     kinds: Literal["any", "full", "conv"] = "any",
-) -> tuple[Layer, ...]:
+) -> tuple[NeuronLayer, ...]:
     """Convolutions, then fully connected layers; either may be missing."""
     count = min_layers + max_layers - draw(st.integers(min_layers, max_layers))
     convolutions = {"any": draw(st.integers(0, count)), "full": 0, "conv": count}[kinds]
-    layers: list[Layer] = []
+    layers: list[NeuronLayer] = []
     for place in range(count):
         before = layers[-1] if layers else None
         make = _convolutions if place < convolutions else _full_layers
@@ -31,15 +31,17 @@ def networks(
 
 
 @st.composite
-def _full_layers(draw: st.DrawFn, name: str, before: Layer | None) -> Layer:
+def _full_layers(draw: st.DrawFn, name: str, before: NeuronLayer | None) -> NeuronLayer:
     neurons = draw(st.integers(1, 7))
     inputs = draw(st.integers(1, 6)) if before is None else before.outputs
     connections = neurons * inputs
-    return Layer(name, "full", neurons, connections, connections + neurons * draw(st.booleans()))
+    return NeuronLayer(
+        name, "full", neurons, connections, connections + neurons * draw(st.booleans())
+    )
 
 
 @st.composite
-def _convolutions(draw: st.DrawFn, name: str, before: Layer | None) -> Layer:
+def _convolutions(draw: st.DrawFn, name: str, before: NeuronLayer | None) -> NeuronLayer:
     kernel, stride = draw(st.integers(1, 3)), draw(st.sampled_from([1, 1, 2, 3]))
     if before is None or before.shape is None:
         sides = [draw(st.integers(1, 9)), draw(st.integers(1, 4))]
@@ -67,7 +69,7 @@ def _convolutions(draw: st.DrawFn, name: str, before: Layer | None) -> Layer:
     weights = channels * inputs * kernel**2 + channels * draw(st.booleans())
     pool = draw(st.integers(1, min(3, *sides)))
     shape = (channels, sides[0], sides[1])
-    return Layer(name, "conv", neurons, connections, weights, shape, kernel, stride, pool)
+    return NeuronLayer(name, "conv", neurons, connections, weights, shape, kernel, stride, pool)
 
 
 _decimals = st.sampled_from(["0.1", "0.5", "1", "1.25", "2", "3.7", "10"]).map(Fraction)
@@ -127,7 +129,7 @@ def problems(
 
 
 @st.composite
-def choices(draw: st.DrawFn, problem: Problem, layer: Layer, workers: int) -> LayerChoice:
+def choices(draw: st.DrawFn, problem: Problem, layer: NeuronLayer, workers: int) -> LayerChoice:
     """How to run one layer, without a mapping."""
     counts = [
         count

@@ -1,7 +1,7 @@
 """Where a model's constants come from: measured on this machine, or fitted to measured epochs."""
 
 from planner.yan.calibration.compute import Computation, measure_computation
-from planner.yan.calibration.fit import Fit, Measurement, fit
+from planner.yan.calibration.fit import Fit, MeasuredEpoch, fit
 from planner.yan.calibration.quality import Errors
 
-__all__ = ["Computation", "Errors", "Fit", "Measurement", "fit", "measure_computation"]
+__all__ = ["Computation", "Errors", "Fit", "MeasuredEpoch", "fit", "measure_computation"]

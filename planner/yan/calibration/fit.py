@@ -41,7 +41,7 @@ from planner.yan.configuration import Configuration
 from planner.yan.model import estimate
 from planner.yan.problem import Constants, Problem
 
-__all__ = ["FITTED", "Fit", "Measurement", "fit"]
+__all__ = ["FITTED", "Fit", "MeasuredEpoch", "fit"]
 
 FITTED = ("muladd_ns", "activation_ns", "error_ns", "latency_ns", "nic_bits_per_s")
 """The constants that are fitted."""
@@ -77,7 +77,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class MeasuredEpoch:
     """How long an epoch took.
 
     Attributes
@@ -137,7 +137,7 @@ class Fit:
 
 def fit(
     problem: Problem,
-    measurements: Sequence[Measurement],
+    measurements: Sequence[MeasuredEpoch],
     *,
     folds: int = 5,
     progress: Callable[[int, int], None] | None = None,
@@ -149,7 +149,7 @@ def fit(
     problem : Problem
         Network, machines, and the constants to start from. Its memory does not matter: what was
         measured did run.
-    measurements : sequence of Measurement
+    measurements : sequence of MeasuredEpoch
         At least two. Measurement i is in part i mod `folds` of the cross-validation.
     folds : int
         Parts of the cross-validation, at least two; one a measurement where there are fewer.
@@ -230,7 +230,7 @@ def _values(start: Constants) -> tuple[Fraction, ...]:
 class _Row:
     """A measurement, and the prices of one unit of each constant that were met so far."""
 
-    def __init__(self, problem: Problem, measurement: Measurement) -> None:
+    def __init__(self, problem: Problem, measurement: MeasuredEpoch) -> None:
         self.problem = problem
         self.configuration = measurement.configuration
         self.measured = measurement.epoch_ns
@@ -290,7 +290,7 @@ class _Point(NamedTuple):
     error: float
 
 
-def _solve(problem: Problem, measurements: Sequence[Measurement]) -> _Solution:
+def _solve(problem: Problem, measurements: Sequence[MeasuredEpoch]) -> _Solution:
     """Fit the constants to some measurements."""
     search = _Search(problem, measurements)
     point = search.fitted(search.scaled, frozenset())
@@ -315,7 +315,7 @@ class _Search:
     what was measured.
     """
 
-    def __init__(self, problem: Problem, measurements: Sequence[Measurement]) -> None:
+    def __init__(self, problem: Problem, measurements: Sequence[MeasuredEpoch]) -> None:
         # Sorted, so that sums are rounded alike in any order.
         self.rows = sorted(
             (_Row(problem, measurement) for measurement in measurements), key=lambda row: row.order
