@@ -273,6 +273,7 @@ def check_piece(ground: Ground, plan: Plan, thread: int, piece: int) -> None:
             raise InvalidPlanError(where, f"step {hops.step} comes after step {last}")
         last = hops.step
         _check_hops(bcube, where, hops.senders, hops.receivers, hops.levels, down, living)
+        # Sends of this step count: who receives in it must not send in it either.
         np.add.at(sent, hops.senders, 1)
         late = np.flatnonzero(sent[hops.receivers])
         if late.size:

@@ -142,6 +142,8 @@ def best_grouping(
     lower = max(lower, preemptive_bound(windows, cost))
     if lower >= limit:
         return known
+    # Only something better than what is known is looked for: if there is nothing, that is optimal.
+    # Sizes are counted in their greatest common divisor, which keeps products small and exact.
     search = TransferModel(limit - 1, lower, min(windows.heads) + min(windows.tails))
     shares = [shares_of(size, quantum if split else size) for size in windows.sizes]
     unit = gcd(*(share.bytes for portions in shares for share in portions))

@@ -38,6 +38,7 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Plan as the paper does."""
     stages, known = problem.stages, problem.windows
     order = problem.order
+    # §4.1: one op order for all workers, or each its own.
     base = Plan((), (order.backward,), order.forward)
     if not stages.serialization:
         base = unordered(problem, deadline)
@@ -50,6 +51,7 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         """Return the time of one transfer at the depth it will have."""
         return duration_ns(problem, _with_depth(problem, Group((Part(0, 0, size),)), threshold))
 
+    # §4.2: small ones join, in the order of updates; §4.4: each transfer at the depth of its size.
     batches = (
         small_batches(by_update, known.sizes, heads, alone, threshold)
         if stages.batching
@@ -57,7 +59,8 @@ def caramel(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     )
     groups = [_with_depth(problem, whole(problem, batch), threshold) for batch in batches]
     timed_out = False
-    if stages.scheduling:
+    if stages.scheduling:  # §4.3
+        # A group's window is that of its latest update and of its earliest read.
         items = [
             Item(
                 ready_ns=max(heads[j] for j in batch),

@@ -73,6 +73,7 @@ def module_tree(problem: Problem) -> tuple[Module, ...]:
             below = ".".join(path[: depth + 1])
             children[".".join(path[:depth])][below] = None
             children.setdefault(below, {})
+    # Children come in the order of their first op in the forward pass, before their siblings.
     preorder, pending = [], [""]
     while pending:
         preorder.append(pending.pop())
@@ -89,6 +90,7 @@ def module_tree(problem: Problem) -> tuple[Module, ...]:
     own_pulled = [sum(problem.pulled[j] for j in members) for members in own]
     sizes = [1] * len(preorder)
     sums = [sizes, [*own_pushed], [*own_pulled], times["forward"], times["backward"]]
+    # In pre-order what is below stands behind: backwards, each sum is complete when it is added.
     for index in range(len(preorder) - 1, 0, -1):
         above = place[preorder[index].rpartition(".")[0]]
         for column in sums:

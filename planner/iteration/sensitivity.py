@@ -181,9 +181,10 @@ def _point(
         for mode in problem.modes
         if too_small(problem, mode) is None
     }
+    # Where no mode's bound is below what is there already, planning again finds nothing better.
     shortest = min(time for time, _ in priced)
-    open_ones = {name for (name, _), least in bounds.items() if least < shortest}
-    names = [option.algorithm for option in problem.options if option.algorithm in open_ones]
+    unsettled = {name for (name, _), least in bounds.items() if least < shortest}
+    names = [option.algorithm for option in problem.options if option.algorithm in unsettled]
     if names and factor != 1:
         anew = problem
         if len(names) < len(problem.options):

@@ -181,6 +181,7 @@ def fit(
     rows = [_Row(problem, measurement) for measurement in measurements]
     whole = _solve(problem, measurements)
     report(1, folds + 1)
+    # What is held out: each measurement is predicted by constants that have not seen it.
     predictions = [Fraction(0)] * len(rows)
     for part in range(folds):
         others = [

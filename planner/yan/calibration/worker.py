@@ -42,6 +42,7 @@ def kernels() -> dict[str, tuple[Callable[[], object], int]]:
     many, outputs, terms = numbers(NEURONS), numbers(NEURONS), numbers(NEURONS)
     weights /= SIDE**0.5
 
+    # In place, so that no time goes into memory that is asked for.
     def activate(sums: Any, outputs: Any) -> None:
         np.negative(sums, out=outputs)
         np.exp(outputs, out=outputs)
