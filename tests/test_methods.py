@@ -1,0 +1,97 @@
+"""What the methods of all families have in common, and the results that are made of their answers."""
+
+import sys
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import planner
+from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+from planner.deadline import NEVER
+from planner.errors import NotApplicableError
+from planner.jsonio import PROBLEMS
+from planner.methods import Outcome, concrete
+from tests.jsonio.test_plan_files import METHODS as REQUESTS
+from tests.test_numbers import MAKERS
+
+FAMILIES: dict[str, Any] = {
+    "ibatch": ibatch,
+    "caramel": caramel,
+    "yan": yan,
+    "bml": bml,
+    "bigdl": bigdl,
+    "drizzle": drizzle,
+    "iteration": iteration,
+}
+
+
+def problem_of(family: str) -> Any:
+    problem = MAKERS[f"{family}.Problem"](int, int)
+    return replace(problem, memory_bytes=None) if family == "yan" else problem
+
+
+def test_no_family_is_forgotten() -> None:
+    assert FAMILIES.keys() == PROBLEMS.keys()
+
+
+@pytest.mark.parametrize(
+    ("family", "method"),
+    [(name, method) for name, family in FAMILIES.items() for method in family.solver.METHODS],
+)
+def test_every_method_takes_a_problem_and_a_deadline_and_answers_an_outcome(
+    family: str, method: str
+) -> None:
+    try:
+        outcome = FAMILIES[family].solver.METHODS[method](problem_of(family), NEVER)
+    except NotApplicableError:
+        return
+    assert type(outcome) is Outcome
+    assert (outcome.plan is None) == (outcome.infeasibility is not None)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_result_names_the_method_that_won_and_carries_what_its_plan_costs(family: str) -> None:
+    solver = FAMILIES[family].solver
+    result = solver.solve(problem_of(family))
+    assert result.method in concrete(solver.METHODS)
+    assert result.evaluation is not None
+
+
+def plans_priced(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Return the plans that are priced until a request's result is there, and behind that."""
+    family = request["problem"]
+    solver = f"planner.{family}.solver"
+    priced: tuple[list[Any], list[Any]] = ([], [])
+    there = False
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal there
+        place = frame.f_globals.get("__name__"), frame.f_code.co_name
+        if event == "call" and place == (f"planner.{family}.evaluation", "evaluate"):
+            priced[there].append(frame.f_locals["plan"])
+        if event == "return" and place in ((solver, "solve"), (solver, "best_of")):
+            there = True
+
+    sys.setprofile(note)
+    try:
+        answer = planner.solve(request)
+    finally:
+        sys.setprofile(None)
+    assert "error" not in answer, answer
+    assert there
+    return priced
+
+
+@pytest.mark.parametrize("family", ["ibatch", "caramel", "bml", "drizzle"])
+def test_an_answer_says_what_its_result_knows(family: str) -> None:
+    """The plan is not priced again; others are, such as other sizes of a group."""
+    before, after = plans_priced(REQUESTS[family][0])
+    assert before
+    assert not [plan for plan in after if plan in before]
+
+
+def test_greedy_prices_its_two_plans_and_the_better_one_again() -> None:
+    before, after = plans_priced({**REQUESTS["ibatch"][0], "method": "greedy"})
+    assert (len(before), after) == (3, [])
