@@ -172,6 +172,12 @@ def test_pages_have_marks() -> None:
     assert len(pages.figures().splitlines()) == 2 + 10
 
 
+def test_the_page_of_benchmarks_types_no_table() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    typed = pages.PLACE.sub("", page).splitlines()
+    assert not [line for line in typed if line.startswith("|")]
+
+
 def test_another_number_changes_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "<!-- results: caramel_branches |  | 0 | cases; worst -->\n<!-- end -->"
     before = pages.filled(text)

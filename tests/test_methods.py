@@ -1,4 +1,4 @@
-"""What the methods of all families have in common, and the results that are made of their answers."""
+"""What methods of all families have in common, and the results made of their answers."""
 
 import sys
 from dataclasses import replace

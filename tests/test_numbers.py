@@ -58,7 +58,15 @@ def profile(n: Number = int) -> Profile:
 
 def cluster(n: Number = int, x: Number = int) -> Cluster:
     return Cluster(
-        "c", "s", n(4), Switch(n(4)), nic(n, x), n(2), n(100), x(7), Scheduling(n(1), n(2), n(3))
+        "c",
+        "s",
+        n(4),
+        Switch(n(4)),
+        nic(n, x),
+        n(2),
+        n(100),
+        x(7),
+        Scheduling(n(1), n(2), n(3), n(2)),
     )
 
 

@@ -34,8 +34,8 @@ def test_structures_of_json_are_where_json_is_known() -> None:
     structures = {
         path for path, node in CLASSES for base in node.bases if ast.unparse(base) == "Struct"
     }
-    assert structures
-    assert all(path.startswith("jsonio/") for path in structures)
+    assert len(structures) > 10
+    assert not {path for path in structures if not path.startswith("jsonio/")}
 
 
 def test_between_a_plan_and_a_buffer_bytes_of_a_parameter_have_two_forms() -> None:

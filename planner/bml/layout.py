@@ -1,8 +1,16 @@
 """Where each piece of the gradient starts.
 
-Pieces have one numbering over all threads, and any range of them is one range of bytes. Mostly
-those in use share the elements evenly: the j-th of M starts at element ⌈j·E/M⌉, and those that are
-left out have none. Around failures some weigh less than others, and trees have shares of their own.
+Problem. Pieces have one numbering over all threads, and any range of them is one range of bytes. In
+which bytes does each piece lie? Mostly those in use share the elements evenly: the j-th of M starts
+at element ⌈j·E/M⌉, and those that are left out have none. Around failures some weigh less than
+others, and trees have shares of their own.
+
+Guarantee. Pieces are whole elements, follow each other without a gap and hold all E elements; of
+equal shares none has more than one element more than another. All is exact, in Python's integers or
+in 64 bits that cannot overflow.
+
+Complexity. A start takes O(log r) for r pieces that are left out, or ranges of equal weight; O(1)
+for given shares, after one pass over them. Many at once are array operations, but for given shares.
 """
 
 from bisect import bisect_left, bisect_right

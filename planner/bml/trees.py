@@ -1,7 +1,13 @@
 """A plan made of spanning trees: each piece has a tree of its own, and a share of the gradient.
 
-A piece travels up its tree to the root and back down. The root is a centre of the tree, so that
-the way is short; a hop is taken as soon as everything below it has arrived. There is one thread.
+Problem. A piece travels up its tree to the root and back down; a hop is taken as soon as everything
+below it has arrived. There is one thread. Which server of a tree is its root?
+
+Guarantee. The root is a centre of the tree, so that no other root needs fewer steps; of two centres
+it is the one of the smaller number. The same tree always has the same root.
+
+Complexity. O(N log N) for a tree of N servers: each is taken away once, the leaves of a step in
+order.
 """
 
 from collections import defaultdict

@@ -2,12 +2,16 @@
 
 import json
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import planner
 from planner.cli import main
+from planner.cli.parsing import parse_bcube, parse_count, parse_number, seconds
+from planner.errors import InvalidInputError
+from planner.topologies import BCube
 
 PROFILE = {
     "name": "tiny",
@@ -122,3 +126,24 @@ def test_blanks_and_repetitions_in_lists_do_not_count(capsys: pytest.CaptureFixt
     command = ["compare", "profile.json", *LINK, "--json", "--methods"]
     assert main([*command, "exact, greedy,exact"]) == 0
     assert {row["method"] for row in json.loads(capsys.readouterr().out)} == {"exact", "greedy"}
+
+
+def test_what_forms_mean() -> None:
+    assert parse_bcube("3,2") == parse_bcube("3x2") == BCube(3, 2)
+    for form, duration in (("10", 10), ("1e1", 10), ("10s", 10), ("500ms", 0.5), ("2us", 2e-6)):
+        assert seconds(form) == duration
+    for text in ("0.02", "1/50"):
+        assert parse_number(text, "--computation", positive=True) == Fraction(1, 50)
+    assert (parse_number("0", "--optimiser"), parse_count("08", "--depths")) == (0, 8)
+
+
+@pytest.mark.parametrize("text", ["0", "0/3", "-1", "1e3", "1/0", "1" * 41, ""])
+def test_numbers_of_options_are_above_0_where_that_is_needed(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^--computation: expected a number > 0"):
+        parse_number(text, "--computation", positive=True)
+
+
+@pytest.mark.parametrize("text", ["٣", "-1", "1.0", "1" * 10, "", "²"])
+def test_counts_are_digits(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^--depths: expected a whole number"):
+        parse_count(text, "--depths")
