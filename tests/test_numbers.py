@@ -84,7 +84,15 @@ def constants(x: Number = int) -> yan.Constants:
 
 def yan_problem(n: Number = int, x: Number = int) -> yan.Problem:
     conv = yan.NeuronLayer(
-        "c", "conv", n(32), n(288), n(18), shape=(n(2), n(4), n(4)), kernel=n(3), stride=n(1)
+        "c",
+        "conv",
+        n(32),
+        n(288),
+        n(18),
+        shape=(n(2), n(4), n(4)),
+        kernel=n(3),
+        stride=n(1),
+        pool=n(1),
     )
     full = yan.NeuronLayer("f", "full", n(4), n(128), n(128))
     fixed = Fixed(
@@ -162,6 +170,9 @@ MAKERS: dict[str, Callable[[Number, Number], Any]] = {
         network=network(n, x),
     ),
     "drizzle.Problem": drizzle_problem,
+    "drizzle.Problem of tasks": lambda n, x: dataclasses.replace(
+        drizzle_problem(n, x), stages=(), tasks=n(3)
+    ),
     "Band": lambda n, x: Band(x(0), x(0), x(2), n(1), n(8)),
     "State": lambda n, _: State(n(3)),
     "yan.Problem": yan_problem,

@@ -156,6 +156,17 @@ def test_caramel(
         assert plan_of(best) == plan_of(answer)
 
 
+def test_nics_cost_what_their_bytes_take() -> None:
+    """A batch passes each NIC of a machine once; of four workers each sends 6/4 of a gradient."""
+    rate = Fraction(4, 5)  # ns for a byte
+    for nics in (1, 2):
+        nic = Nic(Fraction(125 * 10**7), 5000, nics)
+        batches = ibatch.Problem.from_profile(typed(), nic)
+        assert batches.cost == AffineCost(5000, rate / nics)
+        ring = caramel.Problem.from_profile(typed(), nic, workers=4)
+        assert ring.cost == AffineCost(5000, Fraction(6, 4) * rate / nics)
+
+
 @pytest.mark.parametrize("network", [NIC, {**NIC, "per_machine": 2}, AFFINE])
 def test_bml(folder: Folder, network: dict[str, Any]) -> None:
     described = next(typed for given, typed in NETWORKS.values() if given == network)

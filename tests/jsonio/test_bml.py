@@ -1,11 +1,11 @@
-"""Gradient synchronisation as JSON: the contract, bad input, answers read and executed again."""
+"""Gradient synchronisation as JSON: the contract, options and limits, answers read again."""
 
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import groupby, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,14 @@ from planner.draw.plans import plan_chart
 from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer, decode_request, reply, schema
 from planner.jsonio.bml import problem_of
-from planner.jsonio.bml_answer import MAX_TRANSFERS, answer
+from planner.jsonio.bml_answer import answer
 from planner.network import Network
 from planner.topologies import BCube
 from planner.validation import MAX_TOTAL
+from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed
 from tests.jsonio.test_caramel_answers import broken
-from tests.jsonio.test_service import ask, error, without
+from tests.jsonio.test_service import ask, without
 
 
 def validate(document: dict[str, Any], part: str) -> None:
@@ -53,59 +54,6 @@ def read_again(document: dict[str, Any]) -> BarChart:
     chart = plan_chart(read, content)
     assert isinstance(chart, BarChart)
     return chart
-
-
-def unusable(bcube: BCube, failed: dict[str, Any]) -> set[tuple[tuple[int, ...], int]]:
-    """Return the NICs that failures put out of use."""
-    found = {(tuple(server), level) for server, level in failed.get("nics", [])}
-    found |= {(tuple(server), level) for server, level in failed.get("links", [])}
-    for server in product(range(bcube.n), repeat=bcube.k):
-        for level in range(bcube.k):
-            place = bcube.k - 1 - level
-            rest = [*server[:place], *server[place + 1 :]]
-            if [level, rest] in failed.get("switches", []) or list(server) in failed.get(
-                "servers", []
-            ):
-                found.add((server, level))
-    return found
-
-
-def execute(request: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    """Do what the transfers say, byte by byte; everybody has the sum of all then.
-
-    A server counts its contributions to each byte, 256 to the power of the contributor each.
-    """
-    bcube = BCube(request["n"], request["k"])
-    size = request.get("gradient_bytes", sum(request.get("layer_bytes", [])))
-    failed = request.get("failed", {})
-    down = unusable(bcube, failed)
-    names = list(product(range(bcube.n), repeat=bcube.k))
-    held = {name: [256**number] * size for number, name in enumerate(names)}
-
-    def order(row: dict[str, Any]) -> tuple[Any, ...]:
-        return -row.get("layer", 0), row.get("part", 0), row["stage"], row["step"]
-
-    for _, together in groupby(sorted(rows, key=order), order):
-        sent = []
-        for row in together:
-            server, peer = tuple(row["server"]), tuple(row["peer"])
-            differing = [bcube.k - 1 - place for place in places_that_differ(server, peer)]
-            assert differing == [row["level"]]
-            assert not down & {(server, row["level"]), (peer, row["level"])}
-            assert row["length"] > 0
-            assert row["length_bytes"] > 0
-            place = range(row["offset_bytes"], row["offset_bytes"] + row["length_bytes"])
-            sent.append((row["stage"], peer, place, held[server][place.start : place.stop]))
-        for stage, peer, place, values in sent:
-            for byte, value in zip(place, values, strict=True):
-                held[peer][byte] = value + (held[peer][byte] if stage == "aggregate" else 0)
-    living = [name for name in names if list(name) not in failed.get("servers", [])]
-    total = sum(256 ** names.index(name) for name in living)
-    assert all(held[name] == [total] * size for name in living)
-
-
-def places_that_differ(one: tuple[int, ...], other: tuple[int, ...]) -> list[int]:
-    return [place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
 
 
 def test_the_contracts_example() -> None:
@@ -174,64 +122,6 @@ def test_every_option_at_once() -> None:
         result.lower_bound_ns,
     )
     execute(request, found["transfers"])
-
-
-@pytest.mark.parametrize("method", ["auto", "detour", "trees"])
-@pytest.mark.parametrize(
-    "failed",
-    [
-        without,
-        NIC,
-        {"servers": [[1, 1]]},
-        {"switches": [[0, [1]]]},
-        {"servers": [[0, 0]], "links": [[[2, 1], 1]]},
-    ],
-)
-@pytest.mark.parametrize("sizes", [{"gradient_bytes": 97}, {"layer_bytes": [40, 0, 12]}])
-def test_a_third_party_can_execute_what_is_listed(
-    method: str, failed: Any, sizes: dict[str, Any]
-) -> None:
-    request = {"gradient_bytes": without, "schedule": "all", "failed": failed, "method": method}
-    found = answered(**{**request, **sizes})
-    rows = found["transfers"]
-    execute(changed(**{**request, **sizes}), rows)
-    for row in rows:
-        assert ("layer" in row) == ("layer_bytes" in sizes)
-        assert ("part" in row) == (found["rounds"] > 1)
-        assert row.get("part", 0) < found["rounds"]
-        assert row["offset"] + row["length"] <= found["pieces"]
-    steps = {(row["stage"], row["step"]) for row in rows}
-    assert steps <= {(row["stage"], row["step"]) for row in found["steps"]}
-
-
-def test_schedules_of_one_of_all_and_of_nobody() -> None:
-    request = changed(gradient_bytes=97, failed={"servers": [[1, 1]]}, method="detour")
-    assert "transfers" not in ask(request)
-    whole = ask({**request, "schedule": "all"})["transfers"]
-    parts = []
-    for server in product(range(3), repeat=2):
-        if server != (1, 1):
-            rows = ask({**request, "schedule": {"server": list(server)}})["transfers"]
-            assert {tuple(row["server"]) for row in rows} == {server}
-            parts += rows
-    assert parts == whole
-
-
-def test_the_fields_of_a_transfer() -> None:
-    """Step 0 of thread 0 of the server [2, 1]: to digit 0 = 2 and 0 what they own."""
-    found = answered(gradient_bytes=180, schedule={"server": [2, 1]})
-    rows = [
-        row
-        for row in found["transfers"]
-        if (row["thread"], row["stage"], row["step"]) == (0, "aggregate", 0)
-    ]
-    common = {"server": [2, 1], "thread": 0, "stage": "aggregate", "step": 0, "level": 0}
-    common |= {"length": 3, "length_bytes": 30}
-    assert rows == [
-        {**common, "peer": [2, 2], "offset": 6, "offset_bytes": 60},
-        {**common, "peer": [2, 0], "offset": 0, "offset_bytes": 0},
-    ]
-    assert len(found["transfers"]) == 2 * 2 * 2 * (3 - 1)
 
 
 @pytest.mark.parametrize(
@@ -398,32 +288,6 @@ def test_rates_are_exact() -> None:
     assert found["objective_ns"] == -(-2 * 10**10 // 3)
     slow = answered(n=2, k=1, gradient_bytes=2, link_bytes_per_s=1e9, reduce_ns_per_byte=0.1)
     assert slow["objective_ns"] == 3  # 2 ns to send, 0.1 ns to add
-
-
-def test_a_million_transfers_are_listed() -> None:
-    assert MAX_TRANSFERS == 10**6
-
-
-@pytest.mark.parametrize("method", ["bml", "trees"])
-def test_more_transfers_than_are_listed(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = without if method == "bml" else NIC
-    request = changed(gradient_bytes=97, failed=failed, method=method, schedule="all")
-    one = {**request, "schedule": {"server": [2, 2]}}
-    everything, own = (len(ask(asked)["transfers"]) for asked in (request, one))
-    assert everything > own > 1
-    for most, all_, some in (
-        (everything, True, True),
-        (everything - 1, False, True),
-        (own, False, True),
-        (own - 1, False, False),
-    ):
-        monkeypatch.setattr("planner.jsonio.bml_answer.MAX_TRANSFERS", most)
-        for asked, fits, hint in ((request, all_, "; ask for one server"), (one, some, "")):
-            if fits:
-                assert len(ask(asked)["transfers"]) <= most
-            else:
-                message = f"expected at most {most} transfers, got more{hint}"
-                assert error(asked) == ("schedule", message)
 
 
 @st.composite

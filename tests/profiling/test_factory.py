@@ -1,3 +1,5 @@
+"""Models from a factory that is named, with inputs of its own or random ones."""
+
 import os
 import subprocess
 import sys

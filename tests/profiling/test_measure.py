@@ -1,3 +1,5 @@
+"""Models are measured layer by layer: times, sizes, blocks; what fails, and what is put back."""
+
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace

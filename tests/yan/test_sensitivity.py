@@ -1,3 +1,5 @@
+"""How far constants may be off: intervals within which a configuration stays best, and regret."""
+
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
