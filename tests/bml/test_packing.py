@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult, linprog
 
 from planner.bml.packing import Packing, check_packing, load_of, pack
-from planner.bml.spanning import Edge, Port, SurvivingNetwork
+from planner.bml.spanning import Edge, Port
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
