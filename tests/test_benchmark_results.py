@@ -152,6 +152,20 @@ def test_a_short_run_is_checked_against_the_file(monkeypatch: pytest.MonkeyPatch
         run_record(monkeypatch, *short)
 
 
+@pytest.mark.parametrize(("prints", "status"), [("| a |", 3), ("skipped: no network", 0)])
+def test_a_run_that_fails_or_is_skipped_is_not_kept(
+    prints: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "made.json"
+    script = f'"""A benchmark."""\nprint({prints!r})\nraise SystemExit({status})\n'
+    (tmp_path / "script.py").write_text(script)
+    monkeypatch.setattr(record, "HERE", tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        run_record(monkeypatch, "script", "-o", str(made))
+    assert caught.value.code == status
+    assert not made.exists()
+
+
 def test_no_benchmark_of_a_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

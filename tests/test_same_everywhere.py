@@ -175,9 +175,10 @@ def test_bml(folder: Folder, network: dict[str, Any]) -> None:
     request = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": size, "network": network}
     answer = planner.solve(request)
     assert answer["objective_ns"] == bml.solve(problem).objective_ns
-    contract = {**request, "link_bytes_per_s": 1.25e9, "latency_ns": 5000}
-    del contract["network"]
-    assert plan_of(planner.solve(contract)) == plan_of(answer)
+    for adding in ({}, {"reduce_ns_per_byte": 0.5}):
+        contract = {**request, **adding, "link_bytes_per_s": 1.25e9, "latency_ns": 5000}
+        del contract["network"]
+        assert plan_of(planner.solve(contract)) == plan_of(planner.solve({**request, **adding}))
     for given in (None, network):
         assert plan_of(folder.compared("bml", given, "--bcube", "2x2")) == plan_of(answer)
     slices = {
