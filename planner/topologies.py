@@ -91,6 +91,13 @@ class BCube:
         first = switch // stride * stride * self.n + switch % stride
         return tuple(first + value * stride for value in range(self.n))
 
+    def wire(self, sender: int, receiver: int, lane: int = 0) -> int:  # noqa: ARG002 - as all
+        """Return the highest level in which two servers differ: neighbours' only one."""
+        level = 0
+        while sender // self.n ** (level + 1) != receiver // self.n ** (level + 1):
+            level += 1
+        return level
+
     def switch(self, server: int, level: int) -> int:
         """Return the switch of a server at one level: its digits without that one, as a number."""
         stride: int = self.n**level

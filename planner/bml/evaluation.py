@@ -10,13 +10,13 @@ from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING
 
-from planner.bml.layout import EvenLayout, Layout
 from planner.bml.loads import loads
 from planner.bml.plan import Stage
 from planner.bml.pricing import busiest_intact, is_intact, time_ns
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
+from planner.collectives.layout import EvenLayout, Layout
 from planner.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from planner.bml.layout import Layout
 from planner.bml.plan import Plan, Transfer
 from planner.bml.problem import Problem
+from planner.collectives.layout import Layout
 from planner.deadline import NEVER, Deadline
 
 __all__ = ["Listed", "listed", "parts_of"]

@@ -9,9 +9,9 @@ O(trees·N) for a `TreePlan`.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.bml.layout import Layout
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
+from planner.collectives.layout import Layout
 from planner.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ servers towards its owner in the `aggregate` stage, and handed back along the sa
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from planner.bml.layout import Layout
+from planner.collectives.layout import Layout
 from planner.topologies import BCube
 
 if TYPE_CHECKING:

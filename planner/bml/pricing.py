@@ -16,11 +16,11 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, TypeGuard
 
-from planner.bml.layout import Layout
 from planner.bml.loads import Loads, loads
 from planner.bml.problem import Problem
 from planner.bml.schedule import Schedule
 from planner.bml.trees import TreePlan
+from planner.collectives.layout import Layout
 from planner.deadline import NEVER, Deadline
 from planner.network import Network
 

@@ -32,8 +32,8 @@ from itertools import chain, pairwise
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.bml.layout import EvenLayout, Layout, RangedLayout
 from planner.bml.plan import Hops, Transfer
+from planner.collectives.layout import EvenLayout, Layout, RangedLayout
 from planner.topologies import BCube
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.bml.layout import WeightedLayout
 from planner.bml.plan import Hops, Plan, Stage, Transfer
+from planner.collectives.layout import WeightedLayout
 from planner.deadline import NEVER, Deadline
 from planner.topologies import BCube
 

@@ -7,7 +7,14 @@ Each algorithm is a closed form, an exact `Collective`; `compare` puts all of th
 from planner.collectives.bml import bml_bcube
 from planner.collectives.bound import bcube_bound, lower_bound
 from planner.collectives.collective import Collective, Cost
-from planner.collectives.comparison import COLLECTIVES, choose, collective, compare
+from planner.collectives.comparison import (
+    COLLECTIVES,
+    PROGRAMS,
+    choose,
+    collective,
+    compare,
+    program,
+)
 from planner.collectives.exchange import (
     k_nics_fattree,
     ps_bcube,
@@ -24,7 +31,7 @@ from planner.collectives.hierarchical import (
     hierarchical_fattree,
     tree_groups,
 )
-from planner.collectives.rails import RAILS, Hop
+from planner.collectives.rails import RAIL_PROGRAMS, RAILS, Hop
 from planner.collectives.ring import gray_cycle, ring_bcube, ring_fattree
 from planner.collectives.tensor_servers import (
     least_loaded,
@@ -35,7 +42,9 @@ from planner.collectives.tensor_servers import (
 
 __all__ = [
     "COLLECTIVES",
+    "PROGRAMS",
     "RAILS",
+    "RAIL_PROGRAMS",
     "Collective",
     "Cost",
     "Fabric",
@@ -56,6 +65,7 @@ __all__ = [
     "k_nics_fattree",
     "least_loaded",
     "lower_bound",
+    "program",
     "ps_bcube",
     "ps_fattree",
     "ps_tensors_fattree",

@@ -16,12 +16,22 @@ Source: Wang et al., "BML", NeurIPS 2018, section 3.2 and Algorithm 1.
 
 from planner.collectives.collective import Collective
 from planner.collectives.making import on_bcube
+from planner.collectives.staged import staged
+from planner.collectives.symmetric import SymmetricProgram
 from planner.network import scattered
 from planner.topologies import BCube
 
-__all__ = ["bml_bcube"]
+__all__ = ["bml_bcube", "bml_program"]
 
 
 def bml_bcube(bcube: BCube) -> Collective:
     """Return BML's cost."""
     return on_bcube("bml", bcube, 2 * bcube.k, 2 * scattered(bcube.servers) / bcube.k)
+
+
+def bml_program(bcube: BCube) -> SymmetricProgram:
+    """Return Algorithm 1 as a program: a lane for each thread."""
+    k = bcube.k
+    orders = [[(thread + step) % k for step in range(k)] for thread in range(k)]
+    name = f"bml({bcube.n}, {k})"
+    return staged(name, (bcube.n,) * k, orders, links=k, wire=bcube.wire)

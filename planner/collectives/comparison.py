@@ -4,29 +4,57 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from planner.collectives.bml import bml_bcube
+from planner.collectives.bml import bml_bcube, bml_program
 from planner.collectives.collective import Collective
 from planner.collectives.exchange import (
+    direct_program,
     k_nics_fattree,
     ps_bcube,
     ps_fattree,
+    routed_program,
     shuffle_bcube,
     shuffle_fattree,
 )
 from planner.collectives.fabric import Fabric
-from planner.collectives.halving_doubling import halving_doubling_bcube, halving_doubling_fattree
-from planner.collectives.hierarchical import hierarchical_bcube, hierarchical_fattree
-from planner.collectives.ring import ring_bcube, ring_fattree
-from planner.collectives.tensor_servers import ps_tensors_fattree, ps_tensors_greedy_fattree
+from planner.collectives.halving_doubling import (
+    halving_doubling_bcube,
+    halving_doubling_bcube_program,
+    halving_doubling_fattree,
+    halving_doubling_program,
+)
+from planner.collectives.hierarchical import (
+    groups_of,
+    hierarchical_bcube,
+    hierarchical_bcube_program,
+    hierarchical_fattree,
+    hierarchical_program,
+)
+from planner.collectives.program import Program
+from planner.collectives.ring import (
+    ring_bcube,
+    ring_bcube_program,
+    ring_fattree,
+    ring_program,
+)
+from planner.collectives.tensor_servers import (
+    ps_tensors_fattree,
+    ps_tensors_greedy_fattree,
+    tensors_program,
+)
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.methods import known_method
 from planner.network import Network
 from planner.topologies import BCube
 
-__all__ = ["COLLECTIVES", "choose", "collective", "compare"]
+__all__ = ["COLLECTIVES", "PROGRAMS", "choose", "collective", "compare", "program"]
 
 Tensors = Sequence[Any] | None
 Maker = Callable[[BCube, Tensors], Collective]
+ProgramMaker = Callable[[BCube, Tensors], Program]
+
+
+def _no_tensors() -> NotApplicableError:
+    return NotApplicableError("tensors", "whole tensors cannot be placed without their sizes")
 
 
 def _bcube(make: Callable[[BCube], Collective]) -> Maker:
@@ -40,9 +68,7 @@ def _fattree(make: Callable[[Fabric], Collective]) -> Maker:
 def _placed(make: Callable[[Fabric, Iterable[Any]], Collective]) -> Maker:
     def made(bcube: BCube, tensors: Tensors) -> Collective:
         if tensors is None:
-            raise NotApplicableError(
-                "tensors", "whole tensors cannot be placed without their sizes"
-            )
+            raise _no_tensors()
         return make(Fabric.beside(bcube), tensors)
 
     return made
@@ -67,6 +93,52 @@ COLLECTIVES: Mapping[str, Maker] = MappingProxyType(
     }
 )
 """Each algorithm on each topology, by its name, for the servers and the switches of a BCube."""
+
+
+def _flat(make: Callable[[int], Program]) -> ProgramMaker:
+    return lambda bcube, _: make(bcube.servers)
+
+
+def _hierarchy(bcube: BCube, _: Tensors) -> Program:
+    return hierarchical_program(groups_of(Fabric.beside(bcube)))
+
+
+def _tensors(*, balanced: bool) -> ProgramMaker:
+    def made(bcube: BCube, tensors: Tensors) -> Program:
+        if tensors is None:
+            raise _no_tensors()
+        return tensors_program(tensors, bcube.servers, balanced=balanced)
+
+    return made
+
+
+PROGRAMS: Mapping[str, ProgramMaker] = MappingProxyType(
+    {
+        "bml_bcube": lambda bcube, _: bml_program(bcube),
+        "ps_bcube": lambda bcube, _: routed_program(bcube),
+        "ring_bcube": lambda bcube, _: ring_bcube_program(bcube),
+        "shuffle_bcube": lambda bcube, _: routed_program(bcube),
+        "halving_doubling_bcube": lambda bcube, _: halving_doubling_bcube_program(bcube),
+        "hierarchical_bcube": lambda bcube, _: hierarchical_bcube_program(bcube),
+        "ring_fattree": _flat(ring_program),
+        "ps_fattree": _flat(direct_program),
+        "hierarchical_fattree": _hierarchy,
+        "halving_doubling_fattree": _flat(halving_doubling_program),
+        "shuffle_fattree": _flat(direct_program),
+        "k_nics_fattree": lambda bcube, _: direct_program(bcube.servers, bcube.k),
+        "ps_tensors_fattree": _tensors(balanced=False),
+        "ps_tensors_greedy_fattree": _tensors(balanced=True),
+    }
+)
+"""What each algorithm of `COLLECTIVES` does, message by message."""
+
+
+def program(name: str, bcube: BCube, *, tensors: Tensors = None) -> Program:
+    """Return what one algorithm of `COLLECTIVES` does, message by message.
+
+    Parameters and errors are those of `collective`.
+    """
+    return PROGRAMS[known_method(name, PROGRAMS)](bcube, tensors)
 
 
 def collective(name: str, bcube: BCube, *, tensors: Tensors = None) -> Collective:

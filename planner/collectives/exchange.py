@@ -15,21 +15,33 @@ each digit, n-1 of n destinations differ from where a part is: every NIC carries
 Guarantee: volume 2(N-1)/N with one NIC and 2(N-1)/(kN) with k, the lower bounds; on a BCube exactly
 2(n-1)/n, which is k(n-1)N / (n(N-1)) times BML's: for k = 2 that is 2n/(n+1), towards 2 as n grows.
 
-Complexity: O(1).
+Complexity: O(1) for the costs.
 
 Source: Wang et al., "BML", NeurIPS 2018, sections 2 and 3.3 (the paper states the limit, "double");
 Venkataraman et al., "Accelerating Deep Learning Training with BigDL and Drizzle on Apache Spark".
 """
 
 from fractions import Fraction
+from itertools import product
 
 from planner.collectives.collective import Collective
 from planner.collectives.fabric import Fabric
 from planner.collectives.making import on_bcube, on_fabric
+from planner.collectives.program import OWN, ListedProgram, Message
+from planner.collectives.staged import staged
+from planner.collectives.symmetric import SymmetricProgram, lane_link
 from planner.network import scattered
 from planner.topologies import BCube
 
-__all__ = ["k_nics_fattree", "ps_bcube", "ps_fattree", "shuffle_bcube", "shuffle_fattree"]
+__all__ = [
+    "direct_program",
+    "k_nics_fattree",
+    "ps_bcube",
+    "ps_fattree",
+    "routed_program",
+    "shuffle_bcube",
+    "shuffle_fattree",
+]
 
 
 def ps_bcube(bcube: BCube) -> Collective:
@@ -55,6 +67,45 @@ def shuffle_fattree(fabric: Fabric) -> Collective:
 def k_nics_fattree(fabric: Fabric) -> Collective:
     """Return the cost with several NICs a server, and as many Fat-Trees."""
     return _direct("k_nics", fabric, many=True)
+
+
+def direct_program(ranks: int, nics: int = 1) -> SymmetricProgram:
+    """Return the program of a direct exchange, over each NIC that of a share of the data.
+
+    Ranks send to those behind them first, so that nobody is asked by all at once.
+    """
+    name = f"direct({ranks})" if nics == 1 else f"direct({ranks}, {nics} NICs)"
+    return staged(name, (ranks,), [[0]] * nics, links=nics, wire=lane_link)
+
+
+def routed_program(bcube: BCube) -> ListedProgram:
+    """Return the program of a direct exchange on a BCube: pieces are passed on, not added up.
+
+    Of at most 2·k²·N² messages, each of one chunk. What is on its way from a server, or to it, is
+    in the buffer of that server's number.
+    """
+    n, k, count = bcube.n, bcube.k, bcube.servers
+    messages: list[Message] = []
+    for origin, owner, lane in product(range(count), range(count), range(k)):
+        chunk = lane * count + owner
+        here, there = origin, owner
+        levels = [(step, (lane + step) % k) for step in range(k)]
+        way = [one for one in levels if bcube.digit(origin, one[1]) != bcube.digit(owner, one[1])]
+        for step, level in way:
+            last = (step, level) == way[-1]
+            source = OWN if (step, level) == way[0] else origin
+            target = OWN if last else origin
+            up = bcube.with_digit(here, level, bcube.digit(owner, level))
+            down = bcube.with_digit(there, level, bcube.digit(origin, level))
+            ends = level, chunk, chunk + 1
+            messages += [
+                Message(step, lane, here, up, *ends, last, source, target),
+                Message(k + step, lane, there, down, *ends, False, source, target),
+            ]
+            here, there = up, down
+    owners = [*range(count)] * k
+    name = f"routed({n}, {k})"
+    return ListedProgram(name, count, k, k, k * count, tuple(messages), owners, k, exclusive=False)
 
 
 def _routed(algorithm: str, bcube: BCube) -> Collective:

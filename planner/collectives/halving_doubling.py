@@ -12,22 +12,35 @@ one NIC is in use at a time.
 Guarantee: at powers of two volume 2(N-1)/N, the lower bound for one NIC, in 2·log2 N steps;
 otherwise 2(p-1)/p + 2 in 2·log2 p + 2, and a partner adds one whole gradient more.
 
-Complexity: O(1).
+Complexity: O(1) for the cost, O(log N) for the program.
 
 Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004; Thakur,
 Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Self
 
 from planner.collectives.collective import Collective
 from planner.collectives.fabric import Fabric
+from planner.collectives.layout import Layout
 from planner.collectives.making import on_bcube, on_fabric
+from planner.collectives.program import Kind, Message, Program
+from planner.collectives.staged import staged
+from planner.collectives.symmetric import SymmetricProgram
 from planner.errors import NotApplicableError
 from planner.network import scattered
 from planner.topologies import BCube
 
-__all__ = ["halving_doubling_bcube", "halving_doubling_fattree"]
+__all__ = [
+    "FoldedProgram",
+    "halving_doubling_bcube",
+    "halving_doubling_bcube_program",
+    "halving_doubling_fattree",
+    "halving_doubling_program",
+]
 
 
 def halving_doubling_bcube(bcube: BCube) -> Collective:
@@ -50,6 +63,103 @@ def halving_doubling_bcube(bcube: BCube) -> Collective:
 def halving_doubling_fattree(fabric: Fabric) -> Collective:
     """Return the cost on a Fat-Tree."""
     return on_fabric("halving_doubling", fabric, *_cost(fabric.servers))
+
+
+def halving_doubling_program(ranks: int) -> Program:
+    """Return the program for any number of ranks."""
+    bits = ranks.bit_length() - 1
+    core = staged(f"halving_doubling({ranks})", (2,) * bits, [range(bits)])
+    return core if ranks == 1 << bits else FoldedProgram(core, ranks)
+
+
+def halving_doubling_bcube_program(bcube: BCube) -> SymmetricProgram:
+    """Return the program on a BCube, bit after bit of its digits.
+
+    Raises
+    ------
+    NotApplicableError
+        If n is no power of two.
+    """
+    halving_doubling_bcube(bcube)  # whether it applies
+    bits = (bcube.n.bit_length() - 1) * bcube.k
+    name = f"halving_doubling_bcube({bcube.n}, {bcube.k})"
+    return staged(name, (2,) * bits, [range(bits)], links=bcube.k, wire=bcube.wire)
+
+
+@dataclass(frozen=True)
+class FoldedProgram(Program):
+    """A program of p ranks for more: each one too many sends all it has to a partner first.
+
+    Parameters
+    ----------
+    core : SymmetricProgram
+        The all-reduce of ranks 0 … p-1, of one lane, or a half of it.
+    ranks : int
+        How many ranks there are, at most 2p; rank p + i is the partner of rank i.
+    """
+
+    core: SymmetricProgram
+    ranks: int
+    lanes: int = 1
+    links: int = 1
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # all of these follow from the core
+        """That of the core."""
+        return self.core.name
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]
+        """That of the core."""
+        return self.core.kind
+
+    @property
+    def chunks(self) -> int:  # type: ignore[override]
+        """One for each rank of the core."""
+        return self.core.chunks
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]
+        """Two more than the core has."""
+        return self.core.steps + 2
+
+    @property
+    def scatter_steps(self) -> int:  # type: ignore[override]
+        """One more than the core has."""
+        return self.core.scatter_steps + 1
+
+    def layout(self, elements: int, element_bytes: int = 1) -> Layout:
+        """Return where the chunks start."""
+        return self.core.layout(elements, element_bytes)
+
+    def owner(self, chunk: int) -> int:
+        """Return the rank of the core that a chunk is summed up on."""
+        return self.core.owner(chunk)
+
+    def half(self, kind: Kind) -> Self:
+        """Return a half: of the first, ranks too many have nothing in the end."""
+        return replace(self, core=self.core.half(kind))
+
+    def sends(self, rank: int) -> Iterator[Message]:
+        """Yield what a rank sends, in the order of steps."""
+        return self._of(rank, sent=True)
+
+    def receives(self, rank: int) -> Iterator[Message]:
+        """Yield what a rank receives, in the order of steps."""
+        return self._of(rank, sent=False)
+
+    def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
+        size = self.core.ranks
+        low, high = rank % size, rank % size + size
+        folded = high < self.ranks
+        if folded and self.kind != "all_gather" and sent == (rank >= size):
+            yield Message(0, 0, high, low, 0, 0, self.chunks, adds=True)
+        if rank < size:
+            inner = self.core.sends(rank) if sent else self.core.receives(rank)
+            for message in inner:
+                yield message._replace(step=message.step + 1)
+        if folded and self.kind != "reduce_scatter" and sent == (rank < size):
+            yield Message(self.steps - 1, 0, low, high, 0, 0, self.chunks, adds=False)
 
 
 def _cost(servers: int) -> tuple[int, Fraction, Fraction]:

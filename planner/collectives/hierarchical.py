@@ -22,14 +22,18 @@ from fractions import Fraction
 from planner.collectives.collective import Collective, Cost
 from planner.collectives.fabric import Fabric
 from planner.collectives.making import on_bcube, on_fabric
+from planner.collectives.staged import staged
+from planner.collectives.symmetric import SymmetricProgram
 from planner.network import scattered
 from planner.topologies import BCube, FatTree
 
 __all__ = [
     "groups_of",
     "hierarchical_bcube",
+    "hierarchical_bcube_program",
     "hierarchical_cost",
     "hierarchical_fattree",
+    "hierarchical_program",
     "tree_groups",
 ]
 
@@ -66,6 +70,19 @@ def hierarchical_fattree(fabric: Fabric) -> Collective:
     """Return the cost on a Fat-Tree."""
     cost = hierarchical_cost(groups_of(fabric))
     return on_fabric("hierarchical", fabric, cost.steps, cost.volume, cost.reduced)
+
+
+def hierarchical_program(groups: Sequence[int]) -> SymmetricProgram:
+    """Return the program of direct exchanges in groups of these sizes, the nearest first."""
+    name = f"hierarchical({', '.join(map(str, groups))})"
+    return staged(name, groups, [range(len(groups))])
+
+
+def hierarchical_bcube_program(bcube: BCube) -> SymmetricProgram:
+    """Return the program on a BCube: one level after the other."""
+    name = f"hierarchical_bcube({bcube.n}, {bcube.k})"
+    levels = range(bcube.k)
+    return staged(name, (bcube.n,) * bcube.k, [levels], links=bcube.k, wire=bcube.wire)
 
 
 def _largest_divisor(number: int, most: int) -> int:

@@ -17,7 +17,7 @@ Guarantee: `hierarchical` and `halving_doubling` send (h-1)/(g·h) of the gradie
 lower bound for a host of g NICs; `ring` sends (N-1)/(g·N), little more; `ps` g times the bound
 and almost that.
 
-Complexity: O(1).
+Complexity: O(1) for the costs.
 
 Source: rings through all NICs as NCCL builds them; "PXN" and rail-optimised networks as NVIDIA's
 documentation of NCCL and of DGX pods describes them. The direct exchanges within groups: Wang et
@@ -29,11 +29,14 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
 
+from planner.collectives.program import Program
+from planner.collectives.ring import ring_program
+from planner.collectives.staged import staged
 from planner.errors import NotApplicableError
 from planner.network import scattered
 from planner.topologies import Rails
 
-__all__ = ["RAILS", "Hop"]
+__all__ = ["RAILS", "RAIL_PROGRAMS", "Hop"]
 
 
 class Hop(NamedTuple):
@@ -102,3 +105,74 @@ RAILS: Mapping[str, Callable[[Rails], tuple[Hop, ...]]] = MappingProxyType(
     }
 )
 """The hops of one half of an all-reduce by each algorithm."""
+
+
+def _wire(rails: Rails) -> Callable[[int, int, int], int]:
+    """Return link 0 within hosts, and the NIC, 1, between them."""
+    size = rails.accelerators
+    return lambda sender, receiver, _: int(sender // size != receiver // size)
+
+
+def _digits(rails: Rails, name: str, radices: list[int]) -> Program:
+    return staged(name, radices, [range(len(radices))], links=2, wire=_wire(rails))
+
+
+def _hierarchical_program(rails: Rails) -> Program:
+    return _digits(rails, f"hierarchical{_shape(rails)}", [rails.accelerators, rails.hosts])
+
+
+def _halving_doubling_program(rails: Rails) -> Program:
+    _halving_doubling(rails)  # whether it applies
+    bits = rails.servers.bit_length() - 1
+    return _digits(rails, f"halving_doubling{_shape(rails)}", [2] * bits)
+
+
+def _direct_program(rails: Rails) -> Program:
+    return _digits(rails, f"direct{_shape(rails)}", [rails.servers])
+
+
+def _ring_program(rails: Rails) -> Program:
+    """Return g rings; each enters a host by one NIC, visits all accelerators, leaves by another.
+
+    Raises
+    ------
+    NotApplicableError
+        If two accelerators are on an odd number of hosts: NICs then alternate, and do not meet.
+    """
+    hosts, size = rails.hosts, rails.accelerators
+    if size == 2 and hosts % 2 and hosts > 1:
+        raise NotApplicableError(
+            "hosts", f"rings through two rails need an even number of hosts, got {hosts}"
+        )
+    # By which NIC, counted from the ring's own, one enters each host; the last leaves by the first.
+    enters = [place % 2 for place in range(hosts)] + [0]
+    if hosts % 2 and hosts > 1:
+        enters[-2] = 2
+    rings = []
+    for ring in range(size):
+        places = []
+        for host in range(hosts):
+            first, last = ((ring + enters[host + more]) % size for more in (0, 1))
+            between = [one for one in range(size) if one not in (first, last)]
+            inside = [first, *between, last] if first != last else [first, *between]
+            places += [host * size + accelerator for accelerator in inside]
+        rings.append(places)
+    return ring_program(
+        rails.servers, rings, name=f"ring{_shape(rails)}", links=2, wire=_wire(rails)
+    )
+
+
+def _shape(rails: Rails) -> str:
+    return f" on {rails.hosts} hosts of {rails.accelerators}, "
+
+
+RAIL_PROGRAMS: Mapping[str, Callable[[Rails], Program]] = MappingProxyType(
+    {
+        "ring": _ring_program,
+        "halving_doubling": _halving_doubling_program,
+        "hierarchical": _hierarchical_program,
+        "ps": _direct_program,
+        "shuffle": _direct_program,
+    }
+)
+"""The program of an all-reduce by each algorithm; link 0 is within hosts, 1 the NIC."""

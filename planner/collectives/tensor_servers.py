@@ -23,14 +23,19 @@ al., "BML", NeurIPS 2018, section 4.3; the guarantee: Graham, "Bounds for Certai
 Anomalies", 1966.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from heapq import heapify, heapreplace
+from functools import partial
+from heapq import heapreplace
+from itertools import accumulate
 from typing import Any
 
 from planner.collectives.collective import Collective
 from planner.collectives.fabric import Fabric
+from planner.collectives.layout import WeightedLayout
 from planner.collectives.making import on_fabric
+from planner.collectives.program import ListedProgram, Message
 from planner.errors import InvalidInputError
 from planner.validation import integers, total
 
@@ -39,6 +44,7 @@ __all__ = [
     "ps_tensors_fattree",
     "ps_tensors_greedy_fattree",
     "round_robin",
+    "tensors_program",
 ]
 
 
@@ -67,13 +73,65 @@ def least_loaded(tensors: Iterable[Any], servers: int) -> tuple[int, ...]:
     Parameters and errors are those of `round_robin`.
     """
     sizes = _checked(tensors)
+    loads: Counter[int] = Counter()
+    for size, server in zip(sizes, _balanced(sizes, servers), strict=True):
+        loads[server] += size
+    return tuple(loads[server] for server in range(min(servers, len(sizes))))
+
+
+def _balanced(sizes: Sequence[int], servers: int) -> list[int]:
+    """Return the server of each tensor, if each goes where the least is."""
     # Of ties the first server is taken, so those beyond the number of tensors stay empty.
-    loads = [(0, place) for place in range(min(servers, len(sizes)))]
-    heapify(loads)
+    loads = [(0, server) for server in range(min(servers, len(sizes)))]
+    owners = []
     for size in sizes:
-        load, place = loads[0]
-        heapreplace(loads, (load + size, place))
-    return tuple(load for load, _ in sorted(loads, key=lambda server: server[1]))
+        load, server = loads[0]
+        heapreplace(loads, (load + size, server))
+        owners.append(server)
+    return owners
+
+
+def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> ListedProgram:
+    """Return the program of parameter servers with whole tensors; each is a chunk.
+
+    Parameters
+    ----------
+    tensors : iterable of int
+        Bytes of each tensor, in order of creation.
+    servers : int
+        Number of servers, and workers.
+    balanced : bool
+        Whether a tensor goes where the fewest bytes are; else they are dealt out in turn.
+
+    Raises
+    ------
+    InvalidInputError
+        If a size is no integer, there are no bytes at all, or more than fit in 63 bits.
+    """
+    sizes = _checked(tensors)
+    owners = _balanced(sizes, servers) if balanced else [*range(servers)] * len(sizes)
+    messages = []
+    for chunk, owner in zip(range(len(sizes)), owners, strict=False):
+        for more in range(1, servers):
+            other = (owner + more) % servers
+            ends = 0, chunk, chunk + 1
+            messages += [
+                Message(0, 0, other, owner, *ends, adds=True),
+                Message(1, 0, owner, other, *ends, adds=False),
+            ]
+    edges = tuple(Fraction(end, sum(sizes)) for end in accumulate(sizes))
+    return ListedProgram(
+        f"tensors({servers})",
+        servers,
+        1,
+        1,
+        len(sizes),
+        tuple(messages),
+        owners,
+        1,
+        placed=partial(WeightedLayout, edges),
+        exclusive=False,
+    )
 
 
 def ps_tensors_fattree(fabric: Fabric, tensors: Iterable[Any]) -> Collective:

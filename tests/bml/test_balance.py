@@ -13,8 +13,8 @@ from planner.bml import Damage, Failures, Ground, Problem, Schedule, check, eval
 from planner.bml.balance import balanced
 from planner.bml.detour import detour
 from planner.bml.evaluation import busiest_load
-from planner.bml.layout import EvenLayout, RangedLayout
 from planner.bml.schedule import FULL_WEIGHT
+from planner.collectives.layout import EvenLayout, RangedLayout
 from planner.network import Network
 from planner.topologies import BCube
 from tests.bml.simulator import simulate

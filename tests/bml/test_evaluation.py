@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from planner.bml import Damage, Failures, Problem, Schedule, TreePlan, evaluate, lower_bound_ns
 from planner.bml.detour import detour
-from planner.bml.layout import EvenLayout, Layout, WeightedLayout
 from planner.bml.listing import listed
 from planner.bml.loads import loads
+from planner.collectives.layout import EvenLayout, Layout, WeightedLayout
 from planner.errors import InvalidInputError
 from planner.network import Network
 from planner.topologies import BCube

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["EvenLayout", "Layout", "RangedLayout", "WeightedLayout"]
+__all__ = ["EvenLayout", "KeptLayout", "Layout", "RangedLayout", "WeightedLayout"]
 
 _SQUARES = 2**31
 """Squares of numbers up to this one have less than 64 bits."""
@@ -207,3 +207,33 @@ class WeightedLayout:
         import numpy as np
 
         return np.array([self.start(piece) for piece in pieces.tolist()], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class KeptLayout:
+    """Another layout without the pieces that have no elements.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of all pieces.
+    kept : tuple of int
+        The pieces that are left, in order, and the number of all pieces.
+    """
+
+    layout: Layout
+    kept: tuple[int, ...]
+
+    def start(self, piece: int) -> int:
+        """Return where a piece starts, in bytes."""
+        return self.layout.start(self.kept[piece])
+
+    def span(self, first: int, count: int) -> int:
+        """Return the size of `count` pieces in a row, in bytes."""
+        return self.start(first + count) - self.start(first)
+
+    def starts(self, pieces: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Return `start` of every one of `pieces`."""
+        import numpy as np
+
+        return self.layout.starts(np.array(self.kept, dtype=np.int64)[pieces])

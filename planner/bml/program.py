@@ -1,0 +1,70 @@
+"""Plans of a synchronisation as collective programs.
+
+Problem. A plan speaks of servers, threads and pieces of a BCube, of which some have failed or are
+left out. A program speaks of ranks, lanes and chunks.
+
+Method. The living servers are the ranks, in order; the threads the lanes, the levels the links, and
+the pieces in use the chunks. Without failures it is Algorithm 1 in its symmetric form.
+
+Complexity. Linear in the plan's transfers; O(n·k²) without failures.
+"""
+
+from bisect import bisect_left
+from functools import partial
+
+from planner.bml.plan import Plan
+from planner.bml.pricing import is_intact
+from planner.bml.schedule import Schedule
+from planner.bml.trees import TreePlan
+from planner.collectives.bml import bml_program
+from planner.collectives.layout import KeptLayout, Layout
+from planner.collectives.program import ListedProgram, Message, Program
+
+__all__ = ["program_of"]
+
+
+def program_of(plan: Schedule | TreePlan) -> Program:
+    """Return a plan as a program; its rounds are the depth to run it with."""
+    if is_intact(plan) or (isinstance(plan, Schedule) and not plan.changed):
+        return bml_program(plan.bcube)
+    return listed(plan)
+
+
+def listed(plan: Plan) -> ListedProgram:
+    """Return a plan as a program, transfer by transfer."""
+    bcube, out = plan.bcube, plan.left_out
+    transfers = [one for server in range(bcube.servers) for one in plan.transfers(server)]
+    gone = set(out)
+    kept = [piece for piece in range(plan.threads * plan.pieces) if piece not in gone]
+    owners = [plan.owner(*divmod(piece, plan.pieces)) for piece in kept]
+    servers = sorted({*owners, *(end for one in transfers for end in (one.server, one.peer))})
+    rank = {server: number for number, server in enumerate(servers)}
+
+    def chunk(piece: int) -> int:
+        return piece - bisect_left(out, piece)
+
+    messages = []
+    for one in transfers:
+        piece = one.thread * plan.pieces + one.offset
+        first, stop = chunk(piece), chunk(piece + one.length)
+        if first < stop:
+            adds = one.stage == "aggregate"
+            step = one.step if adds else plan.steps + one.step
+            ends = rank[one.server], rank[one.peer]
+            messages.append(Message(step, one.thread, *ends, one.level, first, stop, adds))
+    return ListedProgram(
+        f"bml({bcube.n}, {bcube.k}) around failures",
+        len(servers),
+        plan.threads,
+        bcube.k,
+        len(kept),
+        tuple(messages),
+        [rank[owner] for owner in owners],
+        plan.steps,
+        placed=partial(_placed, plan, tuple(kept)),
+        exclusive=False,
+    )
+
+
+def _placed(plan: Plan, kept: tuple[int, ...], elements: int, element_bytes: int) -> Layout:
+    return KeptLayout(plan.layout(elements, element_bytes), (*kept, plan.threads * plan.pieces))

@@ -1,0 +1,266 @@
+"""Programs that look the same to every rank, given by what rank 0 sends.
+
+Problem. The program of 65,536 ranks has billions of messages. Generate any rank's in closed form,
+and know that all ranks together are right.
+
+Method. Ranks are numbers with mixed radices. Adding digits, each modulo its radix, takes every rank
+to every other one: it is a group, and a symmetric program is the same after any such move. It is
+given by hops, relative to the sender: what digits to add for the receiver, and which chunks. A lane
+has a chunk for each rank, its owner, numbered by the digits in an order of the lane; the chunks of
+a hop are those whose owners agree with some rank in the first digits of that order, one range.
+
+Guarantee. What holds for the chunks of rank 0, one a lane, holds for all: the moves take them
+there. So following these is a proof for the whole program (`planner.collectives.checking`).
+
+Complexity. O(digits) a message; `way` O(N) a lane.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from planner.collectives.layout import EvenLayout, Layout
+from planner.collectives.program import Kind, Message, Program
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Hop", "SymmetricProgram", "Way", "lane_link", "one_link"]
+
+
+class Hop(NamedTuple):
+    """What every rank sends once.
+
+    Attributes
+    ----------
+    step, lane : int
+        When, and in which lane.
+    shift : tuple of int
+        What is added to the digits of the sender for the receiver.
+    anchor : tuple of int
+        What is added to them for the rank that the owners of the chunks agree with …
+    depth : int
+        … in so many of the first digits of the lane's order.
+    adds : bool
+        Whether the receiver adds.
+    """
+
+    step: int
+    lane: int
+    shift: tuple[int, ...]
+    anchor: tuple[int, ...]
+    depth: int
+    adds: bool
+
+
+class Way(NamedTuple):
+    """All messages that carry one chunk.
+
+    Attributes
+    ----------
+    owner : int
+        The rank that it is summed up on.
+    steps, senders, receivers : ndarray of int64, shape (messages,)
+        When, from whom and to whom.
+    adds : ndarray of bool, shape (messages,)
+        Whether the receiver adds.
+    """
+
+    owner: int
+    steps: "NDArray[np.int64]"
+    senders: "NDArray[np.int64]"
+    receivers: "NDArray[np.int64]"
+    adds: "NDArray[np.bool_]"
+
+
+def one_link(sender: int, receiver: int, lane: int) -> int:  # noqa: ARG001 - as all wirings
+    """Return the NIC of ranks that have one."""
+    return 0
+
+
+def lane_link(sender: int, receiver: int, lane: int) -> int:  # noqa: ARG001 - as all wirings
+    """Return the NIC of ranks that have one for each lane."""
+    return lane
+
+
+@dataclass(frozen=True)
+class SymmetricProgram(Program):
+    """A program given by its hops.
+
+    Parameters
+    ----------
+    name : str
+        The algorithm and its parameters.
+    radices : tuple of int
+        Of the digits of a rank, the least significant first.
+    orders : tuple of tuple of int
+        For each lane, the digits from the most to the least significant in its chunks' numbers.
+    hops : tuple of Hop
+        Of an all-reduce, in the order of steps.
+    scatter_steps, steps : int
+        How many steps sum up, and how many there are.
+    links : int
+        NICs of a rank.
+    wire : callable
+        Returns the NIC for a sender, a receiver and a lane.
+    places : tuple of sequence of int
+        For each lane, the rank that takes the place of each number; none: its own.
+    kind : str
+        What of the all-reduce is done.
+    """
+
+    name: str
+    radices: tuple[int, ...]
+    orders: tuple[tuple[int, ...], ...]
+    hops: tuple[Hop, ...]
+    scatter_steps: int
+    steps: int
+    links: int = 1
+    wire: Callable[[int, int, int], int] = one_link
+    places: tuple[Sequence[int], ...] = ()
+    kind: Kind = "all_reduce"
+
+    @cached_property
+    def ranks(self) -> int:  # type: ignore[override]  # worked out, not given
+        """How many ranks there are."""
+        return prod(self.radices)
+
+    @property
+    def lanes(self) -> int:  # type: ignore[override]
+        """How many lanes a rank has."""
+        return len(self.orders)
+
+    @property
+    def exclusive(self) -> bool:  # type: ignore[override]
+        """Whether no link carries two messages in a step: lanes in places of their own may meet."""
+        return len(self.places) < 2
+
+    @property
+    def chunks(self) -> int:  # type: ignore[override]
+        """One for each rank in each lane."""
+        return self.lanes * self.ranks
+
+    @cached_property
+    def _strides(self) -> tuple[int, ...]:
+        return tuple(prod(self.radices[:place]) for place in range(len(self.radices)))
+
+    @cached_property
+    def _scales(self) -> tuple[tuple[int, ...], ...]:
+        """For each lane, what each place of its order counts in a chunk's number."""
+        return tuple(
+            tuple(
+                prod(self.radices[digit] for digit in order[place + 1 :])
+                for place in range(len(order))
+            )
+            for order in self.orders
+        )
+
+    @cached_property
+    def _numbers(self) -> tuple[dict[int, int], ...]:
+        """For each lane, the number whose place each rank takes."""
+        return tuple({rank: place for place, rank in enumerate(places)} for places in self.places)
+
+    def layout(self, elements: int, element_bytes: int = 1) -> Layout:
+        """Return where the chunks start: lanes share the elements evenly, and chunks those."""
+        return EvenLayout(self.lanes, self.ranks, (), elements, element_bytes)
+
+    def owner(self, chunk: int) -> int:
+        """Return the rank that a chunk is summed up on."""
+        lane, number = divmod(chunk, self.ranks)
+        owner = 0
+        for digit, scale in zip(self.orders[lane], self._scales[lane], strict=True):
+            owner += number // scale % self.radices[digit] * self._strides[digit]
+        return self.rank(owner, lane)
+
+    def half(self, kind: Kind) -> Self:
+        """Return a half of an all-reduce."""
+        return replace(self, kind=kind)
+
+    def sends(self, rank: int) -> Iterator[Message]:
+        """Yield what a rank sends, in the order of steps."""
+        return self._of(rank, sent=True)
+
+    def receives(self, rank: int) -> Iterator[Message]:
+        """Yield what a rank receives, in the order of steps."""
+        return self._of(rank, sent=False)
+
+    def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
+        own = [self._digits(self._number(rank, lane)) for lane in range(self.lanes)]
+        for hop in self.hops:
+            if not self._is_of_kind(hop.step):
+                continue
+            digits = own[hop.lane]
+            if not sent:
+                digits = self._moved(digits, hop.shift, -1)
+            sender, receiver = (
+                self.rank(self._joined(end), hop.lane)
+                for end in (digits, self._moved(digits, hop.shift))
+            )
+            first, size = self._range(hop.lane, self._moved(digits, hop.anchor), hop.depth)
+            link = self.wire(sender, receiver, hop.lane)
+            yield Message(hop.step, hop.lane, sender, receiver, link, first, first + size, hop.adds)
+
+    def _range(self, lane: int, digits: Sequence[int], depth: int) -> tuple[int, int]:
+        """Return the first of the chunks whose owners agree in some digits, and how many."""
+        order, scales = self.orders[lane], self._scales[lane]
+        first = sum(digits[order[place]] * scales[place] for place in range(depth))
+        return lane * self.ranks + first, scales[depth - 1] if depth else self.ranks
+
+    def _number(self, rank: int, lane: int) -> int:
+        return self._numbers[lane][rank] if self.places else rank
+
+    def rank(self, number: int, lane: int) -> int:
+        """Return the rank that takes the place of a number in a lane."""
+        return self.places[lane][number] if self.places else number
+
+    def _digits(self, number: int) -> tuple[int, ...]:
+        return tuple(
+            number // stride % radix
+            for stride, radix in zip(self._strides, self.radices, strict=True)
+        )
+
+    def _moved(
+        self, digits: Sequence[int], shift: Sequence[int], times: int = 1
+    ) -> tuple[int, ...]:
+        return tuple(
+            (digit + times * more) % radix
+            for digit, more, radix in zip(digits, shift, self.radices, strict=True)
+        )
+
+    def _joined(self, digits: Sequence[int]) -> int:
+        return sum(digit * stride for digit, stride in zip(digits, self._strides, strict=True))
+
+    def way(self, lane: int) -> Way:
+        """Return all messages that carry the chunk of number 0 in a lane, by numbers."""
+        import numpy as np
+
+        hops = [hop for hop in self.hops if hop.lane == lane and self._is_of_kind(hop.step)]
+        radices, strides = (np.array(row, dtype=np.int64) for row in (self.radices, self._strides))
+        shape = len(hops), len(radices)
+        anchors, shifts = (
+            np.array(rows, dtype=np.int64).reshape(shape)
+            for rows in ([hop.anchor for hop in hops], [hop.shift for hop in hops])
+        )
+        # The owner, 0, agrees with the sender moved by the anchor in the first digits. A sender
+        # in which all others are 0 stands for those that differ from it there.
+        depths = np.array([hop.depth for hop in hops], dtype=np.int64)
+        fixed = np.argsort(self.orders[lane]) < depths[:, None]
+        start = np.where(fixed, -anchors % radices, 0)
+        rows = np.arange(len(hops))
+        for digit, radix in enumerate(self.radices):
+            free = ~fixed[rows, digit] if radix > 1 else np.zeros(len(rows), dtype=bool)
+            times = np.where(free, radix, 1)
+            rows, start = np.repeat(rows, times), np.repeat(start, times, axis=0)
+            # 0, 1, … within each that was repeated
+            count = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
+            start[:, digit] += count
+        return Way(
+            0,
+            np.array([hop.step for hop in hops], dtype=np.int64)[rows],
+            start @ strides,
+            (start + shifts[rows]) % radices @ strides,
+            np.array([hop.adds for hop in hops], dtype=bool)[rows],
+        )

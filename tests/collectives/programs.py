@@ -1,0 +1,121 @@
+"""Strategies of collective programs, and a simulator of their own that knows nothing else."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import product
+
+from hypothesis import strategies as st
+
+from planner.collectives import PROGRAMS, RAIL_PROGRAMS, program
+from planner.collectives.program import KINDS, OWN, ListedProgram, Message, Program
+from planner.errors import NotApplicableError
+from planner.topologies import BCube, Rails
+
+BCUBES = [BCube(*shape) for shape in ((2, 1), (3, 1), (5, 1), (9, 1), (2, 2), (3, 2), (2, 3))]
+TENSORS = (7, 1, 0, 12, 5)
+RAILS = [Rails(hosts, size, 10**9) for hosts, size in product(range(1, 6), range(1, 5))][1:]
+
+
+def all_programs() -> Iterator[Program]:
+    """Yield every algorithm on small networks."""
+    for name, bcube in product(PROGRAMS, BCUBES):
+        try:
+            yield program(name, bcube, tensors=TENSORS)
+        except NotApplicableError:
+            continue
+    for make, rails in product(RAIL_PROGRAMS.values(), RAILS):
+        try:
+            yield make(rails)
+        except NotApplicableError:
+            continue
+
+
+def right(wanted: Program, messages: Iterable[Message]) -> bool:
+    """Whether messages bring everything about: every contribution counted one by one."""
+    held: dict[tuple[int, int, int], Counter[int]] = {}
+    for rank, chunk in product(range(wanted.ranks), range(wanted.chunks)):
+        own = {rank: 1}
+        if wanted.kind == "all_gather":
+            own = dict.fromkeys(range(wanted.ranks), 1) if wanted.owner(chunk) == rank else {}
+        held[rank, OWN, chunk] = Counter(own)
+    by_step: dict[int, list[Message]] = {}
+    for message in messages:
+        by_step.setdefault(message.step, []).append(message)
+    for step in sorted(by_step):
+        sent = []
+        for one in by_step[step]:
+            for chunk in range(one.first, one.stop):
+                if (one.sender, one.source, chunk) not in held:
+                    return False
+                sent.append((one, chunk, Counter(held[one.sender, one.source, chunk])))
+        written = set()
+        for one, chunk, what in sent:
+            place = one.receiver, one.target, chunk
+            if one.adds:
+                held[place] = held.get(place, Counter()) + what
+                if max(held[place].values(), default=0) > 1:
+                    return False
+            elif place in written:
+                return False
+            else:
+                held[place] = what
+            written.add(place)
+    whole = Counter(dict.fromkeys(range(wanted.ranks), 1))
+    return all(
+        held[rank, OWN, chunk] == whole
+        for rank, chunk in product(range(wanted.ranks), range(wanted.chunks))
+        if wanted.kind != "reduce_scatter" or wanted.owner(chunk) == rank
+    )
+
+
+def as_listed(whole: Program, messages: Iterable[Message]) -> ListedProgram:
+    """Return messages as a program like another one."""
+    return ListedProgram(
+        "listed",
+        whole.ranks,
+        whole.lanes,
+        whole.links,
+        whole.chunks,
+        tuple(messages),
+        [whole.owner(chunk) for chunk in range(whole.chunks)],
+        whole.scatter_steps,
+        exclusive=False,
+    ).half(whole.kind)
+
+
+small = st.sampled_from([one for one in all_programs() if one.ranks <= 9 and one.chunks <= 36])
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> ListedProgram:
+    """Draw a program in which one to three messages are left out, repeated or changed."""
+    whole = draw(small).half(draw(st.sampled_from(KINDS)))
+    messages = list(whole.messages())
+    for _ in range(draw(st.integers(1, 3))):
+        if not messages:
+            break
+        place = draw(st.integers(0, len(messages) - 1))
+        message = messages.pop(place)
+        kind = draw(
+            st.sampled_from(["gone", "twice", "step", "sender", "receiver", "adds", "range"])
+        )
+        if kind == "gone":
+            continue
+        if kind == "twice":
+            messages.append(message)
+        elif kind == "step":
+            message = message._replace(step=draw(st.integers(0, whole.steps - 1)))
+        elif kind in ("sender", "receiver"):
+            others = {message.sender, message.receiver}
+            ranks = [rank for rank in range(whole.ranks) if rank not in others]
+            if ranks:
+                changed = {kind: draw(st.sampled_from(ranks))}
+                message = message._replace(**changed)  # type: ignore[arg-type]
+        elif kind == "adds":
+            message = message._replace(adds=not message.adds)
+        else:
+            first = draw(st.integers(0, whole.chunks - 1))
+            message = message._replace(first=first, stop=draw(st.integers(first + 1, whole.chunks)))
+        messages.append(message)
+    return replace(as_listed(whole, messages))

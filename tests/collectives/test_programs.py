@@ -1,0 +1,273 @@
+"""Programs: every algorithm sums up once, costs what its formula says, and damage is noticed."""
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.bml import Schedule
+from planner.bml.pricing import time_ns
+from planner.bml.program import listed, program_of
+from planner.collectives import (
+    PROGRAMS,
+    RAIL_PROGRAMS,
+    RAILS,
+    Fabric,
+    collective,
+    k_nics_fattree,
+    program,
+)
+from planner.collectives.checking import check, replay
+from planner.collectives.exchange import direct_program
+from planner.collectives.loads import cost_of, loads, time_of
+from planner.collectives.program import KINDS, ListedProgram, Message, Program
+from planner.collectives.ring import ring_program
+from planner.collectives.staged import staged
+from planner.collectives.symmetric import SymmetricProgram
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import InvalidPlanError, NotApplicableError
+from planner.network import Network
+from planner.topologies import BCube, Rails
+from tests.bml.plans import detoured, intact, tree_planned
+from tests.collectives.programs import TENSORS, all_programs, as_listed, damaged, right, small
+
+PROGRAM_LIST = list(all_programs())
+LINKS = Network(10**9, 700, Fraction(1, 3))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_algorithm_sums_up_every_contribution_once(kind: str) -> None:
+    for whole in PROGRAM_LIST:
+        one = whole.half(kind)  # type: ignore[arg-type]
+        how = check(one)
+        assert how == ("symmetry" if isinstance(one, SymmetricProgram) else "replay")
+        replay(one)
+        if one.ranks <= 9 and one.chunks <= 36:
+            assert right(one, one.messages())
+
+
+def test_what_is_sent_is_received() -> None:
+    for whole in PROGRAM_LIST:
+        for kind in KINDS:
+            one = whole.half(kind)
+            sent = sorted(one.messages())
+            received = [message for rank in range(one.ranks) for message in one.receives(rank)]
+            assert sorted(received) == sent
+            assert all(
+                message.sender == rank for rank in range(one.ranks) for message in one.sends(rank)
+            )
+        halves = [message for kind in KINDS[1:] for message in whole.half(kind).messages()]
+        assert sorted(halves) == sorted(whole.messages())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_cost_what_the_formula_says(name: str) -> None:
+    for n, k in product(range(2, 10), range(1, 5)):
+        bcube = BCube(n, k)
+        if bcube.servers > (30 if "bcube" in name and name[:2] in ("ps", "sh") else 130):
+            continue
+        try:
+            formula = collective(name, bcube, tensors=TENSORS)
+        except NotApplicableError:
+            continue
+        one = program(name, bcube, tensors=TENSORS)
+        elements = sum(TENSORS) if "tensors" in name else one.chunks
+        for times in (1, 3):
+            expected = formula.time_ns(LINKS, times * elements)
+            assert time_of(one, [LINKS], times * elements) == expected
+
+
+@pytest.mark.parametrize("name", ["ring", "ps", "shuffle", "halving_doubling", "hierarchical"])
+def test_any_number_of_ranks_costs_what_the_formula_says(name: str) -> None:
+    for ranks in range(2, 70):
+        bcube = BCube(ranks, 1)
+        formula = collective(f"{name}_fattree", bcube)
+        cost = cost_of(program(f"{name}_fattree", bcube))
+        assert (cost.steps, cost.volume, cost.reduced) == (
+            formula.steps,
+            formula.volume,
+            formula.reduced,
+        )
+
+
+def test_several_nics_cost_what_the_formula_says() -> None:
+    for ranks, nics in product(range(2, 12), range(1, 5)):
+        cost, formula = cost_of(direct_program(ranks, nics)), k_nics_fattree(Fabric(ranks, 4, nics))
+        assert (cost.steps, cost.volume) == (formula.steps, formula.volume)
+
+
+@pytest.mark.parametrize("name", RAILS)
+def test_rails_cost_what_their_hops_say(name: str) -> None:
+    for hosts, size in product(range(1, 9), range(1, 9)):
+        rails = Rails(hosts, size, 10**9)  # type: ignore[arg-type]
+        try:
+            hops, one = RAILS[name](rails), RAIL_PROGRAMS[name](rails)
+        except NotApplicableError:
+            continue
+        for kind in KINDS[1:]:
+            steps = [step for step in loads(one.half(kind), one.chunks) if step.sent]
+            assert len(steps) == sum(hop.steps for hop in hops if hop.link or hop.nic)
+            for link, share in enumerate(
+                (sum(hop.link for hop in hops), sum(hop.nic for hop in hops))
+            ):
+                busiest = [
+                    max((load for (_, nic), load in sent.items() if nic == link), default=0)
+                    for step in steps
+                    for sent in (step.sent,)
+                ]
+                assert Fraction(sum(busiest), one.chunks) == share
+
+
+@given(st.one_of(intact(rounds=4), detoured(), tree_planned()))
+def test_plans_around_failures_are_programs_of_the_same_price(
+    case: tuple[object, object],
+) -> None:
+    problem, plan = case
+    one = program_of(plan)  # type: ignore[arg-type]
+    check(one)
+    sizes = [size // problem.element_bytes for size in problem.chunks]  # type: ignore[attr-defined]
+    if len(sizes) == 1:  # else the sum is rounded once
+        width, rounds = problem.element_bytes, plan.rounds  # type: ignore[attr-defined]
+        time = time_of(one, [problem.network], sizes[0], width, depth=rounds)  # type: ignore[attr-defined]
+        assert time == time_ns(problem, plan)  # type: ignore[arg-type]
+
+
+def test_algorithm_1_is_the_same_listed_and_symmetric() -> None:
+    for bcube in (BCube(2, 1), BCube(3, 2), BCube(2, 3), BCube(4, 2)):
+        plan = Schedule(bcube)
+        one, other = program_of(plan), listed(plan)
+        assert isinstance(one, SymmetricProgram)
+        assert sorted(one.messages()) == sorted(other.messages())
+        assert [one.owner(chunk) for chunk in range(one.chunks)] == list(other.owners)
+
+
+@given(damaged())
+def test_damage_is_noticed_if_it_matters(one: ListedProgram) -> None:
+    """The checker and a simulator that counts one by one agree, whatever was changed."""
+    if right(one, one.messages()):
+        check(one)
+    else:
+        with pytest.raises(InvalidPlanError, match=r"chunk|rank|range"):
+            check(one)
+
+
+@given(small, st.data())
+def test_a_damaged_hop_is_noticed_by_symmetry(whole: Program, data: st.DataObject) -> None:
+    if not isinstance(whole, SymmetricProgram) or not whole.hops:
+        return
+    place = data.draw(st.integers(0, len(whole.hops) - 1))
+    hop = whole.hops[place]
+    digit = data.draw(st.integers(0, len(whole.radices) - 1))
+    more = data.draw(st.integers(0, whole.radices[digit] - 1))
+    field = data.draw(st.sampled_from(["shift", "anchor", "step", "depth", "adds"]))
+    if field in ("shift", "anchor"):
+        value = [*getattr(hop, field)]
+        value[digit] = more
+        changed = hop._replace(**{field: tuple(value)})  # type: ignore[arg-type]
+    elif field == "step":
+        changed = hop._replace(step=data.draw(st.integers(0, whole.steps - 1)))
+    elif field == "depth":
+        changed = hop._replace(depth=data.draw(st.integers(0, len(whole.radices))))
+    else:
+        changed = hop._replace(adds=not hop.adds)
+    hops = (*whole.hops[:place], changed, *whole.hops[place + 1 :])
+    one = SymmetricProgram(
+        whole.name,
+        whole.radices,
+        whole.orders,
+        tuple(sorted(hops, key=lambda each: each.step)),
+        whole.scatter_steps,
+        whole.steps,
+        whole.links,
+        whole.wire,
+        whole.places,
+    )
+    try:
+        check(one)
+    except InvalidPlanError:
+        # It may be right in an unusual way, or only use a link twice; what passes is right.
+        return
+    assert right(one, one.messages())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"receiver": 0}, "expected two of 4 ranks"),
+        ({"receiver": 9}, "expected two of 4 ranks"),
+        ({"link": 1}, "no link 1"),
+        ({"stop": 0}, "expected a range of 4 chunks"),
+        ({"lane": 1}, "no lane 1"),
+    ],
+)
+def test_what_is_no_message_is_refused(change: dict[str, int], words: str) -> None:
+    whole = ring_program(4)
+    first, *rest = whole.messages()
+    assert first.sender == 0
+    with pytest.raises(InvalidPlanError, match=words) as caught:
+        check(as_listed(whole, [first._replace(**change), *rest]))  # type: ignore[arg-type]
+    assert caught.value.path.startswith("step 0, rank 0 to rank")
+
+
+def test_a_link_that_carries_two_messages_at_once_is_refused() -> None:
+    whole = direct_program(3)
+    messages = list(whole.messages())
+    one = ListedProgram("two", 3, 1, 1, 3, tuple(messages), [0, 1, 2], 1, exclusive=True)
+    check(one)
+    halves: list[Message] = []
+    for message in staged("wide", (2, 2), [[0, 1]]).messages():
+        if message.stop - message.first == 2:
+            middle = message.first + 1
+            halves += [message._replace(stop=middle), message._replace(first=middle)]
+        else:
+            halves.append(message)
+    two = ListedProgram("two", 4, 1, 1, 4, tuple(halves), [0, 2, 1, 3], 2, exclusive=True)
+    with pytest.raises(InvalidPlanError, match="carries two messages at once"):
+        check(two)
+
+
+def test_large_programs_are_certified_by_symmetry() -> None:
+    for one in (
+        program("bml_bcube", BCube(16, 4)),
+        program("halving_doubling_fattree", BCube(2, 16)),
+        direct_program(2**14),
+    ):
+        assert isinstance(one, SymmetricProgram)
+        assert check(one) == "symmetry"
+
+
+def test_a_check_looks_at_the_clock() -> None:
+    for one in (ring_program(4), program("halving_doubling_fattree", BCube(3, 1))):
+        with pytest.raises(TimeUpError):
+            check(one, Deadline(0))
+
+
+def test_depth_lets_links_of_different_kinds_work_at_once() -> None:
+    """Two levels, each with its own NIC: in parts the second works while the first goes on."""
+    one = program("hierarchical_bcube", BCube(4, 2))
+    elements = 64 * one.chunks
+    links = [Network(10**9)]  # type: ignore[arg-type]
+    whole = time_of(one, links, elements)
+    # Of the levels 3/4 and 3/16 of the data, up and down; the larger one is never idle.
+    assert whole == 2 * (elements * 3 // 4 + elements * 3 // 16)
+    assert elements * 3 // 2 <= time_of(one, links, elements, depth=16) < 0.9 * whole
+    # On one NIC there is nothing to gain, and every part starts up once more.
+    ring = ring_program(8)
+    slow = [Network(10**9, 1000)]  # type: ignore[arg-type]
+    times = [time_of(ring, slow, 800, depth=depth) for depth in (1, 2, 5)]
+    assert times == [14 * 1000 + 1400, 15 * 1000 + 1400, 18 * 1000 + 1400]
+
+
+def test_links_of_their_own_speed() -> None:
+    """Within hosts ten times as fast: the NICs take ten times as long for as many bytes."""
+    one = RAIL_PROGRAMS["hierarchical"](Rails(2, 2, 10**9))  # type: ignore[arg-type]
+    fast, slow = Network(10**9, 5), Network(10**8, 50)  # type: ignore[arg-type]
+    assert time_of(one, [fast, slow], 400) == 2 * (5 + 200) + 2 * (50 + 100 * 10)
+
+
+def test_nothing_takes_no_time() -> None:
+    assert time_of(ring_program(3), [LINKS], 0) == 0
+    assert time_of(ring_program(1), [LINKS], 10) == 0
+    check(ring_program(1))
