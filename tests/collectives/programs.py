@@ -14,7 +14,7 @@ from planner.topologies import BCube, Rails
 
 BCUBES = [BCube(*shape) for shape in ((2, 1), (3, 1), (5, 1), (9, 1), (2, 2), (3, 2), (2, 3))]
 TENSORS = (7, 1, 0, 12, 5)
-RAILS = [Rails(hosts, size, 10**9) for hosts, size in product(range(1, 6), range(1, 5))][1:]
+RAILS = [Rails(hosts, size, 10**9) for hosts, size in product(range(1, 6), range(1, 5))][1:]  # type: ignore[arg-type]
 
 
 def all_programs() -> Iterator[Program]:
