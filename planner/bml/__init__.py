@@ -9,6 +9,7 @@ from planner.bml.damage import Damage
 from planner.bml.evaluation import Evaluation, evaluate
 from planner.bml.plan import Plan, Transfer
 from planner.bml.problem import Failures, Problem
+from planner.bml.program import program_of
 from planner.bml.schedule import Schedule
 from planner.bml.solver import METHODS, ideal_ns, lower_bound_ns, solve
 from planner.bml.trees import TreePlan
@@ -28,5 +29,6 @@ __all__ = [
     "evaluate",
     "ideal_ns",
     "lower_bound_ns",
+    "program_of",
     "solve",
 ]

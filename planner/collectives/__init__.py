@@ -1,11 +1,13 @@
 """What synchronising gradients costs: all-reduce algorithms on BCubes and Fat-Trees.
 
 Each algorithm is a closed form, an exact `Collective`; `compare` puts all of them side by side,
-`choose` takes the fastest on a network, and `lower_bound` says what none of them can beat.
+`choose` takes the fastest on a network, and `lower_bound` says what none of them can beat. What it
+does, message by message, is a `program`, which `check` proves right and `time_of` prices.
 """
 
 from planner.collectives.bml import bml_bcube
 from planner.collectives.bound import bcube_bound, lower_bound
+from planner.collectives.checking import check
 from planner.collectives.collective import Collective, Cost
 from planner.collectives.comparison import (
     COLLECTIVES,
@@ -31,6 +33,8 @@ from planner.collectives.hierarchical import (
     hierarchical_fattree,
     tree_groups,
 )
+from planner.collectives.loads import cost_of, time_of
+from planner.collectives.program import ListedProgram, Message, Program
 from planner.collectives.rails import RAIL_PROGRAMS, RAILS, Hop
 from planner.collectives.ring import gray_cycle, ring_bcube, ring_fattree
 from planner.collectives.tensor_servers import (
@@ -49,12 +53,17 @@ __all__ = [
     "Cost",
     "Fabric",
     "Hop",
+    "ListedProgram",
+    "Message",
+    "Program",
     "SwitchCounts",
     "bcube_bound",
     "bml_bcube",
+    "check",
     "choose",
     "collective",
     "compare",
+    "cost_of",
     "gray_cycle",
     "groups_of",
     "halving_doubling_bcube",
@@ -76,5 +85,6 @@ __all__ = [
     "shuffle_bcube",
     "shuffle_fattree",
     "switch_counts",
+    "time_of",
     "tree_groups",
 ]

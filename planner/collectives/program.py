@@ -80,6 +80,8 @@ class Program(ABC):
         Steps of the all-reduce, and how many of them sum up.
     exclusive : bool
         Whether no link carries two messages to one rank in a step.
+    even : bool
+        Whether chunks share the data evenly.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Program(ABC):
     steps: int
     scatter_steps: int
     exclusive: bool = True
+    even: bool = True
 
     @abstractmethod
     def sends(self, rank: int) -> Iterator[Message]:
@@ -160,8 +163,13 @@ class ListedProgram(Program):
     placed: Callable[[int, int], Layout] | None = None
     exclusive: bool = False
 
+    @property
+    def even(self) -> bool:  # type: ignore[override]  # worked out, not given
+        """Whether chunks share the data evenly."""
+        return self.placed is None
+
     @cached_property
-    def steps(self) -> int:  # type: ignore[override]  # worked out, not given
+    def steps(self) -> int:  # type: ignore[override]
         """How many steps there are."""
         return max((message.step + 1 for message in self.listed), default=0)
 

@@ -188,26 +188,37 @@ class SymmetricProgram(Program):
         return self._of(rank, sent=False)
 
     def _of(self, rank: int, *, sent: bool) -> Iterator[Message]:
-        own = [self._digits(self._number(rank, lane)) for lane in range(self.lanes)]
+        numbers = [self._number(rank, lane) for lane in range(self.lanes)]
+        own = [self._digits(number) for number in numbers]
+        radices, strides = self.radices, self._strides
+        sign = 1 if sent else -1
         for hop in self.hops:
             if not self._is_of_kind(hop.step):
                 continue
-            digits = own[hop.lane]
-            if not sent:
-                digits = self._moved(digits, hop.shift, -1)
-            sender, receiver = (
-                self.rank(self._joined(end), hop.lane)
-                for end in (digits, self._moved(digits, hop.shift))
+            lane, depth = hop.lane, hop.depth
+            digits, order, scales = own[lane], self.orders[lane], self._scales[lane]
+            peer = numbers[lane]
+            for digit, more in enumerate(hop.shift):
+                if more:
+                    value = digits[digit]
+                    peer += ((value + sign * more) % radices[digit] - value) * strides[digit]
+            first = lane * self.ranks
+            for digit, scale in zip(order[:depth], scales, strict=False):
+                more = hop.anchor[digit] - (0 if sent else hop.shift[digit])
+                first += (digits[digit] + more) % radices[digit] * scale
+            size = scales[depth - 1] if depth else self.ranks
+            other = self.rank(peer, lane)
+            sender, receiver = (rank, other) if sent else (other, rank)
+            yield Message(
+                hop.step,
+                lane,
+                sender,
+                receiver,
+                self.wire(sender, receiver, lane),
+                first,
+                first + size,
+                hop.adds,
             )
-            first, size = self._range(hop.lane, self._moved(digits, hop.anchor), hop.depth)
-            link = self.wire(sender, receiver, hop.lane)
-            yield Message(hop.step, hop.lane, sender, receiver, link, first, first + size, hop.adds)
-
-    def _range(self, lane: int, digits: Sequence[int], depth: int) -> tuple[int, int]:
-        """Return the first of the chunks whose owners agree in some digits, and how many."""
-        order, scales = self.orders[lane], self._scales[lane]
-        first = sum(digits[order[place]] * scales[place] for place in range(depth))
-        return lane * self.ranks + first, scales[depth - 1] if depth else self.ranks
 
     def _number(self, rank: int, lane: int) -> int:
         return self._numbers[lane][rank] if self.places else rank
@@ -221,17 +232,6 @@ class SymmetricProgram(Program):
             number // stride % radix
             for stride, radix in zip(self._strides, self.radices, strict=True)
         )
-
-    def _moved(
-        self, digits: Sequence[int], shift: Sequence[int], times: int = 1
-    ) -> tuple[int, ...]:
-        return tuple(
-            (digit + times * more) % radix
-            for digit, more, radix in zip(digits, shift, self.radices, strict=True)
-        )
-
-    def _joined(self, digits: Sequence[int]) -> int:
-        return sum(digit * stride for digit, stride in zip(digits, self._strides, strict=True))
 
     def way(self, lane: int) -> Way:
         """Return all messages that carry the chunk of number 0 in a lane, by numbers."""

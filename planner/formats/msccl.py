@@ -1,40 +1,41 @@
-"""Writes the schedule of BML as an algorithm of MSCCL, the programmable runtime on top of NCCL.
+"""Writes an all-reduce as an algorithm of MSCCL, the programmable runtime on top of NCCL.
 
 Problem. MSCCL runs an XML program on each GPU: thread blocks that work at once, each a list of
 steps that send to one peer or receive from one peer over one channel. A step may wait for one step
-of another thread block; a ``nop`` before it waits for one more. Write the schedule so that every
-order in which thread blocks may run moves the same data and adds it up in the same way.
+of another thread block; a ``nop`` before it waits for one more. Write a collective program so that
+every order in which thread blocks may run moves the same data and adds it up in the same way.
 
-Method. Server s is rank s, piece q of thread t is chunk ``t·N + q``. Each server has, for each
-neighbour, one thread block that receives and one that sends, both on the channel of their level;
-in them the transfers of that link stand in the order of the schedule. The aggregation adds what is
-received to the input ("i") the first time and to the output ("o") from then on (``rrc``), the
-broadcast stores it (``r``); so it works in place and out of place. A step waits for the steps that
-last wrote what it reads. What a server receives in one step of one thread is added one after the
-other, from the nearest sender in rotated order to the farthest: no addition is lost, and sums of
-floats are the same in every run.
+Method. Each rank has, for each link and each rank it talks to over that, one thread block that
+receives and one that sends, both on the channel of the link; in them the messages of that link
+stand in the order of the program's steps. The first half adds what is received to the input ("i")
+the first time and to the output ("o") from then on (``rrc``), the second stores it (``r``); so it
+works in place and out of place. A step waits for the steps that last wrote what it reads. What a
+rank receives in one step is added one after the other, from the nearest sender in rotated order to
+the farthest: no addition is lost, and sums of floats are the same in every run. Messages of more
+chunks than the runtime takes at once are several.
 
-Guarantee. Every link carries the transfers of the schedule in its order, with the same sums. No
+Guarantee. Every link carries the messages of the program in its order, with the same sums. No
 order of the thread blocks ends in a deadlock, even if a send blocks until its receive has begun: a
-step only waits for earlier steps of the schedule, or for nearer senders in its own. No wait is
-needed before a chunk of the output is overwritten in the broadcast: the sum that arrives has in it
-what the server sent, so that was read before.
+step only waits for earlier steps of the program, or for nearer senders in its own. No wait is
+needed before a chunk of the output is overwritten in the second half: the sum that arrives has in
+it what the rank sent, so that was read before.
 
-Complexity. O(k·N²) for the chunks; a server's program has 2k(n-1) thread blocks and, with its
-``nop`` steps, k(n-1)·(3k + 1 + (n-1)·k(k-1)/2) steps.
+Complexity. Linear in the messages times their chunks. BML's program of a server has 2k(n-1) thread
+blocks and, with its ``nop`` steps, k(n-1)·(3k + 1 + (n-1)·k(k-1)/2) steps.
 
 Source. Cowan et al., "MSCCLang: Microsoft Collective Communication Language", ASPLOS 2023;
 attributes and limits are those of the parser of the runtime msccl-executor-nccl.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, get_args
 from xml.etree import ElementTree as ET
 
-from planner.bml.plan import Transfer
+from planner.bml.program import program_of
 from planner.bml.schedule import Schedule
+from planner.collectives.program import OWN, Message, Program
 from planner.errors import InvalidInputError
-from planner.topologies import BCube
 from planner.validation import integer, shown
 
 __all__ = ["Protocol", "write_msccl"]
@@ -51,26 +52,36 @@ MAX_PEERS = 32
 MAX_CHUNKS = 71
 """Chunks of one step."""
 
+MAX_ALL_CHUNKS = 2**15 - 1
+"""Chunks of a rank: the runtime keeps 16 bits."""
+
+MAX_STEPS = 64
+"""Steps of one thread block."""
+
+MAX_ELEMENTS = 4095
+"""Elements of XML that a rank reads."""
+
 MAX_NAME = 255
 """Characters of a name: the parser does not look before it writes."""
 
 
 def write_msccl(
-    schedule: Schedule,
+    program: Program | Schedule,
     *,
     name: str,
     protocol: Protocol = "Simple",
     min_bytes: int = 0,
     max_bytes: int = 0,
 ) -> str:
-    """Return an all-reduce in MSCCL's XML, for one GPU a server; rank s is server s.
+    """Return an all-reduce in MSCCL's XML, for one GPU a rank.
 
-    The runtime uses it for buffers whose number of elements is a multiple of ``k·N``.
+    The runtime uses it for buffers whose number of elements is a multiple of the chunks.
 
     Parameters
     ----------
-    schedule : Schedule
-        Without failures, in one round.
+    program : Program or Schedule
+        An all-reduce whose chunks are all of one size; of BML's schedules those without failures,
+        in one round.
     name : str
         Name of the algorithm: printable ASCII without quotes, ``&``, ``<`` and ``>``.
     protocol : str
@@ -81,9 +92,12 @@ def write_msccl(
     Raises
     ------
     InvalidInputError
-        If the schedule cannot be said in this format, or is too large for the runtime.
+        If the program cannot be said in this format, or is too large for the runtime.
     """
-    _check_schedule(schedule)
+    if not isinstance(program, Program):
+        _check_schedule(program)
+        program = program_of(program)
+    _check_program(program)
     _check_name(name)
     if protocol not in get_args(Protocol):
         raise InvalidInputError(
@@ -92,78 +106,92 @@ def write_msccl(
     integer(min_bytes, "min_bytes")
     if integer(max_bytes, "max_bytes"):
         integer(max_bytes, "max_bytes", minimum=min_bytes)
-    bcube = schedule.bcube
-    servers, chunks = bcube.servers, schedule.threads * schedule.pieces
     algo = _element(
         "algo",
         name=name,
         proto=protocol,
-        nchannels=bcube.k,
-        nchunksperloop=chunks,
-        ngpus=servers,
+        nchannels=program.links,
+        nchunksperloop=program.chunks,
+        ngpus=program.ranks,
         coll="allreduce",
         inplace=1,
         outofplace=1,
         minBytes=min_bytes,
         maxBytes=max_bytes,
     )
-    concerning: list[list[Transfer]] = [[] for _ in range(servers)]
-    for server in range(servers):
-        for transfer in schedule.transfers(server):
-            concerning[server].append(transfer)
-            concerning[transfer.peer].append(transfer)
-    # Each server's elements are gone before the next server's are made. The runtime's parser knows
-    # no XML declaration.
+    # Each rank's elements are gone before the next rank's are made. The runtime's parser knows no
+    # XML declaration.
     opening = ET.tostring(algo, encoding="unicode", short_empty_elements=False)
     lines = [opening.removesuffix("</algo>")]
-    for server, transfers in enumerate(concerning):
-        gpu = _element("gpu", id=server, i_chunks=chunks, o_chunks=chunks, s_chunks=0)
-        _add_thread_blocks(gpu, bcube, server, transfers)
+    sizes = {"i_chunks": program.chunks, "o_chunks": program.chunks, "s_chunks": 0}
+    for rank in range(program.ranks):
+        gpu = _element("gpu", id=rank, **sizes)
+        _add_thread_blocks(gpu, program, rank)
+        elements = program.ranks + sum(1 for _ in gpu.iter())
+        if elements > MAX_ELEMENTS:
+            raise InvalidInputError(
+                "program", f"expected at most {MAX_ELEMENTS} elements for a rank, got {elements}"
+            )
         ET.indent(gpu, level=1)
         lines.append("  " + ET.tostring(gpu, encoding="unicode"))
     return "\n".join([*lines, "</algo>", ""])
 
 
-def _add_thread_blocks(
-    gpu: ET.Element, bcube: BCube, server: int, transfers: Iterable[Transfer]
-) -> None:
-    """Add the program of one server, given all that it sends and receives."""
-    peers = [(level, peer) for level in range(bcube.k) for peer in bcube.neighbours(server, level)]
+def _add_thread_blocks(gpu: ET.Element, program: Program, rank: int) -> None:
+    """Add what one rank does."""
+    sent, received = list(program.sends(rank)), list(program.receives(rank))
+    targets, sources = (
+        sorted(ends, key=lambda end: (end[0], (end[1] - rank) % program.ranks))
+        for ends in (
+            {(message.link, message.receiver) for message in sent},
+            {(message.link, message.sender) for message in received},
+        )
+    )
+    most = max((*_by_link(sources).values(), *_by_link(targets).values()), default=0)
+    if most > MAX_PEERS:
+        raise InvalidInputError(
+            "program", f"expected at most {MAX_PEERS} ranks to talk to over a link, got {most}"
+        )
+    if any((message.source, message.target) != (OWN, OWN) for message in sent):
+        raise InvalidInputError("program", "expected no passing on through other ranks")
     # Only receiving blocks are waited for; they come first, as the runtime keeps 7 bits for that.
-    for level, peer in peers:
-        gpu.append(_element("tb", id=len(gpu), send=-1, recv=peer, chan=level))
-    for level, peer in peers:
-        gpu.append(_element("tb", id=len(gpu), send=peer, recv=-1, chan=level))
-    number = {peer: block for block, (_, peer) in enumerate(peers)}
+    for link, peer in sources:
+        gpu.append(_element("tb", id=len(gpu), send=-1, recv=peer, chan=link))
+    for link, peer in targets:
+        gpu.append(_element("tb", id=len(gpu), send=peer, recv=-1, chan=link))
+    receiving = {end: block for block, end in enumerate(sources)}
+    sending = {end: block for block, end in enumerate(targets, len(sources))}
 
-    def moment(transfer: Transfer) -> tuple[bool, int, bool, int]:
-        turn = bcube.digit(transfer.peer, transfer.level) - bcube.digit(
-            transfer.server, transfer.level
-        )
-        return (
-            transfer.stage == "broadcast",
-            transfer.step,
-            transfer.server != server,
-            turn % bcube.n,
-        )
+    def moment(message: Message) -> tuple[int, bool, int, int]:
+        turn = (message.receiver - message.sender) % program.ranks
+        return message.step, message.sender != rank, turn, message.first
 
     wrote: dict[int, tuple[int, int]] = {}  # thread block and step that last wrote a chunk
-    for transfer in sorted(transfers, key=moment):
-        first = transfer.thread * bcube.servers + transfer.offset
-        chunks = range(first, first + transfer.length)
-        # Of steps in one thread block, the last is waited for.
-        awaited = dict(sorted({wrote[chunk] for chunk in chunks if chunk in wrote}))
-        source = "o" if awaited else "i"
-        if transfer.server == server:
-            block = len(peers) + number[transfer.peer]
-            _add_step(gpu, block, "s", source, chunks, awaited)
-            continue
-        block = number[transfer.server]
-        if transfer.stage == "aggregate":
-            step = _add_step(gpu, block, "rrc", source, chunks, awaited)
-        else:
-            step = _add_step(gpu, block, "r", "o", chunks, {})
-        wrote.update(dict.fromkeys(chunks, (block, step)))
+    for message in sorted([*sent, *received], key=moment):
+        for chunks in _at_once(message):
+            # Of steps in one thread block, the last is waited for.
+            awaited = dict(sorted({wrote[chunk] for chunk in chunks if chunk in wrote}))
+            source = "o" if awaited else "i"
+            if message.sender == rank:
+                block = sending[message.link, message.receiver]
+                _add_step(gpu, block, "s", source, chunks, awaited)
+                continue
+            block = receiving[message.link, message.sender]
+            if message.adds:
+                step = _add_step(gpu, block, "rrc", source, chunks, awaited)
+            else:
+                step = _add_step(gpu, block, "r", "o", chunks, {})
+            wrote.update(dict.fromkeys(chunks, (block, step)))
+
+
+def _by_link(ends: Sequence[tuple[int, int]]) -> Counter[int]:
+    return Counter(link for link, _ in ends)
+
+
+def _at_once(message: Message) -> Iterator[range]:
+    """Yield the chunks of a message, as many at once as the runtime takes."""
+    for first in range(message.first, message.stop, MAX_CHUNKS):
+        yield range(first, min(message.stop, first + MAX_CHUNKS))
 
 
 def _add_step(
@@ -178,6 +206,10 @@ def _add_step(
     for waited, step in awaited.items():
         gpu[waited][step].set("hasdep", "1")
     tb = gpu[block]
+    if len(tb) + max(len(awaited), 1) > MAX_STEPS:
+        raise InvalidInputError(
+            "program", f"expected at most {MAX_STEPS} steps of a thread block, got more"
+        )
     *before, last = awaited.items() or [(-1, -1)]
     for wait in before:
         tb.append(_step(len(tb), "nop", "i", range(-1, -1), wait))
@@ -224,16 +256,22 @@ def _check_schedule(schedule: Schedule) -> None:
             "schedule.rounds",
             f"expected 1, got {shown(schedule.rounds)}: the runtime cuts chunks itself",
         )
-    n, k = schedule.bcube.n, schedule.bcube.k
+
+
+def _check_program(program: Program) -> None:
+    """Refuse what the format has no words for, and what the runtime would not load."""
+    if program.kind != "all_reduce":
+        raise InvalidInputError("program.kind", f"expected an all_reduce, got {program.kind}")
     for amount, limit, what in (
-        (n**k, MAX_GPUS, "servers"),
-        (n - 1, MAX_PEERS, "neighbours of a server on one level"),
-        (n ** (k - 1), MAX_CHUNKS, "chunks in one transfer, n^(k-1)"),
+        (program.ranks, MAX_GPUS, "ranks"),
+        (program.chunks, MAX_ALL_CHUNKS, "chunks"),
     ):
         if amount > limit:
             raise InvalidInputError(
-                "schedule.bcube", f"expected at most {limit} {what}, got {shown(amount)}"
+                "program", f"expected at most {limit} {what}, got {shown(amount)}"
             )
+    if not program.even:
+        raise InvalidInputError("program", "chunks of MSCCL are all of one size")
 
 
 def _check_name(name: str) -> None:

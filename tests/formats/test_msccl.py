@@ -1,6 +1,7 @@
 """Schedules in MSCCL's XML, run by `tests.formats.msccl_interpreter`."""
 
 from collections import Counter, defaultdict
+from fractions import Fraction
 from graphlib import TopologicalSorter
 from random import Random
 from typing import Any
@@ -11,13 +12,20 @@ import pytest
 from planner import InvalidInputError
 from planner.bml import Schedule, TreePlan
 from planner.bml.schedule import Detour
+from planner.collectives import RAIL_PROGRAMS
+from planner.collectives.bml import bml_program
+from planner.collectives.exchange import direct_program, routed_program
+from planner.collectives.halving_doubling import halving_doubling_program
+from planner.collectives.hierarchical import hierarchical_program
+from planner.collectives.program import Program
+from planner.collectives.ring import ring_bcube_program, ring_program
+from planner.collectives.tensor_servers import tensors_program
 from planner.formats import write_msccl
 from planner.formats.msccl import MAX_CHUNKS, MAX_GPUS, MAX_PEERS
-from planner.topologies import BCube
+from planner.topologies import BCube, Rails
 from tests.formats.msccl_interpreter import (
     Choice,
     Key,
-    Program,
     Run,
     drawn,
     keys,
@@ -27,6 +35,7 @@ from tests.formats.msccl_interpreter import (
     races,
     with_step,
 )
+from tests.formats.msccl_interpreter import Program as Blocks
 
 CUBES = [BCube(2, 1), BCube(4, 1), BCube(2, 2), BCube(3, 2), BCube(2, 3)]
 PLACES = [True, False]
@@ -39,7 +48,7 @@ def gradients(ranks: int, chunks: int) -> list[list[int]]:
 
 
 def outcome(
-    program: Program,
+    program: Blocks,
     chunks: int,
     choose: Choice,
     *,
@@ -56,7 +65,7 @@ def outcome(
     return "sums" if all(row == sums for row in run.outputs) else "wrong"
 
 
-def written(bcube: BCube) -> tuple[Program, int]:
+def written(bcube: BCube) -> tuple[Blocks, int]:
     return parse(write_msccl(Schedule(bcube), name="bml")), bcube.k * bcube.servers
 
 
@@ -243,19 +252,59 @@ def test_the_same_schedule_is_written_in_the_same_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bcube", "message"),
+    ("program", "message"),
     [
-        (BCube(34, 1), "at most 32 neighbours of a server on one level, got 33"),
-        (BCube(33, 2), "at most 1024 servers, got 1089"),
-        (BCube(9, 3), r"at most 71 chunks in one transfer, n\^\(k-1\), got 81"),
-        (BCube(2, 50), "at most 1024 servers"),
+        (bml_program(BCube(34, 1)), "at most 32 ranks to talk to over a link, got 33"),
+        (bml_program(BCube(33, 2)), "at most 1024 ranks, got 1089"),
+        (bml_program(BCube(2, 50)), "at most 1024 ranks"),
+        (bml_program(BCube(2, 10)).half("all_gather"), "expected an all_reduce, got all_gather"),
+        (ring_program(40), "at most 64 steps of a thread block"),
+        (ring_program(1000), "at most 64 steps of a thread block"),
+        (direct_program(33, 32), "at most 4095 elements for a rank"),
+        (direct_program(1000, 33), "at most 32767 chunks, got 33000"),
+        (routed_program(BCube(2, 2)), "no passing on through other ranks"),
+        (tensors_program([3, 1], 2, balanced=True), "all of one size"),
     ],
-    ids=str,
 )
-def test_what_the_runtime_cannot_load_is_refused(bcube: BCube, message: str) -> None:
+def test_what_the_runtime_cannot_load_is_refused(program: Program, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message) as caught:
-        write_msccl(Schedule(bcube), name="bml")
-    assert caught.value.path == "schedule.bcube"
+        write_msccl(program, name="any")
+    assert caught.value.path.startswith("program")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ring_program(2),
+        ring_program(5),
+        direct_program(5),
+        direct_program(4, 3),
+        halving_doubling_program(8),
+        halving_doubling_program(7),
+        hierarchical_program((3, 2)),
+        ring_bcube_program(BCube(3, 2)),
+        RAIL_PROGRAMS["hierarchical"](Rails(2, 3, Fraction(10**9))),
+        RAIL_PROGRAMS["ring"](Rails(2, 3, Fraction(10**9))),
+        RAIL_PROGRAMS["halving_doubling"](Rails(2, 4, Fraction(10**9))),
+    ],
+    ids=lambda program: program.name,
+)
+def test_every_algorithm_can_be_written(program: Program) -> None:
+    blocks = parse(write_msccl(program, name=program.name))
+    for in_place in PLACES:
+        assert not races(blocks, in_place=in_place)
+        for seed in range(3):
+            for rendezvous in (False, True):
+                options = {"in_place": in_place, "rendezvous": rendezvous}
+                assert outcome(blocks, program.chunks, drawn(seed), **options) == "sums"
+    TopologicalSorter(order(blocks, rendezvous=True)).prepare()
+
+
+def test_messages_of_many_chunks_are_several() -> None:
+    program = halving_doubling_program(257)  # the last one sends everything to the first
+    first, second, *_ = parse(write_msccl(program, name="fold"))[256]
+    assert [step.length for step in second.steps] == [71, 71, 71, 43]
+    assert [step.length for step in first.steps] == [71, 71, 71, 43]
 
 
 @pytest.mark.parametrize(
