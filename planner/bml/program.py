@@ -33,25 +33,25 @@ def program_of(plan: Schedule | TreePlan) -> Program:
 def listed(plan: Plan) -> ListedProgram:
     """Return a plan as a program, transfer by transfer."""
     bcube, out = plan.bcube, plan.left_out
-    transfers = [one for server in range(bcube.servers) for one in plan.transfers(server)]
+    transfers = [move for server in range(bcube.servers) for move in plan.transfers(server)]
     gone = set(out)
     kept = [piece for piece in range(plan.threads * plan.pieces) if piece not in gone]
     owners = [plan.owner(*divmod(piece, plan.pieces)) for piece in kept]
-    servers = sorted({*owners, *(end for one in transfers for end in (one.server, one.peer))})
+    servers = sorted({*owners, *(end for move in transfers for end in (move.server, move.peer))})
     rank = {server: number for number, server in enumerate(servers)}
 
     def chunk(piece: int) -> int:
         return piece - bisect_left(out, piece)
 
     messages = []
-    for one in transfers:
-        piece = one.thread * plan.pieces + one.offset
-        first, stop = chunk(piece), chunk(piece + one.length)
+    for move in transfers:
+        piece = move.thread * plan.pieces + move.offset
+        first, stop = chunk(piece), chunk(piece + move.length)
         if first < stop:
-            adds = one.stage == "aggregate"
-            step = one.step if adds else plan.steps + one.step
-            ends = rank[one.server], rank[one.peer]
-            messages.append(Message(step, one.thread, *ends, one.level, first, stop, adds))
+            adds = move.stage == "aggregate"
+            step = move.step if adds else plan.steps + move.step
+            ends = rank[move.server], rank[move.peer]
+            messages.append(Message(step, move.thread, *ends, move.level, first, stop, adds))
     return ListedProgram(
         f"bml({bcube.n}, {bcube.k}) around failures",
         len(servers),

@@ -89,8 +89,11 @@ def routed_program(bcube: BCube) -> ListedProgram:
     for origin, owner, lane in product(range(count), range(count), range(k)):
         chunk = lane * count + owner
         here, there = origin, owner
-        levels = [(step, (lane + step) % k) for step in range(k)]
-        way = [one for one in levels if bcube.digit(origin, one[1]) != bcube.digit(owner, one[1])]
+        way = [
+            (step, level)
+            for step, level in ((step, (lane + step) % k) for step in range(k))
+            if bcube.digit(origin, level) != bcube.digit(owner, level)
+        ]
         for step, level in way:
             last = (step, level) == way[-1]
             source = OWN if (step, level) == way[0] else origin

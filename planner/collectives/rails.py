@@ -153,7 +153,7 @@ def _ring_program(rails: Rails) -> Program:
         places = []
         for host in range(hosts):
             first, last = ((ring + enters[host + more]) % size for more in (0, 1))
-            between = [one for one in range(size) if one not in (first, last)]
+            between = [nic for nic in range(size) if nic not in (first, last)]
             inside = [first, *between, last] if first != last else [first, *between]
             places += [host * size + accelerator for accelerator in inside]
         rings.append(places)

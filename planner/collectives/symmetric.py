@@ -207,8 +207,8 @@ class SymmetricProgram(Program):
                 more = hop.anchor[digit] - (0 if sent else hop.shift[digit])
                 first += (digits[digit] + more) % radices[digit] * scale
             size = scales[depth - 1] if depth else self.ranks
-            other = self.rank(peer, lane)
-            sender, receiver = (rank, other) if sent else (other, rank)
+            ends = rank, self.rank(peer, lane)
+            sender, receiver = ends if sent else reversed(ends)
             yield Message(
                 hop.step,
                 lane,

@@ -113,11 +113,11 @@ def tensors_program(tensors: Iterable[Any], servers: int, *, balanced: bool) -> 
     messages = []
     for chunk, owner in zip(range(len(sizes)), owners, strict=False):
         for more in range(1, servers):
-            other = (owner + more) % servers
+            worker = (owner + more) % servers
             ends = 0, chunk, chunk + 1
             messages += [
-                Message(0, 0, other, owner, *ends, adds=True),
-                Message(1, 0, owner, other, *ends, adds=False),
+                Message(0, 0, worker, owner, *ends, adds=True),
+                Message(1, 0, owner, worker, *ends, adds=False),
             ]
     edges = tuple(Fraction(end, sum(sizes)) for end in accumulate(sizes))
     return ListedProgram(
