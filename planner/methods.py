@@ -184,8 +184,8 @@ def concrete(methods: Iterable[str]) -> list[str]:
     return [name for name in methods if name != "auto"]
 
 
-def known_method(method: Any, known: Iterable[str]) -> str:
-    """Return `method` if it is one of the `known` names.
+def known_method(method: Any, known: Iterable[str], path: str = "method") -> str:
+    """Return `method` if it is one of the `known` names; `path` is where it stands.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def known_method(method: Any, known: Iterable[str]) -> str:
         return method
     hint = did_you_mean(method, names)
     raise InvalidInputError(
-        "method",
+        path,
         f"expected one of {', '.join(names)}, got {shown(method)}{hint and f' ({hint})'}",
     )
 

@@ -30,12 +30,13 @@ from planner.collectives.collective import Cost
 from planner.collectives.exchange import ps_fattree, shuffle_fattree
 from planner.collectives.fabric import Fabric
 from planner.collectives.halving_doubling import halving_doubling_fattree
+from planner.collectives.recipes import Recipe
 from planner.collectives.ring import ring_fattree
 from planner.costs import AffineCost
 from planner.errors import NotApplicableError
 from planner.topologies import BCube, FatTree, Rails
 
-__all__ = ["ALGORITHMS", "Synchronisation", "least", "synchronisations", "undominated"]
+__all__ = ["ALGORITHMS", "Synchronisation", "least", "recipe_on", "synchronisations", "undominated"]
 
 ALGORITHMS = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml")
 """Every algorithm by the name requests use; of equally fast ones the first is taken."""
@@ -96,6 +97,26 @@ def synchronisations(
         except NotApplicableError as error:
             left_out.append((name, error.message))
     return tuple(usable), tuple(left_out)
+
+
+def recipe_on(cluster: Cluster, algorithm: str) -> Recipe:
+    """Return how to make the program of an algorithm that can be used on a cluster.
+
+    Machines with several NICs on a switch are one rank with one link: a transfer uses all NICs.
+    """
+    topology, machines = cluster.topology, cluster.machines
+    name = "direct" if algorithm in ("ps", "shuffle") else algorithm
+    if cluster.workers == 1:
+        return Recipe("ring", (1,))
+    if isinstance(topology, Rails):
+        rails = "ps" if name == "direct" else name
+        return Recipe(f"{rails}_rails", (topology.hosts, topology.accelerators))
+    if isinstance(topology, BCube):
+        on_bcube = {"bml": "bml", "direct": "routed_bcube"}.get(name, f"{name}_bcube")
+        return Recipe(on_bcube, (topology.n, topology.k))
+    if name == "hierarchical" and isinstance(topology, FatTree):
+        return Recipe(name, tree_groups(machines, topology))
+    return Recipe(name, (machines,))
 
 
 def least(cluster: Cluster) -> Synchronisation:

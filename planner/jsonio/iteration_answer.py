@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.collectives.recipes import GENERATORS
 from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Size
@@ -12,6 +13,7 @@ __all__ = [
     "AlternativeAnswer",
     "CandidateAnswer",
     "IterationAnswer",
+    "ProgramAnswer",
     "SchedulingAnswer",
     "SizingAnswer",
     "SynchronisationAnswer",
@@ -40,6 +42,20 @@ class CostAnswer(Struct, frozen=True, kw_only=True):
     ns_per_byte: float
 
 
+class ProgramAnswer(Struct, frozen=True, kw_only=True):
+    """The collective program that is run: its generator, and what that takes."""
+
+    generator: Annotated[str, Meta(extra_json_schema={"enum": list(GENERATORS)})]
+    shape: Annotated[tuple[Count, ...], Meta(min_length=1)]
+    checked: (
+        Annotated[
+            Literal["symmetry", "replay"],
+            Meta(description="how it was shown to sum up every contribution once"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
 class SynchronisationAnswer(Struct, frozen=True, kw_only=True):
     """The chosen way of synchronising, and what its transfers cost."""
 
@@ -49,6 +65,7 @@ class SynchronisationAnswer(Struct, frozen=True, kw_only=True):
     all_reduce: CostAnswer
     push: CostAnswer
     pull: CostAnswer
+    program: ProgramAnswer | UnsetType = UNSET
 
 
 class AlternativeAnswer(Struct, frozen=True, kw_only=True):

@@ -1,13 +1,18 @@
 """Makes the JSON form of plans of whole iterations."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from planner import drizzle
+from planner.collectives import check
+from planner.collectives.recipes import Recipe, made
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
+from planner.errors import NotApplicableError
 from planner.iteration import (
     Alternative,
     Evaluation,
@@ -20,6 +25,7 @@ from planner.iteration import (
 )
 from planner.iteration.evaluation import cost_of
 from planner.iteration.sizing import Sizing
+from planner.iteration.synchronisation import recipe_on
 from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
@@ -28,6 +34,7 @@ from planner.jsonio.iteration_answer import (
     CostAnswer,
     IterationAnswer,
     MemoryAnswer,
+    ProgramAnswer,
     RunnerUp,
     SchedulingAnswer,
     SizingAnswer,
@@ -40,6 +47,12 @@ from planner.results import Result
 from planner.validation import MAX_TOTAL
 
 __all__ = ["answer"]
+
+MAX_CHECKED = 2**12
+"""Ranks up to which the program of an answer is checked: a few milliseconds."""
+
+MAX_ROUTED = 2**7
+"""The same where pieces are passed on through other servers: as many messages as pairs."""
 
 
 def answer(
@@ -193,7 +206,23 @@ def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
         all_reduce=_cost(synchronisation.all_reduce),
         push=half,
         pull=half,
+        program=_program(recipe_on(problem.cluster, plan.algorithm)),
     )
+
+
+@lru_cache
+def _program(recipe: Recipe) -> ProgramAnswer | UnsetType:
+    """Return the program of the chosen algorithm, checked if that takes no time."""
+    program = ProgramAnswer(generator=recipe.generator, shape=recipe.shape)
+    if recipe.generator == "routed_bcube" and recipe.shape[0] ** recipe.shape[1] > MAX_ROUTED:
+        return program
+    try:
+        messages = made(recipe)
+    except NotApplicableError:  # it has a price, and nobody knows how to run it
+        return UNSET
+    if messages.ranks > MAX_CHECKED:
+        return program
+    return msgspec.structs.replace(program, checked=check(messages))
 
 
 def _cost(cost: AffineCost) -> CostAnswer:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.bigdl import BigdlAnswer
@@ -91,7 +92,7 @@ def read_answer(answer: Answer) -> Program | Layers:
             )
             for transfer in _known(answer.transfers) or ()
         ]
-        return transfers(rows, barrier=answer.barrier)
+        return transfers(rows, barrier=answer.barrier, collective=_recipe(answer))
     if isinstance(answer, IbatchAnswer):
         batches = _known(answer.batches) or ()
         return Layers(answer.direction, batches, _known(answer.layer_parameters))
@@ -105,6 +106,28 @@ def read_answer(answer: Answer) -> Program | Layers:
         f"a plan of {answer.problem} says how to sum up, not what to send when: give a plan of "
         "caramel, and sum up by BML with all_reduce=BcubeAllReduce(world, n, k), or --bcube n,k",
     )
+
+
+def _recipe(answer: IterationAnswer) -> Recipe | None:
+    """Return by which program an answer's transfers are run.
+
+    Raises
+    ------
+    InvalidInputError
+        If it does not say, and it is not the ring that is run where nothing is said.
+    """
+    synchronisation = _known(answer.synchronisation)
+    if synchronisation is None or synchronisation.algorithm == "none":
+        return None
+    program = _known(synchronisation.program)
+    if program is not None:
+        return Recipe(program.generator, program.shape)
+    if synchronisation.algorithm != "ring":
+        raise InvalidInputError(
+            "synchronisation.program",
+            f"missing: how to run {synchronisation.algorithm}; plan again, or with --algorithms",
+        )
+    return None
 
 
 def _pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.programs.forms import Batch, GradientProgram, Piece, ShardProgram
 from planner.validation import shown
@@ -37,7 +38,7 @@ def gradients(
 
 
 def transfers(
-    rows: Iterable[tuple[str, Batch]], *, barrier: bool
+    rows: Iterable[tuple[str, Batch]], *, barrier: bool, collective: Recipe | None
 ) -> GradientProgram | ShardProgram:
     """Return the program of a plan of `iteration`, whose batches each have a kind.
 
@@ -48,7 +49,7 @@ def transfers(
     """
     rows = tuple(rows)
     if all(kind == "all_reduce" for kind, _ in rows):
-        return GradientProgram(tuple(batch for _, batch in rows), barrier)
+        return GradientProgram(tuple(batch for _, batch in rows), barrier, collective)
     for number, (kind, batch) in enumerate(rows):
         path = f"transfers[{number}]"
         if kind == "all_reduce":
@@ -62,7 +63,7 @@ def transfers(
     pulls, pushes = (
         tuple(batch for kind, batch in rows if kind == direction) for direction in ("pull", "push")
     )
-    return ShardProgram(pulls, pushes)
+    return ShardProgram(pulls, pushes, collective)
 
 
 def shards(plans: Sequence[Layers]) -> ShardProgram:

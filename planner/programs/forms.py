@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+from planner.collectives.recipes import Recipe
+
 __all__ = [
     "Batch",
     "GradientProgram",
@@ -56,10 +58,13 @@ class GradientProgram:
         In transfer order.
     barrier : bool
         Whether the next forward pass waits for all of them; else for each where it is read.
+    collective : Recipe or None
+        By which program they are summed up; None: the plan leaves it open.
     """
 
     batches: tuple[Batch, ...]
     barrier: bool = False
+    collective: Recipe | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,13 @@ class ShardProgram:
     ----------
     pulls, pushes : tuple of Batch
         In transfer order; all pieces are whole parameters.
+    collective : Recipe or None
+        By the halves of which program; None: the plan leaves it open.
     """
 
     pulls: tuple[Batch, ...]
     pushes: tuple[Batch, ...]
+    collective: Recipe | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from planner import bigdl, caramel, ibatch, iteration
 from planner.caramel.problem import Part
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
+from planner.iteration.synchronisation import recipe_on
 from planner.programs.building import Layers, gradients, through_a_driver, transfers
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
 from planner.results import Result
@@ -76,7 +77,8 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
                 sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
                 pieces = _pieces(problem.graph, transfer.parts, sizes)
                 rows.append((transfer.kind, Batch(pieces, transfer.size_bytes)))
-            return transfers(rows, barrier=solution.barrier)
+            recipe = recipe_on(problem.cluster, solution.algorithm)
+            return transfers(rows, barrier=solution.barrier, collective=recipe)
         case ibatch.Problem(), ibatch.Plan():
             ibatch.check(problem, solution)
             return Layers(problem.direction, solution.batches, _table(problem, names))

@@ -1,0 +1,111 @@
+"""Programs by the name of their generator and a few numbers: how plans and answers say them.
+
+A program of many ranks is long, and its generator's name and shape say the same. `made` makes it
+again, whoever reads the plan.
+"""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
+
+from planner.collectives.bml import bml_program
+from planner.collectives.exchange import direct_program, routed_program
+from planner.collectives.halving_doubling import (
+    halving_doubling_bcube_program,
+    halving_doubling_program,
+)
+from planner.collectives.hierarchical import hierarchical_bcube_program, hierarchical_program
+from planner.collectives.program import Program
+from planner.collectives.rails import RAIL_PROGRAMS
+from planner.collectives.ring import ring_bcube_program, ring_program
+from planner.errors import InvalidInputError
+from planner.methods import known_method
+from planner.topologies import BCube, Rails
+from planner.validation import integer
+
+__all__ = ["GENERATORS", "Recipe", "made"]
+
+MAX_RANKS = 2**16
+
+
+class Recipe(NamedTuple):
+    """How to make a program.
+
+    Attributes
+    ----------
+    generator : str
+        A key of `GENERATORS`.
+    shape : tuple of int
+        What it takes: the ranks; the sizes of groups, the nearest first; n and k of a BCube; or
+        hosts and their accelerators.
+    """
+
+    generator: str
+    shape: tuple[int, ...]
+
+
+def _ranks(make: Callable[[int], Program], shape: tuple[int, ...]) -> Program:
+    return make(*_numbers(shape, 1))
+
+
+def _groups(shape: tuple[int, ...]) -> Program:
+    return hierarchical_program(_numbers(shape, None))
+
+
+def _bcube(make: Callable[[BCube], Program], shape: tuple[int, ...]) -> Program:
+    n, k = _numbers(shape, 2)
+    _numbers((n,) * k, None)
+    return make(BCube(n, k))
+
+
+def _rails(name: str, shape: tuple[int, ...]) -> Program:
+    hosts, accelerators = _numbers(shape, 2)
+    _numbers((hosts * accelerators,), 1)
+    return RAIL_PROGRAMS[name](Rails(hosts, accelerators, Fraction(1)))
+
+
+def _numbers(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
+    if not shape or (count is not None and len(shape) != count):
+        raise InvalidInputError("shape", f"expected {count or 'some'} numbers, got {len(shape)}")
+    numbers = tuple(
+        integer(number, f"shape[{place}]", minimum=1, maximum=MAX_RANKS)
+        for place, number in enumerate(shape)
+    )
+    ranks = 1
+    for number in numbers if count != 2 else ():
+        ranks *= number
+        if ranks > MAX_RANKS:
+            raise InvalidInputError("shape", f"expected at most {MAX_RANKS} ranks, got more")
+    return numbers
+
+
+GENERATORS: Mapping[str, Callable[[tuple[int, ...]], Program]] = MappingProxyType(
+    {
+        "ring": partial(_ranks, ring_program),
+        "halving_doubling": partial(_ranks, halving_doubling_program),
+        "direct": partial(_ranks, direct_program),
+        "hierarchical": _groups,
+        "bml": partial(_bcube, bml_program),
+        "ring_bcube": partial(_bcube, ring_bcube_program),
+        "halving_doubling_bcube": partial(_bcube, halving_doubling_bcube_program),
+        "hierarchical_bcube": partial(_bcube, hierarchical_bcube_program),
+        "routed_bcube": partial(_bcube, routed_program),
+        **{f"{name}_rails": partial(_rails, name) for name in RAIL_PROGRAMS},
+    }
+)
+"""Every generator by its name."""
+
+
+def made(recipe: Recipe) -> Program:
+    """Return the program of a recipe.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such generator, or its shape is none.
+    NotApplicableError
+        If the generator does not apply to such a shape.
+    """
+    return GENERATORS[known_method(recipe.generator, GENERATORS, "generator")](recipe.shape)
