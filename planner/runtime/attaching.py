@@ -5,8 +5,18 @@ from dataclasses import replace
 from torch import nn
 from torch.optim import Optimizer
 
+from planner.collectives.recipes import made
 from planner.errors import InvalidInputError
-from planner.programs import Batch, GradientProgram, Plan, Program, ShardProgram, program_of
+from planner.programs import (
+    Batch,
+    GradientProgram,
+    Plan,
+    Program,
+    ShardProgram,
+    SliceProgram,
+    program_of,
+)
+from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor
@@ -62,7 +72,8 @@ def attach(
     world : World
         What `join` returned.
     all_reduce : AllReduce, optional
-        How gradients are summed up, for plans of `caramel`; by default gloo's ring.
+        How gradients are summed up, for plans that leave it open, as those of `caramel` do; by
+        default gloo's ring. Plans of `iteration` say by which program: that one is run.
 
     Raises
     ------
@@ -75,13 +86,54 @@ def attach(
         If a rank does not take part in time.
     """
     program = _plain(program_of(plan))
-    if isinstance(program, GradientProgram):
-        return GradientExecutor(model, program, optimizer, world, all_reduce)
-    if all_reduce is not None:
-        raise InvalidInputError("all_reduce", "plans of ibatch and bigdl do not all-reduce")
-    if isinstance(program, ShardProgram):
-        return ShardExecutor(model, program, optimizer, world)
-    return SliceExecutor(model, program, optimizer, world)
+    if all_reduce is not None and not isinstance(program, GradientProgram):
+        raise InvalidInputError("all_reduce", "the plan does not all-reduce")
+    if isinstance(program, SliceProgram):
+        return SliceExecutor(model, program, optimizer, world)
+    own = _planned(world, program, all_reduce)
+    try:
+        executor: Executor
+        if isinstance(program, ShardProgram):
+            executor = ShardExecutor(model, program, optimizer, world, own)
+        else:
+            executor = GradientExecutor(model, program, optimizer, world, own or all_reduce)
+    except BaseException:
+        if own is not None:
+            own.close()
+        raise
+    if own is not None:
+        executor.closing(own.close)
+    return executor
+
+
+def _planned(
+    world: World, planned: GradientProgram | ShardProgram, all_reduce: AllReduce | None
+) -> Interpreter | None:
+    """Return what follows the program that a plan names; None if that is gloo's own all-reduce.
+
+    Raises
+    ------
+    InvalidInputError
+        If the program is for other ranks, or another one was given.
+    """
+    recipe = planned.collective
+    if recipe is None or world.size == 1:
+        return None
+    program = made(recipe)
+    if program.ranks != world.size:
+        raise InvalidInputError(
+            "plan",
+            f"sums up by {program.name}: it is for {program.ranks} ranks, the job has "
+            f"{world.size}; plan for {world.size}",
+        )
+    is_ring = recipe.generator == "ring"
+    if all_reduce is not None and all_reduce.name not in (program.name, "ring" if is_ring else ""):
+        raise InvalidInputError(
+            "all_reduce", f"the plan sums up by {program.name}, got {all_reduce.name}"
+        )
+    if all_reduce is not None or (is_ring and isinstance(planned, GradientProgram)):
+        return None
+    return Interpreter(world, program)
 
 
 def _plain(program: Program) -> Program:

@@ -35,6 +35,8 @@ from torch.optim import Optimizer
 
 from planner.errors import InvalidPlanError
 from planner.programs import Batch, Piece, ShardProgram
+from planner.runtime.collectives.halves import Halves
+from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.collected import Taken
 from planner.runtime.executors.columns import SliceMessage, messages_of, slice_of
@@ -67,12 +69,23 @@ class ShardExecutor(SlicedExecutor):
     optimizer : Optimizer
         One of torch's that update each element by itself, before its first step. Until `close`, its
         groups hold this rank's slices in place of the parameters.
+    interpreter : Interpreter, optional
+        By the halves of whose program shards are summed up and handed out; by default in a direct
+        exchange and by gloo's all-gather.
     """
 
     def __init__(
-        self, model: nn.Module, program: ShardProgram, optimizer: Optimizer, world: World
+        self,
+        model: nn.Module,
+        program: ShardProgram,
+        optimizer: Optimizer,
+        world: World,
+        interpreter: Interpreter | None = None,
     ) -> None:
-        super().__init__(model, program, optimizer, world, "")
+        super().__init__(
+            model, program, optimizer, world, interpreter.name if interpreter else ""
+        )
+        self._halves = Halves(interpreter) if interpreter else None
         pulls, pushes = self._trained(program)
         size = sum(parameter.numel() * parameter.element_size() for parameter in self.names)
         most = max(size // _SHARE, _LEAST_BYTES)
@@ -184,11 +197,14 @@ class ShardExecutor(SlicedExecutor):
                 assert taken is not None
                 for place, part in columns.parts(sent, taken[0].detach().reshape(-1)):
                     torch.mul(part, 1 / ranks, out=place)
-            distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
-            # In the order of the ranks, whoever sent first: sums are the same bits in every run.
-            # The channel alone uses the room, one message at a time, so nothing is overwritten.
-            for row in received[1:]:
-                received[0] += row
+            if self._halves is not None:
+                received[0] = self._halves.scatter(sent, rank)
+            else:
+                distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
+                # In the order of the ranks, whoever sent first: sums are the same bits in every
+                # run. The channel alone uses the room, one message at a time.
+                for row in received[1:]:
+                    received[0] += row
             for columns in message.columns:
                 first, last = columns.own(rank, ranks)
                 if first < last:
@@ -207,7 +223,10 @@ class ShardExecutor(SlicedExecutor):
                 start = slice_of(columns.parameter, rank, ranks).start
                 own = self.flats[columns.parameter][start + first : start + last]
                 matrix[rank, columns.place : columns.place + last - first] = own
-            distributed.all_gather(list(matrix.unbind()), matrix[rank], group=self.group)
+            if self._halves is not None:
+                self._halves.gather(matrix, rank)
+            else:
+                distributed.all_gather(list(matrix.unbind()), matrix[rank], group=self.group)
             for columns in message.columns:
                 for place, part in columns.parts(matrix, self.flats[columns.parameter]):
                     part.copy_(place)
