@@ -1,5 +1,6 @@
 """From a plan to the executor that follows it."""
 
+from collections import Counter
 from dataclasses import replace
 
 from torch import nn
@@ -130,6 +131,13 @@ def _planned(
     if all_reduce is not None and all_reduce.name not in (program.name, "ring" if is_ring else ""):
         raise InvalidInputError(
             "all_reduce", f"the plan sums up by {program.name}, got {all_reduce.name}"
+        )
+    owned = Counter(map(program.owner, range(program.chunks)))
+    if isinstance(planned, ShardProgram) and len(set(map(owned.get, range(program.ranks)))) > 1:
+        raise InvalidInputError(
+            "plan",
+            f"shards by {program.name}, which leaves some ranks without any: plan with another "
+            "algorithm, or replicated",
         )
     if all_reduce is not None or (is_ring and isinstance(planned, GradientProgram)):
         return None
