@@ -13,9 +13,7 @@ from bisect import bisect_left
 from functools import partial
 
 from planner.bml.plan import Plan
-from planner.bml.pricing import is_intact
 from planner.bml.schedule import Schedule
-from planner.bml.trees import TreePlan
 from planner.collectives.bml import bml_program
 from planner.collectives.layout import KeptLayout, Layout
 from planner.collectives.program import ListedProgram, Message, Program
@@ -23,9 +21,9 @@ from planner.collectives.program import ListedProgram, Message, Program
 __all__ = ["program_of"]
 
 
-def program_of(plan: Schedule | TreePlan) -> Program:
+def program_of(plan: Plan) -> Program:
     """Return a plan as a program; its rounds are the depth to run it with."""
-    if is_intact(plan) or (isinstance(plan, Schedule) and not plan.changed):
+    if isinstance(plan, Schedule) and not plan.changed:
         return bml_program(plan.bcube)
     return listed(plan)
 

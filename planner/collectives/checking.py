@@ -10,23 +10,24 @@ the sum once, from one that has had it since an earlier step, then every contrib
 owner once, and the sum everyone: steps only grow on the way. Two messages of one step use the same
 link if they have the same shift.
 
-Any other program is looked at range after range of chunks that no message cuts, in the same way. If
-that fails, as it does where things are passed on through third ranks, the range is replayed: how
-often each rank's contribution is in what each buffer holds. All messages of a step send what was
-there before.
+Any other program is looked at range after range of chunks that no message cuts, in the same way,
+once it is known that no two lanes carry a chunk. If that fails, as it does where things are passed
+on through third ranks, the range is replayed: how often each rank's contribution is in what each
+buffer holds. All messages of a step send what was there before.
 
 Guarantee. Both are proofs, for any number of bytes.
 
-Complexity. O(N) a lane for a symmetric program: 65,536 ranks take a second. Else O(messages) a
-range, and O(ranks² + messages·ranks) if it is replayed; memory O(messages + ranks²).
+Complexity. O(N) a lane for a symmetric program: 65,536 ranks take a second. Else O(messages of its
+lane) a range, and O(ranks² + messages·ranks) if it is replayed; memory O(messages + ranks²).
 
 Source. The multiset is that of the checker of BML's plans (`planner.bml.checker`); links of one
 step: Wang et al., "BML", NeurIPS 2018, section 3.2.
 """
 
-from collections.abc import Iterable
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from planner.collectives.program import OWN, Kind, Message, Program
 from planner.collectives.symmetric import SymmetricProgram, Way, lane_link
@@ -82,16 +83,47 @@ def replay(program: Program, deadline: Deadline = NEVER) -> None:
     messages = sorted(watched(program.messages(), deadline))
     _check_forms(program, messages)
     rows = np.array([message[:8] for message in messages], dtype=np.int64).reshape(-1, 8)
-    steps, _, senders, receivers, _, firsts, stops, adds = rows.T
+    steps, lanes, senders, receivers, _, firsts, stops, adds = rows.T
     passed_on = any((message.source, message.target) != (OWN, OWN) for message in messages)
-    cuts = np.unique(np.concatenate([[0, program.chunks], firsts, stops])).tolist()
-    for first, stop in pairwise(cuts):
+    for first, stop, lane in _ranges(program, lanes, firsts, stops):
         deadline.check()
-        its = np.flatnonzero((firsts <= first) & (first < stops))
+        its = lane[(firsts[lane] <= first) & (first < stops[lane])]
         for owner in sorted({program.owner(chunk) for chunk in range(first, stop)}):
             way = Way(owner, steps[its], senders[its], receivers[its], adds[its].astype(bool))
             if passed_on or _wrong(way, program.ranks, program.kind) is not None:
                 _follow(program, [messages[number] for number in its.tolist()], first, owner)
+
+
+_Numbers: TypeAlias = "NDArray[np.int64]"
+
+
+def _ranges(
+    program: Program, lanes: _Numbers, firsts: _Numbers, stops: _Numbers
+) -> Iterator[tuple[int, int, _Numbers]]:
+    """Yield the ranges of chunks that no message cuts, with the messages of their lane."""
+    import numpy as np
+
+    order = np.argsort(lanes, kind="stable")
+    found = []
+    for lane in np.split(order, np.flatnonzero(np.diff(lanes[order])) + 1):
+        cuts = np.unique(np.concatenate([firsts[lane], stops[lane]]))
+        places = np.searchsorted(cuts, firsts[lane]), np.searchsorted(cuts, stops[lane])
+        begun, ended = (np.bincount(one, minlength=len(cuts)) for one in places)
+        carried = np.cumsum(begun - ended)[:-1] > 0
+        ends = zip(cuts[:-1][carried].tolist(), cuts[1:][carried].tolist(), strict=True)
+        found += [(first, stop, lane) for first, stop in ends]
+    reached = 0
+    for first, stop, lane in sorted(found, key=itemgetter(0)):
+        if first < reached:
+            raise InvalidPlanError(
+                f"lane {lanes[lane[0]]}, chunk {first}", "another lane carries it too"
+            )
+        if reached < first:
+            yield reached, first, lane[:0]
+        yield first, stop, lane
+        reached = stop
+    if reached < program.chunks:
+        yield reached, program.chunks, order[:0]
 
 
 def _check_links(program: SymmetricProgram) -> None:

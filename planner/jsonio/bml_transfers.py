@@ -3,24 +3,31 @@
 Problem. An answer lists what all servers send, or one of them. Before it is drawn or followed it
 has to be known that nothing is missing.
 
-Method. What all servers send is followed through all steps (`planner.bml.rows`), in bytes. What the
-answer says of pieces, and of the busiest link of each step, has to be the same. Of one server's
-transfers only these, and their links, can be checked.
+Method. What all servers send is a collective program (`planner.collectives.program`) for a gradient
+of that size: its chunks are the ranges of bytes that no transfer cuts, its lanes the threads of
+each part of each layer. Layers follow each other, the last one first, and so do parts, a step
+apart. What the answer says of pieces, and of the busiest link of each step, has to be the same. Of
+one server's transfers only these, and their links, can be checked.
 
-Complexity. That of `planner.bml.rows.check_rows`.
+Complexity. That of `planner.collectives.checking.replay`.
 """
 
+import re
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from msgspec import UNSET
 
-from planner.bml.rows import Row, check_rows
+from planner.collectives.checking import check
+from planner.collectives.layout import EvenLayout, KeptLayout, Layout
+from planner.collectives.program import ListedProgram, Message
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.jsonio.bml_answer import BmlAnswer, TransferRow
 from planner.topologies import BCube
 
-__all__ = ["check_transfers", "lists_all", "rows_of"]
+__all__ = ["check_transfers", "lists_all", "program_of"]
 
 
 def lists_all(answer: BmlAnswer) -> bool:
@@ -28,56 +35,118 @@ def lists_all(answer: BmlAnswer) -> bool:
     if answer.transfers is UNSET:
         return False
     if answer.schedule is UNSET:
-        return len({transfer.server for transfer in answer.transfers}) > 1
+        return len({one.server for one in answer.transfers}) > 1
     return answer.schedule == "all"
 
 
-def rows_of(answer: BmlAnswer) -> list[Row]:
-    """Return an answer's transfers in bytes, without those of no bytes.
+def program_of(answer: BmlAnswer) -> tuple[ListedProgram, int]:
+    """Return an answer's transfers as a program, and for how many bytes; it is not checked.
 
     Raises
     ------
     InvalidInputError
-        If there are none, or one that names no server, link, piece or step of the plan.
+        If one names no server, link, piece or step of the plan.
     """
+    program, _, edges = _program(answer)
+    return program, edges[-1]
+
+
+def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
+    """Return an answer's transfers as a program, the servers of its ranks, and its chunks' ends."""
+    import numpy as np
+
     bcube = BCube(answer.n, answer.k)
     transfers = () if answer.transfers is UNSET else answer.transfers
-    layers = [0 if transfer.layer is UNSET else transfer.layer for transfer in transfers]
-    steps = 1 + max(
-        (transfer.step for transfer in transfers if transfer.stage == "aggregate"), default=0
+    steps = _steps_of(answer)
+    rounds = 1 if answer.rounds is UNSET else answer.rounds
+    threads = 1 + max((one.thread for one in transfers), default=0)
+    layers = [0 if one.layer is UNSET else one.layer for one in transfers]
+    last = max(layers, default=0)
+    messages = []
+    for one, layer, ends in zip(transfers, layers, _ends(answer, layers, steps), strict=True):
+        if one.length_bytes:
+            part = 0 if one.part is UNSET else one.part
+            # Back-propagation finishes the last layer first.
+            turn = (last - layer) * (2 * steps + rounds) + part
+            adds = one.stage == "aggregate"
+            step = turn + one.step + (0 if adds else steps)
+            lane = (layer * rounds + part) * threads + one.thread
+            stop = one.offset_bytes + one.length_bytes
+            messages.append(Message(step, lane, *ends, one.level, one.offset_bytes, stop, adds))
+    edges = sorted({0}.union(*((moved.first, moved.stop) for moved in messages)))
+    servers = sorted({end for moved in messages for end in (moved.sender, moved.receiver)})
+    sent = np.zeros((len(servers), len(edges) - 1), dtype=bool)
+    listed = []
+    for moved in messages:
+        sender, receiver = (bisect_left(servers, end) for end in (moved.sender, moved.receiver))
+        first, stop = (bisect_left(edges, byte) for byte in (moved.first, moved.stop))
+        if moved.adds:
+            sent[sender, first:stop] = True
+        listed.append(moved._replace(sender=sender, receiver=receiver, first=first, stop=stop))
+    program = ListedProgram(
+        f"bml({bcube.n}, {bcube.k})",
+        len(servers),
+        (last + 1) * rounds * threads,
+        bcube.k,
+        len(edges) - 1,
+        tuple(listed),
+        sent.argmin(axis=0).tolist() if servers else [],  # the one that sends it to nobody
+        steps,
+        placed=partial(_placed, tuple(edges)),
     )
+    return program, servers, edges
+
+
+def _steps_of(answer: BmlAnswer) -> int:
+    """Return the steps of one stage."""
     if answer.steps is not UNSET:
-        steps = len(answer.steps) // 2
+        return len(answer.steps) // 2
+    transfers = () if answer.transfers is UNSET else answer.transfers
+    return 1 + max((one.step for one in transfers if one.stage == "aggregate"), default=0)
+
+
+def _ends(answer: BmlAnswer, layers: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:
+    """Yield sender and receiver of each transfer, if what it says fits the plan."""
+    bcube = BCube(answer.n, answer.k)
     edges: dict[tuple[int, int, int, int], int] = {}
-    rows = []
-    for number, (sent, layer) in enumerate(zip(transfers, layers, strict=True)):
+    transfers = () if answer.transfers is UNSET else answer.transfers
+    for number, (one, layer) in enumerate(zip(transfers, layers, strict=True)):
         path = f"transfers[{number}]"
-        server = bcube.server(sent.server, f"{path}.server")
-        peer = bcube.server(sent.peer, f"{path}.peer")
-        if sent.level >= bcube.k or peer not in bcube.neighbours(server, sent.level):
+        server = bcube.server(one.server, f"{path}.server")
+        peer = bcube.server(one.peer, f"{path}.peer")
+        if one.level >= bcube.k or peer not in bcube.neighbours(server, one.level):
             raise InvalidPlanError(path, "no such link")
-        if sent.step >= steps:
-            raise InvalidPlanError(
-                f"{path}.step", f"expected an integer < {steps}, got {sent.step}"
-            )
-        adds = sent.stage == "aggregate"
-        part = 0 if sent.part is UNSET else sent.part
+        if one.step >= steps:
+            raise InvalidPlanError(f"{path}.step", f"expected an integer < {steps}, got {one.step}")
+        part = 0 if one.part is UNSET else one.part
         if part >= (1 if answer.rounds is UNSET else answer.rounds):
             raise InvalidPlanError(f"{path}.part", f"there are no parts beside {part}")
-        step = part + sent.step + (0 if adds else steps)
-        stop = sent.offset_bytes + sent.length_bytes
-        if answer.pieces is not UNSET and sent.offset + sent.length > answer.pieces:
+        if answer.pieces is not UNSET and one.offset + one.length > answer.pieces:
             raise InvalidPlanError(f"{path}.length", f"there are {answer.pieces} pieces")
-        for piece, byte in ((sent.offset, sent.offset_bytes), (sent.offset + sent.length, stop)):
-            if edges.setdefault((layer, part, sent.thread, piece), byte) != byte:
+        stop = one.offset_bytes + one.length_bytes
+        for piece, byte in ((one.offset, one.offset_bytes), (one.offset + one.length, stop)):
+            if edges.setdefault((layer, part, one.thread, piece), byte) != byte:
                 raise InvalidPlanError(
                     f"{path}.offset_bytes", f"piece {piece} is somewhere else in other transfers"
                 )
-        if sent.length_bytes:
-            turn = max(layers) - layer, step  # back-propagation finishes the last layer first
-            place = sent.offset_bytes, stop
-            rows.append(Row(turn, part, sent.thread, server, sent.level, peer, *place, adds))
-    return rows
+        yield server, peer
+
+
+def _placed(edges: tuple[int, ...], elements: int, element_bytes: int) -> Layout:
+    """Return where the chunks start of a tensor that an answer is for."""
+    size = edges[-1]
+    if elements * element_bytes != size:
+        raise InvalidInputError(
+            "transfers", f"a plan for {size} bytes, got a tensor of {elements * element_bytes}"
+        )
+    for edge in edges:
+        if edge % element_bytes:
+            raise InvalidInputError(
+                "transfers",
+                f"one begins at byte {edge}, cut inside an element of {element_bytes} bytes: "
+                "plan with element_bytes",
+            )
+    return KeptLayout(EvenLayout(1, size, (), size, 1), edges)
 
 
 def check_transfers(answer: BmlAnswer) -> None:
@@ -92,22 +161,36 @@ def check_transfers(answer: BmlAnswer) -> None:
         return
     if answer.steps is UNSET:
         raise InvalidInputError("steps", "missing: they come with transfers")
-    rows, whole = rows_of(answer), lists_all(answer)
-    for number, transfer in enumerate(() if whole else answer.transfers):
-        if transfer.server != (
+    (program, servers, edges), whole = _program(answer), lists_all(answer)
+    for number, one in enumerate(() if whole else answer.transfers):
+        if one.server != (
             answer.transfers[0].server if answer.schedule is UNSET else answer.schedule
         ):
             raise InvalidInputError(f"transfers[{number}].server", "expected the one in schedule")
     _check_steps(answer, whole=whole)
     gone = 0 if answer.failed is UNSET else answer.failed.servers
     living = answer.servers - gone
-    servers = sorted({end for row in rows for end in (row.server, row.peer)})
-    if whole and living > 1 and any(step.bytes for step in answer.steps):
+    if whole and living > 1 and any(one.bytes for one in answer.steps):
         if len(servers) != living:
             raise InvalidPlanError(
                 "transfers", f"expected those of {living} servers, got {len(servers)}"
             )
-        check_rows(rows, servers, max(row.stop for row in rows))
+        try:
+            check(program)
+        except InvalidPlanError as error:
+            digits = [list(BCube(answer.n, answer.k).digits(server)) for server in servers]
+            raise InvalidPlanError("transfers", _told(str(error), digits, edges)) from error
+
+
+def _told(error: str, servers: Sequence[list[int]], edges: Sequence[int]) -> str:
+    """Return what is wrong with a program, with the servers and bytes of the answer."""
+
+    def span(found: re.Match[str]) -> str:
+        first, last = int(found[1]), int(found[2] or found[1])
+        return f"bytes {edges[first]}…{edges[last + 1] - 1}"
+
+    text = re.sub(r"chunks? (\d+)(?:…(\d+))?", span, error)
+    return re.sub(r"rank (\d+)", lambda found: f"server {servers[int(found[1])]}", text)
 
 
 def _check_steps(answer: BmlAnswer, *, whole: bool) -> None:
@@ -129,15 +212,15 @@ def _check_steps(answer: BmlAnswer, *, whole: bool) -> None:
     carried: dict[tuple[str, int], dict[tuple[object, ...], int]] = defaultdict(
         lambda: defaultdict(int)
     )
-    for transfer in answer.transfers:
-        for nic in _nics(transfer):
-            carried[transfer.stage, transfer.step][nic] += transfer.length_bytes
+    for one in answer.transfers:
+        for nic in _nics(one):
+            carried[one.stage, one.step][nic] += one.length_bytes
     for place, row in enumerate(answer.steps):
         most = max(carried[row.stage, row.step].values(), default=0)
         if row.bytes < most or (whole and row.bytes != most):
             raise InvalidPlanError(f"steps[{place}].bytes", f"expected {most}, got {row.bytes}")
 
 
-def _nics(transfer: TransferRow) -> Iterator[tuple[object, ...]]:
-    yield (tuple(transfer.server), transfer.level, "sends")
-    yield (tuple(transfer.peer), transfer.level, "receives")
+def _nics(one: TransferRow) -> Iterator[tuple[object, ...]]:
+    yield (tuple(one.server), one.level, "sends")
+    yield (tuple(one.peer), one.level, "receives")

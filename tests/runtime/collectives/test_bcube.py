@@ -316,8 +316,7 @@ def test_what_does_not_fit_is_refused() -> None:
         "size": "transfers: a plan for 16024 bytes, got a tensor of 16016",
         "mean": "average: no mean of torch.int64",
         "sparse": "tensor: expected a dense one on the CPU, got torch.sparse_coo, cpu",
-        "world": "world: expected a rank for each of 4 servers of BCube(2, 2) that take part, got "
-        "2 ranks",
+        "world": "world: expected 4 ranks for bml(2, 2), got 2",
         "closed": "this all-reduce was closed",
     }
 

@@ -1,0 +1,345 @@
+"""Any collective program over gloo: every algorithm the library plans, by one interpreter.
+
+Problem. Gloo's all-reduce is a ring over one NIC. A program (`planner.collectives.program`) says
+who sends which chunk to whom over which link, whatever the algorithm.
+
+Method. Ranks that talk to each other over a link have a process group there, on the link's network
+interface. A few threads (`lane`), one for each lane of the program, go through their scripts
+(`script`), each at its own pace. Large tensors are cut into parts that follow each other.
+
+Guarantee. Before the first byte the program is checked, and all ranks have the same. Sums are the
+same in every run, as they are added up in a fixed order, and the same on all ranks if the program
+sums up each chunk on one of them. After a failure the object does nothing any more; threads that
+still wait end when the time-out of their transfer has passed.
+
+Complexity. That of the program; memory for what is under way beside the tensor.
+
+Source. MSCCL's interpreter (Cowan et al., "MSCCLang", ASPLOS 2023) runs such programs on GPUs.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from planner.collectives.checking import check
+from planner.collectives.program import Kind, ListedProgram, Message, Program
+from planner.collectives.ring import ring_program
+from planner.errors import InvalidInputError, InvalidPlanError, PlannerError
+from planner.programs import digest
+from planner.runtime.collectives.lane import Lane
+from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.runtime.collectives.script import Script, scripts
+from planner.runtime.world.world import World
+
+__all__ = ["Interpreter", "collective_of", "talking"]
+
+_LOOK_S = 0.1
+_KEPT_SCRIPTS = 1024
+_PARTS = 8
+"""Parts of large tensors: with one part, the links of a thread that is behind stand still."""
+_MESSAGE_BYTES = 2**16
+"""Messages are not made smaller for that."""
+_LARGE = 2**40
+"""Bytes of a tensor so large that all differences of programs show."""
+
+
+def collective_of(world: World, program: Program) -> AllReduce:
+    """Return what sums up over all ranks as a program says: gloo's ring, if it says that.
+
+    Every rank has to call it, at the same place in its program. Parameters and errors are those of
+    `Interpreter`.
+    """
+    if program == ring_program(world.size) and len(world.interfaces) <= 1:
+        world.agree("the program of the all-reduce", program.name)
+        return Ring(world.group)
+    return Interpreter(world, program)
+
+
+class Interpreter:
+    """Sums up tensors over all ranks of a job by a program.
+
+    Every rank has to make it, at the same place in its program::
+
+        world = join()
+        summing = Interpreter(world, halving_doubling_program(world.size))
+        summing.all_reduce(tensor)
+        executor = attach(model, plan, optimizer, world, all_reduce=summing)
+
+    Parameters
+    ----------
+    world : World
+        With a network interface for each link, or one or none, where all go over the same.
+    program : Program
+        An all-reduce.
+    depth : int
+        In how many parts to send everything at least.
+    size_bytes : int, optional
+        The only size of tensors that the program is for; it then says itself how they are cut.
+
+    Raises
+    ------
+    InvalidPlanError
+        If the program does not sum up every contribution exactly once.
+    InvalidInputError
+        If the program and the job do not fit together.
+    DisagreementError
+        If ranks have different programs; on every rank.
+    CommunicationError
+        If a rank does not take part in time.
+    """
+
+    _link = "link"
+
+    def __init__(
+        self, world: World, program: Program, *, depth: int = 1, size_bytes: int | None = None
+    ) -> None:
+        self._world = world
+        self._program = program
+        self._depth = depth
+        self._size_bytes = size_bytes
+        try:
+            messages = _checked(program)
+        except InvalidInputError as error:
+            world.watch.failed(str(error), at_fault=True)
+            raise
+        seen = _seen(program, messages, size_bytes or _LARGE)
+        self._name = (
+            f"{program.name} {seen}" if isinstance(program, ListedProgram) else program.name
+        )
+        self._name += f" in {depth} parts" if depth > 1 else ""
+        world.agree("the program of the all-reduce", f"{self._name} {seen}")
+        if world.size != program.ranks:
+            raise InvalidInputError(
+                "world", f"expected {program.ranks} ranks for {program.name}, got {world.size}"
+            )
+        interfaces: Sequence[str | None] = world.interfaces
+        if len(interfaces) <= 1:
+            interfaces = (None,) * program.links
+        if len(interfaces) != program.links:
+            raise InvalidInputError(
+                "interfaces",
+                f"expected one for each of {program.links} {self._link}s, got {len(interfaces)}",
+            )
+        self._groups: dict[int, tuple[Any, Mapping[int, int]]] = {}
+        for link, ranks in talking(messages):
+            group = world.new_group(ranks, interfaces[link])
+            if group is not None:
+                self._groups[link] = group, {rank: place for place, rank in enumerate(ranks)}
+        self._halves: dict[Kind, Program] = {program.kind: program}
+        self._scripts = lru_cache(_KEPT_SCRIPTS)(self._made)
+        self._answers: SimpleQueue[Exception | None] = SimpleQueue()
+        self._error: Exception | None = None
+        self._busy = threading.Lock()
+        self._lanes = [
+            Lane(number, self._groups, self._link, self._answers)
+            for number in range(max(min(program.lanes, program.links), 1))
+        ]
+
+    @property
+    def name(self) -> str:
+        """What ranks compare: the program's name, and a hash of it if it has no generator."""
+        return self._name
+
+    def __call__(self, flat: Tensor, depth: int = 1) -> None:
+        """Replace a one-dimensional, contiguous tensor by the sum of all ranks' tensors.
+
+        Every rank calls it for the same sizes in the same order, from one thread at a time.
+
+        Parameters
+        ----------
+        flat : Tensor
+            On the CPU.
+        depth : int
+            In how many parts to send everything at least, each one step behind the part before it.
+            Large tensors are sent in 8 anyway, so that threads which do not keep pace leave no link
+            idle. A program for tensors of one size says itself how many parts there are.
+
+        Raises
+        ------
+        PeerError
+            If a transfer fails; it says over which link, and with which rank.
+        CommunicationError
+            If another rank has stopped.
+        InvalidInputError
+            If the program is not for tensors of this size.
+        """
+        self._follow(flat, depth, self._program.kind)
+
+    def reduce_scatter(self, flat: Tensor, depth: int = 1) -> None:
+        """Leave the sums of this rank's chunks in their places; all others are undefined.
+
+        Parameters and errors are those of a call; and `InvalidPlanError` if the program does not
+        come apart into halves.
+        """
+        self._follow(flat, depth, "reduce_scatter")
+
+    def all_gather(self, flat: Tensor, depth: int = 1) -> None:
+        """Replace all chunks by those of their owners.
+
+        Parameters and errors are those of a call; and `InvalidPlanError` if the program does not
+        come apart into halves.
+        """
+        self._follow(flat, depth, "all_gather")
+
+    def owned(self, flat: Tensor, depth: int = 1) -> list[Tensor]:
+        """Return this rank's chunks of a tensor, in order."""
+        elements, width = flat.numel(), flat.element_size()
+        parts = self._parts(elements, width, depth)
+        found = []
+        for part in flat.tensor_split(parts):
+            layout = self._program.layout(part.numel(), width)
+            for chunk in range(self._program.chunks):
+                if self._program.owner(chunk) == self._world.rank:
+                    start = layout.start(chunk) // width
+                    found.append(part[start : start + layout.span(chunk, 1) // width])
+        return [piece for piece in found if piece.numel()]
+
+    def all_reduce(self, tensor: Tensor, *, average: bool = False) -> Tensor:
+        """Replace a tensor of any shape by the sum, or the mean, of all ranks' tensors.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            On the CPU, of the same shape and type on all ranks; it is returned.
+        average : bool
+            Whether to divide by the number of ranks.
+
+        Raises
+        ------
+        CommunicationError
+            If a transfer fails, or another rank has stopped.
+        InvalidInputError
+            If it cannot be summed up: sparse, not on the CPU, of a size that the program is not
+            for; or it has no mean.
+        """
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            raise InvalidInputError(
+                "tensor", f"expected a dense one on the CPU, got {tensor.layout}, {tensor.device}"
+            )
+        if average and not (tensor.is_floating_point() or tensor.is_complex()):
+            raise InvalidInputError("average", f"no mean of {tensor.dtype}")
+        plain = tensor.detach()
+        flat = plain.reshape(-1)  # a copy where the tensor is not contiguous
+        self._checked(_real(flat), 1, self._program.kind)  # what is refused here stops nobody
+        with self._world.transferring():
+            self(flat)
+        if average:
+            flat /= self._world.size
+        if not plain.is_contiguous():
+            plain.copy_(flat.view(plain.shape))
+        return tensor
+
+    def close(self) -> None:
+        """End the threads and the groups. Every rank has to call it, or none."""
+        for lane in self._lanes:
+            lane.jobs.put(None)
+        for lane in self._lanes:
+            # A process that ends while a thread is inside gloo may abort.
+            lane.join(timeout=self._world.timeout_s + 1)
+        if self._error is None:
+            self._error = PlannerError("this all-reduce was closed")
+            if self._world.watch.error is None:
+                for group, _ in self._groups.values():
+                    distributed.destroy_process_group(group)
+        self._groups = {}
+
+    def _follow(self, flat: Tensor, depth: int, kind: Kind) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise InvalidInputError("", "called from two threads at once")
+        try:
+            flat = _real(flat)
+            for lane, script in zip(self._lanes, self._checked(flat, depth, kind), strict=True):
+                lane.jobs.put((flat, script))
+            for _ in self._lanes:
+                try:
+                    error = self._answer()
+                except PlannerError as stopped:
+                    error = stopped
+                if error is not None:
+                    self._error = error
+                    raise error
+        finally:
+            self._busy.release()
+
+    def _checked(self, flat: Tensor, depth: int, kind: Kind) -> tuple[Script, ...]:
+        """Return what to do with a tensor, if all is well."""
+        self._world.watch.check()  # says more than what was noticed here
+        if self._error is not None:
+            raise self._error
+        if kind not in self._halves:
+            half = self._program.half(kind)
+            check(half)
+            self._halves[kind] = half
+        elements, width = flat.numel(), flat.element_size()
+        return self._scripts(kind, elements, width, self._parts(elements, width, depth))
+
+    def _made(self, kind: Kind, elements: int, width: int, parts: int) -> tuple[Script, ...]:
+        return scripts(self._halves[kind], self._world.rank, elements, width, parts)
+
+    def _parts(self, elements: int, width: int, depth: int) -> int:
+        if self._size_bytes is not None:
+            return 1
+        least = elements * width // self._program.chunks  # the least message
+        return max(depth, self._depth, min(_PARTS, least // _MESSAGE_BYTES))
+
+    def _answer(self) -> Exception | None:
+        """Return what a thread says once it has ended; raise what another rank says before."""
+        while True:
+            with suppress(Empty):
+                return self._answers.get(timeout=_LOOK_S)
+            self._world.watch.check()
+
+
+def _real(flat: Tensor) -> Tensor:
+    """Return complex numbers as twice as many real ones."""
+    return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
+
+
+def _checked(program: Program) -> list[Message]:
+    """Return all messages of a program that is right.
+
+    Raises
+    ------
+    InvalidPlanError
+        If it is wrong.
+    """
+    check(program)
+    messages = list(program.messages())
+    for message in messages:  # which symmetry does not say
+        if not 0 <= message.link < program.links:
+            raise InvalidPlanError(
+                f"step {message.step}, rank {message.sender} to rank {message.receiver}",
+                f"no link {message.link}: ranks have {program.links}",
+            )
+    return messages
+
+
+def _seen(program: Program, messages: Sequence[Message], size: int) -> str:
+    """Return a hash of all that ranks do with a tensor of some bytes."""
+    layout, chunks = program.layout(size), range(program.chunks)
+    ends = program.ranks, program.links, program.scatter_steps
+    owned = [(program.owner(chunk), layout.start(chunk)) for chunk in chunks]
+    return digest(ends, owned, [tuple(message) for message in messages])
+
+
+def talking(messages: Sequence[Message]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each link with the ranks that reach each other over it, also through others.
+
+    Gloo connects all members of a group, and over a NIC not all ranks may reach each other.
+    """
+    for link in sorted({message.link for message in messages}):
+        of: dict[int, set[int]] = {}
+        for message in messages:
+            if message.link == link and of.get(message.sender) is not of.get(message.receiver, of):
+                both = of.get(message.sender, {message.sender}) | of.get(
+                    message.receiver, {message.receiver}
+                )
+                of.update(dict.fromkeys(both, both))
+        for ranks in sorted({tuple(sorted(some)) for some in of.values()}):
+            yield link, list(ranks)

@@ -1,0 +1,273 @@
+"""A rank's own script of a collective program: what it sends and receives, step by step.
+
+Problem. A rank that follows a program has to know, in elements of the tensor at hand, what it sends
+and receives, and what may be under way at the same time. With several parts each takes every step
+one step later than the part before it, and nobody should wait for more than it has to.
+
+Method. Steps of a part and a lane are put in the order of time. What a step sends has to be there:
+it begins when the last earlier step is complete that received some of it. And nothing may be
+written that is still being sent: a step waits for earlier sends of what it receives. Both are
+found chunk by chunk, once for all parts.
+
+Guarantee. Both ends of a link have the same messages in the same order, and a step waits for
+earlier steps alone, of the same order on all ranks: so ranks that go through their scripts at their
+own pace never wait for each other for ever, and get what they would get in step. Who arrives first
+does not matter: what a step brings is added in the order of links and of distances of ranks.
+
+Complexity. Linear in the chunks of a rank's messages, and in its messages times parts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, count
+from typing import NamedTuple
+
+from planner.collectives.layout import Layout
+from planner.collectives.program import OWN, Message, Program
+from planner.errors import InvalidPlanError
+
+__all__ = ["Hop", "Script", "Step", "scripts"]
+
+
+class Hop(NamedTuple):
+    """Elements start … stop-1 go to a peer, or come from one.
+
+    Attributes
+    ----------
+    peer, link : int
+        With whom, over which link.
+    own : bool
+        Whether they are the tensor's; else they are of what is passed on.
+    start, stop : int
+        Which.
+    adds : bool
+        Whether the receiver adds them.
+    aside : bool
+        Whether they arrive elsewhere, as what is in their place is sent in the same step.
+    """
+
+    peer: int
+    link: int
+    own: bool
+    start: int
+    stop: int
+    adds: bool
+    aside: bool = False
+
+
+class Step(NamedTuple):
+    """What is sent and received in one step, of one part and lane.
+
+    Attributes
+    ----------
+    after : int
+        The last step, by its place, that has to be complete before; -1 if none has.
+    clear : tuple of int
+        Sends that have to be over before, numbered in the order of the script.
+    receives, sends : tuple of Hop
+        In this order.
+    held : tuple of int
+        Of its own sends those that have to be over before anything received is put in its place.
+    """
+
+    after: int
+    clear: tuple[int, ...]
+    receives: tuple[Hop, ...]
+    sends: tuple[Hop, ...]
+    held: tuple[int, ...]
+
+
+class Script(NamedTuple):
+    """What one thread of a rank does.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        In this order.
+    passing : int
+        Elements of room for what is passed on.
+    """
+
+    steps: tuple[Step, ...]
+    passing: int
+
+
+_Send = tuple[int, int]
+"""A send, by the place of its step and its own in that."""
+
+
+class _Step(NamedTuple):
+    """A step of the program, whatever the sizes."""
+
+    step: int
+    lane: int
+    sends: list[Message]
+    receives: list[Message]
+    after: int
+    clear: tuple[_Send, ...]
+    aside: tuple[bool, ...]
+    held: tuple[_Send, ...]
+
+
+_Cell = tuple[int, int]
+"""A chunk in a buffer."""
+
+
+def scripts(
+    program: Program, rank: int, elements: int, width: int = 1, parts: int = 1
+) -> tuple[Script, ...]:
+    """Return the scripts of a rank's threads: one for each lane, but no more than there are links.
+
+    Parameters
+    ----------
+    program : Program
+        What all ranks do.
+    rank : int
+        Whose.
+    elements, width : int
+        Elements of the tensor, and the bytes of one.
+    parts : int
+        Into how many parts to cut them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the program is not for tensors of this size.
+    InvalidPlanError
+        If it adds sums to what need not be there, when it hands them out.
+    """
+    steps = list(_steps(program, rank))
+    quotient, rest = divmod(elements, parts)
+    sizes = [quotient + (part < rest) for part in range(min(parts, elements))]
+    layouts = {size: program.layout(size, width) for size in {quotient, *sizes}}
+    threads = max(min(program.lanes, program.links), 1)
+    return tuple(
+        _script(
+            [(place, step) for place, step in enumerate(steps) if step.lane % threads == thread],
+            [layouts[size] for size in sizes],
+            sizes,
+            width,
+            rank,
+        )
+        for thread in range(threads)
+    )
+
+
+def _steps(program: Program, rank: int) -> Iterator[_Step]:
+    """Yield a rank's steps in the order of time, with what they wait for."""
+    found: dict[tuple[int, int], tuple[list[Message], list[Message]]] = defaultdict(
+        lambda: ([], [])
+    )
+    for message in program.sends(rank):
+        found[message.step, message.lane][0].append(message)
+    for message in program.receives(rank):
+        if message.adds and program.kind == "all_gather":
+            raise InvalidPlanError(f"step {message.step}, rank {rank}", "adds to no sum")
+        found[message.step, message.lane][1].append(message)
+    written: dict[_Cell, int] = {}
+    read: dict[_Cell, set[_Send]] = defaultdict(set)
+    for place, key in enumerate(sorted(found)):
+        sends, receives = found[key]
+        # Those behind a rank get first what it sends; nobody is then asked by all at once.
+        sends.sort(key=lambda one: _order(one, one.receiver - rank, program.ranks))
+        receives.sort(key=lambda one: _order(one, rank - one.sender, program.ranks))
+        sent = [_cells(one, one.source) for one in sends]
+        received = [_cells(one, one.target) for one in receives]
+        kept = [cells for one, cells in zip(receives, received, strict=True) if not one.adds]
+        after = max(
+            (written.get(cell, -1) for cells in (*sent, *kept) for cell in cells), default=-1
+        )
+        clear = {send for cells in received for cell in cells for send in read.pop(cell, ())}
+        for number, cells in enumerate(sent):
+            for cell in cells:
+                read[cell].add((place, number))
+        reading = {cell for cells in sent for cell in cells}
+        aside = tuple(not reading.isdisjoint(cells) for cells in received)
+        held = {send for cells in received for cell in cells for send in read.pop(cell, ())}
+        written.update((cell, place) for cells in received for cell in cells)
+        yield _Step(*key, sends, receives, after, tuple(clear), aside, tuple(held))
+
+
+def _order(message: Message, distance: int, ranks: int) -> tuple[bool, int, int, int, int]:
+    return message.adds, message.link, distance % ranks, message.first, message.target
+
+
+def _cells(message: Message, buffer: int) -> list[_Cell]:
+    return [(buffer, chunk) for chunk in range(message.first, message.stop)]
+
+
+def _script(
+    steps: Sequence[tuple[int, _Step]],
+    layouts: Sequence[Layout],
+    sizes: Sequence[int],
+    width: int,
+    rank: int,
+) -> Script:
+    """Return what one thread does in all parts."""
+    passing = sorted(
+        {
+            cell
+            for _, step in steps
+            for one in (*step.sends, *step.receives)
+            for buffer in (one.source if one.sender == rank else one.target,)
+            if buffer != OWN
+            for cell in _cells(one, buffer)
+        }
+    )
+    room = 0
+    begins = [0, *accumulate(sizes)]
+    rooms: list[dict[_Cell, int]] = []
+    for layout in layouts:
+        rooms.append({})
+        for cell in passing:
+            rooms[-1][cell] = room
+            room += layout.span(cell[1], 1) // width
+
+    def hop(part: int, message: Message, aside: bool) -> Hop:
+        sending = message.sender == rank
+        buffer = message.source if sending else message.target
+        layout = layouts[part]
+        size = layout.span(message.first, message.stop - message.first) // width
+        if buffer == OWN:
+            start = begins[part] + layout.start(message.first) // width
+        else:
+            start = rooms[part][buffer, message.first]
+        peer = message.receiver if sending else message.sender
+        return Hop(peer, message.link, buffer == OWN, start, start + size, message.adds, aside)
+
+    order = sorted(
+        (step.step + part, part, step.lane, place, step)
+        for place, step in steps
+        for part in range(len(sizes))
+    )
+    number = count()
+    numbers: dict[tuple[int, _Send], int] = {}
+    places: dict[tuple[int, int], int] = {}
+    made = []
+    for turn, (_, part, _, place, step) in enumerate(order):
+        places[part, place] = turn
+        sends = []
+        for position, message in enumerate(step.sends):
+            one = hop(part, message, aside=False)
+            if one.start < one.stop:
+                numbers[part, (place, position)] = next(number)
+                sends.append(one)
+        received = zip(step.receives, step.aside, strict=True)
+        receives = [hop(part, message, aside) for message, aside in received]
+        made.append(
+            Step(
+                places.get((part, step.after), -1),
+                _numbered(numbers, part, step.clear),
+                tuple(one for one in receives if one.start < one.stop),
+                tuple(sends),
+                _numbered(numbers, part, step.held),
+            )
+        )
+    return Script(tuple(made), room)
+
+
+def _numbered(
+    numbers: dict[tuple[int, _Send], int], part: int, sends: Sequence[_Send]
+) -> tuple[int, ...]:
+    """Return the numbers of sends that are not empty, in order."""
+    return tuple(sorted(numbers[part, send] for send in sends if (part, send) in numbers))

@@ -1,0 +1,185 @@
+"""Every program over gloo: sums and halves are right, and what is wrong is refused before a byte."""
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, distributed
+
+from planner import bml
+from planner.collectives.bml import bml_program
+from planner.collectives.exchange import direct_program, routed_program
+from planner.collectives.halving_doubling import halving_doubling_program
+from planner.collectives.hierarchical import hierarchical_program
+from planner.collectives.program import ListedProgram, Program
+from planner.collectives.ring import ring_program
+from planner.errors import CommunicationError
+from planner.runtime.collectives.bcube import BcubeAllReduce
+from planner.runtime.collectives.interpreter import Interpreter, collective_of
+from planner.runtime.collectives.ring import Ring
+from planner.runtime.world.joining import join
+from planner.topologies import BCube
+from tests.collectives.programs import all_programs
+from tests.runtime.collectives.test_bcube import TIMEOUT_S, bits, floats, integers, planned, values
+from tests.runtime.faulty import end, strike
+from tests.runtime.launching import launch
+
+
+def programs_of(ranks: int) -> list[Program]:
+    """Return every algorithm on so many ranks, those that send the same messages once."""
+    programs = [one for one in all_programs() if one.ranks == ranks]
+    return list({(one.links, *sorted(one.messages())): one for one in programs}.values())
+
+
+def sum_by_all(ranks: int) -> list[tuple[str, bytes]]:
+    """Sum up by every program; return its name, and the bits of a sum of floats."""
+    world = join(TIMEOUT_S)
+    found = []
+    for program in programs_of(ranks):
+        summing = Interpreter(world, program)
+        for size in (1, 7, ranks - 1, ranks, ranks + 1, 1000, 65_537):
+            for depth in (1, 3) if size in (7, 1000) else (1,):
+                total = integers(world.rank, size)
+                distributed.all_reduce(total)
+                flat = integers(world.rank, size)
+                summing(flat, depth)
+                assert torch.equal(flat, total), (program.name, size, depth)
+        try_halves(summing, world.rank)
+        flat, total = floats(world.rank, 5, 67), floats(world.rank, 5, 67)
+        distributed.all_reduce(total)
+        summing.all_reduce(flat)
+        assert torch.allclose(flat, total, rtol=1e-6, atol=1e-5)
+        found.append((program.name, bits(flat)))
+        summing.close()
+    world.leave()
+    return found
+
+
+def try_halves(summing: Interpreter, rank: int) -> None:
+    """Sum up by halves: whoever owns a chunk has its sum in between, whatever else is there."""
+    for size, depth in ((1, 1), (1000, 1), (1000, 3)):
+        flat, total = integers(rank, size), integers(rank, size)
+        distributed.all_reduce(total)
+        summing.reduce_scatter(flat, depth)
+        mine = summing.owned(flat, depth)
+        for own, wanted in zip(mine, summing.owned(total, depth), strict=True):
+            assert torch.equal(own, wanted)
+        kept = [own.clone() for own in mine]
+        flat.fill_(rank)
+        for own, sums in zip(mine, kept, strict=True):
+            own.copy_(sums)
+        summing.all_gather(flat, depth)
+        assert torch.equal(flat, total)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8, 9])
+def test_every_algorithm_sums_up_as_gloo_does(ranks: int) -> None:
+    results = values(launch(sum_by_all, ranks, ranks, timeout_s=120))
+    assert all(result == results[0] for result in results)
+
+
+class Wired:
+    """Says a link, whatever there is."""
+
+    def __call__(self, sender: int, receiver: int, lane: int) -> int:
+        return 3
+
+
+def wrong(kind: str, rank: int) -> Program:
+    whole = direct_program(3)
+    first, *rest = whole.messages()
+    listed = tuple({"left out": rest, "twice": [first, first, *rest]}.get(kind, [first, *rest]))
+    if kind == "link":
+        return replace(ring_program(3), wire=Wired())
+    if kind == "ranks differ":
+        return halving_doubling_program(3) if rank == 1 else whole
+    if kind == "lists differ" and rank == 1:
+        listed = tuple(message._replace(step=message.step + 1) for message in listed)
+    size = 4 if kind == "too few" else 3
+    return (
+        bml_program(BCube(4, 1))
+        if size == 4
+        else ListedProgram("listed", 3, 1, 1, 3, listed, [0, 1, 2], 1)
+    )
+
+
+def refused(kind: str) -> None:
+    with join(TIMEOUT_S) as world:
+        collective_of(world, wrong(kind, world.rank))
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "words"),
+    [
+        ("left out", "InvalidPlanError", "rank 0, chunk 1: has the contribution of rank 0 0 times"),
+        ("twice", "InvalidPlanError", "step 0, rank 0 to rank 1, chunks 1…1: chunk 1 then has the"),
+        ("link", "InvalidPlanError", "step 0, rank 0 to rank 1: no link 3: ranks have 1"),
+        ("ranks differ", "DisagreementError", "the program of the all-reduce: rank 1 differs"),
+        ("lists differ", "DisagreementError", "the program of the all-reduce: rank 1 differs"),
+        ("too few", "InvalidInputError", "world: expected 4 ranks for bml(4, 1), got 3"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_the_first_byte(kind: str, error: str, words: str) -> None:
+    for outcome in launch(refused, 3, kind):
+        assert outcome.error is not None
+        assert outcome.error.type == error
+        assert words in outcome.error.text
+
+
+def names() -> list[str]:
+    world = join(TIMEOUT_S)
+    found = []
+    plans = [None, planned(2, 1, "nothing"), planned(2, 1, "nothing", gradient_bytes=800)]
+    for plan in (*plans, bml.Schedule(BCube(2, 1)), bml.Schedule(BCube(2, 1), rounds=2)):
+        one = BcubeAllReduce(world, 2, 1, plan)
+        found.append(one.name)
+        one.close()
+    for program in (ring_program(2), hierarchical_program([2]), direct_program(2)):
+        one = Interpreter(world, program)
+        found.append(one.name)
+        one.close()
+    assert isinstance(collective_of(world, ring_program(2)), Ring)
+    world.leave()
+    return found
+
+
+def test_names_tell_programs_apart() -> None:
+    found = values(launch(names, 2))
+    assert found[0] == found[1]
+    none, _, _, same, *_ = found[0]
+    assert none == same == "bml(2, 1)"  # which are the same program
+    assert len(set(found[0])) == len(found[0]) - 1
+
+
+def lose(how: str) -> tuple[str, tuple[int, ...]]:
+    world = join(TIMEOUT_S / 3)  # a roll call takes half of it
+    summing = Interpreter(world, routed_program(BCube(2, 2)))
+    tensor = torch.ones(300_000)
+    summing.all_reduce(tensor)
+    if world.rank == 3:
+        strike(how, world)
+    with pytest.raises(CommunicationError) as failed:
+        sum_for_ever(summing, tensor)
+    with pytest.raises(CommunicationError):
+        summing.reduce_scatter(tensor)
+    summing.close()
+    world.leave()
+    return str(failed.value), failed.value.peers
+
+
+def sum_for_ever(summing: Interpreter, tensor: Tensor) -> None:
+    while True:
+        summing.all_reduce(tensor)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_lost_rank_is_named_on_all_others(how: str) -> None:
+    outcomes = launch(lose, 4, how, meanwhile=end(3) if how == "stop" else None)
+    for text, peers in values(outcomes[:3]):
+        assert peers == (3,)
+        assert "rank 3 does not answer" in text

@@ -1,0 +1,421 @@
+"""Scripts of ranks, played in one process: any order of threads gives every sum exactly once."""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from itertools import product
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import bml
+from planner.collectives.bml import bml_program
+from planner.collectives.checking import check
+from planner.collectives.exchange import direct_program
+from planner.collectives.program import KINDS, ListedProgram, Message, Program
+from planner.errors import InvalidInputError, InvalidPlanError
+from planner.jsonio import solve
+from planner.network import Network
+from planner.runtime.collectives.bcube import bcube_program
+from planner.runtime.collectives.interpreter import talking
+from planner.runtime.collectives.script import Hop, Script, scripts
+from planner.topologies import BCube
+from tests.collectives.programs import all_programs
+
+NIC = {"nics": [[[0, 0], 0]]}
+SWITCH = {"switches": [[1, [0]]]}
+SERVER = {"servers": [[1, 0]]}
+
+
+def answer(n: int, k: int, *, method: str = "auto", **fields: Any) -> dict[str, Any]:
+    request = {
+        "problem": "bml",
+        "n": n,
+        "k": k,
+        "link_bytes_per_s": 1_000_000,
+        "latency_ns": 100_000,
+        "element_bytes": 4,
+        "schedule": "all",
+        "method": method,
+    }
+    if "layer_bytes" not in fields:
+        request["gradient_bytes"] = 4000
+    return solve(request | fields)
+
+
+class Transfer(NamedTuple):
+    """What was asked for or sent: where it lies, so that it may still change before it moves."""
+
+    memory: np.ndarray
+    hop: Hop
+
+    @property
+    def part(self) -> np.ndarray:
+        return self.memory[self.hop.start : self.hop.stop]
+
+
+class Player:
+    """A thread of a rank, as `Lane`, but that it acts when it is told to.
+
+    What it sends is read, and what it asked for is written, at any time until it has waited.
+    """
+
+    def __init__(self, rank: int, number: int, script: Script, counts: np.ndarray) -> None:
+        self.rank = rank
+        self.number = number
+        self.steps = script.steps
+        self.rooms = np.zeros((script.passing, counts.shape[1]), dtype=int), counts
+        self.begun = self.complete = 0
+        self.sent: list[list[Transfer]] = []
+        self.arriving: deque[list[tuple[list[Transfer], Transfer, Hop]]] = deque()
+
+    @property
+    def done(self) -> bool:
+        return self.complete == len(self.steps) and not any(self.sent)
+
+    def act(self, links: "Links") -> bool:
+        """Begin the next step, or complete the oldest; tell whether that was possible."""
+        if self.begun < len(self.steps) and self.complete > self.steps[self.begun].after:
+            step = self.steps[self.begun]
+            if any(self.sent[number] for number in step.clear):
+                return False
+            asked = []
+            for hop in step.receives:
+                aside = hop.adds or hop.aside
+                place = np.empty((hop.stop, self.rooms[0].shape[1]), dtype=int)
+                memory = place if aside else self.rooms[hop.own]
+                waiting = [Transfer(memory, hop)]
+                links.asked[hop.peer, self.rank, hop.link, self.number].append(waiting)
+                asked.append((waiting, waiting[0], hop))
+            self.arriving.append(asked)
+            for hop in step.sends:
+                self.sent.append([Transfer(self.rooms[hop.own], hop)])
+                links.sent[self.rank, hop.peer, hop.link, self.number].append(self.sent[-1])
+            self.begun += 1
+            return True
+        if self.complete == self.begun:
+            return False
+        if any(self.sent[number] for number in self.steps[self.complete].held):
+            return False
+        asked = self.arriving[0]
+        while asked and not asked[0][0]:
+            _, came, hop = asked.pop(0)
+            part = self.rooms[hop.own][hop.start : hop.stop]
+            if hop.adds:
+                part += came.part
+            elif hop.aside:
+                part[:] = came.part
+        if asked:
+            return False
+        self.arriving.popleft()
+        self.complete += 1
+        return True
+
+
+class Links:
+    """What was asked for and sent: transfers are emptied when they have moved."""
+
+    def __init__(self) -> None:
+        self.asked: dict[tuple[int, int, int, int], deque[list[Transfer]]] = defaultdict(deque)
+        self.sent: dict[tuple[int, int, int, int], deque[list[Transfer]]] = defaultdict(deque)
+
+    def move(self, draw: Random) -> bool:
+        """Move what is sent and asked for, on some of the links."""
+        ready = [link for link, sent in self.sent.items() if sent and self.asked[link]]
+        for link in draw.sample(ready, draw.randint(min(1, len(ready)), len(ready))):
+            sent, asked = self.sent[link].popleft(), self.asked[link].popleft()
+            assert sent[0].part.shape == asked[0].part.shape
+            asked[0].part[:] = sent[0].part
+            sent.clear()
+            asked.clear()
+        return bool(ready)
+
+
+def play(program: Program, elements: int, draw: Random, width: int = 1, parts: int = 1) -> None:
+    """Go through all threads' scripts in random order, and look at every sum."""
+    ranks = range(program.ranks)
+    counts = {rank: np.zeros((elements, program.ranks), dtype=int) for rank in ranks}
+    mine = {rank: owned(program, rank, elements, width, parts) for rank in ranks}
+    for rank, count in counts.items():
+        count[:, rank] = 1
+        if program.kind == "all_gather":
+            count[:] = 7
+            count[mine[rank]] = 1
+    links = Links()
+    players = [
+        Player(rank, number, script, counts[rank])
+        for rank in ranks
+        for number, script in enumerate(scripts(program, rank, elements, width, parts))
+    ]
+    while players:
+        draw.shuffle(players)
+        acted = [player.act(links) for player in players]
+        moved = links.move(draw)
+        players = [player for player in players if not player.done]
+        assert moved or any(acted) or not players, "every thread waits"
+    assert not any(links.sent.values())
+    assert not any(links.asked.values())
+    for rank, count in counts.items():
+        assert (count[mine[rank] if program.kind == "reduce_scatter" else slice(None)] == 1).all()
+
+
+def owned(program: Program, rank: int, elements: int, width: int, parts: int) -> np.ndarray:
+    """Return whether each element is in a chunk of a rank."""
+    found = np.zeros(elements, dtype=bool)
+    begin = 0
+    for part in range(min(parts, elements)):
+        size = elements // parts + (part < elements % parts)
+        layout = program.layout(size, width)
+        for chunk in range(program.chunks):
+            start = begin + layout.start(chunk) // width
+            found[start : start + layout.span(chunk, 1) // width] = program.owner(chunk) == rank
+        begin += size
+    return found
+
+
+def play_all(routes: tuple[Program, int, int | None], elements: int, width: int = 4) -> None:
+    program, depth, _ = routes
+    for seed in range(2):
+        play(program, elements, Random(seed), width, depth)
+
+
+PROGRAMS = [one for one in all_programs() if one.ranks <= 9]
+
+
+@given(st.sampled_from(PROGRAMS), st.sampled_from(KINDS), st.data())
+def test_every_algorithm_in_any_order(program: Program, kind: Any, data: st.DataObject) -> None:
+    chunks = program.chunks
+    sizes = st.sampled_from([0, 1, 7, chunks - 1, chunks, chunks + 1, 3 * chunks + 2])
+    elements, parts = data.draw(sizes), data.draw(st.integers(1, 4))
+    play(program.half(kind), elements, data.draw(st.randoms(use_true_random=False)), 4, parts)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> ListedProgram:
+    """Draw a program in which each chunk goes up a tree of its own and down another, at any step.
+
+    What a rank adds up it may send on in any later step, over any link, and while others go on.
+    """
+    ranks, chunks, links = (draw(st.integers(*bounds)) for bounds in ((2, 5), (1, 6), (1, 3)))
+    lanes = draw(st.integers(1, chunks))
+    listed, owners, deep = [], [], 3 * ranks
+    for chunk in range(chunks):
+        places = draw(st.permutations(range(ranks)))
+        owners.append(places[0])
+        up, down = {places[0]: deep}, {places[0]: deep - 1}
+        for place in range(1, ranks):
+            one = places[place]
+            parent = draw(st.sampled_from(places[:place]))
+            up[one] = draw(st.integers(0, up[parent] - 1)) if up[parent] else -1
+            if up[one] < 0:
+                parent = places[0]
+                up[one] = draw(st.integers(0, deep - 1))
+            link, lane = draw(st.integers(0, links - 1)), chunk * lanes // chunks
+            ends = chunk, chunk + 1
+            listed.append(Message(up[one], lane, one, parent, link, *ends, adds=True))
+            parent = draw(st.sampled_from(places[:place]))
+            down[one] = down[parent] + draw(st.integers(1, 3))
+            listed.append(Message(down[one], lane, parent, one, link, *ends, adds=False))
+    return ListedProgram("drawn", ranks, lanes, links, chunks, tuple(listed), owners, deep)
+
+
+@given(trees(), st.sampled_from(KINDS), st.integers(0, 20), st.integers(1, 3), st.randoms())
+def test_random_programs_in_any_order(
+    program: ListedProgram, kind: Any, elements: int, parts: int, draw: Random
+) -> None:
+    check(program.half(kind))
+    play(program.half(kind), elements, draw, 4, parts)
+
+
+@given(st.integers(0, 9), st.integers(1, 3), st.randoms())
+def test_what_is_sent_is_not_overwritten(elements: int, parts: int, draw: Random) -> None:
+    """Pairs exchange all they have, and both add: what arrives is put over what is sent."""
+    listed = [
+        Message(step, 0, rank, rank ^ 1 << step, 0, 0, 1, adds=True)
+        for step, rank in product(range(2), range(4))
+    ]
+    # ... and once more the sums, which all have: in the same step they are sent and taken.
+    listed += [Message(2, 0, rank, rank ^ 1, 0, 0, 1, adds=False) for rank in range(4)]
+    program = ListedProgram("doubling", 4, 1, 1, 1, tuple(listed), [0], 3)
+    check(program)
+    play(program, elements, draw, 4, parts)
+
+
+def test_sums_are_not_added_to_what_is_not_there() -> None:
+    listed = (Message(0, 0, 1, 0, 0, 0, 1, adds=True), Message(1, 0, 0, 1, 0, 0, 1, adds=True))
+    program = ListedProgram("added", 2, 1, 1, 1, listed, [0], 1).half("all_gather")
+    with pytest.raises(InvalidPlanError, match="adds to no sum"):
+        scripts(program, 1, 4)
+
+
+def test_a_step_has_as_many_messages_as_the_algorithm() -> None:
+    made = scripts(bml_program(BCube(3, 2)), 4, 1800)
+    assert [[(len(step.sends), len(step.receives)) for step in one.steps] for one in made] == [
+        [(2, 2)] * 4
+    ] * 2
+
+
+def test_parts_do_not_wait_for_each_other() -> None:
+    (one,) = scripts(direct_program(3), 1, 300, parts=2)
+    assert [(step.after, len(step.sends), step.clear) for step in one.steps] == [
+        (-1, 2, ()),  # the first part
+        (-1, 2, ()),
+        (0, 2, (0, 1)),  # handed out once it is summed up, and nothing of it is being sent
+        (1, 2, (2, 3)),
+    ]
+
+
+@pytest.mark.parametrize("method", ["detour", "trees"])
+@pytest.mark.parametrize("failed", [NIC, SWITCH, SERVER])
+@pytest.mark.parametrize(("n", "k"), [(2, 2), (3, 2)])
+def test_answers_around_failures(n: int, k: int, failed: dict[str, Any], method: str) -> None:
+    plan = answer(n, k, failed=failed, method=method)
+    routes = bcube_program(BCube(n, k), plan)
+    assert routes[0].ranks == n**k - len(failed.get("servers", []))
+    play_all(routes, 1000)
+    play_all(routes, 2000, 2)
+
+
+def test_rounds_are_followed() -> None:
+    plan = answer(3, 2, failed=NIC, latency_ns=1000)
+    assert plan["rounds"] > 1
+    play_all(bcube_program(BCube(3, 2), msgspec.json.encode(plan)), 1000)
+
+
+def test_layers_are_followed() -> None:
+    play_all(bcube_program(BCube(2, 2), answer(2, 2, layer_bytes=[400, 0, 36, 4])), 110)
+
+
+@pytest.mark.parametrize("method", ["detour", "trees"])
+def test_typed_plans_fit_every_size(method: str) -> None:
+    bcube = BCube(3, 2)
+    problem = bml.Problem(
+        bcube,
+        Network(10**6, startup_ns=1000),  # type: ignore[arg-type]
+        40_000,
+        failed=bml.Failures(nics=frozenset({(0, 1)}), servers=frozenset({5})),
+    )
+    plan = bml.solve(problem, method=method).plan
+    assert plan is not None
+    assert plan.rounds > 1
+    routes = bcube_program(bcube, plan)
+    assert routes[:2] == (routes[0], plan.rounds)
+    assert routes[0].ranks == 8
+    for elements in (0, 1, 5, 333):
+        play_all(routes, elements)
+
+
+@pytest.mark.parametrize("method", ["detour", "trees"])
+def test_groups_are_without_what_failed(method: str) -> None:
+    program, _, _ = bcube_program(BCube(3, 2), answer(3, 2, failed=NIC, method=method))
+    groups = list(talking(list(program.messages())))
+    assert (0, [1, 2]) in groups  # server 0 has lost its NIC at level 0
+    assert len(groups) == 6
+    all_groups = list(talking(list(bml_program(BCube(3, 2)).messages())))
+    assert (0, [0, 1, 2]) in all_groups
+    assert (1, [2, 5, 8]) in all_groups
+    assert len(all_groups) == 6
+
+
+def replaced(plan: Mapping[str, Any], number: int, **fields: Any) -> dict[str, Any]:
+    rows = [dict(row) for row in plan["transfers"]]
+    rows[number].update(fields)
+    return {**plan, "transfers": rows}
+
+
+@pytest.mark.parametrize("method", ["bml", "trees"])
+def test_a_plan_without_one_of_its_transfers_is_refused(method: str) -> None:
+    plan = answer(2, 2, method=method)
+    for number in range(len(plan["transfers"])):
+        rows = [row for place, row in enumerate(plan["transfers"]) if place != number]
+        with pytest.raises(InvalidPlanError):
+            bcube_program(BCube(2, 2), {**plan, "transfers": rows})
+
+
+def test_a_plan_with_one_transfer_too_many_is_refused() -> None:
+    plan = answer(2, 2)
+    for row in plan["transfers"]:
+        with pytest.raises(InvalidPlanError):
+            bcube_program(BCube(2, 2), {**plan, "transfers": [*plan["transfers"], row]})
+
+
+def test_a_plan_whose_steps_are_exchanged_is_refused() -> None:
+    plan = answer(2, 2)
+    rows = [{**row, "step": 1 - row["step"]} for row in plan["transfers"]]
+    with pytest.raises(InvalidPlanError):
+        bcube_program(BCube(2, 2), {**plan, "transfers": rows})
+
+
+def test_a_range_of_two_threads_is_refused() -> None:
+    plan = answer(2, 2)
+    for number, row in enumerate(plan["transfers"]):
+        with pytest.raises(InvalidPlanError):
+            bcube_program(BCube(2, 2), replaced(plan, number, thread=1 - row["thread"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"peer": [1, 1]}, "transfers[0]"),
+        ({"level": 2}, "transfers[0]"),
+        ({"server": [0, 2]}, "transfers[0].server[1]"),
+        ({"peer": [0]}, "transfers[0].peer"),
+    ],
+)
+def test_a_transfer_without_a_link_is_refused(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        bcube_program(BCube(2, 2), replaced(answer(2, 2), 0, **change))
+    assert refused.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("plan", "path"),
+    [
+        (lambda: answer(3, 2), "n"),
+        (lambda: answer(2, 1), "k"),
+        (lambda: solve({**_request(), "schedule": {"server": [0, 0]}}), "transfers"),
+        (lambda: solve(_request()), "transfers"),
+        (lambda: answer(2, 2, failed={"nics": [[[0, 0], 0], [[0, 0], 1]]}), "steps"),
+        (lambda: bml.Schedule(BCube(2, 1)), "plan"),
+        (lambda: {"problem": "caramel"}, None),
+    ],
+)
+def test_other_plans_are_refused(plan: Any, path: str | None) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        bcube_program(BCube(2, 2), plan())
+    assert path is None or refused.value.path == path
+
+
+def _request() -> dict[str, Any]:
+    return {
+        "problem": "bml",
+        "n": 2,
+        "k": 2,
+        "gradient_bytes": 400,
+        "link_bytes_per_s": 10**6,
+        "latency_ns": 1000,
+    }
+
+
+def test_tensors_of_another_size_are_refused() -> None:
+    program, _, _ = bcube_program(BCube(2, 2), answer(2, 2, gradient_bytes=404))
+    with pytest.raises(InvalidInputError, match="a plan for 404 bytes, got a tensor of 400"):
+        scripts(program, 0, 100, 4)
+    program, _, _ = bcube_program(BCube(2, 2), answer(2, 2, gradient_bytes=408))
+    with pytest.raises(InvalidInputError, match="cut inside an element of 8 bytes"):
+        scripts(program, 0, 51, 8)
+
+
+def test_what_is_wrong_is_said_of_the_answer() -> None:
+    plan = answer(2, 2)
+    rows = plan["transfers"][1:]
+    with pytest.raises(InvalidPlanError) as refused:
+        bcube_program(BCube(2, 2), {**plan, "transfers": rows})
+    assert str(refused.value) == (
+        "transfers: after the last step, server [0, 0], bytes 1000…1499: has the contribution of "
+        "server [0, 0] 0 times, expected once"
+    )
