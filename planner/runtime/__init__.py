@@ -12,6 +12,7 @@ from planner.errors import MissingExtraError
 if TYPE_CHECKING:
     from planner.runtime.attaching import attach
     from planner.runtime.collectives.bcube import BcubeAllReduce
+    from planner.runtime.collectives.interpreter import Interpreter, collective_of
     from planner.runtime.collectives.ring import AllReduce, Ring
     from planner.runtime.executors.base import Executor
     from planner.runtime.measuring.sweep import measure_network
@@ -23,10 +24,12 @@ _HOMES = {
     "AllReduce": "collectives.ring",
     "BcubeAllReduce": "collectives.bcube",
     "Executor": "executors.base",
+    "Interpreter": "collectives.interpreter",
     "Ring": "collectives.ring",
     "Trial": "measuring.trial",
     "World": "world.world",
     "attach": "attaching",
+    "collective_of": "collectives.interpreter",
     "join": "world.joining",
     "measure_network": "measuring.sweep",
     "run_ddp": "measuring.trial",
@@ -37,10 +40,12 @@ __all__ = [
     "AllReduce",
     "BcubeAllReduce",
     "Executor",
+    "Interpreter",
     "Ring",
     "Trial",
     "World",
     "attach",
+    "collective_of",
     "join",
     "measure_network",
     "run_ddp",

@@ -1,1 +1,1 @@
-"""Ways to sum up over all ranks: gloo's ring, and BML's schedules on a BCube."""
+"""Ways to sum up over all ranks: gloo's ring, and any collective program, BML's among them."""

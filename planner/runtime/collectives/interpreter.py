@@ -5,7 +5,8 @@ who sends which chunk to whom over which link, whatever the algorithm.
 
 Method. Ranks that talk to each other over a link have a process group there, on the link's network
 interface. A few threads (`lane`), one for each lane of the program, go through their scripts
-(`script`), each at its own pace. Large tensors are cut into parts that follow each other.
+(`planner.collectives.script`), each at its own pace. Large tensors are cut into parts that follow
+each other.
 
 Guarantee. Before the first byte the program is checked, and all ranks have the same. Sums are the
 same in every run, as they are added up in a fixed order, and the same on all ranks if the program
@@ -18,7 +19,7 @@ Source. MSCCL's interpreter (Cowan et al., "MSCCLang", ASPLOS 2023) runs such pr
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, SimpleQueue
@@ -30,14 +31,14 @@ from torch import Tensor, distributed
 from planner.collectives.checking import check
 from planner.collectives.program import Kind, ListedProgram, Message, Program
 from planner.collectives.ring import ring_program
+from planner.collectives.script import Script, scripts, talking
 from planner.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.programs import digest
 from planner.runtime.collectives.lane import Lane
 from planner.runtime.collectives.ring import AllReduce, Ring
-from planner.runtime.collectives.script import Script, scripts
 from planner.runtime.world.world import World
 
-__all__ = ["Interpreter", "collective_of", "talking"]
+__all__ = ["Interpreter", "collective_of"]
 
 _LOOK_S = 0.1
 _KEPT_SCRIPTS = 1024
@@ -326,20 +327,3 @@ def _seen(program: Program, messages: Sequence[Message], size: int) -> str:
     ends = program.ranks, program.links, program.scatter_steps
     owned = [(program.owner(chunk), layout.start(chunk)) for chunk in chunks]
     return digest(ends, owned, [tuple(message) for message in messages])
-
-
-def talking(messages: Sequence[Message]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each link with the ranks that reach each other over it, also through others.
-
-    Gloo connects all members of a group, and over a NIC not all ranks may reach each other.
-    """
-    for link in sorted({message.link for message in messages}):
-        of: dict[int, set[int]] = {}
-        for message in messages:
-            if message.link == link and of.get(message.sender) is not of.get(message.receiver, of):
-                both = of.get(message.sender, {message.sender}) | of.get(
-                    message.receiver, {message.receiver}
-                )
-                of.update(dict.fromkeys(both, both))
-        for ranks in sorted({tuple(sorted(some)) for some in of.values()}):
-            yield link, list(ranks)

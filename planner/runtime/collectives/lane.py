@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from planner.runtime.collectives.script import Hop, Script
+from planner.collectives.script import Hop, Script
 from planner.runtime.world.store import first_line
 from planner.runtime.world.world import PeerError
 

@@ -1,4 +1,4 @@
-"""Every program over gloo: sums and halves are right, and what is wrong is refused before a byte."""
+"""Every program over gloo: sums and halves are right, what is wrong is refused before a byte."""
 
 from dataclasses import replace
 
@@ -139,9 +139,9 @@ def names() -> list[str]:
         found.append(one.name)
         one.close()
     for program in (ring_program(2), hierarchical_program([2]), direct_program(2)):
-        one = Interpreter(world, program)
-        found.append(one.name)
-        one.close()
+        other = Interpreter(world, program)
+        found.append(other.name)
+        other.close()
     assert isinstance(collective_of(world, ring_program(2)), Ring)
     world.leave()
     return found

@@ -26,7 +26,7 @@ from planner.collectives.layout import Layout
 from planner.collectives.program import OWN, Message, Program
 from planner.errors import InvalidPlanError
 
-__all__ = ["Hop", "Script", "Step", "scripts"]
+__all__ = ["Hop", "Script", "Step", "scripts", "talking"]
 
 
 class Hop(NamedTuple):
@@ -271,3 +271,19 @@ def _numbered(
 ) -> tuple[int, ...]:
     """Return the numbers of sends that are not empty, in order."""
     return tuple(sorted(numbers[part, send] for send in sends if (part, send) in numbers))
+
+
+def talking(messages: Sequence[Message]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each link with the ranks that reach each other over it, also through others.
+
+    On a BCube those are the ranks on one switch; no others need reach each other over its links.
+    """
+    for link in sorted({message.link for message in messages}):
+        of: dict[int, set[int]] = {}
+        for message in messages:
+            ends = message.sender, message.receiver
+            if message.link == link and (one := of.get(ends[0])) is not of.get(ends[1], of):
+                both = {*ends}.union(one or (), of.get(ends[1], ()))
+                of.update(dict.fromkeys(both, both))
+        for ranks in sorted({tuple(sorted(some)) for some in of.values()}):
+            yield link, list(ranks)
