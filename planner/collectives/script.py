@@ -4,10 +4,10 @@ Problem. A rank that follows a program has to know, in elements of the tensor at
 and receives, and what may be under way at the same time. With several parts each takes every step
 one step later than the part before it, and nobody should wait for more than it has to.
 
-Method. Steps of a part and a lane are put in the order of time. What a step sends has to be there:
-it begins when the last earlier step is complete that received some of it. And nothing may be
-written that is still being sent: a step waits for earlier sends of what it receives. Both are
-found chunk by chunk, once for all parts.
+Method. Steps of a part and a lane are put in the order of time. Each asks for what it receives as
+early as it can: when nothing is under way to the same place or from there. What it sends has to be
+there: the last earlier step is complete that received some of it. All that is found chunk by chunk,
+once for all parts.
 
 Guarantee. Both ends of a link have the same messages in the same order, and a step waits for
 earlier steps alone, of the same order on all ranks: so ranks that go through their scripts at their
@@ -60,19 +60,24 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    after : int
-        The last step, by its place, that has to be complete before; -1 if none has.
+    before : int
+        The last step, by its place, that has to be complete before it asks; -1 if none has.
     clear : tuple of int
-        Sends that have to be over before, numbered in the order of the script.
-    receives, sends : tuple of Hop
-        In this order.
+        Sends that have to be over before it asks, numbered in the order of the script.
+    receives : tuple of Hop
+        What it asks for, first of all.
+    after : int
+        The last step that has to be complete before it sends.
+    sends : tuple of Hop
+        What it sends then.
     held : tuple of int
         Of its own sends those that have to be over before anything received is put in its place.
     """
 
-    after: int
+    before: int
     clear: tuple[int, ...]
     receives: tuple[Hop, ...]
+    after: int
     sends: tuple[Hop, ...]
     held: tuple[int, ...]
 
@@ -103,6 +108,7 @@ class _Step(NamedTuple):
     lane: int
     sends: list[Message]
     receives: list[Message]
+    before: int
     after: int
     clear: tuple[_Send, ...]
     aside: tuple[bool, ...]
@@ -174,8 +180,9 @@ def _steps(program: Program, rank: int) -> Iterator[_Step]:
         sent = [_cells(one, one.source) for one in sends]
         received = [_cells(one, one.target) for one in receives]
         kept = [cells for one, cells in zip(receives, received, strict=True) if not one.adds]
-        after = max(
-            (written.get(cell, -1) for cells in (*sent, *kept) for cell in cells), default=-1
+        before, after = (
+            max((written.get(cell, -1) for cells in several for cell in cells), default=-1)
+            for several in (kept, sent)
         )
         clear = {send for cells in received for cell in cells for send in read.pop(cell, ())}
         for number, cells in enumerate(sent):
@@ -185,7 +192,7 @@ def _steps(program: Program, rank: int) -> Iterator[_Step]:
         aside = tuple(not reading.isdisjoint(cells) for cells in received)
         held = {send for cells in received for cell in cells for send in read.pop(cell, ())}
         written.update((cell, place) for cells in received for cell in cells)
-        yield _Step(*key, sends, receives, after, tuple(clear), aside, tuple(held))
+        yield _Step(*key, sends, receives, before, after, tuple(clear), aside, tuple(held))
 
 
 def _order(message: Message, distance: int, ranks: int) -> tuple[bool, int, int, int, int]:
@@ -256,9 +263,10 @@ def _script(
         receives = [hop(part, message, aside) for message, aside in received]
         made.append(
             Step(
-                places.get((part, step.after), -1),
+                places.get((part, step.before), -1),
                 _numbered(numbers, part, step.clear),
                 tuple(one for one in receives if one.start < one.stop),
+                places.get((part, step.after), -1),
                 tuple(sends),
                 _numbered(numbers, part, step.held),
             )

@@ -68,7 +68,7 @@ class Player:
         self.number = number
         self.steps = script.steps
         self.rooms = np.zeros((script.passing, counts.shape[1]), dtype=int), counts
-        self.begun = self.complete = 0
+        self.asked = self.begun = self.complete = 0
         self.sent: list[list[Transfer]] = []
         self.arriving: deque[list[tuple[list[Transfer], Transfer, Hop]]] = deque()
 
@@ -78,8 +78,16 @@ class Player:
 
     def act(self, links: "Links") -> bool:
         """Begin the next step, or complete the oldest; tell whether that was possible."""
-        if self.begun < len(self.steps) and self.complete > self.steps[self.begun].after:
+        if self.asked > self.begun:
             step = self.steps[self.begun]
+            if self.complete > step.after:
+                for hop in step.sends:
+                    self.sent.append([Transfer(self.rooms[hop.own], hop)])
+                    links.sent[self.rank, hop.peer, hop.link, self.number].append(self.sent[-1])
+                self.begun += 1
+                return True
+        elif self.asked < len(self.steps) and self.complete > self.steps[self.asked].before:
+            step = self.steps[self.asked]
             if any(self.sent[number] for number in step.clear):
                 return False
             asked = []
@@ -91,10 +99,7 @@ class Player:
                 links.asked[hop.peer, self.rank, hop.link, self.number].append(waiting)
                 asked.append((waiting, waiting[0], hop))
             self.arriving.append(asked)
-            for hop in step.sends:
-                self.sent.append([Transfer(self.rooms[hop.own], hop)])
-                links.sent[self.rank, hop.peer, hop.link, self.number].append(self.sent[-1])
-            self.begun += 1
+            self.asked += 1
             return True
         if self.complete == self.begun:
             return False

@@ -1,7 +1,7 @@
 """One thread of a collective over gloo: sends, receives and adds what its script says.
 
-It asks for what a step brings before it sends, as gloo sends only what was asked for; waits for it
-in a fixed order, and adds it in that order.
+It asks for what a step brings before it waits for what the step sends, as gloo sends only what was
+asked for; waits for it in a fixed order, and adds it in that order.
 """
 
 import threading
@@ -71,7 +71,7 @@ class Lane(threading.Thread):
         number = 0
         # A step asks before it sends, else two ranks that send to each other would both wait.
         for step in script.steps:
-            while complete <= step.after:
+            while complete <= step.before:
                 self._finish(*begun.popleft(), sent)
                 complete += 1
             for cleared in step.clear:
@@ -80,6 +80,9 @@ class Lane(threading.Thread):
                 self._ask(hop, rooms[hop.own][hop.start : hop.stop]) for hop in step.receives
             ]
             begun.append((arriving, step.held))
+            while complete <= step.after:
+                self._finish(*begun.popleft(), sent)
+                complete += 1
             for hop in step.sends:
                 sent[number] = hop, self._send(hop, rooms[hop.own][hop.start : hop.stop])
                 number += 1
