@@ -38,11 +38,11 @@ from planner.runtime.collectives.lane import Lane
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.world.world import World
 
-__all__ = ["Interpreter", "collective_of"]
+__all__ = ["PARTS", "Interpreter", "collective_of"]
 
 _LOOK_S = 0.1
 _KEPT_SCRIPTS = 1024
-_PARTS = 8
+PARTS = 8
 """Parts of large tensors: with one part, the links of a thread that is behind stand still."""
 _MESSAGE_BYTES = 2**16
 """Messages are not made smaller for that."""
@@ -101,7 +101,7 @@ class Interpreter:
         self, world: World, program: Program, *, depth: int = 1, size_bytes: int | None = None
     ) -> None:
         self._world = world
-        self._program = program
+        self.program = program
         self._depth = depth
         self._size_bytes = size_bytes
         try:
@@ -170,7 +170,7 @@ class Interpreter:
         InvalidInputError
             If the program is not for tensors of this size.
         """
-        self._follow(flat, depth, self._program.kind)
+        self._follow(flat, depth, self.program.kind)
 
     def reduce_scatter(self, flat: Tensor, depth: int = 1) -> None:
         """Leave the sums of this rank's chunks in their places; all others are undefined.
@@ -188,18 +188,21 @@ class Interpreter:
         """
         self._follow(flat, depth, "all_gather")
 
-    def owned(self, flat: Tensor, depth: int = 1) -> list[Tensor]:
-        """Return this rank's chunks of a tensor, in order."""
+    def owned(self, flat: Tensor, depth: int = 1, *, rank: int | None = None) -> list[Tensor]:
+        """Return the chunks of a tensor that a rank owns, by default this one, in order."""
         elements, width = flat.numel(), flat.element_size()
-        parts = self._parts(elements, width, depth)
-        found = []
+        parts = self.parts(elements, width, depth)
+        owner = self._world.rank if rank is None else rank
+        chunks = [
+            chunk for chunk in range(self.program.chunks) if self.program.owner(chunk) == owner
+        ]
+        pieces = []
         for part in flat.tensor_split(parts):
-            layout = self._program.layout(part.numel(), width)
-            for chunk in range(self._program.chunks):
-                if self._program.owner(chunk) == self._world.rank:
-                    start = layout.start(chunk) // width
-                    found.append(part[start : start + layout.span(chunk, 1) // width])
-        return [piece for piece in found if piece.numel()]
+            layout = self.program.layout(part.numel(), width)
+            for chunk in chunks:
+                start = layout.start(chunk) // width
+                pieces.append(part[start : start + layout.span(chunk, 1) // width])
+        return [piece for piece in pieces if piece.numel()]
 
     def all_reduce(self, tensor: Tensor, *, average: bool = False) -> Tensor:
         """Replace a tensor of any shape by the sum, or the mean, of all ranks' tensors.
@@ -227,7 +230,7 @@ class Interpreter:
             raise InvalidInputError("average", f"no mean of {tensor.dtype}")
         plain = tensor.detach()
         flat = plain.reshape(-1)  # a copy where the tensor is not contiguous
-        self._checked(_real(flat), 1, self._program.kind)  # what is refused here stops nobody
+        self._checked(_real(flat), 1, self.program.kind)  # what is refused here stops nobody
         with self._world.transferring():
             self(flat)
         if average:
@@ -274,20 +277,21 @@ class Interpreter:
         if self._error is not None:
             raise self._error
         if kind not in self._halves:
-            half = self._program.half(kind)
+            half = self.program.half(kind)
             check(half)
             self._halves[kind] = half
         elements, width = flat.numel(), flat.element_size()
-        return self._scripts(kind, elements, width, self._parts(elements, width, depth))
+        return self._scripts(kind, elements, width, self.parts(elements, width, depth))
 
     def _made(self, kind: Kind, elements: int, width: int, parts: int) -> tuple[Script, ...]:
         return scripts(self._halves[kind], self._world.rank, elements, width, parts)
 
-    def _parts(self, elements: int, width: int, depth: int) -> int:
+    def parts(self, elements: int, width: int, depth: int = 1) -> int:
+        """Return in how many parts so many elements of so many bytes are sent."""
         if self._size_bytes is not None:
             return 1
-        least = elements * width // self._program.chunks  # the least message
-        return max(depth, self._depth, min(_PARTS, least // _MESSAGE_BYTES))
+        least = elements * width // self.program.chunks  # the least message
+        return max(depth, self._depth, min(PARTS, least // _MESSAGE_BYTES))
 
     def _answer(self) -> Exception | None:
         """Return what a thread says once it has ended; raise what another rank says before."""

@@ -7,7 +7,7 @@ parameters where the next forward pass reads them.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -95,7 +95,7 @@ class Executor(ABC):
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()
         self._seen = False
         self._closed = False
-        self._last: list[Callable[[], None]] = []
+        self._closers: list[Callable[[], None]] = []
         world.watch.step = 0
 
     def __enter__(self) -> Self:
@@ -209,14 +209,14 @@ class Executor(ABC):
                     handle.remove()
                 self.world.attached.difference_update(map(id, self.names))
             self.channel.close()
-            for last in self._last:
+            for last in self._closers:
                 last()
             if self.world.watch.error is None:
                 distributed.destroy_process_group(self.group)
 
     def closing(self, last: Callable[[], None]) -> None:
         """Have something done when this is closed, after the last transfer."""
-        self._last.append(last)
+        self._closers.append(last)
 
     def stop(self, reason: str, batch: int | None = None) -> NoReturn:
         """Tell all ranks that this one cannot go on.

@@ -82,9 +82,7 @@ class ShardExecutor(SlicedExecutor):
         world: World,
         interpreter: Interpreter | None = None,
     ) -> None:
-        super().__init__(
-            model, program, optimizer, world, interpreter.name if interpreter else ""
-        )
+        super().__init__(model, program, optimizer, world, interpreter.name if interpreter else "")
         self._halves = Halves(interpreter) if interpreter else None
         pulls, pushes = self._trained(program)
         size = sum(parameter.numel() * parameter.element_size() for parameter in self.names)

@@ -1,0 +1,198 @@
+"""Plans of whole iterations are run by the program they name, in both modes, or are refused."""
+
+import re
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from planner import caramel, iteration
+from planner.clusters import Cluster, Nic
+from planner.collectives import PROGRAMS, program
+from planner.collectives.halving_doubling import halving_doubling_program
+from planner.costs import AffineCost
+from planner.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
+from planner.profiling import measure
+from planner.runtime import attach, join
+from planner.runtime.collectives.halves import Halves
+from planner.runtime.collectives.interpreter import Interpreter
+from planner.topologies import BCube, FatTree, Switch, Topology
+from tests.runtime.launching import launch
+from tests.runtime.reference import (
+    backward,
+    ddp_weights,
+    largest_difference,
+    make_inputs,
+    make_model,
+    make_optimizer,
+    weights_of,
+)
+
+NAME = "perceptron"
+STEPS = 2
+TOPOLOGIES: dict[int, list[Topology]] = {
+    2: [Switch(2)],
+    3: [Switch(3), BCube(3, 1)],
+    4: [Switch(4), BCube(2, 2), FatTree(4)],
+    9: [BCube(3, 2)],
+}
+
+Typed = tuple[iteration.Problem, Any]
+
+
+def cluster_of(machines: int, topology: Topology) -> Cluster:
+    levels = topology.k if isinstance(topology, BCube) else 1
+    return Cluster("tried", "a test", machines, topology, Nic(Fraction(10**8), 20_000, levels))
+
+
+def planned(machines: int, topology: Topology) -> dict[tuple[str, str], Typed]:
+    """Plan in both modes with each algorithm."""
+    inputs = (make_inputs(NAME, 0, 0),)
+    profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)
+    cluster = cluster_of(machines, topology)
+    plans = {}
+    for name, mode in product(ALGORITHMS, ("replicated", "sharded")):
+        if synchronisations(cluster, [name])[0]:
+            problem = iteration.Problem.from_profile(
+                profile, cluster, algorithms=[name], modes=[mode], element_bytes=4
+            )
+            result = iteration.solve(problem)
+            plan = result.plan
+            assert plan is not None
+            if not any(
+                part.stop - part.start < problem.pushed[part.parameter]
+                for transfer in plan.transfers
+                for part in transfer.parts
+            ):
+                plans[name, mode] = problem, result
+    return plans
+
+
+def follow(plans: dict[tuple[str, str], Typed]) -> dict[tuple[str, str], float | str]:
+    """Train by each plan; return how far DDP is, or why it is refused."""
+    outcomes: dict[tuple[str, str], float | str] = {}
+    with join() as world:
+        expected = ddp_weights(NAME, steps=STEPS)
+        for (name, mode), (problem, result) in plans.items():
+            folded = name == "halving_doubling" and world.size & (world.size - 1)
+            if mode == "sharded" and folded:
+                continue  # refused, which ends the job
+            model = make_model(NAME)
+            optimizer = make_optimizer("sgd", model)
+            with attach(model, (problem, result), optimizer, world) as executor:
+                for step in range(STEPS):
+                    backward(model, NAME, world.rank, step)
+                    executor.step()
+            outcomes[name, mode] = largest_difference(weights_of(model), expected)
+    return outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machines", TOPOLOGIES)
+def test_what_is_planned_is_what_runs(machines: int) -> None:
+    for topology in TOPOLOGIES[machines]:
+        plans = planned(machines, topology)
+        assert {mode for _, mode in plans} == {"replicated", "sharded"}
+        for outcome in launch(follow, machines, plans):
+            assert outcome.error is None, outcome.error
+            assert max(outcome.value.values()) < 1e-6
+            assert {name for name, _ in outcome.value} == {name for name, _ in plans}
+
+
+def names_of(plans: dict[str, Any]) -> dict[str, str]:
+    """Return by what each plan's gradients are summed up."""
+    names = {}
+    with join() as world:
+        for name, plan in plans.items():
+            model = make_model(NAME)
+            with attach(model, plan, make_optimizer("sgd", model), world) as executor:
+                names[name] = executor._all_reduce.name
+    return names
+
+
+def gradients() -> tuple[Any, Any]:
+    inputs = (make_inputs(NAME, 0, 0),)
+    profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)
+    problem = caramel.Problem.from_profile(
+        profile, AffineCost(20_000, Fraction(100)), element_bytes=4
+    )
+    return problem, caramel.solve(problem)
+
+
+def test_the_program_of_a_plan_is_taken() -> None:
+    plans: dict[str, Any] = {
+        name: plan
+        for (name, mode), plan in planned(4, BCube(2, 2)).items()
+        if mode == "replicated" and name != "ps"
+    }
+    plans["caramel"] = gradients()
+    expected = {
+        name: recipe_on(cluster_of(4, BCube(2, 2)), name).generator
+        for name in plans
+        if name in ALGORITHMS
+    }
+    for outcome in launch(names_of, 4, plans):
+        assert outcome.error is None, outcome.error
+        names = {name: title.split("(")[0].split(" ")[0] for name, title in outcome.value.items()}
+        assert names.pop("caramel") == "ring"
+        routed = {"routed": "routed_bcube"}
+        assert {name: routed.get(title, title) for name, title in names.items()} == expected
+
+
+def attach_only(plan: Any, other: bool) -> None:
+    with join(timeout_s=20) as world:
+        model = make_model(NAME)
+        mine = Interpreter(world, halving_doubling_program(world.size)) if other else None
+        attach(model, plan, make_optimizer("sgd", model), world, all_reduce=mine)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "algorithm", "mode", "other", "message"),
+    [
+        (2, "ring", "replicated", False, r"ring\(3\): it is for 3 ranks, the job has 2; plan for"),
+        (3, "ring", "replicated", True, r"sums up by ring\(3\), got halving_doubling\(3\)"),
+        (3, "halving_doubling", "sharded", False, "leaves some ranks without any"),
+    ],
+)
+def test_what_cannot_be_run_as_planned_is_refused(
+    ranks: int, algorithm: str, mode: str, other: bool, message: str
+) -> None:
+    plan = planned(3, Switch(3))[algorithm, mode]
+    for outcome in launch(attach_only, ranks, plan, other):
+        assert outcome.error is not None
+        assert outcome.error.type == "InvalidInputError"
+        assert re.search(message, outcome.error.text), outcome.error.text
+
+
+def halves(names: list[str]) -> list[str]:
+    """Sum up and hand out rows of many sizes by the halves of programs; return what is wrong."""
+    wrong = []
+    with join() as world:
+        bcube = BCube(2, 2)
+        for name in names:
+            interpreter = Interpreter(world, program(name, bcube))
+            both = Halves(interpreter)
+            for width in (1, 2, 5, 1000, 70_001):
+                rows = torch.arange(4 * width, dtype=torch.int64).view(4, width)
+                total = both.scatter(rows * (world.rank + 1), world.rank)
+                if not torch.equal(total, rows[world.rank] * 10):
+                    wrong.append(f"{name} {width} scatter")
+                mine = torch.zeros_like(rows)
+                mine[world.rank] = rows[world.rank]
+                both.gather(mine, world.rank)
+                if not torch.equal(mine, rows):
+                    wrong.append(f"{name} {width} gather")
+            interpreter.close()
+    return wrong
+
+
+def test_rows_are_summed_up_and_handed_out_by_halves() -> None:
+    names = [name for name in PROGRAMS if "tensors" not in name and "k_nics" not in name]
+    for outcome in launch(halves, 4, names):
+        assert outcome.error is None, outcome.error
+        assert outcome.value == []
