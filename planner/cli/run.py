@@ -185,6 +185,17 @@ def _checked(
         raise InvalidInputError("--model", f"expected module:factory, got {shown(options.model)}")
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
+    ranks = os.environ.get("WORLD_SIZE", "")
+    collective = getattr(program, "collective", None)
+    if collective is not None and ranks.isdecimal():
+        from planner.collectives.recipes import made
+
+        needed = made(collective).ranks
+        if int(ranks) != needed:
+            raise InvalidInputError(
+                options.plans[0],
+                f"planned for {needed} ranks, the job has {ranks}: plan for {ranks}",
+            )
     if options.bcube is None:
         return None
     from planner.programs import GradientProgram
@@ -195,7 +206,6 @@ def _checked(
         )
     bcube = parse_bcube(options.bcube)
     options.bcube = f"{bcube.n},{bcube.k}"
-    ranks = os.environ.get("WORLD_SIZE", "")
     if ranks.isdecimal() and int(ranks) != bcube.servers:
         raise InvalidInputError(
             "--bcube", f"expected a rank for each of {bcube.servers} servers, the job has {ranks}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
+from planner.collectives.recipes import Recipe, made
 from planner.draw.table import format_table
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
@@ -57,6 +58,7 @@ def report(
     lines = [f"plan: {PROBLEMS[answer.problem].headline(answer)}" for answer in answers]
     number, length = counted(ranks, "rank"), counted(len(steps), "step")
     lines.append(f"run: {options.model}, {number}, {length}, {options.optimizer}")
+    lines.append(f"summed up by: {_collective(options, answers, ranks)}")
     lines += _warnings(options, answers, ranks)
     rows = [_row(measured) for measured in compared(answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
@@ -94,6 +96,7 @@ def as_json(
         model=options.model,
         optimizer=options.optimizer,
         ranks=ranks,
+        collective=_collective(options, answers, ranks),
         warmup=planned[-1].warmup,
         comparisons=tuple(
             ComparisonReport(
@@ -116,6 +119,18 @@ def _about(path: str, answer: "Answer") -> PlanReport:
         direction=answer.direction if isinstance(answer, IbatchAnswer) else UNSET,
         ranks=UNSET if ranks is None else ranks,
     )
+
+
+def _collective(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> str:
+    """Return by which collective program gradients were summed up."""
+    first = answers[0]
+    if isinstance(first, IterationAnswer) and first.synchronisation is not UNSET:
+        program = first.synchronisation.program
+        if program is not UNSET:
+            return made(Recipe(program.generator, program.shape)).name
+    if isinstance(first, BigdlAnswer | IbatchAnswer):
+        return f"direct({ranks})"
+    return f"ring({ranks})" if options.bcube is None else f"bml({options.bcube})"
 
 
 def _ranks(answer: "Answer") -> int | None:

@@ -40,6 +40,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     model: str
     optimizer: str
     ranks: int
+    collective: str
     warmup: int
     comparisons: tuple[ComparisonReport, ...]
     transfers: tuple[TransferReport, ...]

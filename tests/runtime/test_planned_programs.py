@@ -111,7 +111,7 @@ def names_of(plans: dict[str, Any]) -> dict[str, str]:
         for name, plan in plans.items():
             model = make_model(NAME)
             with attach(model, plan, make_optimizer("sgd", model), world) as executor:
-                names[name] = executor._all_reduce.name
+                names[name] = executor._all_reduce.name  # type: ignore[attr-defined]
     return names
 
 

@@ -43,7 +43,9 @@ __all__ = ["PARTS", "Interpreter", "collective_of"]
 _LOOK_S = 0.1
 _KEPT_SCRIPTS = 1024
 PARTS = 8
-"""Parts of large tensors: with one part, the links of a thread that is behind stand still."""
+"""Parts of large tensors at most: threads do not keep pace, and no link shall idle."""
+_PARTS_OF_ONE = 2
+"""The same with one thread: one is under way while another is added up."""
 _MESSAGE_BYTES = 2**16
 """Messages are not made smaller for that."""
 _LARGE = 2**40
@@ -158,8 +160,8 @@ class Interpreter:
             On the CPU.
         depth : int
             In how many parts to send everything at least, each one step behind the part before it.
-            Large tensors are sent in 8 anyway, so that threads which do not keep pace leave no link
-            idle. A program for tensors of one size says itself how many parts there are.
+            Large tensors are sent in several anyway: 2, or 8 by programs of several lanes. A
+            program for tensors of one size says itself how many there are.
 
         Raises
         ------
@@ -290,8 +292,9 @@ class Interpreter:
         """Return in how many parts so many elements of so many bytes are sent."""
         if self._size_bytes is not None:
             return 1
+        most = _PARTS_OF_ONE if len(self._lanes) == 1 else PARTS
         least = elements * width // self.program.chunks  # the least message
-        return max(depth, self._depth, min(PARTS, least // _MESSAGE_BYTES))
+        return max(depth, self._depth, min(most, least // _MESSAGE_BYTES))
 
     def _answer(self) -> Exception | None:
         """Return what a thread says once it has ended; raise what another rank says before."""
