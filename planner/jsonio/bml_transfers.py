@@ -35,7 +35,7 @@ def lists_all(answer: BmlAnswer) -> bool:
     if answer.transfers is UNSET:
         return False
     if answer.schedule is UNSET:
-        return len({one.server for one in answer.transfers}) > 1
+        return len({transfer.server for transfer in answer.transfers}) > 1
     return answer.schedule == "all"
 
 
@@ -59,20 +59,22 @@ def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:
     transfers = () if answer.transfers is UNSET else answer.transfers
     steps = _steps_of(answer)
     rounds = 1 if answer.rounds is UNSET else answer.rounds
-    threads = 1 + max((one.thread for one in transfers), default=0)
-    layers = [0 if one.layer is UNSET else one.layer for one in transfers]
+    threads = 1 + max((transfer.thread for transfer in transfers), default=0)
+    layers = [0 if transfer.layer is UNSET else transfer.layer for transfer in transfers]
     last = max(layers, default=0)
     messages = []
-    for one, layer, ends in zip(transfers, layers, _ends(answer, layers, steps), strict=True):
-        if one.length_bytes:
-            part = 0 if one.part is UNSET else one.part
+    for transfer, layer, ends in zip(transfers, layers, _ends(answer, layers, steps), strict=True):
+        if transfer.length_bytes:
+            part = 0 if transfer.part is UNSET else transfer.part
             # Back-propagation finishes the last layer first.
             turn = (last - layer) * (2 * steps + rounds) + part
-            adds = one.stage == "aggregate"
-            step = turn + one.step + (0 if adds else steps)
-            lane = (layer * rounds + part) * threads + one.thread
-            stop = one.offset_bytes + one.length_bytes
-            messages.append(Message(step, lane, *ends, one.level, one.offset_bytes, stop, adds))
+            adds = transfer.stage == "aggregate"
+            step = turn + transfer.step + (0 if adds else steps)
+            lane = (layer * rounds + part) * threads + transfer.thread
+            stop = transfer.offset_bytes + transfer.length_bytes
+            messages.append(
+                Message(step, lane, *ends, transfer.level, transfer.offset_bytes, stop, adds)
+            )
     edges = sorted({0}.union(*((moved.first, moved.stop) for moved in messages)))
     servers = sorted({end for moved in messages for end in (moved.sender, moved.receiver)})
     sent = np.zeros((len(servers), len(edges) - 1), dtype=bool)
@@ -102,7 +104,9 @@ def _steps_of(answer: BmlAnswer) -> int:
     if answer.steps is not UNSET:
         return len(answer.steps) // 2
     transfers = () if answer.transfers is UNSET else answer.transfers
-    return 1 + max((one.step for one in transfers if one.stage == "aggregate"), default=0)
+    return 1 + max(
+        (transfer.step for transfer in transfers if transfer.stage == "aggregate"), default=0
+    )
 
 
 def _ends(answer: BmlAnswer, layers: Sequence[int], steps: int) -> Iterator[tuple[int, int]]:
@@ -110,22 +114,27 @@ def _ends(answer: BmlAnswer, layers: Sequence[int], steps: int) -> Iterator[tupl
     bcube = BCube(answer.n, answer.k)
     edges: dict[tuple[int, int, int, int], int] = {}
     transfers = () if answer.transfers is UNSET else answer.transfers
-    for number, (one, layer) in enumerate(zip(transfers, layers, strict=True)):
+    for number, (transfer, layer) in enumerate(zip(transfers, layers, strict=True)):
         path = f"transfers[{number}]"
-        server = bcube.server(one.server, f"{path}.server")
-        peer = bcube.server(one.peer, f"{path}.peer")
-        if one.level >= bcube.k or peer not in bcube.neighbours(server, one.level):
+        server = bcube.server(transfer.server, f"{path}.server")
+        peer = bcube.server(transfer.peer, f"{path}.peer")
+        if transfer.level >= bcube.k or peer not in bcube.neighbours(server, transfer.level):
             raise InvalidPlanError(path, "no such link")
-        if one.step >= steps:
-            raise InvalidPlanError(f"{path}.step", f"expected an integer < {steps}, got {one.step}")
-        part = 0 if one.part is UNSET else one.part
+        if transfer.step >= steps:
+            raise InvalidPlanError(
+                f"{path}.step", f"expected an integer < {steps}, got {transfer.step}"
+            )
+        part = 0 if transfer.part is UNSET else transfer.part
         if part >= (1 if answer.rounds is UNSET else answer.rounds):
             raise InvalidPlanError(f"{path}.part", f"there are no parts beside {part}")
-        if answer.pieces is not UNSET and one.offset + one.length > answer.pieces:
+        if answer.pieces is not UNSET and transfer.offset + transfer.length > answer.pieces:
             raise InvalidPlanError(f"{path}.length", f"there are {answer.pieces} pieces")
-        stop = one.offset_bytes + one.length_bytes
-        for piece, byte in ((one.offset, one.offset_bytes), (one.offset + one.length, stop)):
-            if edges.setdefault((layer, part, one.thread, piece), byte) != byte:
+        stop = transfer.offset_bytes + transfer.length_bytes
+        for piece, byte in (
+            (transfer.offset, transfer.offset_bytes),
+            (transfer.offset + transfer.length, stop),
+        ):
+            if edges.setdefault((layer, part, transfer.thread, piece), byte) != byte:
                 raise InvalidPlanError(
                     f"{path}.offset_bytes", f"piece {piece} is somewhere else in other transfers"
                 )
@@ -162,15 +171,15 @@ def check_transfers(answer: BmlAnswer) -> None:
     if answer.steps is UNSET:
         raise InvalidInputError("steps", "missing: they come with transfers")
     (program, servers, edges), whole = _program(answer), lists_all(answer)
-    for number, one in enumerate(() if whole else answer.transfers):
-        if one.server != (
+    for number, transfer in enumerate(() if whole else answer.transfers):
+        if transfer.server != (
             answer.transfers[0].server if answer.schedule is UNSET else answer.schedule
         ):
             raise InvalidInputError(f"transfers[{number}].server", "expected the one in schedule")
     _check_steps(answer, whole=whole)
     gone = 0 if answer.failed is UNSET else answer.failed.servers
     living = answer.servers - gone
-    if whole and living > 1 and any(one.bytes for one in answer.steps):
+    if whole and living > 1 and any(step.bytes for step in answer.steps):
         if len(servers) != living:
             raise InvalidPlanError(
                 "transfers", f"expected those of {living} servers, got {len(servers)}"
@@ -212,15 +221,15 @@ def _check_steps(answer: BmlAnswer, *, whole: bool) -> None:
     carried: dict[tuple[str, int], dict[tuple[object, ...], int]] = defaultdict(
         lambda: defaultdict(int)
     )
-    for one in answer.transfers:
-        for nic in _nics(one):
-            carried[one.stage, one.step][nic] += one.length_bytes
+    for transfer in answer.transfers:
+        for nic in _nics(transfer):
+            carried[transfer.stage, transfer.step][nic] += transfer.length_bytes
     for place, row in enumerate(answer.steps):
         most = max(carried[row.stage, row.step].values(), default=0)
         if row.bytes < most or (whole and row.bytes != most):
             raise InvalidPlanError(f"steps[{place}].bytes", f"expected {most}, got {row.bytes}")
 
 
-def _nics(one: TransferRow) -> Iterator[tuple[object, ...]]:
-    yield (tuple(one.server), one.level, "sends")
-    yield (tuple(one.peer), one.level, "receives")
+def _nics(transfer: TransferRow) -> Iterator[tuple[object, ...]]:
+    yield (tuple(transfer.server), transfer.level, "sends")
+    yield (tuple(transfer.peer), transfer.level, "receives")
