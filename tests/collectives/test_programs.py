@@ -271,3 +271,24 @@ def test_nothing_takes_no_time() -> None:
     assert time_of(ring_program(3), [LINKS], 0) == 0
     assert time_of(ring_program(1), [LINKS], 10) == 0
     check(ring_program(1))
+
+
+@pytest.mark.parametrize("whole", [ring_program(4), staged("three", (2, 2, 2), [[0, 1, 2]])])
+def test_nothing_is_passed_on_in_the_step_in_which_it_arrives(whole: SymmetricProgram) -> None:
+    messages = list(whole.messages())
+    tried = 0
+    for place, message in enumerate(messages):
+        came = [
+            before
+            for before in messages
+            if before.receiver == message.sender
+            and before.adds == message.adds
+            and before.step == message.step - 1
+            and before.first <= message.first < before.stop
+        ]
+        if came:
+            tried += 1
+            early = [message._replace(step=message.step - 1)]
+            with pytest.raises(InvalidPlanError):
+                check(as_listed(whole, [*messages[:place], *early, *messages[place + 1 :]]))
+    assert tried >= 8
