@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.jsonio import schema
 from planner.jsonio.clusters import decode_cluster
+from tests import schemas
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "data" / "clusters"
@@ -166,8 +166,7 @@ def test_the_page_lists_every_cluster() -> None:
 
 
 def test_the_schema_holds_for_every_file() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     for path in FOLDER.glob("*.json"):
-        jsonschema.validate(json.loads(path.read_text()), schema("cluster"))
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**load("office-4"), "machines": 0}, schema("cluster"))
+        schemas.validate(json.loads(path.read_text()), "cluster")
+    with pytest.raises(schemas.ValidationError):
+        schemas.validate({**load("office-4"), "machines": 0}, "cluster")

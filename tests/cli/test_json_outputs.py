@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from planner.cli import main
 from planner.cli.main import _parser
 from planner.jsonio import PROBLEMS, schema
 from planner.jsonio.schema import FILES
+from tests import schemas
 from tests.cli.printed import check_answer, check_printed
 from tests.cli.test_bml import CUT
 from tests.cli.test_calibrate import epochs
@@ -136,7 +136,7 @@ def test_the_schema_is_one_of_schemas(capsys: pytest.CaptureFixture[str]) -> Non
     for name, found in everything.items():
         assert found == json.loads(json.dumps(schema(name)))
         for part in found.values() if name in PROBLEMS else [found]:
-            jsonschema.Draft202012Validator.check_schema(part)
+            schemas.check_schema(part)
 
 
 def test_every_file_of_the_schema_is_printed_by_a_command() -> None:

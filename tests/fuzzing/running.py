@@ -6,12 +6,13 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
-import jsonschema
 import msgspec
+from jsonschema_rs import Draft202012Validator
 
 import planner
-from planner.jsonio import PROBLEMS, reply, schema
+from planner.jsonio import reply, schema
 from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
+from tests import schemas
 from tests.fuzzing.oddities import by_schema, damaged, unwritten, written
 from tests.fuzzing.valid import MAKERS, shipped
 
@@ -19,9 +20,6 @@ __all__ = ["Asked", "Finding", "findings", "requests"]
 
 SLACK_S = 0.5
 """Processor time an answer may take beyond its time limit."""
-
-LONG = 100_000
-"""Longer answers take jsonschema too long."""
 
 CALLED = 5
 """One of so many requests is made as a library call too."""
@@ -70,21 +68,18 @@ def findings(
     problem: str, count: int, seed: int, limits: Limits, start: int = 0
 ) -> Iterator[Finding | None]:
     """Yield what is wrong with the answer to each request, None if nothing is."""
-    schemas = {
-        name: jsonschema.Draft202012Validator(schema(problem)[name]) for name in ("answer", "error")
-    }
     roomy = limits.memory_bytes and CALL_MEMORY * limits.memory_bytes
     called = replace(limits, memory_bytes=roomy)
     with Worker(_served, limits) as worker, Worker(_served, called) as caller:
         for asked in requests(problem, count, seed, start):
-            found = _judged(worker, b"J" + asked.data, asked, schemas)
+            found = _judged(worker, b"J" + asked.data, asked, problem)
             if found is None and asked.dice % CALLED == 0:
                 call = b"P" + json.dumps([problem, seed, asked.number]).encode()
-                found = _judged(caller, call, asked, schemas)
+                found = _judged(caller, call, asked, problem)
             yield None if found is None else Finding(asked, *found)
 
 
-def _judged(worker: Worker, message: bytes, asked: Asked, schemas: Any) -> tuple[str, str] | None:
+def _judged(worker: Worker, message: bytes, asked: Asked, problem: str) -> tuple[str, str] | None:
     where = "" if message.startswith(b"J") else "library call: "
     try:
         status, data = worker.ask(message)
@@ -96,7 +91,7 @@ def _judged(worker: Worker, message: bytes, asked: Asked, schemas: Any) -> tuple
     if status == 1:
         return "internal", where + data.decode()
     kind = "error" if data.startswith(b'{"error"') else "answer"
-    wrong = _against_schema(data, asked.value.get("problem"), schemas[kind])
+    wrong = _against_schema(data, schemas.validator(problem, kind))
     if wrong:
         return "schema", f"{where}{wrong}"
     limit = asked.value.get("time_limit_s")
@@ -105,16 +100,13 @@ def _judged(worker: Worker, message: bytes, asked: Asked, schemas: Any) -> tuple
     return None
 
 
-def _against_schema(data: bytes, problem: Any, validator: Any) -> str:
-    """Return how an answer breaks its schema; long ones are held against the schema's types."""
-    if len(data) > LONG and problem in PROBLEMS:
-        try:
-            msgspec.json.decode(data, type=PROBLEMS[problem].answer)
-        except msgspec.ValidationError as error:
-            return str(error)
+def _against_schema(data: bytes, validator: Draft202012Validator) -> str:
+    """Return how an answer breaks its schema, the outermost of its faults."""
+    faults = list(validator.iter_errors(json.loads(data)))
+    if not faults:
         return ""
-    wrong = jsonschema.exceptions.best_match(validator.iter_errors(json.loads(data)))
-    return "" if wrong is None else f"{wrong.json_path}: {wrong.message[:200]}"
+    wrong = min(faults, key=lambda fault: len(fault.instance_path))
+    return f"{'.'.join(map(str, wrong.instance_path))}: {wrong.message[:200]}"
 
 
 def _served(message: bytes) -> tuple[int, bytes]:

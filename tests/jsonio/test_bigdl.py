@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any, get_args
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from planner.jsonio import decode_answer, decode_request, schema
 from planner.jsonio.bigdl import MAX_LISTED, MAX_NODES, PhaseName, answer
 from planner.network import Network
 from planner.views import HotSpots
+from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error, without
 
@@ -35,7 +35,7 @@ def changed(**change: Any) -> dict[str, Any]:
 
 
 def validate(document: dict[str, Any], part: str) -> None:
-    jsonschema.validate(document, schema("bigdl")[part], jsonschema.Draft202012Validator)
+    schemas.validate(document, "bigdl", part)
 
 
 def read_again(document: dict[str, Any]) -> HotSpots:
@@ -322,7 +322,7 @@ def test_a_foreign_answer_may_leave_any_slice_empty() -> None:
 def test_the_schema_lists_every_method() -> None:
     everything = schema("bigdl")
     for one in everything.values():
-        jsonschema.Draft202012Validator.check_schema(one)
+        schemas.check_schema(one)
     listed = everything["request"]["$defs"]["BigdlRequest"]["properties"]
     assert listed["method"]["enum"] == list(METHODS)
     answered = everything["answer"]["$defs"]["BigdlAnswer"]["properties"]

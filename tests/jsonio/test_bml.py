@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -26,6 +25,7 @@ from planner.jsonio.bml_answer import answer
 from planner.network import Network
 from planner.topologies import BCube
 from planner.validation import MAX_TOTAL
+from tests import schemas
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed
 from tests.jsonio.test_caramel_answers import broken
@@ -33,7 +33,7 @@ from tests.jsonio.test_service import ask, without
 
 
 def validate(document: dict[str, Any], part: str) -> None:
-    jsonschema.validate(document, schema("bml")[part], jsonschema.Draft202012Validator)
+    schemas.validate(document, "bml", part)
 
 
 def answered(**change: Any) -> dict[str, Any]:
@@ -507,11 +507,10 @@ def test_an_answer_without_its_comparison() -> None:
 def test_the_schema_lists_every_method_and_knows_what_is_needed() -> None:
     everything = schema("bml")
     for one in everything.values():
-        jsonschema.Draft202012Validator.check_schema(one)
+        schemas.check_schema(one)
     listed = everything["request"]["$defs"]["BmlRequest"]["properties"]
     assert listed["method"]["enum"] == list(METHODS)
-    valid = jsonschema.Draft202012Validator(everything["request"]).is_valid
-    assert valid(CONTRACT)
+    assert schemas.fits(CONTRACT, "bml", "request")
     bad: list[dict[str, Any]] = [
         {"gradient_bytes": without},
         {"n": 1},
@@ -523,7 +522,7 @@ def test_the_schema_lists_every_method_and_knows_what_is_needed() -> None:
         {"failed": {"nics": [[[0, 0]]]}},
     ]
     for change in bad:
-        assert not valid(changed(**change))
+        assert not schemas.fits(changed(**change), "bml", "request")
 
 
 def test_the_example_of_the_documentation_is_the_contracts() -> None:

@@ -3,11 +3,10 @@
 import time
 from typing import Any
 
-import jsonschema
 import pytest
 
 import planner
-from planner.jsonio import schema
+from tests import schemas
 from tests.jsonio.bml_requests import NIC, changed
 from tests.jsonio.test_service import error, without
 
@@ -250,7 +249,7 @@ def test_a_request_without_a_plan_in_its_time_says_so() -> None:
         assert answer["binding"] == ["time_limit_s"]
         assert "time limit" in answer["reason"]
         assert "transfers" not in answer
-    jsonschema.validate(answer, schema("bml")["answer"], jsonschema.Draft202012Validator)
+    schemas.validate(answer, "bml", "answer")
 
 
 def test_steps_of_many_layers_that_do_not_fit_in_63_bits_are_refused() -> None:

@@ -5,7 +5,6 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from planner.graphs import Graph
 from planner.jsonio import decode_answer, reply, schema
 from planner.jsonio.graphs import documents_of
 from planner.validation import MAX_VALUE
+from tests import schemas
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.jsonio.test_service import ask, json_values, without
 
@@ -71,7 +71,7 @@ def request_of(graph: Graph, **fields: Any) -> dict[str, Any]:
 
 
 def validate(value: Any, kind: str) -> None:
-    jsonschema.validate(value, schema("caramel")[kind], jsonschema.Draft202012Validator)
+    schemas.validate(value, "caramel", kind)
 
 
 def test_the_contracts_example() -> None:
@@ -133,7 +133,7 @@ def test_requests_and_answers_fit_their_schemas(method: str, network: dict[str, 
 def test_the_schema_lists_every_method() -> None:
     everything = schema("caramel")
     for one in everything.values():
-        jsonschema.Draft202012Validator.check_schema(one)
+        schemas.check_schema(one)
     listed = everything["request"]["$defs"]["CaramelRequest"]["properties"]["method"]["enum"]
     assert listed == list(caramel.METHODS)
 

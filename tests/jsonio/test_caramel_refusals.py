@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 import planner
 from planner.jsonio import reply
 from planner.validation import MAX_VALUE
+from tests import schemas
 from tests.jsonio.test_caramel import (
     CHAIN,
     TABLE,
@@ -186,7 +186,7 @@ def test_the_schema_refuses_what_is_refused(change: dict[str, Any]) -> None:
     request = chain(**change)
     answer = ask(request)
     validate(answer, "error")
-    with pytest.raises(jsonschema.ValidationError):
+    with pytest.raises(schemas.ValidationError):
         validate(request, "request")
 
 

@@ -7,7 +7,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 
@@ -18,6 +17,7 @@ from planner.jsonio.decoding import typed
 from planner.jsonio.schema import _of
 from planner.topologies import BCube, FatTree, Rails, Switch
 from planner.validation import MAX_VALUE
+from tests import schemas
 from tests.iteration.iteration_strategies import clusters
 from tests.jsonio.test_service import json_values
 
@@ -58,8 +58,7 @@ def read(document: Any) -> Cluster:
 
 
 def fits(document: Any) -> bool:
-    found: bool = jsonschema.Draft202012Validator(SCHEMA).is_valid(document)
-    return found
+    return schemas.fits(document, "cluster")
 
 
 def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:

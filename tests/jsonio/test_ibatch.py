@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-import jsonschema
 import pytest
 
 import planner
 from planner import ibatch
-from planner.jsonio import decode_answer, schema
+from planner.jsonio import decode_answer
+from tests import schemas
 from tests.jsonio.test_service import EXAMPLE, TABLE, ask, error
 
 NAMES = [["a.weight", "a.bias"], [], ["c.weight"]]
@@ -19,10 +19,9 @@ NAMES = [["a.weight", "a.bias"], [], ["c.weight"]]
 )
 def test_parameters_and_sizes_come_back_with_the_plan(direction: str, method: str) -> None:
     request = {**TABLE, "method": method, "direction": direction, "layer_parameters": NAMES}
-    schemas = schema("ibatch")
-    jsonschema.validate(request, schemas["request"], jsonschema.Draft202012Validator)
+    schemas.validate(request, "ibatch", "request")
     answer = ask(request)
-    jsonschema.validate(answer, schemas["answer"], jsonschema.Draft202012Validator)
+    schemas.validate(answer, "ibatch", "answer")
     assert answer["layer_parameters"] == NAMES
     assert answer["layer_bytes"] == TABLE["layer_bytes"]
     read, _ = decode_answer(json.dumps(answer).encode())

@@ -11,8 +11,9 @@ import planner
 from planner import iteration
 from planner.draw import GANTT
 from planner.draw.plans import plan_chart
-from planner.jsonio import PROBLEMS, decode_answer, schema
+from planner.jsonio import PROBLEMS, decode_answer
 from planner.units import format_bytes
+from tests import schemas
 from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, error
 
@@ -304,18 +305,16 @@ def test_every_transfer_is_drawn() -> None:
 
 @pytest.mark.slow
 def test_the_schema_holds_for_requests_and_answers() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    documents = schema("iteration")
-    jsonschema.validate(REQUEST, documents["request"])
+    schemas.validate(REQUEST, "iteration", "request")
     for answer in (asked(), asked({"memory_bytes": 1}), asked(method="horovod")):
-        jsonschema.validate(answer, documents["answer"])
+        schemas.validate(answer, "iteration", "answer")
     shipped = Path(__file__).parents[2] / "data" / "clusters"
     for path in shipped.glob("*.json"):
-        jsonschema.validate(
-            {**REQUEST, "cluster": json.loads(path.read_text())}, documents["request"]
+        schemas.validate(
+            {**REQUEST, "cluster": json.loads(path.read_text())}, "iteration", "request"
         )
     for bad in ({"kind": "bcube", "n": 3}, {"kind": "switch", "n": 3}, {"kind": "rails"}):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(
-                {**REQUEST, "cluster": {**CLUSTER, "topology": bad}}, documents["request"]
+        with pytest.raises(schemas.ValidationError):
+            schemas.validate(
+                {**REQUEST, "cluster": {**CLUSTER, "topology": bad}}, "iteration", "request"
             )

@@ -3,14 +3,14 @@
 import json
 from dataclasses import replace
 
-import jsonschema
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from planner import InvalidInputError, Profile, Provenance
 from planner.graphs import Graph, Op, Parameter
-from planner.jsonio import decode_profile, encode_profile, schema
+from planner.jsonio import decode_profile, encode_profile
+from tests import schemas
 from tests.strategies import profiles
 
 LAYER = {"name": "a", "forward_ns": 1, "backward_ns": 2, "parameter_bytes": 3}
@@ -60,7 +60,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 def assert_round_trip(profile: Profile) -> None:
     text = encode_profile(profile)
     assert decode_profile(text.encode("utf-8", "surrogatepass")) == profile
-    jsonschema.validate(json.loads(text), schema("profile"), jsonschema.Draft202012Validator)
+    schemas.validate(json.loads(text), "profile")
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_the_schema_knows_what_belongs_together(given_fields: tuple[str, ...], v
         for name, value in {**MINIMAL, **WITH_GRAPH}.items()
         if name in ("name", "provenance", *given_fields)
     }
-    assert jsonschema.Draft202012Validator(schema("profile")).is_valid(document) == valid
+    assert schemas.fits(document, "profile") == valid
     if valid:
         decode_profile(json.dumps(document).encode())
     else:

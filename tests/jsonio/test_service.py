@@ -7,7 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ import planner
 from planner import ibatch
 from planner.jsonio import decode_answer, reply, reply_lines, schema
 from planner.validation import MAX_VALUE
+from tests import schemas
 
 EXAMPLE: dict[str, Any] = {
     "problem": "ibatch",
@@ -90,19 +90,18 @@ def test_requests_and_answers_fit_their_schemas(
         "max_batch_bytes": 40,
         "time_limit_s": 60,
     }
-    schemas = schema("ibatch")
-    jsonschema.validate(request, schemas["request"], jsonschema.Draft202012Validator)
-    jsonschema.validate(ask(request), schemas["answer"], jsonschema.Draft202012Validator)
+    schemas.validate(request, "ibatch", "request")
+    schemas.validate(ask(request), "ibatch", "answer")
 
 
 def test_schemas_are_schemas() -> None:
     everything = schema()
     for one in (*everything["ibatch"].values(), everything["profile"]):
-        jsonschema.Draft202012Validator.check_schema(one)
+        schemas.check_schema(one)
     bad = {**EXAMPLE, "transfer_ns": [3, -1, 5]}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(bad, everything["ibatch"]["request"])
-    jsonschema.validate(ask(bad), everything["ibatch"]["error"])
+    with pytest.raises(schemas.ValidationError):
+        schemas.validate(bad, "ibatch", "request")
+    schemas.validate(ask(bad), "ibatch", "error")
 
 
 def test_the_schema_lists_every_method() -> None:
@@ -360,7 +359,7 @@ def test_answers_at_the_edge_of_the_range_fit_their_schema_and_can_be_read_back(
         answer = ask({**request, "objective": objective})
         assert answer["objective_ns"] == 2**63 - 2
         assert answer["status"] == "optimal"
-        jsonschema.validate(answer, schema("ibatch")["answer"], jsonschema.Draft202012Validator)
+        schemas.validate(answer, "ibatch", "answer")
         decode_answer(json.dumps(answer).encode())
     assert error({**request, "transfer_ns": [2**62 - 1]})[0] == "startup_ns"
 
@@ -381,8 +380,8 @@ def test_answers_at_the_edge_of_the_range_fit_their_schema_and_can_be_read_back(
 def test_the_schema_refuses_what_is_refused(change: dict[str, Any]) -> None:
     merged = {k: v for k, v in {**EXAMPLE, **change}.items() if v is not without}
     assert "error" in ask(merged)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(merged, schema("ibatch")["request"], jsonschema.Draft202012Validator)
+    with pytest.raises(schemas.ValidationError):
+        schemas.validate(merged, "ibatch", "request")
 
 
 def test_a_rule_that_does_not_apply_is_refused_before_the_cap_is_looked_at() -> None:

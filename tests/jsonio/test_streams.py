@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from planner import ibatch
 from planner.cli import main
-from planner.jsonio import limited_replies, read_lines, schema
+from planner.jsonio import limited_replies, read_lines
 from planner.workers import Limits
+from tests import schemas
 
 EXAMPLE: dict[str, Any] = {
     "problem": "ibatch",
@@ -82,7 +82,7 @@ def test_what_exceeds_a_limit_is_an_error_in_its_place(
     error = answers[1]["error"]
     assert (error["code"], error["path"]) == ("limit_exceeded", "")
     assert option[1] in error["message"]
-    jsonschema.validate(answers[1], schema("ibatch")["error"])
+    schemas.validate(answers[1], "ibatch", "error")
 
 
 def test_one_request_has_limits_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

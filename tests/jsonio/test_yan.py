@@ -4,7 +4,6 @@ import json
 from fractions import Fraction
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from planner.views import Scaling
 from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.model import estimate
 from planner.yan.solver import METHODS
+from tests import schemas
 from tests.jsonio.test_service import ask, error, without
 
 CONV: dict[str, Any] = {
@@ -102,7 +102,7 @@ def fixed(**change: Any) -> dict[str, Any]:
 
 
 def validate(document: dict[str, Any], part: str) -> None:
-    jsonschema.validate(document, schema("yan")[part], jsonschema.Draft202012Validator)
+    schemas.validate(document, "yan", part)
 
 
 def priced_again(request: dict[str, Any], answer: dict[str, Any]) -> int:
@@ -196,11 +196,11 @@ def test_requests_and_answers_fit_their_schemas(method: str) -> None:
 def test_the_schema_lists_every_method_and_wants_numbers_above_0() -> None:
     everything = schema("yan")
     for one in everything.values():
-        jsonschema.Draft202012Validator.check_schema(one)
+        schemas.check_schema(one)
     listed = everything["request"]["$defs"]["YanRequest"]["properties"]["method"]["enum"]
     assert listed == list(METHODS)
     for request in (constants(muladd_ns=0), constants(interference=[1, 0]), small(top=0)):
-        with pytest.raises(jsonschema.ValidationError):
+        with pytest.raises(schemas.ValidationError):
             validate(request, "request")
         validate(ask(request), "error")
 

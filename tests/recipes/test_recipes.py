@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 import planner
@@ -15,9 +14,9 @@ from planner.cli import compare, main
 from planner.draw.plans import DRAWINGS
 from planner.errors import InvalidInputError
 from planner.formats import READERS, Reader
-from planner.jsonio.schema import schema
 from planner.jsonio.service import PROBLEMS, decode_answer
 from planner.profiles import Layer, Profile, Provenance
+from tests import schemas
 from tests.recipes import halves
 
 ROOT = Path(__file__).parents[2]
@@ -121,8 +120,8 @@ def test_a_family_is_solved_like_any_other() -> None:
     )
     assert planner.solve({**REQUEST, "method": "gready"})["error"]["path"] == "method"
     assert planner.solve({**REQUEST, "transfer_ns": [-1]})["error"]["path"] == "transfer_ns[0]"
-    jsonschema.validate(REQUEST, schema("halves")["request"])
-    jsonschema.validate(answer, schema("halves")["answer"])
+    schemas.validate(REQUEST, "halves", "request")
+    schemas.validate(answer, "halves", "answer")
 
 
 @pytest.mark.usefixtures("family")
