@@ -12,6 +12,7 @@ from planner.draw import GANTT, SCALING, ScalingChart, save_scaling, text_scalin
 from planner.draw.scaling import grouped, slowdown_text
 from planner.errors import InvalidInputError
 from planner.views import PHASES, LayerTime, Point, Range, Regret, Scaling, epoch_text
+from tests.thorough import THOROUGH
 
 
 def point(workers: int, replicas: int, servers: int = 1) -> Point:
@@ -159,7 +160,7 @@ def test_nothing_takes_time_in_a_picture(tmp_path: Path) -> None:
         (True, True, ("replicas of the model", "the best with so many")),
     ],
 )
-@pytest.mark.parametrize("machines", [2, 100])
+@pytest.mark.parametrize("machines", [2, 100 if THOROUGH else 20])
 def test_panels_are_those_there_is_something_for(
     landscape: bool, front: bool, words: tuple[str, ...], machines: int, tmp_path: Path
 ) -> None:
@@ -177,8 +178,8 @@ def test_panels_are_those_there_is_something_for(
     )
     with mpl.rc_context({"svg.fonttype": "none"}):
         text = saved(drawn, tmp_path)
-        again = saved(drawn, tmp_path, "again.svg")
-    assert text == again
+        if landscape == front:  # these two have every panel
+            assert text == saved(drawn, tmp_path, "again.svg")
     for panel in ("where the time of an epoch goes", *words):
         assert panel in text
     for other in ("the best of each", "replicas of the model", "the best with so many"):
@@ -281,7 +282,7 @@ def test_names_are_no_formulas(tmp_path: Path) -> None:
 def test_every_format_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("p.svg", "p.png", "p.pdf"):
-        SCALING.writer(tmp_path / name)(ScalingChart("t", scaling()), tmp_path / name)
+        SCALING.writer(tmp_path / name)(ScalingChart("t", scaling(6)), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
 
 
@@ -296,7 +297,7 @@ def test_a_trace_is_refused_with_the_reason() -> None:
             assert error.value.message.endswith(ending)
 
 
-@pytest.mark.parametrize("machines", [9, 20, 1000])
+@pytest.mark.parametrize("machines", [9, 20, 1000 if THOROUGH else 250])
 @pytest.mark.parametrize("width", [5.5, 11.0])
 def test_labels_do_not_lie_on_one_another(machines: int, width: float) -> None:
     pytest.importorskip("matplotlib")
