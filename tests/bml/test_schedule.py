@@ -68,7 +68,8 @@ Pieces = frozenset[tuple[int, ...]]
 def remembered(monkeypatch: pytest.MonkeyPatch, *, by_digits: bool = False) -> None:
     """Let `CalcGset`, which looks at every piece, remember what it found for s, w and t.
 
-    So do neighbours. Of s `CalcGset` reads the digits t … t+w alone: large networks remember by these.
+    Neighbours are remembered, too. Of s it reads the digits t … t+w alone: large networks
+    remember by these.
     """
     literal = algorithm1._calc_gset
     found: dict[tuple[int, ...], Pieces] = {}

@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from planner.errors import NotApplicableError
 from planner.iteration import (
     JOINT,
     METHODS,
+    Plan,
     Problem,
     alternatives,
     best_of,
@@ -26,6 +28,9 @@ from planner.iteration import (
     network_bound,
     solve,
 )
+from planner.iteration.bounds import bound
+from planner.iteration.problem import Mode
+from planner.iteration.synchronisation import Synchronisation
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.methods import concrete
@@ -52,6 +57,24 @@ def profile_of(name: str) -> Profile:
 @cache
 def cluster_of(name: str) -> Cluster:
     return decode_cluster((DATA / "clusters" / f"{name}.json").read_bytes())
+
+
+@pytest.fixture(autouse=True)
+def _bounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find a bound once for all plans of the same op orders: nothing else of a plan is in it."""
+    found: dict[Any, tuple[Problem, int]] = {}
+
+    def remembered(
+        problem: Problem, by: Synchronisation, mode: Mode, plan: Plan | None = None, **options: bool
+    ) -> int:
+        orders = plan and (plan.backward_orders, plan.forward_order)
+        key = id(problem), by, mode, orders, *options.items()
+        if key not in found:
+            found[key] = problem, bound(problem, by, mode, plan, **options)
+        return found[key][1]
+
+    for module in ("alternatives", "bounds", "solver"):
+        monkeypatch.setattr(f"planner.iteration.{module}.bound", remembered)
 
 
 def others(problem: Problem) -> Iterator[tuple[str, int]]:
