@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def _bounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return found[key][1]
 
     for module in ("alternatives", "bounds", "solver"):
-        monkeypatch.setattr(f"planner.iteration.{module}.bound", remembered)
+        monkeypatch.setattr(import_module(f"planner.iteration.{module}"), "bound", remembered)
 
 
 def others(problem: Problem) -> Iterator[tuple[str, int]]:
