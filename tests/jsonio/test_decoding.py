@@ -3,6 +3,7 @@
 import json
 import time
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 import planner
 from planner.cli import main
 from planner.jsonio import reply
-from planner.validation import closest
+from planner.jsonio.decoding import decode
+from planner.validation import closest, exact
 
 EXAMPLE: dict[str, Any] = {
     "problem": "ibatch",
@@ -148,3 +150,8 @@ def test_the_closest_name_is_found_among_short_ones_only() -> None:
     assert closest("abd", []) is None
     assert closest("a" * 1000, ["a" * 999]) is None
     assert closest("abc", map(str, range(100_000))) is None
+
+
+@pytest.mark.parametrize("text", ["0.12345678901234567890123", "1e-40", "123456789012345678.5"])
+def test_decimals_are_what_is_written(text: str) -> None:
+    assert exact(decode(text.encode()), "number") == Fraction(text)
