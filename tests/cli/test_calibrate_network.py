@@ -151,7 +151,7 @@ def test_bml_is_an_all_reduce_too(tmp_path: Path) -> None:
 def test_a_bcube_needs_its_servers(tmp_path: Path) -> None:
     statuses, outputs = as_ranks(2, tmp_path, "--bcube", "2,2")
     assert statuses == ["exit 2"] * 2
-    assert all("--bcube: expected a rank for each of 4 servers" in output for output in outputs)
+    assert all("--bcube: expected 4 ranks for bml(2, 2), got 2" in output for output in outputs)
 
 
 def test_without_a_launcher(capsys: pytest.CaptureFixture[str]) -> None:
