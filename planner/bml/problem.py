@@ -1,14 +1,12 @@
 """Inputs of gradient synchronisation on a BCube: the network, the gradient, and what has failed."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from planner.errors import InvalidInputError
 from planner.network import AnyNetwork, Network, links
 from planner.profiles import Profile
-from planner.topologies import BCube
-from planner.validation import MAX_VALUE, integer, integers, set_integer, shown, total
+from planner.topologies import BCube, Failures
+from planner.validation import MAX_VALUE, integers, set_integer, shown, total
 
 __all__ = ["MAX_DAMAGED_NICS", "MAX_LAYERS", "Failures", "Problem"]
 
@@ -16,60 +14,6 @@ MAX_DAMAGED_NICS = 2**20
 """Networks with failures have at most so many NICs: re-planning looks at each of them."""
 
 MAX_LAYERS = 2**12
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """What of a BCube does not work.
-
-    Parameters
-    ----------
-    servers : frozenset of int
-        Servers that take no part.
-    nics : frozenset of (int, int)
-        NICs, each a server and a level; the link of a NIC is the same thing.
-    switches : frozenset of (int, int)
-        Switches, each a level and a number (see `BCube.switch`).
-    """
-
-    servers: frozenset[int] = frozenset()
-    nics: frozenset[tuple[int, int]] = frozenset()
-    switches: frozenset[tuple[int, int]] = frozenset()
-
-    def __post_init__(self) -> None:
-        for name in ("servers", "nics", "switches"):
-            value: Any = getattr(self, name)
-            if not isinstance(value, Iterable) or isinstance(value, str):
-                raise InvalidInputError(name, f"expected a set, got {shown(value)}")
-            try:
-                object.__setattr__(self, name, frozenset(value))
-            except TypeError:
-                raise InvalidInputError(name, "expected a set of integers or of pairs") from None
-
-    def __bool__(self) -> bool:
-        """Whether anything has failed."""
-        return bool(self.servers or self.nics or self.switches)
-
-    def check(self, bcube: BCube) -> None:
-        """Refuse what is not in `bcube`.
-
-        Raises
-        ------
-        InvalidInputError
-            With the path of the first offending set.
-        """
-        per_level = bcube.servers // bcube.n - 1
-        for server in self.servers:
-            integer(server, "failed.servers", maximum=bcube.servers - 1)
-        for place, pairs, limits in (
-            ("failed.nics", self.nics, (bcube.servers - 1, bcube.k - 1)),
-            ("failed.switches", self.switches, (bcube.k - 1, per_level)),
-        ):
-            for pair in pairs:
-                if not isinstance(pair, tuple) or len(pair) != 2:
-                    raise InvalidInputError(place, f"expected pairs, got {shown(pair)}")
-                for value, limit in zip(pair, limits, strict=True):
-                    integer(value, place, maximum=limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,15 @@ from planner.validation import total
 if TYPE_CHECKING:
     from planner.bml.trees import RootedTree
 
-__all__ = ["METHODS", "AnyPlan", "Method", "ideal_ns", "lower_bound_ns", "solve"]
+__all__ = [
+    "METHODS",
+    "AnyPlan",
+    "Method",
+    "ideal_ns",
+    "infeasibility_of",
+    "lower_bound_ns",
+    "solve",
+]
 
 AnyPlan: TypeAlias = Schedule | TreePlan
 
@@ -179,7 +187,7 @@ def _connected(run: Method) -> Method:
     """Return a method that says which servers the failures cut off."""
 
     def method(problem: Problem, deadline: Deadline) -> Outcome[AnyPlan]:
-        cut = _cut(damage_of(problem, deadline))
+        cut = infeasibility_of(damage_of(problem, deadline))
         return Outcome(None, infeasibility=cut) if cut else run(problem, deadline)
 
     return method
@@ -275,7 +283,7 @@ def ideal_ns(problem: Problem) -> int:
     return -int(-problem.network.time(sent, added, starts) // 1)
 
 
-def _cut(damage: Damage) -> Infeasibility | None:
+def infeasibility_of(damage: Damage) -> Infeasibility | None:
     """Return why there is no plan, if there is none."""
     if not damage.living:
         return Infeasibility("every server has failed", ("failed.servers",))

@@ -9,6 +9,8 @@ servers too many first give their whole gradient to a partner, and get the whole
 end. On BCube(n, k) with n a power of two a bit lies within one digit, so partners are neighbours;
 one NIC is in use at a time.
 
+The servers too many have no share of the sums between the halves; by `bruck` all have one.
+
 Guarantee: at powers of two volume 2(N-1)/N, the lower bound for one NIC, in 2·log2 N steps;
 otherwise 2(p-1)/p + 2 in 2·log2 p + 2, and a partner adds one whole gradient more.
 

@@ -9,7 +9,8 @@ Method: every algorithm is a sequence of hops, each some steps over links or NIC
 - `halving_doubling`: the same with log2 g and log2 h steps instead of one and one.
 - `ring`: g rings through all accelerators, each with 1/g of the gradient, each leaving a host by a
   NIC of its own. In every one of the N-1 steps some hop crosses hosts, so NICs pace it; links carry
-  the (g-1)/g that stay within hosts, at the same time.
+  the (g-1)/g that stay within hosts, at the same time. Rings keep to their rails, but for two
+  accelerators on an odd number of hosts: there each ring ends with a hop from rail to rail.
 - `ps`, `shuffle`: all exchange directly, also from rail to rail; N-g of the N-1 partners are on
   other hosts.
 
@@ -60,8 +61,11 @@ class Hop(NamedTuple):
 
 
 def _hierarchical(rails: Rails) -> tuple[Hop, ...]:
-    inside, across = max(rails.accelerators - 2, 0), max(rails.hosts - 2, 0)
-    return _levels(rails, (1, inside), (1, across))
+    none = Fraction(0)
+    inside = Hop(1, max(rails.accelerators - 2, 0), scattered(rails.accelerators), none)
+    each = scattered(rails.hosts) / rails.accelerators
+    across = Hop(1, max(rails.hosts - 2, 0), none, each)
+    return tuple(hop for hop in (inside, across) if hop.link or hop.nic)
 
 
 def _halving_doubling(rails: Rails) -> tuple[Hop, ...]:
@@ -71,15 +75,15 @@ def _halving_doubling(rails: Rails) -> tuple[Hop, ...]:
             raise NotApplicableError(
                 name, f"halving_doubling on rails needs powers of two, got {count}"
             )
-    inside, across = rails.accelerators.bit_length() - 1, rails.hosts.bit_length() - 1
-    return _levels(rails, (inside, 0), (across, 0))
-
-
-def _levels(rails: Rails, within: tuple[int, int], between: tuple[int, int]) -> tuple[Hop, ...]:
     none = Fraction(0)
-    inside = Hop(*within, scattered(rails.accelerators), none)
-    across = Hop(*between, none, scattered(rails.hosts) / rails.accelerators)
-    return tuple(hop for hop in (inside, across) if hop.link or hop.nic)
+    inside = [Hop(1, 0, share, none) for share in _halves(rails.accelerators)]
+    across = [Hop(1, 0, none, share / rails.accelerators) for share in _halves(rails.hosts)]
+    return (*inside, *across)
+
+
+def _halves(count: int) -> list[Fraction]:
+    """Return what each step of halving sends among so many, a power of two."""
+    return [Fraction(1, 2**step) for step in range(1, count.bit_length())]
 
 
 def _ring(rails: Rails) -> tuple[Hop, ...]:
@@ -132,19 +136,11 @@ def _direct_program(rails: Rails) -> Program:
 
 
 def _ring_program(rails: Rails) -> Program:
-    """Return g rings; each enters a host by one NIC, visits all accelerators, leaves by another.
-
-    Raises
-    ------
-    NotApplicableError
-        If two accelerators are on an odd number of hosts: NICs then alternate, and do not meet.
-    """
+    """Return g rings; each enters a host by one NIC, visits all accelerators, leaves by another."""
     hosts, size = rails.hosts, rails.accelerators
-    if size == 2 and hosts % 2 and hosts > 1:
-        raise NotApplicableError(
-            "hosts", f"rings through two rails need an even number of hosts, got {hosts}"
-        )
     # By which NIC, counted from the ring's own, one enters each host; the last leaves by the first.
+    # Of two NICs there is no third: after an odd number of hosts they alternate wrongly, and the
+    # last host is left by the NIC that is still to be visited, which is on the other rail.
     enters = [place % 2 for place in range(hosts)] + [0]
     if hosts % 2 and hosts > 1:
         enters[-2] = 2

@@ -1,16 +1,18 @@
 """Programs by the name of their generator and a few numbers: how plans and answers say them.
 
 A program of many ranks is long, and its generator's name and shape say the same. `made` makes it
-again, whoever reads the plan.
+again, whoever reads the plan; `planner.bml.replan` has it with programs around failures.
 """
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
+from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
 from planner.collectives.bml import bml_program
+from planner.collectives.bruck import bruck_program
 from planner.collectives.exchange import direct_program, routed_program
 from planner.collectives.halving_doubling import (
     halving_doubling_bcube_program,
@@ -22,10 +24,10 @@ from planner.collectives.rails import RAIL_PROGRAMS
 from planner.collectives.ring import ring_bcube_program, ring_program
 from planner.errors import InvalidInputError
 from planner.methods import known_method
-from planner.topologies import BCube, Rails
+from planner.topologies import BCube, Failures, Rails
 from planner.validation import integer
 
-__all__ = ["GENERATORS", "Recipe", "made"]
+__all__ = ["GENERATORS", "Recipe", "made", "ranks_of"]
 
 MAX_RANKS = 2**16
 
@@ -40,10 +42,13 @@ class Recipe(NamedTuple):
     shape : tuple of int
         What it takes: the ranks; the sizes of groups, the nearest first; n and k of a BCube; or
         hosts and their accelerators.
+    failed : Failures
+        What of a BCube does not work, for a program that goes around it (`planner.bml.replan`).
     """
 
     generator: str
     shape: tuple[int, ...]
+    failed: Failures = Failures()
 
 
 def _ranks(make: Callable[[int], Program], shape: tuple[int, ...]) -> Program:
@@ -85,6 +90,7 @@ GENERATORS: Mapping[str, Callable[[tuple[int, ...]], Program]] = MappingProxyTyp
     {
         "ring": partial(_ranks, ring_program),
         "halving_doubling": partial(_ranks, halving_doubling_program),
+        "bruck": partial(_ranks, bruck_program),
         "direct": partial(_ranks, direct_program),
         "hierarchical": _groups,
         "bml": partial(_bcube, bml_program),
@@ -104,8 +110,28 @@ def made(recipe: Recipe) -> Program:
     Raises
     ------
     InvalidInputError
-        If there is no such generator, or its shape is none.
+        If there is no such generator, its shape is none, or it is to go around failures.
     NotApplicableError
         If the generator does not apply to such a shape.
     """
-    return GENERATORS[known_method(recipe.generator, GENERATORS, "generator")](recipe.shape)
+    make = GENERATORS[known_method(recipe.generator, GENERATORS, "generator")]
+    if recipe.failed:
+        raise InvalidInputError("failed", f"{recipe.generator} knows no failures")
+    return make(recipe.shape)
+
+
+def ranks_of(recipe: Recipe) -> int:
+    """Return among how many ranks the program of a recipe is, without making it.
+
+    Raises
+    ------
+    InvalidInputError
+        If its shape is none.
+    """
+    generator, shape, _ = recipe
+    if generator == "bml" or generator.endswith("_bcube"):
+        n, k = _numbers(shape, 2)
+        _numbers((n,) * k, None)
+        return int(n**k)
+    pairs = generator.endswith("_rails")
+    return prod(_numbers(shape, 2 if pairs else None if generator == "hierarchical" else 1))

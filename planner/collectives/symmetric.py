@@ -46,6 +46,9 @@ class Hop(NamedTuple):
         … in so many of the first digits of the lane's order.
     adds : bool
         Whether the receiver adds.
+    run : int
+        So many values of the last of these digits, in a circle from the anchor's on, count as
+        agreeing: at most two ranges of chunks, which are a message each.
     """
 
     step: int
@@ -54,6 +57,7 @@ class Hop(NamedTuple):
     anchor: tuple[int, ...]
     depth: int
     adds: bool
+    run: int = 1
 
 
 class Way(NamedTuple):
@@ -133,10 +137,10 @@ class SymmetricProgram(Program):
         """How many lanes a rank has."""
         return len(self.orders)
 
-    @property
+    @cached_property
     def exclusive(self) -> bool:  # type: ignore[override]
-        """Whether no link carries two messages in a step: lanes in places of their own may meet."""
-        return len(self.places) < 2
+        """Whether no link carries two messages in a step: neither runs nor lanes that may meet."""
+        return len(self.places) < 2 and all(hop.run == 1 for hop in self.hops)
 
     @property
     def chunks(self) -> int:  # type: ignore[override]
@@ -203,22 +207,24 @@ class SymmetricProgram(Program):
                     value = digits[digit]
                     peer += ((value + sign * more) % radices[digit] - value) * strides[digit]
             first = lane * self.ranks
+            turned, radix = 0, 1  # the last of the digits, and how many values it has
+            size = scales[depth - 1] if depth else self.ranks
             for digit, scale in zip(order[:depth], scales, strict=False):
                 more = hop.anchor[digit] - (0 if sent else hop.shift[digit])
-                first += (digits[digit] + more) % radices[digit] * scale
-            size = scales[depth - 1] if depth else self.ranks
+                radix = radices[digit]
+                turned = (digits[digit] + more) % radix
+                first += turned * scale
+            start, whole = first - turned * size, first + hop.run * size
+            end = start + radix * size
             ends = rank, self.rank(peer, lane)
             sender, receiver = ends if sent else reversed(ends)
-            yield Message(
-                hop.step,
-                lane,
-                sender,
-                receiver,
-                self.wire(sender, receiver, lane),
-                first,
-                first + size,
-                hop.adds,
+            link = self.wire(sender, receiver, lane)
+            message = Message(
+                hop.step, lane, sender, receiver, link, first, min(whole, end), hop.adds
             )
+            yield message
+            if whole > end:
+                yield message._replace(first=start, stop=start + whole - end)
 
     def _number(self, rank: int, lane: int) -> int:
         return self._numbers[lane][rank] if self.places else rank
@@ -233,11 +239,24 @@ class SymmetricProgram(Program):
             for stride, radix in zip(self._strides, self.radices, strict=True)
         )
 
+    def _singles(self, hop: Hop) -> Iterator[Hop]:
+        """Yield a hop for each value that a run goes through."""
+        for more in range(hop.run):
+            anchor = [*hop.anchor]
+            if more:
+                anchor[self.orders[hop.lane][hop.depth - 1]] += more
+            yield hop._replace(anchor=tuple(anchor), run=1)
+
     def way(self, lane: int) -> Way:
         """Return all messages that carry the chunk of number 0 in a lane, by numbers."""
         import numpy as np
 
-        hops = [hop for hop in self.hops if hop.lane == lane and self._is_of_kind(hop.step)]
+        hops = [
+            single
+            for hop in self.hops
+            if hop.lane == lane and self._is_of_kind(hop.step)
+            for single in self._singles(hop)
+        ]
         radices, strides = (np.array(row, dtype=np.int64) for row in (self.radices, self._strides))
         shape = len(hops), len(radices)
         anchors, shifts = (

@@ -107,6 +107,33 @@ def halving_doubling(servers: int, bcube: BCube | None = None) -> Replay:
     return replay
 
 
+def bruck(servers: int) -> Replay:
+    """By who has what: in each step of the second half all get what the one ahead of them has."""
+    replay = Replay(servers, anywhere())
+    fill(replay, range(servers))
+    has = [{server} for server in range(servers)]
+    handed: list[list[tuple[int, int, int]]] = []
+    while len(has[0]) < servers:
+        far = len(has[0])
+        handed.append(
+            [
+                (ahead, server, share)
+                for server in range(servers)
+                for ahead in [(server + far) % servers]
+                for share in sorted(has[ahead] - has[server])
+            ]
+        )
+        for _, server, share in handed[-1]:
+            has[server].add(share)
+    size = Fraction(1, servers)
+    for step in reversed(handed):
+        replay.step(Transfer(b, a, 0, share, size, adds=True) for a, b, share in step)
+    for step in handed:
+        replay.step(Transfer(a, b, 0, share, size) for a, b, share in step)
+    replay.finish(range(servers))
+    return replay
+
+
 def direct(servers: int, nics: int = 1) -> Replay:
     """Shuffle, parameter servers and k NICs on a fabric: NIC t carries part t of every piece."""
     replay = Replay(servers, anywhere(nics))

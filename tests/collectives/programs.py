@@ -8,6 +8,7 @@ from itertools import product
 from hypothesis import strategies as st
 
 from planner.collectives import PROGRAMS, RAIL_PROGRAMS, program
+from planner.collectives.bruck import bruck_program
 from planner.collectives.program import KINDS, OWN, ListedProgram, Message, Program
 from planner.errors import NotApplicableError
 from planner.topologies import BCube, Rails
@@ -24,6 +25,7 @@ def all_programs() -> Iterator[Program]:
             yield program(name, bcube, tensors=TENSORS)
         except NotApplicableError:
             continue
+    yield from map(bruck_program, range(1, 10))
     for make, rails in product(RAIL_PROGRAMS.values(), RAILS):
         try:
             yield make(rails)

@@ -27,6 +27,8 @@ from planner.collectives import (
     shuffle_bcube,
     shuffle_fattree,
 )
+from planner.collectives.bruck import bruck_cost, bruck_program
+from planner.collectives.loads import cost_of
 from planner.topologies import BCube
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer
@@ -72,6 +74,15 @@ def test_halving_and_doubling(servers: int) -> None:
     formula = halving_doubling_fattree(Fabric(servers, 4))
     agree(formula, algorithms.halving_doubling(servers))
     assert formula.steps == 2 * (servers.bit_length() - 1) + 2 * fold
+
+
+@pytest.mark.parametrize("servers", range(1, 21))
+def test_bruck(servers: int) -> None:
+    cost, replay = bruck_cost(servers), algorithms.bruck(servers)
+    counted = replay.steps, replay.volume, replay.reduced
+    assert (cost.steps, cost.volume, cost.reduced) == counted
+    of_program = cost_of(bruck_program(servers))
+    assert (of_program.steps, of_program.volume, of_program.reduced) == counted
 
 
 @pytest.mark.parametrize("bcube", [one for one in BCUBES if one.n in (2, 4)], ids=str)

@@ -191,6 +191,7 @@ def play_all(routes: tuple[Program, int, int | None], elements: int, width: int 
 PROGRAMS = [one for one in all_programs() if one.ranks <= 9]
 
 
+@pytest.mark.slow
 @given(st.sampled_from(PROGRAMS), st.sampled_from(KINDS), st.data())
 def test_every_algorithm_in_any_order(program: Program, kind: Any, data: st.DataObject) -> None:
     chunks = program.chunks
@@ -228,6 +229,7 @@ def trees(draw: st.DrawFn) -> ListedProgram:
     return ListedProgram("drawn", ranks, lanes, links, chunks, tuple(listed), owners, deep)
 
 
+@pytest.mark.slow
 @given(trees(), st.sampled_from(KINDS), st.integers(0, 20), st.integers(1, 3), st.randoms())
 def test_random_programs_in_any_order(
     program: ListedProgram, kind: Any, elements: int, parts: int, draw: Random
@@ -303,6 +305,7 @@ def test_answers_around_failures(n: int, k: int, failed: dict[str, Any], method:
     play_all(routes, 2000, 2)
 
 
+@pytest.mark.slow
 def test_rounds_are_followed() -> None:
     plan = answer(3, 2, failed=NIC, latency_ns=1000)
     assert plan["rounds"] > 1
@@ -313,6 +316,7 @@ def test_layers_are_followed() -> None:
     play_all(bcube_program(BCube(2, 2), answer(2, 2, layer_bytes=[400, 0, 36, 4])), 110)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["detour", "trees"])
 def test_typed_plans_fit_every_size(method: str) -> None:
     bcube = BCube(3, 2)
@@ -342,6 +346,9 @@ def test_groups_are_without_what_failed(method: str) -> None:
     assert (0, [0, 1, 2]) in all_groups
     assert (1, [2, 5, 8]) in all_groups
     assert len(all_groups) == 6
+
+
+FAILED = {"failed": {"nics": [[[0, 0], 0]]}}
 
 
 def replaced(plan: Mapping[str, Any], number: int, **fields: Any) -> dict[str, Any]:
@@ -400,8 +407,8 @@ def test_a_transfer_without_a_link_is_refused(change: dict[str, Any], path: str)
     [
         (lambda: answer(3, 2), "n"),
         (lambda: answer(2, 1), "k"),
-        (lambda: solve({**_request(), "schedule": {"server": [0, 0]}}), "transfers"),
-        (lambda: solve(_request()), "transfers"),
+        (lambda: solve({**_request(), **FAILED, "schedule": {"server": [0, 1]}}), "transfers"),
+        (lambda: solve({**_request(), **FAILED}), "transfers"),
         (lambda: answer(2, 2, failed={"nics": [[[0, 0], 0], [[0, 0], 1]]}), "steps"),
         (lambda: bml.Schedule(BCube(2, 1)), "plan"),
         (lambda: {"problem": "caramel"}, None),
@@ -411,6 +418,13 @@ def test_other_plans_are_refused(plan: Any, path: str | None) -> None:
     with pytest.raises(InvalidInputError) as refused:
         bcube_program(BCube(2, 2), plan())
     assert path is None or refused.value.path == path
+
+
+def test_a_plan_that_names_its_program_needs_no_list() -> None:
+    for schedule in ("none", {"server": [0, 0]}):
+        named = bcube_program(BCube(2, 2), solve({**_request(), "schedule": schedule}))
+        assert (named.program.name, named.depth, named.size_bytes) == ("bml(2, 2)", 1, None)
+        assert list(named.program.messages()) == list(bml_program(BCube(2, 2)).messages())
 
 
 def _request() -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""Halving and doubling among any number of ranks: what is to be handed out doubles along a circle.
+
+Problem: the halves of an all-reduce in few steps, each rank with its share in between, where ranks
+are no power of two. (Folding the ranks too many into partners, as `halving_doubling` does, leaves
+them without a share.)
+
+Method: ranks stand in a circle. In step i of the all-gather a rank sends the 2^i shares that begin
+with its own, or as many as are still missing, to the rank 2^i places before it. The reduce-scatter
+is the same backwards: what was kept is added.
+
+Guarantee: in each half ⌈log2 N⌉ steps, the least in which one can know of N others, and volume
+(N-1)/N, the lower bound for one NIC, at once; each rank exchanges with one other in a step. At
+powers of two that is what `halving_doubling` costs.
+
+Complexity: O(1) for the cost; N-1 chunks a rank and half for the program, by symmetry.
+
+Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All Communications
+in Multiport Message-Passing Systems", IEEE TPDS 1997 (all-gather); NCCL's PAT is a form of both
+halves: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025.
+"""
+
+from planner.collectives.collective import Cost
+from planner.collectives.symmetric import Hop, SymmetricProgram
+from planner.network import scattered
+
+__all__ = ["bruck_cost", "bruck_program"]
+
+
+def bruck_cost(ranks: int) -> Cost:
+    """Return the cost of an all-reduce, on a network where any rank reaches any other."""
+    share = scattered(ranks)
+    return Cost(steps=2 * (ranks - 1).bit_length(), volume=2 * share, reduced=share)
+
+
+def bruck_program(ranks: int) -> SymmetricProgram:
+    """Return the program for any number of ranks."""
+    levels = (ranks - 1).bit_length()
+    up, down = [], []
+    for level in range(levels):
+        far = 1 << level
+        missing = min(far, ranks - far)
+        up.append(Hop(levels - 1 - level, 0, (far,), (far,), 1, adds=True, run=missing))
+        down.append(Hop(levels + level, 0, (ranks - far,), (0,), 1, adds=False, run=missing))
+    hops = (*reversed(up), *down)
+    return SymmetricProgram(f"bruck({ranks})", (ranks,), ((0,),), hops, levels, 2 * levels)
