@@ -17,18 +17,22 @@ from planner.iteration.explanation import Explanation, explain
 from planner.iteration.memory import Footprint
 from planner.iteration.problem import MODES, Plan, Problem, Transfer
 from planner.iteration.solver import JOINT, METHODS, best_of, solve
-from planner.iteration.synchronisation import ALGORITHMS, Synchronisation
+from planner.iteration.synchronisation import ALGORITHMS, KNOWN
+from planner.iteration.ways import MIXED, Mixture, Synchronisation
 
 __all__ = [
     "ALGORITHMS",
     "JOINT",
+    "KNOWN",
     "METHODS",
+    "MIXED",
     "MODES",
     "Alternative",
     "Change",
     "Evaluation",
     "Explanation",
     "Footprint",
+    "Mixture",
     "Plan",
     "Problem",
     "Synchronisation",

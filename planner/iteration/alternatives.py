@@ -2,13 +2,14 @@
 
 Problem: algorithm × mode, replicated or sharded: which plans are there to choose from?
 
-Method: algorithms that cost the same are planned once, those that cost least first. Where the bound
+Method: algorithms that cost the same are planned once, those that cost least first: their mixture,
+if there is one, in which every transfer takes the algorithm that suits its size. Where the bound
 of an algorithm and a mode is below the best plan so far, the best plan of gradient transfers
 (`planner.caramel`, method `auto`) is searched, or the best sharded plan: iBatch's exact batches
-both ways, pulls between pushes (`planner.iteration.interleaved`), a rule's plan, or all-reduces
-taken apart. Where it is not, they cannot win, and get what is made without a search. Transfers
-larger than the cap, or than memory leaves room for, are cut; where that is needed plans of
-transfers that fit compete with them: filled ones (`planner.iteration.filling`) and the rules'.
+both ways, pushes between pulls (`planner.iteration.interleaved`), or a rule's plan. Where it is
+not, they cannot win, and get what is made without a search. Transfers larger than the cap, or than
+memory leaves room for, are cut; where that is needed plans of transfers that fit compete with them:
+filled ones (`planner.iteration.filling`) and the rules'.
 
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order, with
 any transfers; the least of them for all that are listed. When the time is up and there is a plan,
@@ -21,13 +22,12 @@ Source: own.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from operator import ge, itemgetter
 
 from planner import caramel
 from planner.caramel.loads import LoadPricer, plan_of
 from planner.caramel.nested import Targets, tightened
-from planner.costs import AffineCost
+from planner.costs import AffineCost, DepthCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.bounds import bound
@@ -35,6 +35,7 @@ from planner.iteration.evaluation import heads_of, lasting
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
+from planner.iteration.mixing import settled
 from planner.iteration.problem import Mode, Plan, Problem
 from planner.iteration.room import capped, too_many, too_small
 from planner.iteration.rules import (
@@ -45,7 +46,7 @@ from planner.iteration.rules import (
     servers,
 )
 from planner.iteration.sharded import both_ways
-from planner.iteration.synchronisation import Synchronisation, undominated
+from planner.iteration.ways import MIXED, Way, lines_of
 from planner.results import Infeasibility
 
 __all__ = ["Alternative", "alternatives"]
@@ -54,7 +55,8 @@ LEAST_SECONDS = 0.001
 """What each alternative gets even when the time is up: a plan by rule, and its bound."""
 
 ROUNDING = 10**6
-"""Sharded plans that differ by less, relatively, are as good; those that cut nothing are taken."""
+"""Sharded plans that differ by less, relatively, are as good; those that cut nothing are simpler,
+and can be exported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class Alternative:
 
     Attributes
     ----------
-    synchronisation : Synchronisation
-        The algorithm and its cost.
+    synchronisation : Way
+        The algorithm, or several, and what it costs.
     mode : {"replicated", "sharded"}
         Who updates the parameters.
     plan : Plan or None
@@ -79,7 +81,7 @@ class Alternative:
         Whether the time limit cut in.
     """
 
-    synchronisation: Synchronisation
+    synchronisation: Way
     mode: Mode
     plan: Plan | None
     objective_ns: int | None
@@ -105,48 +107,58 @@ def alternatives(
         Called with the name of each alternative before it is planned.
     """
     size = sum(problem.pushed + problem.pulled)
-    distinct = {option.half: option for option in reversed(problem.options)}
-    known: dict[AffineCost, dict[Mode, Alternative]] = {}
-    cheapest = {option.half for option in undominated(problem.options)}
+    distinct = {_price(option): option for option in reversed(problem.options)}  # the mixture first
+    known: dict[_Price, dict[Mode, Alternative]] = {}
+    cheapest = set(map(_price, problem.cheapest))
     best: int | None = None
-    for half in sorted(distinct, key=lambda half: half.cost_ns(size)):
-        synchronisation = distinct[half]
+    for price in sorted(distinct, key=lambda price: price[0].cost_ns(size)):
+        synchronisation = distinct[price]
         if progress:
             progress(synchronisation.algorithm)
         if best is not None and deadline.passed:
-            known[half] = _unplanned(problem, synchronisation, half in cheapest)
+            known[price] = _unplanned(problem, synchronisation, price in cheapest)
             continue
-        known[half] = _both_modes(problem, synchronisation, best, deadline)
+        made = [
+            planned for by_mode in known.values() for planned in by_mode.values() if planned.plan
+        ]
+        known[price] = _both_modes(problem, synchronisation, made, best, deadline)
         times = [
             planned.objective_ns
-            for planned in known[half].values()
+            for planned in known[price].values()
             if planned.objective_ns is not None
         ]
         best = min([*times, *([] if best is None else [best])], default=None)
     return tuple(
-        _renamed(known[option.half][mode], option)
+        _renamed(known[_price(option)][mode], option)
         for option in problem.options
         for mode in problem.modes
     )
 
 
-def _renamed(alternative: Alternative, synchronisation: Synchronisation) -> Alternative:
+_Price = tuple[AffineCost | DepthCost, AffineCost | DepthCost]
+
+
+def _price(way: Way) -> _Price:
+    """Return what ways that can stand for each other have in common."""
+    return way.half, way.all_reduce
+
+
+def _renamed(alternative: Alternative, synchronisation: Way) -> Alternative:
     plan = alternative.plan
-    if plan is not None:
+    if plan is not None and synchronisation.algorithm != MIXED:
         plan = replace(plan, algorithm=synchronisation.algorithm)
     return replace(alternative, synchronisation=synchronisation, plan=plan)
 
 
-def _unplanned(
-    problem: Problem, synchronisation: Synchronisation, cheapest: bool
-) -> dict[Mode, Alternative]:
+def _unplanned(problem: Problem, synchronisation: Way, cheapest: bool) -> dict[Mode, Alternative]:
     """Return what is known of an algorithm when the time is up: bounds, if no other has lower."""
     late = Infeasibility("not planned: the time limit had passed", ("time_limit_s",))
     unplanned = {}
     for mode in problem.modes:
-        small = too_small(problem, mode)
+        small = too_small(problem, mode) or synchronisation.refusal(mode)
         least = None
-        if cheapest and not small:
+        refused = any(option.refusal(mode) for option in problem.cheapest)
+        if (cheapest or refused) and not small:  # if they have no bound, others count
             least = bound(problem, synchronisation, mode, brief=True)
         unplanned[mode] = Alternative(
             synchronisation, mode, None, None, least, small or late, timed_out=not small
@@ -155,13 +167,26 @@ def _unplanned(
 
 
 def _both_modes(
-    problem: Problem, synchronisation: Synchronisation, best: int | None, deadline: Deadline
+    problem: Problem,
+    synchronisation: Way,
+    made: Sequence[Alternative],
+    best: int | None,
+    deadline: Deadline,
 ) -> dict[Mode, Alternative]:
-    """Plan for one algorithm, replicated and sharded, the mode with the lower bound first."""
+    """Plan for one algorithm, replicated and sharded, the mode with the lower bound first.
+
+    What was `made` before, with the mixture, needs no other search if it uses this algorithm only.
+    """
+    same = {
+        alternative.mode: alternative.plan
+        for alternative in made
+        if alternative.plan and alternative.plan.way == synchronisation.algorithm
+    }
     by_mode: dict[Mode, Alternative] = {}
     bounds: dict[Mode, int] = {}
     for mode in problem.modes:
-        small, many = too_small(problem, mode), too_many(problem, mode)
+        small = too_small(problem, mode) or synchronisation.refusal(mode)
+        many = too_many(problem, mode)
         if not small:
             bounds[mode] = bound(problem, synchronisation, mode, brief=deadline.passed)
         if small or many:  # if many, there are plans, though none is made: their bound counts
@@ -172,9 +197,11 @@ def _both_modes(
         open_ = best is None or least < best
         if not open_ and mode == "replicated":
             open_ = _sooner_unenforced(problem, synchronisation, best or 0, deadline)
-        searched = open_ and not deadline.passed
-        made = _replicated if mode == "replicated" else _sharded
-        plans, timed_out = made(problem, synchronisation, least, deadline, searched)
+        searched = open_ and mode not in same and not deadline.passed
+        planned = _replicated if mode == "replicated" else _sharded
+        plans, timed_out = planned(problem, synchronisation, least, deadline, searched)
+        if mode in same:
+            plans.insert(0, same[mode])
         alternative = _best(problem, synchronisation, mode, plans, least, deadline)
         assert alternative.plan is not None
         assert alternative.objective_ns is not None
@@ -184,14 +211,16 @@ def _both_modes(
         by_mode[mode] = replace(
             alternative,
             lower_bound_ns=holds,
-            timed_out=alternative.timed_out or timed_out or (open_ and not searched),
+            timed_out=alternative.timed_out
+            or timed_out
+            or (open_ and mode not in same and not searched),
         )
         best = alternative.objective_ns if best is None else min(best, alternative.objective_ns)
     return by_mode
 
 
 def _sooner_unenforced(
-    problem: Problem, synchronisation: Synchronisation, best: int, deadline: Deadline
+    problem: Problem, synchronisation: Way, best: int, deadline: Deadline
 ) -> bool:
     """Return whether a plan of op orders that nobody enforces may be below the best."""
     try:
@@ -206,7 +235,7 @@ def _sooner_unenforced(
 
 def _replicated(
     problem: Problem,
-    synchronisation: Synchronisation,
+    synchronisation: Way,
     least: int,
     deadline: Deadline,
     searched: bool,
@@ -214,7 +243,7 @@ def _replicated(
     """Return plans of all-reduces, and whether the time limit cut in."""
     name = synchronisation.algorithm
     if not searched:
-        return [_nested(problem, name, least)], False
+        return [_nested(problem, synchronisation, least)], False
     seconds = deadline.remaining_s
     if seconds is not None:
         seconds = max(seconds, LEAST_SECONDS)
@@ -230,17 +259,15 @@ def _replicated(
     return plans, result.timed_out
 
 
-def _nested(problem: Problem, name: str, least: int) -> Plan:
+def _nested(problem: Problem, synchronisation: Way, least: int) -> Plan:
     """Return the best plan of all-reduces that is made without a search."""
+    name = synchronisation.algorithm
     gradients = problem.gradients[name]
     pricer, element = LoadPricer(gradients.windows, gradients.cost), gradients.element_bytes
-    line = (
-        Fraction(gradients.cost.startup_ns),
-        problem.synchronisation(name).all_reduce.ns_per_byte,
-    )
+    lines = lines_of(synchronisation, "all_reduce")
     loads = []
     for nested in tightened(gradients.windows):
-        targets = Targets(nested, (line,))
+        targets = Targets(nested, lines)
         reached, openings = targets.least(least)
         loads += [targets.whole_loads(openings), targets.cut_loads(reached, openings, element)]
     return from_gradients(name, plan_of(gradients, gradients.order, min(loads, key=pricer.rank)))
@@ -248,24 +275,23 @@ def _nested(problem: Problem, name: str, least: int) -> Plan:
 
 def _sharded(
     problem: Problem,
-    synchronisation: Synchronisation,
+    synchronisation: Way,
     least: int,
     deadline: Deadline,
     searched: bool,
 ) -> tuple[list[Plan], bool]:
     """Return plans of pushes and pulls, and whether the time limit cut in."""
-    name, room, half = synchronisation.algorithm, problem.room("sharded"), synchronisation.half
+    name, room = synchronisation.algorithm, problem.room("sharded")
+    lines = lines_of(synchronisation, "push")
     if deadline.passed:
-        return [enforced(problem, name, next(interleaved(problem, half, least, deadline)))], False
-    plans = [enforced(problem, name, both_ways(problem, half, room))]
-    if problem.pulled == problem.pushed:
-        plans.append(in_halves(_nested(problem, name, least)))
+        return [enforced(problem, name, next(interleaved(problem, lines, least, deadline)))], False
+    plans = [enforced(problem, name, both_ways(problem, synchronisation.half, room))]
     if not searched:
         return plans, False
     plans += [servers(problem, synchronisation), layers_apart(problem, synchronisation)]
     plans += [
         enforced(problem, name, transfers)
-        for transfers in interleaved(problem, half, least, deadline)
+        for transfers in interleaved(problem, lines, least, deadline)
     ]
     if room is not None:  # units that fit can be better than batches that are cut
         with suppress(NotApplicableError):
@@ -273,17 +299,9 @@ def _sharded(
     return plans, deadline.passed
 
 
-def in_halves(plan: Plan) -> Plan:
-    """Return the plan with every all-reduce as a push and the pull of the same right behind it."""
-    halves = [
-        replace(transfer, kind=kind) for transfer in plan.transfers for kind in ("push", "pull")
-    ]
-    return replace(plan, transfers=tuple(halves))
-
-
 def _best(
     problem: Problem,
-    synchronisation: Synchronisation,
+    synchronisation: Way,
     mode: Mode,
     plans: Sequence[Plan],
     least: int,
@@ -304,11 +322,11 @@ def _best(
         if priced and deadline.passed:
             timed_out = True
             break
-        fitting = capped(problem, plan)
-        price = lasting(problem, fitting)(synchronisation.half)
+        fitting = settled(capped(problem, plan), synchronisation)
+        price = lasting(problem, fitting)(problem.costs)
         priced.append((price, len(fitting.transfers), fitting))
     objective, _, plan = min(priced, key=itemgetter(0, 1))
-    if mode == "sharded" and objective > least:  # as good but for rounding, and it can be executed
+    if mode == "sharded" and objective > least:  # of those as good but for rounding the simplest
         near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
         objective, _, plan = min(near, key=lambda entry: (_is_cut(problem, entry[2]), *entry[:2]))
     return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)

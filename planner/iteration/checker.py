@@ -42,6 +42,10 @@ def check(problem: Problem, plan: Plan) -> None:
     """
     problem.synchronisation(plan.algorithm)
     for number, transfer in enumerate(plan.transfers):
+        if (transfer.algorithm or plan.algorithm, 1) not in problem.costs:
+            raise InvalidPlanError(f"transfers[{number}].algorithm", "cannot be used here")
+        if plan.how(transfer) not in problem.costs:
+            raise InvalidPlanError(f"transfers[{number}].depth", "is none of this algorithm")
         if transfer.kind not in ("all_reduce", "push", "pull"):
             raise InvalidPlanError(f"transfers[{number}].kind", "is none")
     summed = [number for number, transfer in enumerate(plan.transfers) if transfer.kind != "pull"]
@@ -166,8 +170,9 @@ def _check_whole(problem: Problem, index: int, parts: Sequence[Part]) -> None:
 def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
     """Check when things happen, apart from how they were computed.
 
-    No transfer leaves before its last gradient is ready or overlaps another on the channel, each
-    takes what it costs, no parameter is read before it has arrived, no two ops run together.
+    No transfer leaves before its last gradient is ready, or, if it is a pull, before the backward
+    pass has ended, or overlaps another on the channel; each takes what it costs, no parameter is
+    read before it has arrived, no two ops run together.
 
     Raises
     ------
@@ -177,16 +182,19 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
     graph, heads = problem.graph, heads_of(problem, plan)
     check_lanes(graph, plan.backward_orders[0], plan.forward_order, iteration)
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
+    ended = iteration.backward[-1][1]
     begin = iteration.forward[0][0]
     for number, (transfer, (start, end)) in enumerate(
         zip(plan.transfers, iteration.transfers, strict=True)
     ):
         path = f"transfers[{number}]"
-        cost = cost_of(problem, plan.algorithm, transfer.kind)
+        cost = cost_of(problem.costs, plan, transfer)
         if end - start != cost.cost_ns(transfer.size_bytes):
             raise InvalidPlanError(path, "does not take what it costs")
         if start < transfer.not_before_ns:
             raise InvalidPlanError(path, "leaves before it may")
+        if transfer.kind == "pull" and start < ended:
+            raise InvalidPlanError(path, "pulls before the backward pass has ended")
         if plan.barrier and begin < end:
             raise InvalidPlanError(path, "ends after the forward pass has begun")
         for part in transfer.parts:

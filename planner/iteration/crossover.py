@@ -4,9 +4,10 @@ Problem: a plan is the best of several. On which other network would the runner-
 
 Method. A half of an all-reduce costs, for x bytes, start-ups + further messages + x / speed. One of
 the three is multiplied, for all algorithms, by a factor up to 1024 either way. The runner-up *wins*
-where, both plans kept as they are, it is shorter than the plan chosen, and no algorithm that can be
-used in its mode costs less for some size and no more for any (then the runner-up's own plan is as
-short with that algorithm). The factor nearest to 1 at which it wins is found by bisection.
+where, both with the same transfers by the same algorithms, each at the depth that suits it then, it
+is shorter than the plan chosen, and no algorithm that can be used in its mode costs less for some
+size and no more for any (then the runner-up's own plan is as short with that algorithm). The factor
+nearest to 1 at which it wins is found by bisection.
 
 Guarantee: at the factor that is named the runner-up wins in this sense; planned anew, either plan
 could do better there. An algorithm that is said to dominate the runner-up's does so whatever the
@@ -19,15 +20,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from planner.clusters import Cluster
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.evaluation import lasting
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.problem import How, Mode, Plan, Problem
 from planner.iteration.synchronisation import synchronisations
+from planner.iteration.ways import MIXED, Mixture, Synchronisation, Way
 from planner.topologies import Rails
 from planner.validation import MAX_VALUE
 
@@ -60,13 +62,17 @@ class Change:
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a half of an all-reduce costs: ns of start-ups and of further messages, ns a byte."""
+class _Parts(NamedTuple):
+    """What a transfer costs: ns of start-ups and of further messages, ns a byte."""
 
     startup: int
     message: int
     per_byte: Fraction
+
+    @classmethod
+    def of(cls, cost: AffineCost, silent: AffineCost) -> "_Parts":
+        """Return the parts of a cost, and of what is left of it without start-ups."""
+        return cls(cost.startup_ns - silent.startup_ns, silent.startup_ns, cost.ns_per_byte)
 
     def scaled(self, what: CostPart, factor: Fraction) -> AffineCost:
         """Return the cost if one part were multiplied."""
@@ -74,9 +80,33 @@ class _Parts:
         message = self.message * (factor if what == "message" else 1)
         per_byte = self.per_byte / (factor if what == "bandwidth" else 1)
         return AffineCost(
-            min(round(startup + message), MAX_VALUE // 2),  # an all-reduce takes two of them
-            min(per_byte, Fraction(MAX_VALUE, 2)),
+            min(round(startup + message), MAX_VALUE), min(per_byte, Fraction(MAX_VALUE))
         )
+
+    def no_dearer(self, other: "_Parts") -> bool:
+        """Return whether no part of it costs more than that of another."""
+        return (
+            self.startup <= other.startup
+            and self.message <= other.message
+            and self.per_byte <= other.per_byte
+        )
+
+
+class _Priced(NamedTuple):
+    """The parts of an option's two costs."""
+
+    option: Synchronisation
+    half: _Parts
+    whole: _Parts
+
+    def scaled(self, what: CostPart, factor: Fraction) -> Synchronisation:
+        """Return the option if one part were multiplied."""
+        half, whole = self.half.scaled(what, factor), self.whole.scaled(what, factor)
+        return replace(self.option, half=half, whole=whole)
+
+    def by(self, mode: Mode) -> _Parts:
+        """Return the parts of what plans of a mode send."""
+        return self.whole if mode == "replicated" else self.half
 
 
 def dominating(
@@ -93,17 +123,12 @@ def dominating(
     candidates : sequence of Alternative
         All of them.
     """
-    parts = _parts(problem, candidates)
-    mine = parts[alternative.synchronisation.algorithm]
-    for algorithm in _usable(alternative, candidates):
-        cost = parts[algorithm]
-        no_more = (
-            cost.startup <= mine.startup
-            and cost.message <= mine.message
-            and cost.per_byte <= mine.per_byte
-        )
-        if no_more and cost != mine:
-            return algorithm
+    parts, mode = _parts(problem), alternative.mode
+    mine = [parts[_how(option)].by(mode) for option in alternative.synchronisation.options]
+    for way in _rivals(alternative, candidates):
+        theirs = [parts[_how(option)].by(mode) for option in way.options]
+        if theirs != mine and all(any(cost.no_dearer(own) for cost in theirs) for own in mine):
+            return way.algorithm
     return None
 
 
@@ -130,45 +155,79 @@ def changes(
         Changes that are not known then are left out.
     """
     assert alternative.plan is not None
-    rivals, parts = _usable(alternative, candidates), _parts(problem, candidates)
-    chosen, runner_up = parts[plan.algorithm], parts[alternative.plan.algorithm]
+    rivals, parts = _rivals(alternative, candidates), _parts(problem)
+    kind = "all_reduce" if alternative.mode == "replicated" else "push"
     lasts, other_lasts = lasting(problem, plan), lasting(problem, alternative.plan)
 
     def wins(what: CostPart, factor: Fraction) -> bool:
-        own = runner_up.scaled(what, factor)
-        if any(_undercuts(parts[rival].scaled(what, factor), own) for rival in rivals):
+        scaled = {how: priced.scaled(what, factor) for how, priced in parts.items()}
+
+        def of(way: Way) -> list[AffineCost]:
+            return [scaled[_how(option)].cost(kind) for option in way.options]
+
+        own = of(alternative.synchronisation)
+        if any(_undercut(of(rival), own) for rival in rivals):
             return False
-        return other_lasts(own) < lasts(chosen.scaled(what, factor))
+        costs = _at_any_depth(scaled)
+        return other_lasts(costs) < lasts(costs)
 
     nearest = [(what, _nearest(partial(wins, what), deadline)) for what in PARTS]
     return tuple(Change(what, float(factor)) for what, factor in nearest if factor is not None)
 
 
-def _usable(alternative: Alternative, candidates: Sequence[Alternative]) -> tuple[str, ...]:
-    """Return the algorithms that have a plan in the alternative's mode."""
-    return tuple(
-        candidate.synchronisation.algorithm
+def _at_any_depth(options: Mapping[How, Synchronisation]) -> Mapping[How, Way]:
+    """Return for each option the algorithm at the depth that suits each size best."""
+    by_name: dict[str, list[Synchronisation]] = {}
+    for option in options.values():
+        by_name.setdefault(option.algorithm, []).append(option)
+    return {
+        how: Mixture(how[0], tuple(same)) if len(same := by_name[how[0]]) > 1 else option
+        for how, option in options.items()
+    }
+
+
+def _how(option: Synchronisation) -> How:
+    return option.algorithm, option.depth
+
+
+def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list[Way]:
+    """Return the algorithms that have a plan in the alternative's mode.
+
+    A mixture of algorithms is none, and has none.
+    """
+    if alternative.synchronisation.algorithm == MIXED:
+        return []
+    return [
+        candidate.synchronisation
         for candidate in candidates
-        if candidate.mode == alternative.mode and candidate.plan is not None
+        if candidate.mode == alternative.mode
+        and candidate.plan is not None
+        and candidate.synchronisation.algorithm != MIXED
+    ]
+
+
+def _undercut(theirs: Sequence[AffineCost], own: Sequence[AffineCost]) -> bool:
+    """Return whether every cost is no less than some other, and not all are the same."""
+    return list(theirs) != list(own) and all(
+        any(
+            cost.startup_ns <= mine.startup_ns and cost.ns_per_byte <= mine.ns_per_byte
+            for cost in theirs
+        )
+        for mine in own
     )
 
 
-def _undercuts(first: AffineCost, second: AffineCost) -> bool:
-    no_more = first.startup_ns <= second.startup_ns and first.ns_per_byte <= second.ns_per_byte
-    return no_more and first != second
-
-
-def _parts(problem: Problem, candidates: Sequence[Alternative]) -> Mapping[str, _Parts]:
+def _parts(problem: Problem) -> Mapping[How, _Priced]:
     """Return the parts of what each algorithm costs, found by leaving start-ups away."""
-    silent, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
-    messages = {option.algorithm: option.half.startup_ns for option in silent}
+    options, _ = synchronisations(_without_startups(problem.cluster), problem.algorithms)
+    silent = {_how(option): option for option in options}
     return {
-        option.algorithm: _Parts(
-            option.half.startup_ns - messages[option.algorithm],
-            messages[option.algorithm],
-            Fraction(option.half.ns_per_byte),
+        how: _Priced(
+            option,
+            _Parts.of(option.half, silent[how].half),
+            _Parts.of(option.all_reduce, silent[how].all_reduce),
         )
-        for option in (alternative.synchronisation for alternative in candidates)
+        for how, option in problem.costs.items()
     }
 
 

@@ -2,21 +2,22 @@
 
 The one place where plans of this family are priced, whoever made them: families, peers or the joint
 search. It knows no method; whether something is a plan at all says `planner.iteration.checker`.
+Optimisers update parameters when the backward pass has ended: nothing is pulled before.
 
 Complexity: O(ops + parts), times the number of op orders.
 Source: the iteration as in Caramel §3.1; pulls as in iBatch §3: a layer computes once its
 parameters are there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.caramel.evaluation import TransferTimes, plan_heads
 from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.windows import windows
-from planner.costs import AffineCost
-from planner.iteration.problem import Kind, Plan, Problem
-from planner.iteration.synchronisation import Synchronisation
+from planner.costs import AffineCost, DepthCost
+from planner.iteration.problem import How, Plan, Problem, Transfer
+from planner.iteration.ways import Way
 from planner.simulator import Iteration, TimedTransfer, simulate
 
 __all__ = [
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 
+Costs = Mapping[How, Way]
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """What a plan costs.
@@ -37,8 +41,8 @@ class Evaluation:
     iteration : Iteration
         When each op and each transfer happens.
     times : tuple of TransferTimes
-        Of each transfer, in transfer order. A pull is ready when the pushes of its parameters have
-        ended; a push is due with the earliest of the pulls that follow it.
+        Of each transfer, in transfer order. A pull is ready when the backward pass and the pushes
+        of its parameters have ended; a push is due with the earliest of the pulls that follow it.
     iteration_ns : int
         Backward pass and next forward pass, stalls included: the objective.
     communication_ns, computation_ns : int
@@ -60,15 +64,22 @@ class Evaluation:
         return self.iteration_ns - self.computation_ns
 
 
-def cost_of(problem: Problem, algorithm: str, kind: Kind) -> AffineCost:
-    """Return what transfers of one kind cost under an algorithm."""
-    synchronisation = problem.synchronisation(algorithm)
-    return synchronisation.all_reduce if kind == "all_reduce" else synchronisation.half
+def cost_of(costs: Costs, plan: Plan, transfer: Transfer) -> AffineCost | DepthCost:
+    """Return what a transfer of a plan costs, by its size.
+
+    Parameters
+    ----------
+    costs : mapping from How to Way
+        What transfers cost by each algorithm at each depth.
+    plan : Plan
+        The plan.
+    transfer : Transfer
+        One of its transfers.
+    """
+    return costs[plan.how(transfer)].cost(transfer.kind)
 
 
-def evaluate(
-    problem: Problem, plan: Plan, synchronisation: Synchronisation | None = None
-) -> Evaluation:
+def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evaluation:
     """Price a checked plan.
 
     Parameters
@@ -77,31 +88,25 @@ def evaluate(
         Its problem.
     plan : Plan
         The plan.
-    synchronisation : Synchronisation, optional
-        What transfers cost, if not what they do under the plan's algorithm on the cluster.
+    costs : mapping from How to Way, optional
+        What transfers cost by each algorithm at each depth, if not what they do on the cluster.
     """
     graph = problem.graph
-    if synchronisation is None:
-        synchronisation = problem.synchronisation(plan.algorithm)
     heads = heads_of(problem, plan)
     place = {index: position for position, index in enumerate(plan.forward_order)}
     first_read = [min(place[index] for index in readers) for readers in graph.readers]
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
     never = len(forward_ns)  # no op waits for a push: its pulls follow it on the same channel
-    half, whole = synchronisation.half, synchronisation.all_reduce
-    costs = {"all_reduce": whole, "push": half, "pull": half}
+    known = problem.costs if costs is None else costs
+    prices = [cost_of(known, plan, transfer) for transfer in plan.transfers]
     steps = []
-    for transfer in plan.transfers:
-        ready = transfer.not_before_ns
-        if transfer.kind != "pull":
-            ready = max(ready, *(heads[part.parameter] for part in transfer.parts))
+    for transfer, cost in zip(plan.transfers, prices, strict=True):
+        ready = _ready_ns(transfer, heads, sum(backward_ns))
         needed = never
         if transfer.kind != "push":
             needed = min(first_read[part.parameter] for part in transfer.parts)
-        steps.append(
-            TimedTransfer(ready, costs[transfer.kind].cost_ns(transfer.size_bytes), needed)
-        )
+        steps.append(TimedTransfer(ready, cost.cost_ns(transfer.size_bytes), needed))
     iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier)
     undisturbed = [sum(backward_ns)]
     for duration in forward_ns:
@@ -112,12 +117,12 @@ def evaluate(
         iteration_ns=iteration.end_ns,
         communication_ns=sum(step.duration_ns for step in steps),
         computation_ns=undisturbed[-1],
-        startup_ns=sum(costs[transfer.kind].startup_ns for transfer in plan.transfers),
+        startup_ns=sum(cost.startup_ns for cost in prices),
     )
 
 
-def lasting(problem: Problem, plan: Plan) -> Callable[[AffineCost], int]:
-    """Return what says how long an iteration lasts if a push, or a pull, has a certain cost.
+def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
+    """Return what says how long an iteration lasts by what transfers cost.
 
     It is `evaluate` without the times of anything else, for searches that ask often.
 
@@ -136,24 +141,30 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[AffineCost], int]:
         tails = windows(problem.graph, plan.backward_orders[0], plan.forward_order).tails
     steps = []
     for transfer in plan.transfers:
-        ready, tail = transfer.not_before_ns, 0
-        if transfer.kind != "pull":
-            ready = max(ready, *(heads[part.parameter] for part in transfer.parts))
+        ready, tail = _ready_ns(transfer, heads, known.backward_ns), 0
         if transfer.kind != "push":
             tail = max(tails[part.parameter] for part in transfer.parts)
         if plan.barrier:
             tail = known.forward_ns
-        steps.append((ready, transfer.kind == "all_reduce", transfer.size_bytes, tail))
+        steps.append((ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail))
+    ways = {way for _, way, _, _ in steps}
 
-    def lasts(half: AffineCost) -> int:
-        costs = half, AffineCost(2 * half.startup_ns, 2 * half.ns_per_byte)
+    def lasts(costs: Costs) -> int:
+        prices = {(how, kind): costs[how].cost(kind) for how, kind in ways}
         free, end = 0, known.compute_ns
-        for ready, whole, size, tail in steps:
-            free = max(free, ready) + costs[whole].cost_ns(size)
+        for ready, way, size, tail in steps:
+            free = max(free, ready) + prices[way].cost_ns(size)
             end = max(end, free + tail)
         return end
 
     return lasts
+
+
+def _ready_ns(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> int:
+    """Return when computation lets a transfer leave at the earliest."""
+    if transfer.kind == "pull":
+        return max(transfer.not_before_ns, backward_ns)
+    return max(transfer.not_before_ns, *(heads[part.parameter] for part in transfer.parts))
 
 
 def _times(

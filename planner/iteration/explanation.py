@@ -58,17 +58,19 @@ def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | No
     One by another algorithm comes first, if there is one that costs something else.
     """
     listed = [candidate for candidate in candidates if candidate.objective_ns is not None]
-    own = next(
-        candidate
-        for candidate in listed
-        if (candidate.synchronisation.algorithm, candidate.mode) == (plan.algorithm, plan.mode)
-    )
+    own = next(candidate for candidate in listed if candidate.plan == plan)
     others = [
         candidate
         for candidate in listed
         if candidate.synchronisation.half != own.synchronisation.half
+        and not (candidate.plan and _same(candidate.plan, plan))
     ] or [candidate for candidate in listed if candidate.mode != own.mode]
     return min(others, key=lambda candidate: candidate.objective_ns or 0, default=None)
+
+
+def _same(mixed: Plan, plan: Plan) -> bool:
+    """Return whether a plan, of the mixture then, uses no algorithm but that of another."""
+    return (mixed.algorithms, mixed.mode) == (plan.algorithms, plan.mode)
 
 
 def explain(
@@ -88,9 +90,15 @@ def explain(
         When to stop looking for what would change the choice.
     """
     candidates = tuple(candidates)
-    own = problem.synchronisation(plan.algorithm)
     evaluation = evaluate(problem, plan)
-    prompt = replace(own, half=AffineCost(0, own.half.ns_per_byte))
+    prompt = {
+        how: replace(
+            option,
+            half=AffineCost(0, option.half.ns_per_byte),
+            whole=AffineCost(0, option.all_reduce.ns_per_byte),
+        )
+        for how, option in problem.costs.items()
+    }
     free = evaluate(problem, plan, prompt).iteration_ns
     second = runner_up(plan, candidates)
     better = None if second is None else dominating(problem, second, candidates)

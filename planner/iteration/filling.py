@@ -19,25 +19,23 @@ Source: Jackson 1955; Horn 1974; the filling is our own.
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
-from planner.costs import AffineCost
+from planner.costs import TransferCost
 from planner.iteration.problem import Kind, Mode, Part, Plan, Problem, Transfer
 from planner.iteration.rules import enforced
-from planner.iteration.synchronisation import Synchronisation
+from planner.iteration.ways import Way
 
 __all__ = ["filled"]
 
 
-def filled(
-    problem: Problem, synchronisation: Synchronisation, mode: Mode, *, waiting: bool
-) -> Plan:
+def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool) -> Plan:
     """Return a plan whose transfers are filled up to the room there is for them.
 
     Parameters
     ----------
     problem : Problem
         The problem; in `mode` there is room for at least an element, and not for any size.
-    synchronisation : Synchronisation
-        The algorithm and its cost.
+    synchronisation : Way
+        The algorithm, or several, and what it costs.
     mode : {"replicated", "sharded"}
         Who updates the parameters.
     waiting : bool
@@ -63,7 +61,7 @@ class _Side:
         kind: Kind,
         sizes: Sequence[int],
         tails: Sequence[int],
-        cost: AffineCost,
+        cost: TransferCost,
         room: int,
         element: int,
     ) -> None:

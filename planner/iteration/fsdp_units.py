@@ -39,16 +39,18 @@ Source: PyTorch, ``torch/distributed/_tools/fsdp_ilp.py`` of pull request 138635
 since; Zhao et al., "PyTorch FSDP", VLDB 2023.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
+from planner.iteration.evaluation import lasting
+from planner.iteration.mixing import settled
 from planner.iteration.module_tree import Module, module_tree, parameters_in
 from planner.iteration.problem import Kind, Part, Plan, Problem, Transfer
-from planner.iteration.synchronisation import Synchronisation
+from planner.iteration.ways import Way
 
 __all__ = ["choose_units", "fsdp_milp"]
 
@@ -56,15 +58,15 @@ MAX_KEPT = 128
 """With more partial choices of one module, the search for the best that fits is given up."""
 
 
-def fsdp_milp(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
+def fsdp_milp(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
     """Push every unit when it is ready, then pull every unit in order of use.
 
     Parameters
     ----------
     problem : Problem
         The problem.
-    synchronisation : Synchronisation
-        The algorithm.
+    synchronisation : Way
+        The algorithm; for each depth units are chosen, and the best plan counts.
 
     Raises
     ------
@@ -73,9 +75,19 @@ def fsdp_milp(problem: Problem, synchronisation: Synchronisation, _: Deadline = 
     """
     tree = module_tree(problem)
     room = problem.room("sharded")
-    chosen = choose_units(tree, synchronisation.half, room)
-    if chosen is None:
+    choices = {choose_units(tree, option.half, room) for option in synchronisation.options}
+    plans = [
+        settled(_plan_of(problem, tree, chosen, synchronisation.algorithm), synchronisation)
+        for chosen in sorted(chosen for chosen in choices if chosen is not None)
+    ]
+    if not plans:
         raise _too_little(problem, room)
+    return min(plans, key=lambda plan: lasting(problem, plan)(problem.costs))
+
+
+def _plan_of(
+    problem: Problem, tree: Sequence[Module], chosen: Iterable[int], algorithm: str
+) -> Plan:
     known = problem.base.windows
     units = [parameters_in(tree, index) for index in chosen]
     inside = {j for unit in units for j in unit}
@@ -88,7 +100,7 @@ def fsdp_milp(problem: Problem, synchronisation: Synchronisation, _: Deadline = 
         *(_whole("pull", unit, problem.pulled) for unit in by_use),
     )
     order = problem.base.order
-    return Plan(synchronisation.algorithm, transfers, (order.backward,), order.forward)
+    return Plan(algorithm, transfers, (order.backward,), order.forward)
 
 
 def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:

@@ -10,23 +10,23 @@ from typing import Literal
 from planner import caramel
 from planner.caramel.problem import Part
 from planner.clusters import Cluster
-from planner.costs import AffineCost
+from planner.costs import AffineCost, DepthCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op
+from planner.iteration.damaged import cut_off
 from planner.iteration.memory import Footprint
-from planner.iteration.synchronisation import (
-    ALGORITHMS,
-    Synchronisation,
-    least,
-    synchronisations,
-)
+from planner.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchronisations
+from planner.iteration.ways import MIXED, Synchronisation, Way, mixture
 from planner.profiles import Profile, graph_of_layers
 from planner.validation import MAX_VALUE, exact, integers, set_integer, shown, total
 
-__all__ = ["MODES", "Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
+__all__ = ["MODES", "How", "Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
 
 Kind = Literal["all_reduce", "push", "pull"]
 """What a transfer does: sum up on all workers; sum up, each its share; or hand the shares out."""
+
+How = tuple[str, int]
+"""An algorithm, and a depth."""
 
 Mode = Literal["replicated", "sharded"]
 """Whether every worker updates all parameters, or each its share of them."""
@@ -47,11 +47,17 @@ class Transfer:
         At least one, none empty: bytes of gradients, of a pull bytes of parameters.
     not_before_ns : int
         When it may leave at the earliest (systems that look for work at intervals).
+    algorithm : str, optional
+        How it is synchronised, if not by the algorithm of its plan.
+    depth : int
+        In how many parts it is sent, each a step behind the one before.
     """
 
     kind: Kind
     parts: tuple[Part, ...]
     not_before_ns: int = 0
+    algorithm: str | None = None
+    depth: int = 1
 
     @property
     def size_bytes(self) -> int:
@@ -66,7 +72,8 @@ class Plan:
     Attributes
     ----------
     algorithm : str
-        How gradients are synchronised (`planner.iteration.synchronisation`).
+        How gradients are synchronised (`planner.iteration.synchronisation`), but for transfers that
+        name another algorithm.
     transfers : tuple of Transfer
         In transfer order.
     backward_orders : tuple of tuple of int
@@ -83,6 +90,29 @@ class Plan:
     backward_orders: tuple[tuple[int, ...], ...]
     forward_order: tuple[int, ...]
     barrier: bool = False
+
+    def how(self, transfer: Transfer) -> How:
+        """Return by which algorithm, and at which depth, a transfer of it is synchronised."""
+        return transfer.algorithm or self.algorithm, transfer.depth
+
+    @property
+    def used(self) -> tuple[How, ...]:
+        """Algorithms and depths of its transfers, first what carries most bytes."""
+        carried: dict[How, int] = {}
+        for transfer in self.transfers:
+            how = self.how(transfer)
+            carried[how] = carried.get(how, 0) + transfer.size_bytes
+        return tuple(sorted(carried, key=lambda how: -carried[how]))
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """Every algorithm it uses, its own first."""
+        return tuple(dict.fromkeys((self.algorithm, *(name for name, _ in self.used))))
+
+    @property
+    def way(self) -> str:
+        """What it is an alternative of: its algorithm, or `MIXED`."""
+        return self.algorithm if len(self.algorithms) == 1 else MIXED
 
     @property
     def mode(self) -> Mode:
@@ -145,7 +175,7 @@ class Problem:
         self._check_algorithms()
         if isinstance(self.graph, Graph):  # if it is none, that is said next
             self._check_times(self.pushed, "cluster")
-        _ = self.gradients  # checks graph, op order, element size and sums
+        _ = self.base  # checks graph, op order, element size and sums
         if self.pull_bytes is not None:
             sizes = integers(self.pull_bytes, "pull_bytes", minimum=1)
             if len(sizes) != len(self.graph.parameters):
@@ -175,13 +205,13 @@ class Problem:
     def _check_times(self, sizes: Sequence[int], path: str) -> None:
         """Check that no method's sum of times is too large, whatever it sends at once."""
         computation = sum(op.duration_ns for op in self.graph.ops)
-        for option in self.options:
+        for option in self.single:
             dearest = option.all_reduce.cost_ns(sum(sizes))
             what = "the computation and the time of four times as many transfers as parameters"
             total(4 * (len(sizes) + 1) * dearest + computation, path, what)
 
     def _check_algorithms(self) -> None:
-        for field, known in (("algorithms", ALGORITHMS), ("modes", MODES)):
+        for field, known in (("algorithms", KNOWN), ("modes", MODES)):
             names = getattr(self, field)
             if isinstance(names, str) or not names:
                 raise InvalidInputError(field, "expected at least one name")
@@ -192,8 +222,9 @@ class Problem:
                         f"expected one of {', '.join(known)}, got {shown(name)}",
                     )
             object.__setattr__(self, field, tuple(dict.fromkeys(names)))
-        if not self.options:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out)
+        if not self.single and cut_off(self.cluster) is None:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self._usable[1])
+            reasons = reasons or f"{MIXED} chooses among other algorithms"
             raise InvalidInputError("algorithms", f"none can be used on the cluster: {reasons}")
 
     @classmethod
@@ -264,27 +295,65 @@ class Problem:
         return usable
 
     @property
-    def options(self) -> tuple[Synchronisation, ...]:
-        """Algorithms the cluster allows, and what they cost."""
+    def single(self) -> tuple[Synchronisation, ...]:
+        """Algorithms the cluster allows, at every depth, and what they cost."""
         return self._usable[0]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Way]:
+        """The same by algorithm, with the depths that cost least for some size."""
+        largest = max(sum(self.pushed), sum(self.pulled))
+        names = dict.fromkeys(option.algorithm for option in self.single)
+        return {
+            name: mixture(
+                name, (option for option in self.single if option.algorithm == name), largest
+            )
+            for name in names
+        }
+
+    @cached_property
+    def cheapest(self) -> tuple[Way, ...]:
+        """What no other way undercuts for some size: one, if algorithms may be mixed."""
+        if MIXED in self.algorithms and self.single:
+            return (mixture(MIXED, self.single, max(sum(self.pushed), sum(self.pulled))),)
+        return tuple(self.by_name.values())
+
+    @property
+    def _mixes(self) -> bool:
+        """Whether there are several algorithms to mix."""
+        return len({option.algorithm for way in self.cheapest for option in way.options}) > 1
+
+    @property
+    def options(self) -> tuple[Way, ...]:
+        """Algorithms the cluster allows, and their mixture."""
+        mixed = self.cheapest if MIXED in self.algorithms and self._mixes else ()
+        return (*self.by_name.values(), *mixed)
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
-        """Algorithms it does not allow, and why."""
-        return self._usable[1]
+        """What it does not allow, and why."""
+        if MIXED not in self.algorithms or self._mixes or not self.single:
+            return self._usable[1]
+        name = self.cheapest[0].options[0].algorithm
+        return (*self._usable[1], (MIXED, f"{name} costs least for transfers of every size"))
+
+    @cached_property
+    def costs(self) -> Mapping[How, Synchronisation]:
+        """What transfers cost by each algorithm at each depth."""
+        return {(option.algorithm, option.depth): option for option in self.single}
 
     def synchronisation(self, algorithm: str) -> Synchronisation:
-        """Return one of `options` by its name.
+        """Return one of `single` by its name, at depth 1.
 
         Raises
         ------
         InvalidInputError
             If it is none of them.
         """
-        for option in self.options:
+        for option in self.single:
             if option.algorithm == algorithm:
                 return option
-        known = ", ".join(option.algorithm for option in self.options)
+        known = ", ".join(self.by_name)
         raise InvalidInputError("algorithm", f"expected one of {known}, got {shown(algorithm)}")
 
     @cached_property
@@ -292,7 +361,7 @@ class Problem:
         """The problem of gradient transfers alone, under each of `options`."""
         return {option.algorithm: self._transfers(option.all_reduce) for option in self.options}
 
-    def _transfers(self, cost: AffineCost) -> caramel.Problem:
+    def _transfers(self, cost: AffineCost | DepthCost) -> caramel.Problem:
         return caramel.Problem(
             graph=self.graph,
             cost=cost,

@@ -9,8 +9,8 @@ methods of `planner.caramel` under the algorithm's all-reduce; they enforce no o
 Caramel. Those that push and pull are given the activation order.
 
 - `ddp`, `horovod`, `mg_wfbp`, `bytescheduler`, `layer_by_layer`, `caramel`: see `planner.caramel`.
-- `ps`: every parameter by itself, pushed as it becomes ready, pulled in order of use whenever the
-  channel is free and no push is ready: MXNet's key-value store, with a server on every machine.
+- `ps`: every parameter by itself, pushed as it becomes ready then, after the backward pass,
+  pulled in order of use: MXNet's key-value store, with a server on every machine.
 - `fsdp`: reduce-scatter as a layer becomes ready, all-gathers one after the other in the order of
   the forward pass, the parameters kept until the backward pass (``reshard_after_forward=False``).
 - `fsdp_milp`: the same with units of several layers, see `planner.iteration.fsdp_units`.
@@ -25,7 +25,6 @@ Server", OSDI 2014; Zhao et al., "PyTorch FSDP", VLDB 2023.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heappop, heappush
 from types import MappingProxyType
 
 from planner import caramel
@@ -35,11 +34,11 @@ from planner.errors import NotApplicableError
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.problem import Part, Plan, Problem, Transfer
 from planner.iteration.sharded import both_ways
-from planner.iteration.synchronisation import Synchronisation
+from planner.iteration.ways import Way
 
 __all__ = ["FAMILIES", "PEERS", "RULES", "Rule", "from_gradients", "layers_apart", "servers"]
 
-Rule = Callable[[Problem, Synchronisation, Deadline], Plan]
+Rule = Callable[[Problem, Way, Deadline], Plan]
 
 
 def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
@@ -51,7 +50,7 @@ def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
 
 
 def _gradients(method: str) -> Rule:
-    def planned(problem: Problem, synchronisation: Synchronisation, deadline: Deadline) -> Plan:
+    def planned(problem: Problem, synchronisation: Way, deadline: Deadline) -> Plan:
         name = synchronisation.algorithm
         plan = caramel.METHODS[method](problem.gradients[name], deadline).plan
         assert plan is not None
@@ -66,33 +65,22 @@ def enforced(problem: Problem, algorithm: str, transfers: Iterable[Transfer]) ->
     return Plan(algorithm, tuple(transfers), (order.backward,), order.forward)
 
 
-def servers(problem: Problem, synchronisation: Synchronisation, __: Deadline = NEVER) -> Plan:
-    """Push every parameter when it is ready, pull by order of use when nothing is to be pushed."""
-    known, half = problem.base.windows, synchronisation.half
-    arriving = sorted(range(len(known.sizes)), key=lambda j: (known.heads[j], -j), reverse=True)
-    waiting: list[tuple[int, int]] = []  # (-tail, parameter) to be pulled
-    transfers = []
-    now = 0
-    while arriving or waiting:
-        if arriving and (known.heads[arriving[-1]] <= now or not waiting):
-            j = arriving.pop()
-            now = max(now, known.heads[j]) + half.cost_ns(problem.pushed[j])
-            transfers.append(Transfer("push", (Part(j, 0, problem.pushed[j]),)))
-            heappush(waiting, (-known.tails[j], j))
-        else:
-            _, j = heappop(waiting)
-            now += half.cost_ns(problem.pulled[j])
-            transfers.append(Transfer("pull", (Part(j, 0, problem.pulled[j]),)))
-    return enforced(problem, synchronisation.algorithm, transfers)
+def servers(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
+    """Push every parameter when it is ready, then pull every parameter in order of use."""
+    return _apart(problem, synchronisation, [[j] for j in range(len(problem.pushed))])
 
 
-def layers_apart(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
+def layers_apart(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
     """Push every layer when it is ready, then pull every layer in order of use."""
-    graph, known = problem.graph, problem.base.windows
+    graph = problem.graph
     layers: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for j in range(len(known.sizes)):
+    for j in range(len(problem.pushed)):
         layers.setdefault((graph.updaters[j], graph.readers[j]), []).append(j)
-    units = list(layers.values())
+    return _apart(problem, synchronisation, list(layers.values()))
+
+
+def _apart(problem: Problem, synchronisation: Way, units: Sequence[Sequence[int]]) -> Plan:
+    known = problem.base.windows
     by_readiness = sorted(units, key=lambda unit: (known.heads[unit[0]], -unit[0]))
     by_use = sorted(units, key=lambda unit: (-known.tails[unit[0]], unit[0]))
     transfers = [
@@ -106,13 +94,13 @@ def _whole(kind: str, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
     return Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in unit))  # type: ignore[arg-type]
 
 
-def _ibatch(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
+def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
     _only(synchronisation, "ps", "ibatch")
     batches = both_ways(problem, synchronisation.half, problem.room("sharded"))
     return enforced(problem, synchronisation.algorithm, batches)
 
 
-def _bigdl(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
+def _bigdl(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
     _only(synchronisation, "shuffle", "bigdl")
     everything = range(len(problem.pushed))
     push = _whole("push", everything, problem.pushed)
@@ -120,14 +108,14 @@ def _bigdl(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEV
     return enforced(problem, synchronisation.algorithm, (push, pull))
 
 
-def _bml(problem: Problem, synchronisation: Synchronisation, _: Deadline = NEVER) -> Plan:
+def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
     _only(synchronisation, "bml", "bml")
     everything = range(len(problem.pushed))
     reduce = _whole("all_reduce", everything, problem.pushed)
     return enforced(problem, synchronisation.algorithm, (reduce,))
 
 
-def _only(synchronisation: Synchronisation, algorithm: str, method: str) -> None:
+def _only(synchronisation: Way, algorithm: str, method: str) -> None:
     """Refuse other algorithms; a single worker has none, and anything does."""
     if synchronisation.algorithm not in (algorithm, "none"):
         raise NotApplicableError("method", f"{method} synchronises by {algorithm} only")

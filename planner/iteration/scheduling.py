@@ -82,7 +82,7 @@ def scheduling_problem(
         )
     return drizzle.Problem(
         compute_ns=iteration_ns,
-        tasks=cluster.machines * scheduling.tasks_per_machine,
+        tasks=cluster.working * scheduling.tasks_per_machine,
         group_ns=scheduling.group_ns,
         task_ns=scheduling.task_ns,
         constant_task_ns=scheduling.constant_task_ns,

@@ -32,6 +32,7 @@ from planner.iteration.evaluation import evaluate
 from planner.iteration.problem import Mode, Plan, Problem
 from planner.iteration.room import too_small
 from planner.iteration.solver import best_of, solve
+from planner.iteration.ways import MIXED
 from planner.methods import deadline_in
 from planner.topologies import Rails
 
@@ -179,7 +180,7 @@ def _point(
         (option.algorithm, mode): bound(problem, option, mode, kept)
         for option in problem.options
         for mode in problem.modes
-        if too_small(problem, mode) is None
+        if too_small(problem, mode) is None and option.refusal(mode) is None
     }
     # Where no mode's bound is below what is there already, planning again finds nothing better.
     shortest = min(time for time, _ in priced)
@@ -187,7 +188,7 @@ def _point(
     names = [option.algorithm for option in problem.options if option.algorithm in unsettled]
     if names and factor != 1:
         anew = problem
-        if len(names) < len(problem.options):
+        if len(names) < len(problem.options) and MIXED not in names:  # that takes all of them
             anew = replace(problem, algorithms=tuple(names))
         again = alternatives(anew, deadline_in(time_limit))
         priced += [
@@ -199,7 +200,7 @@ def _point(
     return SweepPoint(
         factor=factor,
         best_ns=best_ns,
-        algorithm=best.algorithm,
+        algorithm=" + ".join(best.algorithms),
         mode=best.mode,
         kept_ns=priced[0][0],
         ddp_ns=_ddp(problem, time_limit),

@@ -4,9 +4,9 @@ Problem: every worker updates its share of the parameters. Gradients are pushed 
 ready, the updated parameters pulled before the forward pass reads them; which go together?
 
 Method: with all pushes before all pulls the two sides do not meet: the pushes end when iBatch's
-push problem ends, the pulls take what its pull problem takes, and each is solved exactly
-(`planner.ibatch`). Parameters stand where layers do: in order of readiness, and in order of the
-first read.
+push problem ends; once they and the backward pass have ended, the pulls take what its pull problem
+takes; and each is solved exactly (`planner.ibatch`). Parameters stand where layers do: in order of
+readiness, and in order of the first read.
 
 Guarantee: the least iteration of all plans of whole parameters, within the room there is for a
 transfer, whose pushes, in order of readiness, come before all pulls, in order of use. Of equally
@@ -20,20 +20,22 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from planner import ibatch
-from planner.costs import AffineCost
+from planner.costs import AffineCost, DepthCost
 from planner.iteration.problem import Kind, Part, Problem, Transfer
 
 __all__ = ["both_ways"]
 
 
-def both_ways(problem: Problem, half: AffineCost, room: int | None = None) -> tuple[Transfer, ...]:
+def both_ways(
+    problem: Problem, half: AffineCost | DepthCost, room: int | None = None
+) -> tuple[Transfer, ...]:
     """Return pushes and pulls, each side batched exactly.
 
     Parameters
     ----------
     problem : Problem
         The problem.
-    half : AffineCost
+    half : AffineCost or DepthCost
         What a push, or a pull, costs.
     room : int, optional
         Bytes of a batch at most; disregarded by a side with a larger parameter.
@@ -53,7 +55,7 @@ def _batches(
     order: Sequence[int],
     moments: Sequence[int],
     sizes: Sequence[int],
-    half: AffineCost,
+    half: AffineCost | DepthCost,
     room: int | None,
 ) -> list[Transfer]:
     """Return the transfers of one side; `moments` fall, and their differences are computed."""

@@ -33,7 +33,7 @@ from planner.iteration.evaluation import Evaluation
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_small
 from planner.iteration.solver import JOINT, solve
-from planner.iteration.synchronisation import least, undominated
+from planner.iteration.synchronisation import least
 from planner.methods import deadline_in
 from planner.profiles import Profile
 from planner.results import Infeasibility, Result
@@ -318,7 +318,7 @@ def _bound(problem: Problem) -> int:
     """Return what no iteration undercuts under the problem's op order."""
     bounds = [
         bound(problem, option, mode)
-        for option in undominated(problem.options)
+        for option in problem.cheapest
         for mode in problem.modes
         if too_small(problem, mode) is None
     ]

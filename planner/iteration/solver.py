@@ -15,17 +15,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.checker import check, check_room, check_times
+from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import Evaluation, evaluate
+from planner.iteration.mixing import settled
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES, Rule
-from planner.iteration.synchronisation import undominated
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, judged, named, solve_with
 from planner.results import Infeasibility, Result
@@ -47,6 +47,9 @@ def _by_rule(method: str, rule: Rule) -> Method:
     """Return the method that takes a rule's best plan with the algorithms that libraries have."""
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        cut = cut_off(problem.cluster)
+        if cut is not None:
+            return Outcome(None, infeasibility=cut)
         return _first_allowed(problem, method, _plans_of(problem, method, rule, deadline))
 
     return run
@@ -107,6 +110,8 @@ def best_of(
 
 def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Plan]:
     listed = list(candidates)
+    if not listed:
+        return Outcome(None, infeasibility=cut_off(problem.cluster))
     priced = [candidate for candidate in listed if candidate.objective_ns is not None]
     timed_out = any(candidate.timed_out for candidate in listed)
     if not priced:
@@ -145,18 +150,19 @@ def _plans_of(problem: Problem, method: str, rule: Rule, deadline: Deadline) -> 
         If there is none.
     """
     plans, refused = [], None
-    planned: set[AffineCost] = set()  # algorithms that cost the same make the same plan
-    for synchronisation in problem.options:
+    planned: set[object] = set()  # algorithms that cost the same make the same plan
+    for synchronisation in problem.by_name.values():
         if not synchronisation.in_libraries and method != "bml":
             continue
-        if synchronisation.half in planned:
+        price = synchronisation.half, synchronisation.all_reduce
+        if price in planned:
             continue
         try:
-            plan = rule(problem, synchronisation, deadline)
+            plan = settled(rule(problem, synchronisation, deadline), synchronisation)
         except NotApplicableError as error:
             refused = error
             continue
-        planned.add(synchronisation.half)
+        planned.add(price)
         if plan.mode not in problem.modes:
             refused = NotApplicableError("modes", f"the plans of {method} are {plan.mode}")
             continue
@@ -201,11 +207,10 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
 
 def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
     """Return what no plan asked for undercuts: by any algorithm there is, in any mode."""
-    cheapest = undominated(problem.options)
     least = min(
         bound(problem, option, mode, plan)
         for mode in problem.modes
         if too_small(problem, mode) is None
-        for option in cheapest
+        for option in problem.cheapest
     )
     return least, False

@@ -8,72 +8,66 @@ Method: steps times the start-up cost, and the busiest NIC's bytes over its spee
 `planner.collectives`. Where a machine exchanges with several others in one step, every message but
 the first adds the gap between messages. Machines with several NICs on a switch stripe over all of
 them. What machines share carries all that anybody sends, (N-1) times the bytes in each half; the
-slower of the two counts. Every algorithm here is its own mirror image: both halves cost the same.
+slower of the two counts. Every algorithm here is its own mirror image: both halves cost the same,
+and between them every worker has its share. So halving and doubling of machines that are no power
+of two is Bruck's, which leaves none without. On a BCube where something has failed `bml` is its
+re-plan (`planner.iteration.damaged`), and others are left out if they need what has failed.
 
 Guarantee: exact for pieces that divide evenly. `least` is a bound on every algorithm: its share
 of a half's volume is no more than the bound of `planner.collectives.bound` divided by two.
 
-Complexity: O(1) an algorithm.
+On rails an algorithm whose steps wait for links and NICs in turn can send in parts, each a step
+behind the one before, so that both are busy at once; parts cost start-ups.
+
+Complexity: O(steps · depth²) an algorithm on rails, O(1) elsewhere.
 
 Source: Wang et al., "BML", NeurIPS 2018, sections 2 and 3 (costs); Patarasuk and Yuan, JPDC 2009
 (ring, bound); halves: Zhang et al., "DeAR", ICDCS 2023, and the all-gather and reduce-scatter of
 Rajbhandari et al., "ZeRO", SC 2020.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
-from planner.clusters import Cluster
+from planner.bml.replan import REPLAN
+from planner.clusters import Cluster, Nic
 from planner.collectives import RAILS, collective, hierarchical_cost, lower_bound, tree_groups
+from planner.collectives.bruck import bruck_cost
 from planner.collectives.collective import Cost
 from planner.collectives.exchange import ps_fattree, shuffle_fattree
 from planner.collectives.fabric import Fabric
-from planner.collectives.halving_doubling import halving_doubling_fattree
+from planner.collectives.rails import Hop
 from planner.collectives.recipes import Recipe
 from planner.collectives.ring import ring_fattree
 from planner.costs import AffineCost
 from planner.errors import NotApplicableError
+from planner.iteration.damaged import ROUNDS, half_of_replan, least_volume, refuse_broken
+from planner.iteration.ways import BML, IN_ROUNDS, MIXED, Synchronisation
 from planner.topologies import BCube, FatTree, Rails
 
-__all__ = ["ALGORITHMS", "Synchronisation", "least", "recipe_on", "synchronisations", "undominated"]
+__all__ = [
+    "ALGORITHMS",
+    "DEPTHS",
+    "KNOWN",
+    "least",
+    "recipe_on",
+    "synchronisations",
+]
 
-ALGORITHMS = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml")
+DEPTHS = (1, 2, 4, 8)
+"""Depths that are considered, up to that of Caramel."""
+
+ALGORITHMS = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml", MIXED)
 """Every algorithm by the name requests use; of equally fast ones the first is taken."""
+
+KNOWN = (*ALGORITHMS, IN_ROUNDS)
+"""Every algorithm that can be asked for."""
 
 NONE = "none"
 """The algorithm of a single worker."""
 
 _SECOND = Fraction(10**9)
-
-
-@dataclass(frozen=True, slots=True)
-class Synchronisation:
-    """An algorithm on a cluster.
-
-    Attributes
-    ----------
-    algorithm : str
-        One of `ALGORITHMS`, or ``none`` for a single worker.
-    steps : int
-        Steps of an all-reduce.
-    half : AffineCost
-        What a push, or a pull, of so many bytes costs.
-    """
-
-    algorithm: str
-    steps: int
-    half: AffineCost
-
-    @property
-    def all_reduce(self) -> AffineCost:
-        """What an all-reduce of so many bytes costs: both halves."""
-        return AffineCost(2 * self.half.startup_ns, 2 * self.half.ns_per_byte)
-
-    @property
-    def in_libraries(self) -> bool:
-        """Whether today's libraries have it: all but BML are common."""
-        return self.algorithm != "bml"
 
 
 def synchronisations(
@@ -86,14 +80,21 @@ def synchronisations(
     cluster : Cluster
         The cluster.
     algorithms : iterable of str
-        Those to consider.
+        Those to consider; what they make together is `mixture`.
     """
     if cluster.workers == 1:
         return (Synchronisation(NONE, 0, AffineCost(0, Fraction(0))),), ()
     usable, left_out = [], []
-    for name in algorithms:
+    names = tuple(algorithms)
+    if cluster.failed and "bml" in names:
+        names = tuple(dict.fromkeys((*names, IN_ROUNDS)))
+    for name in names:
+        if name == MIXED:
+            continue
         try:
-            usable.append(_on(cluster, name))
+            if cluster.failed and name not in BML:
+                refuse_broken(cluster, name)
+            usable += _on(cluster, name)
         except NotApplicableError as error:
             left_out.append((name, error.message))
     return tuple(usable), tuple(left_out)
@@ -103,6 +104,7 @@ def recipe_on(cluster: Cluster, algorithm: str) -> Recipe:
     """Return how to make the program of an algorithm that can be used on a cluster.
 
     Machines with several NICs on a switch are one rank with one link: a transfer uses all NICs.
+    Where servers have failed the others are the ranks, in order.
     """
     topology, machines = cluster.topology, cluster.machines
     name = "direct" if algorithm in ("ps", "shuffle") else algorithm
@@ -111,11 +113,17 @@ def recipe_on(cluster: Cluster, algorithm: str) -> Recipe:
     if isinstance(topology, Rails):
         rails = "ps" if name == "direct" else name
         return Recipe(f"{rails}_rails", (topology.hosts, topology.accelerators))
+    if cluster.failed and algorithm in BML:
+        assert isinstance(topology, BCube)
+        rounds = (ROUNDS,) if algorithm == IN_ROUNDS else ()
+        return Recipe(REPLAN, (topology.n, topology.k, *rounds), cluster.failed)
     if isinstance(topology, BCube):
         on_bcube = {"bml": "bml", "direct": "routed_bcube"}.get(name, f"{name}_bcube")
         return Recipe(on_bcube, (topology.n, topology.k))
     if name == "hierarchical" and isinstance(topology, FatTree):
         return Recipe(name, tree_groups(machines, topology))
+    if name == "halving_doubling" and machines & (machines - 1):
+        return Recipe("bruck", (machines,))
     return Recipe(name, (machines,))
 
 
@@ -129,40 +137,40 @@ def least(cluster: Cluster) -> Synchronisation:
         within = lower_bound(topology.servers).volume / 2 if topology.hosts == 1 else Fraction(0)
         rate = _per_byte(between, cluster.nic.bytes_per_s)
         rate = max(rate, _per_byte(within, topology.link_bytes_per_s))
+    elif cluster.failed:
+        rate = _per_byte(least_volume(cluster), cluster.nic.bytes_per_s)
     else:
         volume = lower_bound(cluster.machines, cluster.nic.per_machine).volume / 2
-        shared = _shared(cluster, cluster.machines - 1)
-        rate = max(_per_byte(volume, cluster.nic.bytes_per_s), shared)
+        rate = max(_per_byte(volume, cluster.nic.bytes_per_s), _shared(cluster))
     return Synchronisation("any", 0, AffineCost(0, rate))
 
 
-def undominated(options: Iterable[Synchronisation]) -> tuple[Synchronisation, ...]:
-    """Return the algorithms that no other one undercuts for all sizes, one for each cost."""
-    cheapest: list[Synchronisation] = []
-    by_startup = sorted(
-        options, key=lambda option: (option.half.startup_ns, option.half.ns_per_byte)
-    )
-    for option in by_startup:
-        if not cheapest or option.half.ns_per_byte < cheapest[-1].half.ns_per_byte:
-            cheapest.append(option)
-    return tuple(cheapest)
-
-
-def _on(cluster: Cluster, name: str) -> Synchronisation:
+def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
+    """Return an algorithm at every depth that may be of use."""
     topology, nic = cluster.topology, cluster.nic
+    if name == IN_ROUNDS and not cluster.failed:
+        raise NotApplicableError("failed", "nothing has failed")
     if isinstance(topology, Rails):
         return _on_rails(topology, cluster, name)
+    if cluster.failed and name in BML:
+        whole = name == IN_ROUNDS
+        around = half_of_replan(cluster, ROUNDS if whole else 1)
+        startup = around.steps * nic.startup_ns + around.further * nic.message_ns
+        rate = _per_byte(around.volume, nic.bytes_per_s)
+        if whole:  # summing up and handing out go on at once
+            half, both = AffineCost(-(-startup // 2), rate / 2), AffineCost(startup, rate)
+            return [Synchronisation(name, around.steps, half, whole=both, shared=around.shared)]
+        half = AffineCost(startup, rate)
+        return [Synchronisation(name, 2 * around.steps, half, shared=around.shared)]
     if isinstance(topology, BCube):
         cost: Cost = collective(f"{name}_bcube", topology)
         rate = _per_byte(cost.volume / 2, nic.bytes_per_s)
     else:
         cost = _on_fabric(cluster, name)
-        rate = Fraction(0)
-        for sent, crossing in _phases(cost, name, cluster.machines):
-            each = _per_byte(sent, nic.bytes_per_s * nic.per_machine)
-            rate += max(each, _shared(cluster, crossing))
+        rate = _per_byte(cost.volume / 2, nic.bytes_per_s * nic.per_machine)
+        rate = max(rate, _shared(cluster))
     startup = cost.steps // 2 * nic.startup_ns + _further(cluster, name) * nic.message_ns
-    return Synchronisation(name, cost.steps, AffineCost(startup, rate))
+    return [Synchronisation(name, cost.steps, AffineCost(startup, rate))]
 
 
 def _further(cluster: Cluster, name: str) -> int:
@@ -184,7 +192,7 @@ def _on_fabric(cluster: Cluster, name: str) -> Cost:
         case "ring":
             return ring_fattree(fabric)
         case "halving_doubling":
-            return halving_doubling_fattree(fabric)
+            return bruck_cost(machines)  # at powers of two what partners' halves cost, too
         case "ps":
             return ps_fattree(fabric)
         case "shuffle":
@@ -196,38 +204,69 @@ def _on_fabric(cluster: Cluster, name: str) -> Cost:
     raise NotApplicableError("topology", f"{name} is for servers with a NIC at each level: a bcube")
 
 
-def _on_rails(rails: Rails, cluster: Cluster, name: str) -> Synchronisation:
+def _on_rails(rails: Rails, cluster: Cluster, name: str) -> list[Synchronisation]:
     if name not in RAILS:
         raise NotApplicableError(
             "topology", f"{name} is for servers with a NIC at each level: a bcube"
         )
-    startup, rate, steps = 0, Fraction(0), 0
-    for hop in RAILS[name](rails):
-        nic = _per_byte(hop.nic, cluster.nic.bytes_per_s)
-        startup += hop.steps * (cluster.nic.startup_ns if nic else rails.link_startup_ns)
-        startup += hop.further * cluster.nic.message_ns if nic else 0
-        rate += max(nic, _per_byte(hop.link, rails.link_bytes_per_s))
-        steps += 2 * hop.steps
-    return Synchronisation(name, steps, AffineCost(startup, rate))
+    half = [_Step.of(hop, rails, cluster.nic) for hop in RAILS[name](rails)]
+    known = [_in_parts(name, half, cluster.nic, depth) for depth in DEPTHS]
+    # Where all steps wait for the same links, parts only add start-ups.
+    return [
+        option
+        for option in known
+        if option.depth == 1 or option.half.ns_per_byte < known[0].half.ns_per_byte
+    ]
+
+
+class _Step(NamedTuple):
+    """Some steps in a row: how many, what they wait for, and what they send."""
+
+    steps: int
+    startup_ns: int
+    messages: int  # of a NIC, in all
+    link: Fraction  # ns a byte of the gradient on the busiest link …
+    nic: Fraction  # … and NIC
+
+    @classmethod
+    def of(cls, hop: Hop, rails: Rails, nic: Nic) -> "_Step":
+        crosses = _per_byte(hop.nic, nic.bytes_per_s)
+        return cls(
+            hop.steps,
+            nic.startup_ns if crosses else rails.link_startup_ns,
+            hop.steps + hop.further if crosses else 0,
+            _per_byte(hop.link, rails.link_bytes_per_s),
+            crosses,
+        )
+
+
+def _in_parts(name: str, half: Sequence[_Step], nic: Nic, depth: int) -> Synchronisation:
+    """Return what an algorithm costs in parts, each a step behind the one before.
+
+    What is under way at once shares links and NICs; it takes the longest start-up, that of the
+    further messages of a NIC with it, and as long as the busier of links and NICs.
+    """
+    costs = []
+    for steps in (half, [*half, *reversed(half)]):
+        startup, rate = 0, Fraction(0)
+        for moment in range(len(steps) + depth - 1):
+            now = steps[max(0, moment - depth + 1) : moment + 1]
+            starts = max(step.steps for step in now)
+            messages = sum(step.messages for step in now)
+            startup += starts * max(step.startup_ns for step in now)
+            startup += max(messages - starts, 0) * nic.message_ns
+            rate += max(sum(step.nic for step in now), sum(step.link for step in now))
+        costs.append(AffineCost(startup, rate / depth))
+    steps_of_all = 2 * sum(step.steps for step in half)
+    return Synchronisation(name, steps_of_all, costs[0], depth, costs[1] if depth > 1 else None)
 
 
 def _per_byte(volume: Fraction, bytes_per_s: Fraction) -> Fraction:
     return volume * _SECOND / bytes_per_s
 
 
-def _phases(cost: Cost, name: str, machines: int) -> tuple[tuple[Fraction, int], ...]:
-    """Return what the busiest machine sends in each phase of a half, and what all of them do.
-
-    All machines send alike, but for those too many for halving and doubling, which send first.
-    """
-    core = 1 << machines.bit_length() - 1
-    if name != "halving_doubling" or core == machines:
-        return ((cost.volume / 2, machines - 1),)
-    return (Fraction(1), machines - core), (Fraction(core - 1, core), core - 1)
-
-
-def _shared(cluster: Cluster, crossing: int) -> Fraction:
-    """Return the time it takes that so many times a byte cross what all machines share."""
+def _shared(cluster: Cluster) -> Fraction:
+    """Return the time it takes that what all send for a byte crosses what they share."""
     if cluster.shared_bytes_per_s is None:
         return Fraction(0)
-    return _per_byte(Fraction(crossing), cluster.shared_bytes_per_s)
+    return _per_byte(Fraction(cluster.machines - 1), cluster.shared_bytes_per_s)

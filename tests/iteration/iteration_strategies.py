@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from planner.clusters import Cluster, Nic
 from planner.graphs import Graph
 from planner.iteration import Problem
-from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
+from tests.bml.networks import connected, failures, links_left
 from tests.caramel.graph_strategies import graphs, training_graphs
 
 speeds = st.sampled_from([Fraction(10**9 * a, b) for a, b in ((1, 1), (2, 1), (1, 3), (4, 7))])
@@ -38,26 +39,33 @@ def topologies(draw: st.DrawFn, *, single: bool = True) -> tuple[int, Topology]:
 @st.composite
 def clusters(draw: st.DrawFn, *, single: bool = True) -> Cluster:
     machines, topology = draw(topologies(single=single))
-    shared, per_machine = None, draw(st.integers(1, 3))
+    shared, per_machine, failed = None, draw(st.integers(1, 3)), Failures()
     if isinstance(topology, BCube):
         per_machine = topology.k
+        if draw(st.booleans()):
+            failed = draw(failures(topology, most=1))
+            left = links_left(topology, failed)
+            if not connected(left) or len(left) < (1 if single else 2):
+                failed = Failures()
     elif isinstance(topology, Rails):
         per_machine = topology.accelerators
     elif draw(st.booleans()):
         shared = draw(speeds) * draw(st.integers(1, 6))
     nic = Nic(draw(speeds), draw(startups), per_machine, draw(st.sampled_from([0, 0, 2, 5])))
-    return Cluster("drawn", "a test", machines, topology, nic, shared_bytes_per_s=shared)
+    return Cluster(
+        "drawn", "a test", machines, topology, nic, shared_bytes_per_s=shared, failed=failed
+    )
 
 
 @st.composite
 def whole_rates(draw: st.DrawFn) -> Cluster:
     """Clusters on which a byte takes whole nanoseconds by every algorithm: nothing is rounded."""
-    known: list[tuple[int, Topology, int]] = [
+    known: list[tuple[int, Topology, Fraction | int]] = [
         (2, Switch(2), 500),
         (4, Switch(4), 750),
         (4, FatTree(4), 750),
         (4, BCube(2, 2), 125),
-        (2, Rails(2, 2, Fraction(5 * 10**8), 4), 125),
+        (2, Rails(2, 2, Fraction(5 * 10**8, 8), 4), Fraction(125, 8)),
     ]
     machines, topology, speed = draw(st.sampled_from(known))
     per_machine = 2 if isinstance(topology, BCube | Rails) else 1

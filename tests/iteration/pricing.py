@@ -4,20 +4,23 @@ Independent of the library's simulator, which computes starts in closed form: he
 one channel carries, and at every event each of them does what it may.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import count
 from math import ceil
 
 from planner.graphs import Graph
 from planner.iteration import Plan, Problem, Synchronisation, Transfer
+from planner.iteration.problem import How
 
 
 def takes(synchronisation: Synchronisation, transfer: Transfer) -> int:
-    """One or two halves of what a transfer costs, rounded up once."""
+    """What a transfer costs, or two halves of it where nothing else is said, rounded up once."""
     sent = sum(stop - start for _, start, stop in transfer.parts)
-    halves = 2 if transfer.kind == "all_reduce" else 1
-    half = synchronisation.half
-    return ceil(halves * (half.startup_ns + Fraction(half.ns_per_byte) * sent))
+    cost, halves = synchronisation.half, 1
+    if transfer.kind == "all_reduce":
+        cost, halves = synchronisation.whole or cost, 1 if synchronisation.whole else 2
+    return ceil(halves * (cost.startup_ns + Fraction(cost.ns_per_byte) * sent))
 
 
 def ready_times(graph: Graph, plan: Plan) -> list[int]:
@@ -33,23 +36,24 @@ def ready_times(graph: Graph, plan: Plan) -> list[int]:
     return ready
 
 
-def lasts(problem: Problem, plan: Plan, synchronisation: Synchronisation | None = None) -> int:
+def lasts(problem: Problem, plan: Plan, known: Mapping[How, Synchronisation] | None = None) -> int:
     """Run a plan, and return when its last forward op has ended."""
     graph = problem.graph
-    if synchronisation is None:
-        synchronisation = problem.synchronisation(plan.algorithm)
+    if known is None:
+        known = {(option.algorithm, option.depth): option for option in problem.single}
     ready = ready_times(graph, plan)
     to_send = list(plan.transfers)
     to_compute = [graph.ops[index] for index in plan.forward_order]
     under_way: Transfer | None = None
     computes_until = sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
+    backward_ends = computes_until
     sends_until = now = 0
     for _ in count():
         if under_way is not None and sends_until <= now:
             under_way = None
-        if under_way is None and to_send and _may_leave(to_send[0], ready, now):
+        if under_way is None and to_send and _may_leave(to_send[0], ready, now, backward_ends):
             under_way = to_send.pop(0)
-            sends_until = now + takes(synchronisation, under_way)
+            sends_until = now + takes(known[plan.how(under_way)], under_way)
             continue
         if to_compute and computes_until <= now:
             coming = to_send if under_way is None else [under_way, *to_send]
@@ -64,10 +68,13 @@ def lasts(problem: Problem, plan: Plan, synchronisation: Synchronisation | None 
     raise AssertionError
 
 
-def _may_leave(transfer: Transfer, ready: list[int], now: int) -> bool:
+def _may_leave(transfer: Transfer, ready: list[int], now: int, backward_ends: int) -> bool:
+    """Pulls hand out what the optimiser updated, which it does after the backward pass."""
     if now < transfer.not_before_ns:
         return False
-    return transfer.kind == "pull" or all(ready[part.parameter] <= now for part in transfer.parts)
+    if transfer.kind == "pull":
+        return now >= backward_ends
+    return all(ready[part.parameter] <= now for part in transfer.parts)
 
 
 def _waits(graph: Graph, op: str, transfer: Transfer, barrier: bool) -> bool:

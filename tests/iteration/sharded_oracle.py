@@ -1,5 +1,6 @@
 """The best sharded plan of tiny problems, with parameters cut at every byte: an oracle.
 
+Nothing is pulled before the backward pass has ended.
 Dynamic programming over how many bytes of each parameter were pushed and pulled so far: to be
 there earlier is never worse. Independent of windows being nested, and of any grouping.
 """
@@ -7,7 +8,7 @@ there earlier is never worse. Independent of windows being nested, and of any gr
 from collections.abc import Sequence
 from itertools import product
 
-from planner.costs import AffineCost
+from planner.costs import TransferCost
 
 
 def best_sharded(
@@ -15,13 +16,14 @@ def best_sharded(
     tails: Sequence[int],
     pushed: Sequence[int],
     pulled: Sequence[int],
-    half: AffineCost,
+    half: TransferCost,
+    backward: int,
 ) -> int:
     """Return the least of what any plan's pulls end at, with their tails."""
-    low, high = 0, max(heads) + max(tails) + half.cost_ns(sum(pushed)) + half.cost_ns(sum(pulled))
+    low, high = 0, backward + max(tails) + half.cost_ns(sum(pushed)) + half.cost_ns(sum(pulled))
     while low < high:
         middle = (low + high) // 2
-        if _in_time(heads, [middle - tail for tail in tails], pushed, pulled, half):
+        if _in_time(heads, [middle - tail for tail in tails], pushed, pulled, half, backward):
             high = middle
         else:
             low = middle + 1
@@ -33,7 +35,8 @@ def _in_time(
     due: Sequence[int],
     pushed: Sequence[int],
     pulled: Sequence[int],
-    half: AffineCost,
+    half: TransferCost,
+    backward: int,
 ) -> bool:
     nothing = (0,) * len(heads)
     earliest = {(nothing, nothing): 0}
@@ -55,7 +58,7 @@ def _in_time(
             able = [min(one, size - had) for one, size, had in zip(able, pulled, back, strict=True)]
             for added in product(*(range(one + 1) for one in able)):
                 if any(added):
-                    end = now + half.cost_ns(sum(added))
+                    end = max(now, backward) + half.cost_ns(sum(added))
                     if all(end <= last for last, one in zip(due, added, strict=True) if one):
                         new = (there, tuple(map(sum, zip(back, added, strict=True))))
                         _note(earliest, reached, new, end)

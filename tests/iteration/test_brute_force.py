@@ -21,7 +21,7 @@ def price(problem: Problem, plan: Plan) -> int:
 @settings(max_examples=25)
 @given(two)
 def test_every_plan_is_one_and_costs_what_happens(problem: Problem) -> None:
-    algorithm = problem.options[0].algorithm
+    algorithm = problem.single[0].algorithm
     for made in (brute_force.replicated, brute_force.sharded):
         for plan in made(problem, algorithm):
             check(problem, plan)
@@ -32,7 +32,7 @@ def test_every_plan_is_one_and_costs_what_happens(problem: Problem) -> None:
 @settings(max_examples=25)
 @given(two)
 def test_no_plan_undercuts_a_bound(problem: Problem) -> None:
-    for option in problem.options:
+    for option in problem.by_name.values():
         for mode, made in (
             ("replicated", brute_force.replicated),
             ("sharded", brute_force.sharded),
@@ -50,7 +50,7 @@ def test_auto_is_no_worse_than_every_plan_of_its_classes(problem: Problem) -> No
     result = solve(problem)
     assert result.objective_ns is not None
     assert result.lower_bound_ns is not None
-    for option in problem.options:
+    for option in problem.single:
         best = min(
             price(problem, plan)
             for made in (brute_force.replicated, brute_force.pushes_then_pulls)
@@ -63,7 +63,7 @@ def test_auto_is_no_worse_than_every_plan_of_its_classes(problem: Problem) -> No
 @settings(max_examples=40)
 @given(three)
 def test_both_ways_is_the_best_of_pushes_before_pulls(problem: Problem) -> None:
-    option = problem.options[0]
+    option = problem.single[0]
     plan = enforced(problem, option.algorithm, both_ways(problem, option.half))
     check(problem, plan)
     best = min(

@@ -31,7 +31,7 @@ def test_filled_transfers_make_a_plan(problem: Problem, mode: Mode, waiting: boo
     room = problem.room(mode)
     assert room is not None
     assume(room >= problem.element_bytes)
-    plan = filled(problem, problem.options[0], mode, waiting=waiting)
+    plan = filled(problem, problem.single[0], mode, waiting=waiting)
     assert plan.mode == mode
     check(problem, plan)
     check_room(problem, plan)
@@ -51,7 +51,7 @@ def test_byte_by_byte_and_without_start_ups_it_is_optimal(problem: Problem) -> N
     problem = replace(
         problem, cluster=cluster, max_transfer_bytes=1, element_bytes=1, algorithms=("ring",)
     )
-    option = problem.options[0]
+    option = problem.single[0]
     assert option.all_reduce.cost_ns(1) == 1
     plan = filled(problem, option, "replicated", waiting=False)
     assert evaluate(problem, plan).iteration_ns == bound(problem, option, "replicated", plan)
@@ -77,7 +77,7 @@ def test_what_is_read_first_fills_a_transfer_that_another_gradient_began() -> No
     problem = Problem(
         graph, cluster, algorithms=("ps",), modes=("replicated",), max_transfer_bytes=8
     )
-    (option,) = problem.options
+    (option,) = problem.single
     cost = option.all_reduce
     assert cost.startup_ns == 10
     assert cost.ns_per_byte == 1
@@ -108,7 +108,7 @@ def test_auto_fills_transfers_where_there_is_a_cap(cluster: str, modes: tuple[Mo
     assert result.objective_ns is not None
     assert result.lower_bound_ns is not None
     assert result.objective_ns <= 1.05 * result.lower_bound_ns
-    for option in problem.options:
+    for option in problem.single:
         for waiting in (True, False):
             plan = filled(problem, option, modes[0], waiting=waiting)
             assert result.objective_ns <= evaluate(problem, plan).iteration_ns

@@ -257,7 +257,7 @@ def test_plans_are_plans_and_without_a_cap_the_joint_plan_is_never_worse(
     layers: list[Layer], room: int | None
 ) -> None:
     given_problem = problem(layers, room)
-    synchronisation = given_problem.options[0]
+    synchronisation = given_problem.single[0]
     try:
         plan = fsdp_milp(given_problem, synchronisation)
     except NotApplicableError:
@@ -316,7 +316,7 @@ def test_ops_without_modules_are_refused() -> None:
     )
     given_problem = Problem(graph, cluster())
     with pytest.raises(NotApplicableError, match="called after their modules") as caught:
-        fsdp_milp(given_problem, given_problem.options[0])
+        fsdp_milp(given_problem, given_problem.single[0])
     assert caught.value.path == "method"
 
 
@@ -325,7 +325,7 @@ def test_too_little_memory_is_named() -> None:
     footprint = Footprint(100, 100)  # a quarter of the parameters is the worker's own copy
     for memory, fits in ((225 + 60, True), (225 + 59, False)):
         given_problem = Problem(model(layers), cluster(memory), footprint=footprint)
-        synchronisation = given_problem.options[0]
+        synchronisation = given_problem.single[0]
         if fits:
             check_room(given_problem, fsdp_milp(given_problem, synchronisation))
             continue

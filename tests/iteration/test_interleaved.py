@@ -1,15 +1,24 @@
-"""Pulls between pushes: what is made are plans, however parameters are cut."""
+"""Pushes between pulls: what is made are plans, however parameters are cut."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.clusters import Cluster, Nic
 from planner.deadline import Deadline
+from planner.graphs import Graph, Op, Parameter
+from planner.iteration import solve
 from planner.iteration.checker import check
+from planner.iteration.evaluation import evaluate
 from planner.iteration.interleaved import interleaved
+from planner.iteration.mixing import settled
 from planner.iteration.problem import Problem
 from planner.iteration.rules import enforced
+from planner.iteration.ways import lines_of
+from planner.topologies import Switch
+from tests.iteration import brute_force
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.test_memory import chain, machines
 
@@ -18,8 +27,8 @@ def assert_plans(problem: Problem) -> int:
     """Check every plan there is, and return how many pieces of parameters they have."""
     pieces = 0
     for one in problem.options:
-        for transfers in interleaved(problem, one.half, 0, Deadline(None)):
-            check(problem, enforced(problem, one.algorithm, transfers))
+        for transfers in interleaved(problem, lines_of(one, "push"), 0, Deadline(None)):
+            check(problem, settled(enforced(problem, one.algorithm, transfers), one))
             pieces += sum(len(transfer.parts) for transfer in transfers)
     return pieces
 
@@ -33,3 +42,23 @@ def test_what_is_left_of_an_element_comes_last_wherever_it_is_sent() -> None:
     """800 bytes are twelve and a half elements."""
     pieces = assert_plans(Problem(chain(4000, 800), machines(4, None), element_bytes=64))
     assert pieces > 4 * 3  # some parameter is cut
+
+
+def test_what_is_read_late_is_pushed_while_the_forward_pass_computes() -> None:
+    """By hand: w1 is pushed from 2 to 17 and pulled until 32; w2's 420 ns hide behind f1."""
+    graph = Graph(
+        (
+            Op("f1", 1000, "forward"),
+            Op("f2", 5, "forward", ("f1",)),
+            Op("b2", 1, "backward", ("f2",)),
+            Op("b1", 1, "backward", ("b2",)),
+        ),
+        (Parameter("w1", 10, ("b1",), ("f1",)), Parameter("w2", 400, ("b2",), ("f2",))),
+    )
+    cluster = Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 10))
+    problem = Problem(graph, cluster, algorithms=("ring",), modes=("sharded",))
+    assert solve(problem).objective_ns == 32 + 1005
+    every = (evaluate(problem, plan).iteration_ns for plan in brute_force.sharded(problem, "ring"))
+    assert min(every) == 32 + 1005
+    apart = brute_force.pushes_then_pulls(problem, "ring")
+    assert min(evaluate(problem, plan).iteration_ns for plan in apart) > 1200

@@ -37,7 +37,9 @@ def answers(problem: Problem) -> dict[str, Result[Plan, Evaluation]]:
         try:
             found[method] = solve(problem, method=method)
         except NotApplicableError:
-            assert method in {"bml", "bigdl", "ibatch", "fsdp_milp"}
+            # Around failures there may be nothing left that libraries have.
+            libraries = any(option.in_libraries for option in problem.by_name.values())
+            assert method in {"bml", "bigdl", "ibatch", "fsdp_milp"} or not libraries
     return found
 
 
@@ -57,8 +59,7 @@ def test_every_method(problem: Problem) -> None:
         check_room(problem, plan)
         check_times(problem, plan, evaluate(problem, plan).iteration)
         assert result.objective_ns == lasts(problem, plan), method
-        half = problem.synchronisation(plan.algorithm).half
-        assert result.objective_ns == lasting(problem, plan)(half), method
+        assert result.objective_ns == lasting(problem, plan)(problem.costs), method
         assert result.lower_bound_ns is not None
         assert network_bound(problem, plan) <= result.objective_ns
         assert least.objective_ns is not None
@@ -149,7 +150,8 @@ def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) 
         assert evaluate(slow, plan).iteration_ns == factor * evaluate(problem, plan).iteration_ns
     for mode in MODES:
         for one, other in zip(problem.options, slow.options, strict=True):
-            assert bound(slow, other, mode) <= factor * bound(problem, one, mode)
+            rounding = len(one.options) > 1  # several costs: the search divides its intervals
+            assert bound(slow, other, mode) <= factor * (bound(problem, one, mode) + rounding)
     assert solve(slow, method="ps").objective_ns == factor * (
         solve(problem, method="ps").objective_ns or 0
     )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from planner import iteration
 from planner.clusters import Cluster, Nic
 from planner.deadline import Deadline
+from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Problem
 from planner.iteration.sensitivity import FACTORS, Knob, SweepPoint, changed, sweep
@@ -70,8 +71,11 @@ def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> No
             known = [lasts(other, one.plan) for one in found if one.plan is not None]
             assert point.best_ns == min(anew.objective_ns, *known)
             assert point.bound_ns == anew.lower_bound_ns
-            ddp = iteration.solve(other, method="ddp")
-            assert point.ddp_ns == ddp.objective_ns
+            try:
+                ddp = iteration.solve(other, method="ddp").objective_ns
+            except NotApplicableError:  # around failures no library has a way
+                ddp = None
+            assert point.ddp_ns == ddp
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from planner.iteration import (
 )
 from planner.iteration.bounds import bound
 from planner.iteration.problem import Mode
-from planner.iteration.synchronisation import Synchronisation
+from planner.iteration.ways import Synchronisation
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.methods import concrete
@@ -150,15 +150,12 @@ def test_planned_anew_the_runner_up_s_algorithm_wins_where_it_is_said_to(
             factor = Fraction(change.factor)
             elsewhere = changed(cluster, change.what, factor * Fraction(51, 50) ** sign(factor))
             anew = alternatives(replace(problem, cluster=elsewhere), Deadline(None))
-            objectives = {
-                (one.synchronisation.algorithm, one.mode): one.objective_ns for one in anew
-            }
-            won = min(
-                time
-                for (algorithm, _), time in objectives.items()
-                if algorithm == other.synchronisation.algorithm and time is not None
-            )
-            assert won == min(time for time in objectives.values() if time is not None), name
+            assert other.plan is not None
+            used = set(other.plan.algorithms)
+            planned = [(one.objective_ns or 0, one.plan) for one in anew if one.plan is not None]
+            won = min(time for time, plan in planned if used <= set(plan.algorithms))
+            # What uses it is the best there, or as good: plans compete at other depths, too.
+            assert won <= min(time for time, _ in planned) * 1.01, name
 
 
 def sign(factor: Fraction) -> int:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from planner.clusters import Cluster, Nic
 from planner.collectives import gray_cycle, tree_groups
-from planner.iteration.synchronisation import Synchronisation, least, synchronisations
+from planner.iteration.synchronisation import least, synchronisations
+from planner.iteration.ways import Synchronisation
 from planner.topologies import BCube, FatTree, Rails, Switch
 from tests.collectives import algorithms
 from tests.collectives.replay import Replay, Transfer
@@ -78,7 +79,8 @@ def replayed(cluster: Cluster, name: str) -> Replay:
     if name == "ring":
         return algorithms.ring(range(machines), None)
     if name == "halving_doubling":
-        return algorithms.halving_doubling(machines)
+        core = machines & (machines - 1) == 0
+        return algorithms.halving_doubling(machines) if core else algorithms.bruck(machines)
     if name == "hierarchical":
         assert isinstance(topology, FatTree)
         groups = tree_groups(machines, topology)
@@ -163,9 +165,15 @@ def test_nothing_undercuts_the_least(cluster: Cluster) -> None:
     assert found
     for one in found:
         assert one.half.ns_per_byte >= lowest.ns_per_byte
-        assert one.steps % 2 == 0
-        assert one.all_reduce.startup_ns == 2 * one.half.startup_ns
-        assert one.all_reduce.ns_per_byte == 2 * one.half.ns_per_byte
+        assert one.steps % 2 == 0 or one.algorithm == "bml_rounds"
+        if one.depth == 1:
+            # Rounds may be odd: half a nanosecond is rounded up.
+            odd = one.all_reduce.startup_ns % 2 if one.algorithm == "bml_rounds" else 0
+            assert one.all_reduce.startup_ns == 2 * one.half.startup_ns - odd
+            assert one.all_reduce.ns_per_byte == 2 * one.half.ns_per_byte
+        else:  # the second half begins before the first one has ended
+            assert one.all_reduce.ns_per_byte <= 2 * one.half.ns_per_byte
+            assert one.all_reduce.ns_per_byte >= 2 * lowest.ns_per_byte
 
 
 @settings(max_examples=40)

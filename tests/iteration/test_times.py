@@ -1,17 +1,19 @@
-"""When transfers are ready and due, what start-ups cost, by hand; shards beside copies."""
+"""When transfers are ready and due, and what start-ups cost, by hand."""
 
+from dataclasses import replace
 from fractions import Fraction
 
-from hypothesis import given, settings
+import pytest
 
 from planner.clusters import Cluster, Nic
-from planner.deadline import Deadline
+from planner.errors import InvalidPlanError
 from planner.graphs import Graph, Op, Parameter
-from planner.iteration import Problem, Transfer, alternatives, evaluate
-from planner.iteration.problem import Part
+from planner.iteration import Problem, Transfer, check, evaluate
+from planner.iteration.checker import check_times
+from planner.iteration.evaluation import lasting
+from planner.iteration.problem import Kind, Part
 from planner.iteration.rules import enforced
 from planner.topologies import Switch
-from tests.iteration.iteration_strategies import problems
 
 
 def test_times_by_hand() -> None:
@@ -47,20 +49,34 @@ def test_times_by_hand() -> None:
     assert found.stall_ns == 430 - 150
 
 
-@settings(max_examples=30)
-@given(problems(capped=False))
-def test_shards_are_no_worse_than_copies_but_for_rounding(problem: Problem) -> None:
-    """An all-reduce is a push and the pull of the same, each rounded up by itself."""
-    if problem.pulled != problem.pushed:
-        return
-    found = {
-        (one.synchronisation.algorithm, one.mode): one
-        for one in alternatives(problem, Deadline(None))
-    }
-    for (algorithm, mode), whole in found.items():
-        if mode == "replicated":
-            assert whole.plan is not None
-            assert whole.objective_ns is not None
-            shards = found[algorithm, "sharded"].objective_ns
-            assert shards is not None
-            assert shards <= whole.objective_ns + len(whole.plan.transfers)
+def test_a_pull_between_pushes_waits_for_the_backward_pass() -> None:
+    """No optimiser steps before: w2 is pushed by 50, when b1 still runs until 70."""
+    graph = Graph(
+        (
+            Op("f1", 40, "forward"),
+            Op("f2", 60, "forward", ("f1",)),
+            Op("b2", 30, "backward", ("f2",)),
+            Op("b1", 40, "backward", ("b2",)),
+        ),
+        (Parameter("w1", 100, ("b1",), ("f1",)), Parameter("w2", 20, ("b2",), ("f2",))),
+    )
+    problem = Problem(graph, Cluster("c", "a test", 2, Switch(2), Nic(Fraction(10**9), 10)))
+    w1, w2 = Part(0, 0, 100), Part(1, 0, 20)
+    kinds: list[tuple[Kind, Part]] = [("push", w2), ("pull", w2), ("push", w1), ("pull", w1)]
+    plan = enforced(problem, "ring", [Transfer(kind, (part,)) for kind, part in kinds])
+    check(problem, plan)
+    found = evaluate(problem, plan)
+    assert [tuple(times) for times in found.times] == [
+        (30, 30, 50, 110),
+        (70, 70, 90, 110),
+        (70, 90, 150, 70),
+        (150, 150, 210, 70),
+    ]
+    assert found.iteration_ns == lasting(problem, plan)(problem.costs) == 210 + 100
+    check_times(problem, plan, found.iteration)
+    push, (start, end), *others = found.iteration.transfers
+    early = replace(found.iteration, transfers=(push, (start - 1, end - 1), *others))
+    with pytest.raises(
+        InvalidPlanError, match=r"transfers\[1\].*before the backward pass has ended"
+    ):
+        check_times(problem, plan, early)

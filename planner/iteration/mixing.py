@@ -1,0 +1,40 @@
+"""The algorithm and the depth of each transfer of a plan.
+
+Problem: a plan says what is sent together, and in which order; the algorithms and depths it may use
+cost differently by the size of a transfer. Which should each transfer take?
+
+Method: that at which it costs least. Transfers share one channel and keep their order, so that none
+that is shorter delays anything.
+
+Guarantee: no other choice for the same transfers makes a shorter iteration.
+
+Complexity: O(transfers · options). Source: own.
+"""
+
+from dataclasses import replace
+
+from planner.iteration.problem import Plan
+from planner.iteration.ways import Way, fastest
+
+__all__ = ["settled"]
+
+
+def settled(plan: Plan, way: Way) -> Plan:
+    """Return the plan with the algorithm and the depth for each transfer that cost least.
+
+    The plan's own algorithm is the one that carries most bytes.
+    """
+    options = [fastest(way, transfer.kind, transfer.size_bytes) for transfer in plan.transfers]
+    carried: dict[str, int] = {}
+    for option, transfer in zip(options, plan.transfers, strict=True):
+        carried[option.algorithm] = carried.get(option.algorithm, 0) + transfer.size_bytes
+    main = max(carried, key=lambda name: carried[name])
+    transfers = tuple(
+        replace(
+            transfer,
+            algorithm=None if option.algorithm == main else option.algorithm,
+            depth=option.depth,
+        )
+        for option, transfer in zip(options, plan.transfers, strict=True)
+    )
+    return replace(plan, algorithm=main, transfers=transfers)

@@ -1,0 +1,196 @@
+"""Ways of synchronising: an algorithm at one depth, or several of which each transfer takes one.
+
+Large transfers want bandwidth, small ones few start-ups. `mixture` is the choice of an algorithm
+and a depth for each transfer by its size: it costs the least of several lines, and so is concave.
+
+Guarantee: a mixture holds what costs least for some size, for halves or for all-reduces, and
+nothing else. Complexity: quadratic in its options. Source: own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+from typing import TypeAlias
+
+from planner.caramel.nested import Line
+from planner.costs import AffineCost, DepthCost
+from planner.results import Infeasibility
+
+__all__ = [
+    "BML",
+    "IN_ROUNDS",
+    "MIXED",
+    "Mixture",
+    "Synchronisation",
+    "Way",
+    "fastest",
+    "lines_of",
+    "mixture",
+]
+
+MIXED = "mixed"
+"""For each transfer the algorithm, of those asked for, and the depth at which it costs least."""
+
+IN_ROUNDS = "bml_rounds"
+"""BML's re-plan in rounds: with `bml` where something has failed, and for all-reduces only."""
+
+BML = ("bml", IN_ROUNDS)
+"""Algorithms that no library has."""
+
+_KINDS = ("push", "all_reduce")
+"""Transfers that cost differently."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronisation:
+    """An algorithm on a cluster, at one depth.
+
+    Attributes
+    ----------
+    algorithm : str
+        One of `KNOWN`, or ``none`` for a single worker.
+    steps : int
+        Steps of an all-reduce of one part.
+    half : AffineCost
+        What a push, or a pull, of so many bytes costs.
+    depth : int
+        In how many parts everything is sent, each a step behind the one before.
+    whole : AffineCost, optional
+        What an all-reduce costs, if not both halves one after the other.
+    shared : bool
+        Whether a push leaves as much on every worker: else there are no sharded plans.
+    """
+
+    algorithm: str
+    steps: int
+    half: AffineCost
+    depth: int = 1
+    whole: AffineCost | None = None
+    shared: bool = True
+
+    def refusal(self, mode: str) -> Infeasibility | None:
+        """Return why there are no plans of a mode, if there are none."""
+        if self.shared or mode == "replicated":
+            return None
+        reason = f"{self.algorithm} around the failures leaves workers without an equal share"
+        if self.algorithm == IN_ROUNDS:
+            reason = f"{self.algorithm} does not come apart into halves"
+        return Infeasibility(reason, ("cluster.failed",))
+
+    @property
+    def all_reduce(self) -> AffineCost:
+        """What an all-reduce of so many bytes costs."""
+        return self.whole or AffineCost(2 * self.half.startup_ns, 2 * self.half.ns_per_byte)
+
+    def cost(self, kind: str) -> AffineCost:
+        """Return what a transfer of one kind costs by its size."""
+        return self.all_reduce if kind == "all_reduce" else self.half
+
+    @property
+    def options(self) -> tuple["Synchronisation", ...]:
+        """Itself: there is nothing to choose."""
+        return (self,)
+
+    @property
+    def in_libraries(self) -> bool:
+        """Whether today's libraries have it: all but BML are common."""
+        return self.algorithm not in BML
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Several depths, or algorithms: for each transfer that at which its size costs least.
+
+    Attributes
+    ----------
+    algorithm : str
+        Their algorithm, or `MIXED`.
+    options : tuple of Synchronisation
+        At least two.
+    """
+
+    algorithm: str
+    options: tuple[Synchronisation, ...]
+
+    @property
+    def half(self) -> DepthCost:
+        """What a push, or a pull, of so many bytes costs: the least of all."""
+        return _least_of(option.half for option in self.options)
+
+    @property
+    def all_reduce(self) -> DepthCost:
+        """What an all-reduce of so many bytes costs: the least of all."""
+        return _least_of(option.all_reduce for option in self.options)
+
+    def cost(self, kind: str) -> DepthCost:
+        """Return what a transfer of one kind costs by its size."""
+        return self.all_reduce if kind == "all_reduce" else self.half
+
+    @property
+    def in_libraries(self) -> bool:
+        """Whether today's libraries have it: none chooses an algorithm as we do."""
+        return self.algorithm not in (*BML, MIXED)
+
+    def refusal(self, mode: str) -> Infeasibility | None:
+        """Return why there are no plans of a mode, if there are none."""
+        refusals = (option.refusal(mode) for option in self.options)
+        return next((refusal for refusal in refusals if refusal), None)
+
+
+Way: TypeAlias = Synchronisation | Mixture
+"""An algorithm at one depth, or several."""
+
+
+def _least_of(costs: Iterable[AffineCost]) -> DepthCost:
+    """Return the least of several costs; its own depths only number them."""
+    return DepthCost(tuple(enumerate(costs, start=1)))
+
+
+def lines_of(way: Way, kind: str) -> tuple[Line, ...]:
+    """Return start-ups and times per byte of transfers of one kind; the least of them counts."""
+    costs = [option.cost(kind) for option in way.options]
+    return tuple((Fraction(cost.startup_ns), cost.ns_per_byte) for cost in costs)
+
+
+def fastest(way: Way, kind: str, size_bytes: int) -> Synchronisation:
+    """Return by which option a transfer costs least; of equally fast ones the first."""
+    times = [startup + rate * size_bytes for startup, rate in lines_of(way, kind)]
+    return way.options[times.index(min(times))]
+
+
+def mixture(algorithm: str, options: Iterable[Synchronisation], largest: int) -> Way:
+    """Return the choice among options by the size of a transfer, or the only one there is need of.
+
+    Parameters
+    ----------
+    algorithm : str
+        What to call it.
+    options : iterable of Synchronisation
+        At least one; of those that cost the same the first counts.
+    largest : int
+        Bytes of the largest transfer there can be.
+    """
+    needed = tuple(options)
+    for option in needed[::-1]:
+        rest = tuple(other for other in needed if other is not option)
+        if rest and not any(_is_needed(option, rest, kind, largest) for kind in _KINDS):
+            needed = rest
+    return Mixture(algorithm, needed) if len(needed) > 1 else needed[0]
+
+
+def _is_needed(
+    option: Synchronisation, rest: Iterable[Synchronisation], kind: str, largest: int
+) -> bool:
+    """Return whether an option costs less than all others for some size of one kind."""
+    least, most, own = 1, largest, option.cost(kind)
+    for other in rest:
+        cost = other.cost(kind)
+        later, slower = cost.startup_ns - own.startup_ns, own.ns_per_byte - cost.ns_per_byte
+        if slower > 0:  # less below the size at which both cost the same
+            most = min(most, ceil(later / slower) - 1)
+        elif slower < 0:
+            least = max(least, floor(later / slower) + 1)
+        elif later <= 0:
+            return False
+    return least <= most
