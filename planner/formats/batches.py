@@ -5,15 +5,10 @@ that cuts parameters itself is refused here, with the group it does so in.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from msgspec import UNSET
-
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
-from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import (
     Answer,
     Batch,
@@ -42,8 +37,7 @@ def gradients_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...
     InvalidInputError
         If the plans do not belong together, or none is about gradients.
     """
-    answers = [read_plan(plan) for plan in plans]
-    return _sized(answers, gradient_batches(program_of(*answers)), "push")
+    return gradient_batches(_about("push", plans))
 
 
 def pulls_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
@@ -60,8 +54,7 @@ def pulls_of(*plans: bytes | Mapping[str, Any] | Answer) -> tuple[Batch, ...]:
     InvalidInputError
         If the plans do not belong together, or none is about pulling.
     """
-    answers = [read_plan(plan) for plan in plans]
-    return _sized(answers, pull_batches(program_of(*answers)), "pull")
+    return pull_batches(_about("pull", plans))
 
 
 def gradient_batches(program: Program) -> tuple[Batch, ...]:
@@ -122,30 +115,11 @@ def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[s
     return tuple(names)
 
 
-def _sized(
-    answers: Iterable[Answer], batches: tuple[Batch, ...], direction: str
-) -> tuple[Batch, ...]:
-    """Return the batches with the sizes that the plan of one direction gives its layers."""
-    for answer in answers:
-        if isinstance(answer, CaramelAnswer | IterationAnswer):
-            return batches  # which say their sizes
-        if isinstance(answer, IbatchAnswer) and answer.direction == direction:
-            break
-    else:
+def _about(direction: str, plans: Iterable[bytes | Mapping[str, Any] | Answer]) -> Program:
+    """Return the program of plans, of which those of `ibatch` have to have one for a direction."""
+    answers = [read_plan(plan) for plan in plans]
+    program = program_of(*answers)
+    directions = [answer.direction for answer in answers if isinstance(answer, IbatchAnswer)]
+    if directions and direction not in directions:
         raise InvalidInputError("direction", f"expected a plan of ibatch to {direction}")
-    if answer.layer_bytes is UNSET or answer.layer_parameters is UNSET or answer.batches is UNSET:
-        return batches
-    if len(answer.layer_bytes) != len(answer.layer_parameters):
-        raise InvalidInputError(
-            "layer_bytes",
-            f"expected as many elements as layers ({len(answer.layer_parameters)}), "
-            f"got {len(answer.layer_bytes)}",
-        )
-    sizes = [
-        sum(answer.layer_bytes[start:stop])
-        for start, stop in answer.batches
-        if any(answer.layer_parameters[start:stop])
-    ]
-    return tuple(
-        replace(batch, size_bytes=size) for batch, size in zip(batches, sizes, strict=True)
-    )
+    return program

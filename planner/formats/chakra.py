@@ -6,41 +6,48 @@ what waits for what.
 
 Method. One trace a rank, all alike, for one iteration from the start of a backward pass to the end
 of the next forward pass. An op is a compute node with its time; a transfer is an all-reduce with
-its bytes. What a node waits for are its ``data_deps``, the only ones Chakra's feeder obeys: the ops
-whose results an op needs and the op before it, the ops that update a transfer's gradients and the
-transfer before it, the transfers of the parameters an op reads. Times are whole microseconds; each
-op ends at the rounded sum of the times up to it, so that the sum of all is off by less than one.
+its bytes, or a rank's own messages of it (`planner.formats.chakra_messages`). What a node waits for
+are its ``data_deps``, the only ones Chakra's feeder obeys: the ops whose results an op needs and
+the op before it, the ops that update a transfer's gradients and the transfer before it, the
+transfers of the parameters an op reads. Times are whole microseconds; each op ends at the rounded
+sum of the times up to it, so that the sum of all is off by less than one.
 
 Complexity: O(ops + dependencies + transfers · parameters).
-Source: et_def.proto of mlcommons/chakra 1.0.0 (schema version 0.0.4): a file is a GlobalMetadata
-and Nodes, each behind its length.
+Source: mlcommons/chakra 1.0.0.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 from msgspec import UNSET
 
+from planner.collectives.program import Program
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.formats.chakra_messages import encoded, message_nodes
+from planner.formats.chakra_nodes import COLLECTIVE, COMPUTE, node, trace
 from planner.graphs import Graph
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.transfers import OpTimes, TransferDocument
 from planner.programs import Answer, read_plan
+from planner.programs.collectives import programs_of_transfers
 from planner.validation import shown
 
 __all__ = ["write_chakra"]
 
-_VERSION = "0.0.4"
-_COMPUTE, _COLLECTIVE = 4, 7
-"""Of the enumeration NodeType."""
 _ALL_REDUCE = 0
 """Of the enumeration CollectiveCommType."""
 
 
-def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> bytes:
-    """Return the trace of a rank; all ranks have the same.
+def write_chakra(
+    plan: bytes | Mapping[str, Any] | Answer,
+    graph: Graph,
+    rank: int | None = None,
+    element_bytes: int = 1,
+) -> bytes:
+    """Return the trace of a rank.
 
     Parameters
     ----------
@@ -48,6 +55,11 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
         The plan, as JSON text, plain values or an answer.
     graph : Graph
         What was planned for, from the profile.
+    rank : int, optional
+        Whose: with its sends and receives in each transfer, by the program it names. Without
+        it transfers are collectives, and all ranks have the same trace.
+    element_bytes : int
+        Messages are whole numbers of so many bytes, if all transfers are.
 
     Raises
     ------
@@ -104,20 +116,53 @@ def write_chakra(plan: bytes | Mapping[str, Any] | Answer, graph: Graph) -> byte
     ends = [(total + 500) // 1000 for total in accumulate(times[name] for name in order)]
     micros = dict(zip(order, (b - a for a, b in pairwise([0, *ends])), strict=True))
     nodes = [
-        _node(op_ids[name], name, _COMPUTE, waits[op_ids[name]], micros[name], {}) for name in order
+        node(op_ids[name], name, COMPUTE, waits[op_ids[name]], micros[name], {}) for name in order
     ]
-    nodes[len(backward) : len(backward)] = [
-        _node(
-            number,
-            f"transfer {place}",
-            _COLLECTIVE,
-            waits[number],
-            0,
-            {"comm_type": _ALL_REDUCE, "comm_size": group.bytes},
-        )
-        for place, (number, group) in enumerate(zip(transfer_ids, transfers, strict=True), start=1)
-    ]
-    return b"".join(_sized(message) for message in (_text(1, _VERSION), *nodes))
+    sizes = [group.bytes for group in transfers]
+    needs = [waits[number] for number in transfer_ids]
+    if rank is None:
+        sent = [
+            node(number, f"transfer {place}", COLLECTIVE, waited, 0, _all_reduce(size))
+            for place, (number, waited, size) in enumerate(
+                zip(transfer_ids, needs, sizes, strict=True), start=1
+            )
+        ]
+    else:
+        width = element_bytes if all(size % element_bytes == 0 for size in sizes) else 1
+        programs = programs_of_transfers(answer)
+        sent = _messages(programs, rank, sizes, width, transfer_ids, needs, 1 + len(waits))
+    nodes[len(backward) : len(backward)] = sent
+    return trace(nodes)
+
+
+def _all_reduce(size: int) -> dict[str, int]:
+    return {"comm_type": _ALL_REDUCE, "comm_size": size}
+
+
+def _messages(
+    programs: Sequence[Program],
+    rank: int,
+    sizes: Sequence[int],
+    width: int,
+    transfer_ids: Sequence[int],
+    needs: Sequence[set[int]],
+    first: int,
+) -> list[bytes]:
+    """Return a rank's messages of all transfers, each with a node of no time at its end."""
+    ranks = programs[0].ranks
+    if not 0 <= rank < ranks:
+        raise InvalidInputError("rank", f"expected an integer < {ranks}, got {rank}")
+    nodes: list[bytes] = []
+    tags: Counter[tuple[int, int]] = Counter()
+    for place, (number, waited, size, program) in enumerate(
+        zip(transfer_ids, needs, sizes, programs, strict=True), start=1
+    ):
+        messages = message_nodes(program, rank, program.layout(size // width, width), tags)
+        nodes += encoded(messages, first, sorted(waited))
+        all_sent = range(first, first + len(messages))
+        nodes.append(node(number, f"transfer {place}", COMPUTE, {*waited, *all_sent}, 0, {}))
+        first += len(messages)
+    return nodes
 
 
 def _is_replicated(answer: IterationAnswer) -> bool:
@@ -143,48 +188,3 @@ def _check(
         raise InvalidInputError(
             "--profile", f"parameter {shown(min(odd_names))} is not in both: {expected}"
         )
-
-
-def _node(
-    number: int,
-    name: str,
-    kind: int,
-    waits: Iterable[int],
-    micros: int,
-    attributes: Mapping[str, int],
-) -> bytes:
-    """Return a Node."""
-    message = _integer(1, number) + _text(2, name) + _integer(3, kind)
-    needs = b"".join(map(_varint, sorted(waits)))
-    message += _bytes(5, needs) if needs else b""
-    message += _integer(7, micros) if micros else b""
-    message += _bytes(10, _text(1, "is_cpu_op") + _integer(27, 0))
-    for key, value in attributes.items():
-        message += _bytes(10, _text(1, key) + _integer(9, value))
-    return message
-
-
-def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _text(field: int, value: str) -> bytes:
-    return _bytes(field, value.encode())
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _sized(value)
-
-
-def _sized(value: bytes) -> bytes:
-    return _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    """Return a number >= 0 in groups of seven bits, the lowest first."""
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)

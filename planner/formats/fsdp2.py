@@ -29,8 +29,9 @@ __all__ = ["ModuleGroups", "fsdp2_settings", "module_groups", "registered_in"]
 _NOTE = (
     "Call fully_shard on the modules of each group, groups in the order of shard_order, then on "
     "the model if no group has it ('' is the model itself). Each group is one all-gather; "
-    "gradients are reduced in the same groups. Nothing overlaps on a CPU unless groups are "
-    "unsharded ahead: planner.runtime.fsdp2.as_fsdp2 does so, in the order of groups."
+    "gradients are reduced in the same groups, all before the next forward pass. Nothing overlaps "
+    "on a CPU unless groups are unsharded ahead: planner.runtime.fsdp2.as_fsdp2 does so, in "
+    "the order of groups."
 )
 
 

@@ -38,7 +38,7 @@ from planner.collectives.program import OWN, Message, Program
 from planner.errors import InvalidInputError
 from planner.validation import integer, shown
 
-__all__ = ["Protocol", "write_msccl"]
+__all__ = ["Protocol", "check_name", "write_msccl"]
 
 Protocol = Literal["Simple", "LL", "LL128"]
 """NCCL's ways to move data: most bandwidth, least latency, between the two on NVLink."""
@@ -98,7 +98,7 @@ def write_msccl(
         _check_schedule(program)
         program = program_of(program)
     _check_program(program)
-    _check_name(name)
+    check_name(name)
     if protocol not in get_args(Protocol):
         raise InvalidInputError(
             "protocol", f"expected one of 'Simple', 'LL', 'LL128', got {shown(protocol)}"
@@ -274,7 +274,14 @@ def _check_program(program: Program) -> None:
         raise InvalidInputError("program", "chunks of MSCCL are all of one size")
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Refuse names that parsers of these runtimes may stumble over.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is one.
+    """
     if (
         not isinstance(name, str)
         or not 1 <= len(name) <= MAX_NAME

@@ -10,10 +10,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner import bigdl
 from planner.bigdl.hot_spots import window_of
 from planner.bigdl.problem import MAX_PARTITIONS
+from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import Head, check_head, head
 from planner.jsonio.network import LINK_RULES, Network, links_of
+from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
 from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
 from planner.methods import concrete
 from planner.network import Network as Links
@@ -131,6 +133,7 @@ class BigdlAnswer(Head, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     levels: tuple[Count, ...] | UnsetType = UNSET
+    synchronisation: SummedUpBy | UnsetType = UNSET
 
     def pulls(self) -> tuple[tuple[int, ...], ...] | UnsetType:
         """Return for each node all nodes in the order in which it pulls, if it does. O(N²)."""
@@ -182,9 +185,8 @@ def answer(
     """
     if isinstance(result.plan, bigdl.Exchange):
         _check_listed(problem.nodes, pull_order)
-    plan = result.plan
+    plan, cost = result.plan, result.evaluation
     assert plan is not None
-    cost = result.evaluation
     assert cost is not None
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
     base = BigdlAnswer(
@@ -217,6 +219,7 @@ def answer(
         base,
         slices=tuple(map(plan.slice, nodes)),
         pull_start=tuple(plan.asked(node, 0) for node in nodes),
+        synchronisation=summed_up_by("shuffle", Recipe("direct", (plan.nodes,))),
     )
     if pull_order == "rule":
         return sliced
@@ -289,6 +292,7 @@ def hot_spots(answer: BigdlAnswer) -> HotSpots:
     else:
         bigdl.check_levels(answer.levels, answer.nodes * answer.partitions_per_node)
     _check_bytes(answer)
+    check_summed_up(answer.synchronisation, "shuffle", Recipe("direct", (answer.nodes,)))
     return HotSpots(answer.nodes, answer.method, tuple(times.items()), maps)
 
 

@@ -11,6 +11,8 @@ from planner.bml.solver import METHODS, solve
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
+from planner.jsonio.bml_transfers import with_verdict
+from planner.jsonio.failures import Digits, FailedDocument, failures_of
 from planner.jsonio.network import LINK_RULES, Network, links_of
 from planner.jsonio.types import (
     PositiveRate,
@@ -24,30 +26,12 @@ from planner.jsonio.types import (
 )
 from planner.methods import OUT_OF_TIME
 from planner.topologies import BCube
-from planner.validation import MAX_VALUE, integer
+from planner.validation import MAX_VALUE
 
-__all__ = ["REQUEST_RULES", "BmlRequest", "FailedDocument", "problem_of", "run", "wanted_of"]
+__all__ = ["REQUEST_RULES", "BmlRequest", "problem_of", "run", "wanted_of"]
 
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(METHODS)})]
-Number = Annotated[int, Meta(ge=0, le=MAX_VALUE)]
-Digits = Annotated[tuple[Number, ...], Meta(description="[v_(k-1), …, v_0]")]
-Nic = Annotated[tuple[Digits, Number], Meta(description="[digits of the server, level]")]
-
-
-class FailedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What does not work; a link of a BCube is that of one NIC."""
-
-    servers: tuple[Digits, ...] = ()
-    nics: tuple[Nic, ...] = ()
-    links: tuple[Nic, ...] = ()
-    switches: tuple[
-        Annotated[
-            tuple[Number, Digits],
-            Meta(description="[level, the digits its servers have in common]"),
-        ],
-        ...,
-    ] = ()
 
 
 class ServerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,27 +87,8 @@ def problem_of(request: BmlRequest) -> Problem:
         or_none(request.gradient_bytes),
         () if request.layer_bytes is UNSET else request.layer_bytes,
         request.element_bytes,
-        Failures() if request.failed is UNSET else _failures(bcube, request.failed),
+        Failures() if request.failed is UNSET else failures_of(bcube, request.failed),
     )
-
-
-def _failures(bcube: BCube, document: FailedDocument) -> Failures:
-    nics = set()
-    for name in ("nics", "links"):
-        for place, (digits, level) in enumerate(getattr(document, name)):
-            path = f"failed.{name}[{place}]"
-            server = bcube.server(digits, f"{path}[0]")
-            nics.add((server, integer(level, f"{path}[1]", maximum=bcube.k - 1)))
-    switches = set()
-    for place, (level, digits) in enumerate(document.switches):
-        path = f"failed.switches[{place}]"
-        integer(level, f"{path}[0]", maximum=bcube.k - 1)
-        switches.add((level, bcube.switch_of(digits, f"{path}[1]")))
-    servers = {
-        bcube.server(digits, f"failed.servers[{place}]")
-        for place, digits in enumerate(document.servers)
-    }
-    return Failures(frozenset(servers), frozenset(nics), frozenset(switches))
 
 
 def wanted_of(request: BmlRequest, problem: Problem) -> range | None:
@@ -155,7 +120,7 @@ def run(request: BmlRequest) -> BmlAnswer:
     wanted = wanted_of(request, problem)
     result = solve(problem, method=request.method, time_limit=limit)
     try:
-        return answer(problem, result, wanted, last)
+        return with_verdict(answer(problem, result, wanted, last), last)
     except TimeUpError:
         late = replace(
             result,

@@ -13,11 +13,14 @@ from planner.bml.evaluation import Evaluation
 from planner.bml.listing import listed
 from planner.bml.plan import Stage
 from planner.bml.problem import Problem
+from planner.bml.schedule import Schedule
 from planner.bml.solver import AnyPlan, ideal_ns
 from planner.collectives import COLLECTIVES, Collective, collective
+from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head
+from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.topologies import BCube
@@ -125,6 +128,7 @@ class BmlAnswer(PlanOrReason, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     cut_off: tuple[Digits, ...] | UnsetType = UNSET
+    synchronisation: SummedUpBy | UnsetType = UNSET
 
 
 def answer(
@@ -164,7 +168,21 @@ def answer(
         comparison=comparison_of(problem),
         transfers=UNSET if wanted is None else tuple(_transfers(problem, plan, wanted, deadline)),
         schedule=UNSET if wanted is None else _listed(bcube, wanted),
+        synchronisation=SummedUpBy(
+            algorithm=result.method, program=_program(problem, plan, wanted)
+        ),
     )
+
+
+def _program(problem: Problem, plan: AnyPlan, wanted: range | None) -> ProgramAnswer | UnsetType:
+    """Return the program of a plan: Algorithm 1's, or what all servers send around failures."""
+    bcube = problem.bcube
+    shape = bcube.n, bcube.k
+    if isinstance(plan, Schedule) and not plan.changed:
+        return program_answer(Recipe("bml", shape))
+    if wanted is None or len(wanted) < bcube.servers:
+        return UNSET
+    return ProgramAnswer(generator=LISTED, shape=shape)
 
 
 def algorithm_answer(problem: Problem, result: Result[Collective, None]) -> BmlAnswer:

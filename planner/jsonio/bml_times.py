@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from msgspec import UNSET
 
 from planner.collectives import collective
+from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, ComparisonRow
-from planner.jsonio.bml_transfers import check_transfers
+from planner.jsonio.bml_transfers import check_transfers, lists_all
 from planner.jsonio.heads import check_head
+from planner.jsonio.programs import LISTED, check_summed_up
 from planner.topologies import BCube
 from planner.validation import shown
 from planner.views import Compared
@@ -28,6 +30,8 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
         If the answer holds no plan, or its parts contradict each other.
     """
     check_head(answer, "steps", "comparison")
+    if answer.cut_off is not UNSET:
+        raise InvalidInputError("cut_off", "says why there is no plan, but there is one")
     assert answer.objective_ns is not None
     assert answer.comparison is not UNSET
     bcube = BCube(answer.n, answer.k)
@@ -38,6 +42,7 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
         raise InvalidInputError("comparison.bml_bcube", "missing")
     _check_comparison(bcube, answer.comparison)
     check_transfers(answer)
+    _check_program(answer)
     # Failures slow down every algorithm: then only what the plan would take without them stands by.
     names = answer.comparison if answer.failed is UNSET else ("bml_bcube",)
     after = "" if answer.failed is UNSET else ", nothing failed"
@@ -53,6 +58,16 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
             topology = name.rpartition("_")[2]
             rows.append(Compared(f"{name}{after}", topology, row.time_ns, row.switches))
     return tuple(rows)
+
+
+def _check_program(answer: BmlAnswer) -> None:
+    """Refuse another program than Algorithm 1's, or all transfers where these are one."""
+    stated = UNSET if answer.synchronisation is UNSET else answer.synchronisation.program
+    listed = stated is not UNSET and stated.generator == LISTED
+    if listed and not lists_all(answer):
+        raise InvalidInputError("transfers", "missing: synchronisation.program says they are all")
+    generator = "bml" if answer.failed is UNSET and not listed else LISTED
+    check_summed_up(answer.synchronisation, answer.method, Recipe(generator, (answer.n, answer.k)))
 
 
 def _check_comparison(bcube: BCube, rows: Mapping[str, ComparisonRow]) -> None:

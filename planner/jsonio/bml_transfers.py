@@ -19,15 +19,21 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from planner.collectives.checking import check
 from planner.collectives.layout import EvenLayout, KeptLayout, Layout
 from planner.collectives.program import ListedProgram, Message
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.jsonio.bml_answer import BmlAnswer, TransferRow
+from planner.jsonio.programs import LISTED
 from planner.topologies import BCube
 
-__all__ = ["check_transfers", "lists_all", "program_of"]
+__all__ = ["check_transfers", "lists_all", "program_of", "with_verdict"]
+
+MAX_CHECKED = 2**16
+"""Transfers up to which they are checked before they are answered: a second or two."""
 
 
 def lists_all(answer: BmlAnswer) -> bool:
@@ -49,6 +55,21 @@ def program_of(answer: BmlAnswer) -> tuple[ListedProgram, int]:
     """
     program, _, edges = _program(answer)
     return program, edges[-1]
+
+
+def with_verdict(answer: BmlAnswer, deadline: Deadline = NEVER) -> BmlAnswer:
+    """Return an answer that says how the program in its transfers was checked, if time allows."""
+    stated = answer.synchronisation
+    if stated is UNSET or stated.program is UNSET or stated.program.generator != LISTED:
+        return answer
+    if answer.transfers is UNSET or len(answer.transfers) > MAX_CHECKED:
+        return answer
+    try:
+        verdict = check(program_of(answer)[0], deadline)
+    except TimeUpError:
+        return answer
+    program = replace(stated.program, checked=verdict)
+    return replace(answer, synchronisation=replace(stated, program=program))
 
 
 def _program(answer: BmlAnswer) -> tuple[ListedProgram, list[int], list[int]]:

@@ -1,6 +1,7 @@
 """Cluster files: reading, and their schema."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -9,10 +10,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
+from planner.jsonio.failures import FailedDocument, failures_of
 from planner.jsonio.types import PositiveRate, PositiveSize, Time
-from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 
-__all__ = ["ClusterDocument", "cluster_of", "decode_cluster"]
+__all__ = ["ClusterDocument", "cluster_of", "decode_cluster", "without"]
 
 T = TypeVar("T")
 
@@ -92,6 +94,7 @@ class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shared_bytes_per_s: PositiveRate | UnsetType = UNSET
     scheduling: SchedulingDocument | UnsetType = UNSET
     notes: tuple[str, ...] = ()
+    failed: FailedDocument | UnsetType = UNSET
 
 
 def decode_cluster(data: bytes) -> Cluster:
@@ -103,6 +106,18 @@ def decode_cluster(data: bytes) -> Cluster:
         If it is none, with the path of the first bad field.
     """
     return cluster_of(typed(decode(data), ClusterDocument))
+
+
+def without(cluster: Cluster, data: bytes) -> Cluster:
+    """Return a cluster of which what JSON text says has failed, and nothing else.
+
+    Raises
+    ------
+    InvalidInputError
+        If it says nothing that can fail there, with a path into the text.
+    """
+    failed = _failures(cluster.topology, typed(decode(data), FailedDocument))
+    return replace(cluster, failed=failed)
 
 
 def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
@@ -123,6 +138,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
     start = f"{path}." if path else ""
     topology = _within(f"{start}topology.", lambda: _topology(document))
     nic = _within(f"{start}nic.", lambda: Nic(**msgspec.structs.asdict(document.nic)))
+    failed = _within(start, lambda: _failures(topology, document.failed))
     scheduling = document.scheduling
     return _within(
         start,
@@ -141,6 +157,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
                 None if scheduling is UNSET else Scheduling(**msgspec.structs.asdict(scheduling))
             ),
             notes=document.notes,
+            failed=failed,
         ),
     )
 
@@ -166,6 +183,14 @@ def _topology(document: ClusterDocument) -> Topology:
     if topology.kind == "rails":
         return Rails(document.machines, **fields)
     return Switch(document.machines)
+
+
+def _failures(topology: Topology, document: FailedDocument | UnsetType) -> Failures:
+    if document is UNSET:
+        return Failures()
+    if not isinstance(topology, BCube):
+        raise InvalidInputError("failed", "only with a topology of kind bcube")
+    return failures_of(topology, document)
 
 
 def _within(start: str, make: Callable[[], T]) -> T:

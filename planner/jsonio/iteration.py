@@ -33,7 +33,7 @@ __all__ = ["REQUEST_RULES", "IterationRequest", "planned", "run"]
 
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.METHODS)})]
-Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.ALGORITHMS)})]
+Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
 
 class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,16 +4,18 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.collectives.recipes import GENERATORS
+from planner.iteration.ways import MIXED
+from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
+from planner.jsonio.programs import ProgramAround
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Size
 
 __all__ = [
+    "AlgorithmAnswer",
     "AlternativeAnswer",
     "CandidateAnswer",
     "IterationAnswer",
-    "ProgramAnswer",
     "SchedulingAnswer",
     "SizingAnswer",
     "SynchronisationAnswer",
@@ -23,6 +25,9 @@ __all__ = [
 
 Mode = Literal["replicated", "sharded"]
 Count = Annotated[int, Meta(ge=1)]
+Depth = Annotated[
+    int, Meta(ge=1, description="in how many parts, each a step behind the one before; if not 1")
+]
 
 
 class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
@@ -33,6 +38,11 @@ class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
     """
 
     kind: Literal["all_reduce", "push", "pull"]
+    algorithm: (
+        Annotated[str, Meta(description="by which it is synchronised, if not by the plan's")]
+        | UnsetType
+    ) = UNSET
+    depth: Depth | UnsetType = UNSET
 
 
 class CostAnswer(Struct, frozen=True, kw_only=True):
@@ -42,30 +52,45 @@ class CostAnswer(Struct, frozen=True, kw_only=True):
     ns_per_byte: float
 
 
-class ProgramAnswer(Struct, frozen=True, kw_only=True):
-    """The collective program that is run: its generator, and what that takes."""
-
-    generator: Annotated[str, Meta(extra_json_schema={"enum": list(GENERATORS)})]
-    shape: Annotated[tuple[Count, ...], Meta(min_length=1)]
-    checked: (
-        Annotated[
-            Literal["symmetry", "replay"],
-            Meta(description="how it was shown to sum up every contribution once"),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class SynchronisationAnswer(Struct, frozen=True, kw_only=True):
-    """The chosen way of synchronising, and what its transfers cost."""
+class AlgorithmAnswer(Struct, frozen=True, kw_only=True):
+    """An algorithm at one depth, what its transfers cost, and how it is run."""
 
     algorithm: str
-    mode: Mode
+    depth: Depth | UnsetType = UNSET
     steps: Annotated[int, Meta(ge=0, description="of an all-reduce")]
     all_reduce: CostAnswer
     push: CostAnswer
     pull: CostAnswer
-    program: ProgramAnswer | UnsetType = UNSET
+    program: ProgramAround | UnsetType = UNSET
+
+
+class SynchronisationAnswer(AlgorithmAnswer, frozen=True, kw_only=True):
+    """The chosen way of synchronising: what carries most bytes, and what else transfers name."""
+
+    mode: Mode
+    others: (
+        Annotated[
+            tuple[AlgorithmAnswer, ...],
+            Meta(min_length=1, description="what else is used: other algorithms, or depths"),
+        ]
+        | UnsetType
+    ) = UNSET
+
+    @property
+    def algorithms(self) -> tuple[AlgorithmAnswer, ...]:
+        """Return all of them."""
+        return (self, *(() if self.others is UNSET else self.others))
+
+    @property
+    def way(self) -> str:
+        """Which of the alternatives it is."""
+        mixed = any(used.algorithm != self.algorithm for used in self.algorithms)
+        return MIXED if mixed else self.algorithm
+
+    @property
+    def named(self) -> str:
+        """The names of all of them."""
+        return " + ".join(dict.fromkeys(used.algorithm for used in self.algorithms))
 
 
 class AlternativeAnswer(Struct, frozen=True, kw_only=True):
@@ -161,6 +186,14 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     cluster: str
     machines: Count
     workers: Count
+    failed: FailedDocument | UnsetType = UNSET
+    ranks: (
+        Annotated[
+            tuple[Digits, ...],
+            Meta(description="of a BCube where something has failed: the server of each rank"),
+        ]
+        | UnsetType
+    ) = UNSET
     synchronisation: SynchronisationAnswer | UnsetType = UNSET
     op_order: Names | UnsetType = UNSET
     transfers: Annotated[tuple[TransferAnswer, ...], Meta(min_length=1)] | UnsetType = UNSET

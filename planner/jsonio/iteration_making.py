@@ -1,18 +1,14 @@
 """Makes the JSON form of plans of whole iterations."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from planner import drizzle
-from planner.collectives import check
-from planner.collectives.recipes import Recipe, made
+from planner.clusters import Cluster
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
-from planner.errors import NotApplicableError
 from planner.iteration import (
     Alternative,
     Evaluation,
@@ -24,17 +20,19 @@ from planner.iteration import (
     network_bound,
 )
 from planner.iteration.evaluation import cost_of
+from planner.iteration.problem import How
 from planner.iteration.sizing import Sizing
 from planner.iteration.synchronisation import recipe_on
+from planner.jsonio.failures import failed_document
 from planner.jsonio.heads import head
 from planner.jsonio.iteration_answer import (
+    AlgorithmAnswer,
     AlternativeAnswer,
     CandidateAnswer,
     ChangeAnswer,
     CostAnswer,
     IterationAnswer,
     MemoryAnswer,
-    ProgramAnswer,
     RunnerUp,
     SchedulingAnswer,
     SizingAnswer,
@@ -42,17 +40,13 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     Why,
 )
+from planner.jsonio.programs import program_answer
 from planner.jsonio.transfers import OpTimes
 from planner.results import Result
+from planner.topologies import BCube
 from planner.validation import MAX_TOTAL
 
 __all__ = ["answer"]
-
-MAX_CHECKED = 2**12
-"""Ranks up to which the program of an answer is checked: a few milliseconds."""
-
-MAX_ROUTED = 2**7
-"""The same where pieces are passed on through other servers: as many messages as pairs."""
 
 
 def answer(
@@ -92,6 +86,7 @@ def answer(
         "cluster": cluster.name,
         "machines": cluster.machines,
         "workers": cluster.workers,
+        **_failed(cluster),
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
         "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
@@ -125,6 +120,17 @@ def answer(
         memory=_memory(problem, plan),
         why=_why(explain(problem, plan, alternatives, deadline)) if alternatives else UNSET,
     )
+
+
+def _failed(cluster: Cluster) -> dict[str, Any]:
+    """Return what has failed, and which ranks are left."""
+    bcube = cluster.topology
+    if not cluster.failed or not isinstance(bcube, BCube):
+        return {}
+    return {
+        "failed": failed_document(bcube, cluster.failed),
+        "ranks": tuple(map(bcube.digits, cluster.ranks)),
+    }
 
 
 def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
@@ -197,32 +203,23 @@ def _why(explanation: Explanation) -> Why:
 
 
 def _synchronisation(problem: Problem, plan: Plan) -> SynchronisationAnswer:
-    synchronisation = problem.synchronisation(plan.algorithm)
-    half = _cost(synchronisation.half)
+    own, *others = (_algorithm(problem, how) for how in plan.used)
     return SynchronisationAnswer(
-        algorithm=synchronisation.algorithm,
-        mode=plan.mode,
-        steps=synchronisation.steps,
-        all_reduce=_cost(synchronisation.all_reduce),
-        push=half,
-        pull=half,
-        program=_program(recipe_on(problem.cluster, plan.algorithm)),
+        **structs.asdict(own), mode=plan.mode, others=tuple(others) if others else UNSET
     )
 
 
-@lru_cache
-def _program(recipe: Recipe) -> ProgramAnswer | UnsetType:
-    """Return the program of the chosen algorithm, checked if that takes no time."""
-    program = ProgramAnswer(generator=recipe.generator, shape=recipe.shape)
-    if recipe.generator == "routed_bcube" and recipe.shape[0] ** recipe.shape[1] > MAX_ROUTED:
-        return program
-    try:
-        messages = made(recipe)
-    except NotApplicableError:  # it has a price, and nobody knows how to run it
-        return UNSET
-    if messages.ranks > MAX_CHECKED:
-        return program
-    return msgspec.structs.replace(program, checked=check(messages))
+def _algorithm(problem: Problem, how: How) -> AlgorithmAnswer:
+    option, (name, depth) = problem.costs[how], how
+    return AlgorithmAnswer(
+        algorithm=name,
+        depth=depth if depth > 1 else UNSET,
+        steps=option.steps,
+        all_reduce=_cost(option.all_reduce),
+        push=_cost(option.half),
+        pull=_cost(option.half),
+        program=program_answer(recipe_on(problem.cluster, name)),
+    )
 
 
 def _cost(cost: AffineCost) -> CostAnswer:
@@ -267,7 +264,7 @@ def _transfer(
             name = parameters[index].name
             low, high = cut.get(name, (first, stop))
             cut[name] = (min(low, first), max(high, stop))
-    startup = cost_of(problem, plan.algorithm, transfer.kind).startup_ns
+    startup = cost_of(problem.costs, plan, transfer).startup_ns
     return TransferAnswer(
         kind=transfer.kind,
         parameters=tuple(dict.fromkeys(parameters[part.parameter].name for part in transfer.parts)),
@@ -278,4 +275,6 @@ def _transfer(
         end_ns=end,
         due_ns=due,
         part=cut or UNSET,
+        algorithm=transfer.algorithm or UNSET,
+        depth=transfer.depth if transfer.depth > 1 else UNSET,
     )

@@ -4,14 +4,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, isfinite
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from planner.bml.replan import REPLAN
+from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.jsonio.heads import check_head
 from planner.jsonio.iteration_answer import IterationAnswer, SynchronisationAnswer, TransferAnswer
+from planner.jsonio.programs import ProgramAround, check_program, recipe_in
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
 from planner.jsonio.transfers import OpTimes, carried, drawn
 from planner.timeline import Interval, Mark, Timeline
+from planner.topologies import BCube
 from planner.units import format_ns
 from planner.validation import shown
 
@@ -27,7 +31,7 @@ def headline(answer: IterationAnswer) -> str:
     count, synchronisation = len(answer.transfers), answer.synchronisation
     stalls = 0 if answer.stall_ns is UNSET else answer.stall_ns
     return (
-        f"{answer.cluster} · {answer.method} · {synchronisation.algorithm}, "
+        f"{answer.cluster} · {answer.method} · {synchronisation.named}, "
         f"{synchronisation.mode} · {count} transfer{'s' if count > 1 else ''} · "
         f"iteration {format_ns(answer.iteration_ns)} · "
         f"stalls {format_ns(stalls)} · {answer.status}"
@@ -80,10 +84,17 @@ def _check(
         )
     else:
         startup = _check_costs(answer.synchronisation, transfers)
+        _check_programs(answer, answer.synchronisation)
+    backward_ns = iteration.backward[-1][1] if iteration.backward else 0
+    for number, transfer in enumerate(transfers):
+        if transfer.kind == "pull" and transfer.ready_ns < backward_ns:
+            raise InvalidInputError(
+                f"transfers[{number}].ready_ns", "before the backward pass has ended"
+            )
     communication = sum(end - start for start, end in iteration.transfers)
     for name, value in (
         ("iteration_ns", iteration.end_ns),
-        ("backward_ns", iteration.backward[-1][1] if iteration.backward else 0),
+        ("backward_ns", backward_ns),
         ("computation_ns", computation),
         ("communication_ns", communication),
         ("stall_ns", iteration.end_ns - computation),
@@ -96,15 +107,47 @@ def _check(
     _check_sent(answer, transfers)
 
 
+def _check_programs(answer: IterationAnswer, synchronisation: SynchronisationAnswer) -> None:
+    """Refuse programs of other algorithms or ranks, and two of one algorithm."""
+    recipes: dict[str, Recipe | None] = {}
+    for used in synchronisation.algorithms:
+        check_program(used.algorithm, used.program, answer.workers)
+        _check_failed(answer, used.program)
+        recipe = recipe_in(used.program)
+        if recipes.setdefault(used.algorithm, recipe) != recipe:
+            raise InvalidInputError(
+                "synchronisation.others",
+                f"expected {shown(used.algorithm)} at every depth by the same program",
+            )
+
+
+def _check_failed(answer: IterationAnswer, program: ProgramAround | UnsetType) -> None:
+    """Refuse what an answer says of failures and ranks if its programs say something else."""
+    recipe = recipe_in(program)
+    if program is UNSET or recipe is None or recipe.generator != REPLAN:
+        return
+    if answer.failed != program.failed:
+        raise InvalidInputError("failed", "expected what the program goes around")
+    bcube, dead = BCube(*recipe.shape[:2]), recipe.failed.servers
+    working = (server for server in range(bcube.servers) if server not in dead)
+    if answer.ranks != tuple(map(bcube.digits, working)):
+        raise InvalidInputError("ranks", "expected the servers that work, in order")
+
+
 def _check_costs(
     synchronisation: SynchronisationAnswer, transfers: Sequence[TransferAnswer]
 ) -> int:
     """Refuse transfers that do not take what they cost; return the start-up of all."""
     costs = {
-        "all_reduce": synchronisation.all_reduce,
-        "push": synchronisation.push,
-        "pull": synchronisation.pull,
+        (kind, used.algorithm, used.depth or 1): cost
+        for used in synchronisation.algorithms
+        for kind, cost in (
+            ("all_reduce", used.all_reduce),
+            ("push", used.push),
+            ("pull", used.pull),
+        )
     }
+    startup = 0
     kinds = {"all_reduce"} if synchronisation.mode == "replicated" else {"push", "pull"}
     for number, transfer in enumerate(transfers):
         path = f"transfers[{number}]"
@@ -112,7 +155,15 @@ def _check_costs(
             raise InvalidInputError(
                 f"{path}.kind", f"{transfer.kind} in a plan whose mode is {synchronisation.mode}"
             )
-        cost = costs[transfer.kind]
+        name = transfer.algorithm or synchronisation.algorithm
+        cost = costs.get((transfer.kind, name, transfer.depth or 1))
+        if cost is None:
+            if all(used.algorithm != name for used in synchronisation.algorithms):
+                why = f"{shown(name)} is none of {synchronisation.named}"
+                raise InvalidInputError(f"{path}.algorithm", why)
+            why = f"synchronisation says nothing of {name} at depth {transfer.depth or 1}"
+            raise InvalidInputError(f"{path}.depth", why)
+        startup += cost.startup_ns
         if not (isfinite(cost.ns_per_byte) and cost.ns_per_byte >= 0):
             raise InvalidInputError(f"synchronisation.{transfer.kind}.ns_per_byte", "is none")
         took = transfer.end_ns - transfer.start_ns
@@ -127,7 +178,7 @@ def _check_costs(
             raise InvalidInputError(
                 f"{path}.startup_end_ns", f"expected {right}, got {transfer.startup_end_ns}"
             )
-    return sum(costs[transfer.kind].startup_ns for transfer in transfers)
+    return startup
 
 
 def _check_sent(answer: IterationAnswer, transfers: Sequence[TransferAnswer]) -> None:

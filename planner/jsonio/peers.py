@@ -109,7 +109,7 @@ def _method(case: PeerCase, method: str, result: Result[Any, Any]) -> MethodRepo
     return MethodReport(
         status=result.status.value,
         objective_ns=result.objective_ns,
-        algorithm=None if plan is None else plan.algorithm,
+        algorithm=None if plan is None else " + ".join(plan.algorithms),
         mode=None if plan is None else plan.mode,
         transfers=None if plan is None else len(plan.transfers),
         speedup_over_ddp=case.speedup(method),

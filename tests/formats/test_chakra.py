@@ -61,6 +61,7 @@ FIELDS = {  # name: (number, type, label, message or enum), from et_def.proto
     "GlobalMetadata": {"version": (1, "STRING", "", "")},
     "AttributeProto": {
         "name": (1, "STRING", "", ""),
+        "int32_val": (7, "INT32", "value", ""),
         "int64_val": (9, "INT64", "value", ""),
         "bool_val": (27, "BOOL", "value", ""),
     },

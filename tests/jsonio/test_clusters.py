@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from msgspec import to_builtins
 
 from planner.clusters import Cluster, Nic, Scheduling
 from planner.errors import InvalidInputError
 from planner.jsonio.clusters import ClusterDocument, cluster_of, decode_cluster
 from planner.jsonio.decoding import typed
+from planner.jsonio.failures import failed_document
 from planner.jsonio.schema import _of
 from planner.topologies import BCube, FatTree, Rails, Switch
 from planner.validation import MAX_VALUE
@@ -215,6 +217,16 @@ def test_each_bad_field_is_named_and_refused_by_the_schema(
         (BCUBE, "topology.k", 3, "machines"),
         (BCUBE, "nic.per_machine", 1, "nic.per_machine"),
         (BCUBE, "shared_bytes_per_s", 1, "shared_bytes_per_s"),
+        (BCUBE, "failed", {"servers": [[0, 2]]}, "failed.servers[0][1]"),
+        (BCUBE, "failed", {"links": [[[0, 0], 1], [[0, 1], 2]]}, "failed.links[1][1]"),
+        (BCUBE, "failed", {"switches": [[0, [0, 1]]]}, "failed.switches[0][1]"),
+        (
+            BCUBE,
+            "failed",
+            {"servers": [[0, 0], [0, 1], [1, 0], [1, 1]]},
+            "failed.servers",
+        ),
+        (SWITCH, "failed", {"servers": [[0]]}, "failed"),
         (TREE, "machines", 17, "machines"),
         (TREE, "topology.ports", 5, "topology.ports"),
         (RAILS, "nic.per_machine", 4, "nic.per_machine"),
@@ -239,6 +251,7 @@ def test_fields_that_do_not_fit_together(
         (FULL, "nic.bytes_per_s", 0, "cluster.nic.bytes_per_s"),
         (BCUBE, "machines", 5, "cluster.machines"),
         (BCUBE, "topology.n", 1, "cluster.topology.n"),
+        (BCUBE, "failed", {"nics": [[[0, 0], 4]]}, "cluster.failed.nics[0][1]"),
         (BCUBE, "nic.per_machine", 1, "cluster.nic.per_machine"),
         (TREE, "topology.n", 1, "cluster.topology.n"),
         (RAILS, "topology.link_bytes_per_s", 0, "cluster.topology.link_bytes_per_s"),
@@ -269,6 +282,7 @@ def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
     match topology:
         case BCube(n, k):
             document["topology"] = {"kind": "bcube", "n": n, "k": k}
+            document["failed"] = to_builtins(failed_document(topology, cluster.failed))
         case FatTree(ports):
             document["topology"] = {"kind": "fattree", "ports": ports}
         case Rails(_, accelerators, speed, startup):
@@ -281,6 +295,7 @@ def test_every_cluster_can_be_written_down(cluster: Cluster) -> None:
     found = read(document)
     assert fits(document)
     assert type(found.topology) is type(topology)
+    assert found.failed == cluster.failed
     assert (found.workers, found.nic.per_machine) == (cluster.workers, cluster.nic.per_machine)
 
 

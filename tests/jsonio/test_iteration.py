@@ -60,7 +60,7 @@ def test_the_answer_is_that_of_the_typed_call() -> None:
     assert len(answer["alternatives"]) == 2 * len(problem.options)
     assert answer["objective_ns"] == min(one["objective_ns"] for one in answer["alternatives"])
     assert answer["lower_bound_ns"] == min(one["lower_bound_ns"] for one in answer["alternatives"])
-    assert set(answer["left_out"]) == {"hierarchical", "bml"}
+    assert set(answer["left_out"]) == {"hierarchical", "bml", "mixed"}
 
 
 def test_the_parts_of_the_time_add_up() -> None:
@@ -284,6 +284,14 @@ def test_answers_that_contradict_themselves_are_refused(
     with pytest.raises(planner.InvalidInputError) as caught:
         decode_answer(json.dumps(broken(answer, steps, value)).encode())
     assert caught.value.path == path
+
+
+def test_a_pull_that_is_ready_before_the_backward_pass_has_ended_is_refused() -> None:
+    answer = asked({"nic": {"bytes_per_s": 1e12, "startup_ns": 1}}, method="fsdp")
+    ready = ("transfers", len(answer["transfers"]) - 1, "ready_ns")
+    assert answer["transfers"][-1]["ready_ns"] == answer["backward_ns"]
+    with pytest.raises(planner.InvalidInputError, match="before the backward pass has ended"):
+        decode_answer(json.dumps(broken(answer, ready, answer["backward_ns"] - 1)).encode())
 
 
 def test_answers_from_before_dominated_algorithms_were_named_are_read() -> None:

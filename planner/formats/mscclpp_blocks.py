@@ -1,0 +1,210 @@
+"""Thread blocks of MSCCL++'s execution plans: operations in order, with what keeps them in order.
+
+Problem. Operations that follow each other are to take effect in that order. Threads of a block wait
+for each other only at ``nop``; blocks only at semaphores. A block has room for a few operations,
+channels and buffers of other ranks.
+
+Method. Waits, signals and puts over a port are done by the first threads, one for each channel; all
+threads add, and put into a peer's memory. A ``nop`` stands before an operation that needs what
+other threads have done since the last one; so between a wait and a put over one channel each there
+is none, as one thread does both. What does not fit opens the next block, behind a semaphore.
+
+Complexity. Linear in the operations.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["MAX_AT_ONCE", "Channel", "Chunks", "Operation", "Rank"]
+
+MAX_OPERATIONS = 64
+"""Operations of a thread block."""
+
+MAX_CHANNELS = 16
+"""Channels of a thread block, and buffers of other ranks that it puts into."""
+
+MAX_AT_ONCE = 8
+"""Channels of an operation, and buffers that are added to another one."""
+
+Channel = tuple[int, int, int]
+"""Lane, link and peer."""
+
+_WAITING = ("wait", "sem_acquire")
+_SENDING = ("signal", "pws", "pwsf")
+_BY_ALL = ("put", "re")
+"""What all threads do; the rest is done by one for each channel or semaphore."""
+
+
+class Chunks(NamedTuple):
+    """Chunks of a buffer, of this rank or, to put into, of another one.
+
+    Attributes
+    ----------
+    buffer : str
+        ``i``: the gradient, which is input and output; ``s``: the scratch buffer.
+    first, size : int
+        Which, and how many.
+    peer : int or None
+        Whose.
+    """
+
+    buffer: str
+    first: int
+    size: int
+    peer: int | None = None
+
+
+class Operation(NamedTuple):
+    """An operation, before it has its place in a thread block."""
+
+    name: str
+    channels: tuple[Channel, ...] = ()
+    sources: tuple[Chunks, ...] = ()
+    targets: tuple[Chunks, ...] = ()
+
+    def needs(self, before: "Operation") -> bool:
+        """Whether this one must not begin before all threads have done an earlier one."""
+        for names in (_WAITING, _SENDING):
+            if self.name in names and before.name in names:
+                return any(
+                    channel in before.channels and before.channels.index(channel) != thread
+                    for thread, channel in enumerate(self.channels)
+                )
+        if self.name == "sem_release":
+            return True
+        if self.name in _WAITING or before.name in _SENDING:
+            return False
+        same = before.name not in _BY_ALL and self.name not in _BY_ALL
+        return not (same and len(self.channels) == 1 and len(before.channels) <= 1)
+
+
+class _Block:
+    """A thread block that is being filled."""
+
+    def __init__(self) -> None:
+        self.operations: list[dict[str, Any]] = []
+        self.since: list[Operation] = []  # the last nop
+        self.channels: dict[Channel, int] = {}
+        self.remotes: dict[tuple[int, str], int] = {}
+
+    def has_room(self, operation: Operation) -> bool:
+        """Whether it fits, with what orders it and what may follow it."""
+        channels = self.channels.keys() | set(operation.channels)
+        remotes = self.remotes.keys() | set(_remotes(operation))
+        return (
+            len(self.operations) + 4 <= MAX_OPERATIONS
+            and len(channels) <= MAX_CHANNELS
+            and len(remotes) <= MAX_CHANNELS
+        )
+
+    def add(self, operation: Operation, kind: str, semaphore: int = -1) -> None:
+        """Add it behind those that are there."""
+        if any(operation.needs(before) for before in self.since):
+            self.operations.append({"name": "nop"})
+            self.since = []
+        self.since.append(operation)
+        for channel in operation.channels:
+            self.channels.setdefault(channel, len(self.channels))
+        for remote in _remotes(operation):
+            self.remotes.setdefault(remote, len(self.remotes))
+        written: dict[str, Any] = {"name": operation.name}
+        if operation.sources:
+            written["src_buff"] = [self._chunks(chunks) for chunks in operation.sources]
+            written["dst_buff"] = [self._chunks(chunks) for chunks in operation.targets]
+        if operation.channels:
+            written["channel_ids"] = [self.channels[channel] for channel in operation.channels]
+            written["channel_type"] = kind
+        elif operation.sources:
+            written["reduce_op"] = "sum"
+        if semaphore >= 0:
+            written["semaphore_ids"] = [semaphore]
+        self.operations.append(written)
+
+    def _chunks(self, chunks: Chunks) -> dict[str, Any]:
+        place: dict[str, Any] = {"type": chunks.buffer}
+        if chunks.peer is not None:
+            place = {"buffer_id": self.remotes[chunks.peer, chunks.buffer]}
+        return {**place, "index": chunks.first, "size": chunks.size}
+
+
+def _remotes(operation: Operation) -> Iterable[tuple[int, str]]:
+    return [(chunks.peer, chunks.buffer) for chunks in operation.targets if chunks.peer is not None]
+
+
+class Rank:
+    """The thread blocks of a rank.
+
+    Parameters
+    ----------
+    channels : iterable of Channel
+        All that it has. Those of two ranks belong together in the order in which both list them.
+    kind : str
+        ``port`` or ``memory``.
+    """
+
+    def __init__(self, channels: Iterable[Channel], kind: str) -> None:
+        self._channels: Mapping[Channel, int] = {
+            channel: number for number, channel in enumerate(channels)
+        }
+        self._kind = kind
+        self._remotes: dict[tuple[int, str], int] = {}
+        self._blocks: list[_Block] = []
+        self._semaphores = 0
+
+    def chain(self, operations: Iterable[Operation]) -> None:
+        """Add operations that follow each other, in as many blocks as they need."""
+        block: _Block | None = None
+        for operation in operations:
+            if block is None or not block.has_room(operation):
+                following = _Block()
+                if block is not None:
+                    block.add(Operation("sem_release"), self._kind, self._semaphores)
+                    following.add(Operation("sem_acquire"), self._kind, self._semaphores)
+                    self._semaphores += 1
+                self._blocks.append(following)
+                block = following
+            block.add(operation, self._kind)
+
+    @property
+    def blocks(self) -> int:
+        """How many thread blocks there are."""
+        return len(self._blocks)
+
+    def written(self) -> dict[str, Any]:
+        """Return its thread blocks, and what they refer to."""
+        kind = self._kind
+        remotes = {
+            remote: number
+            for number, remote in enumerate(
+                dict.fromkeys(remote for block in self._blocks for remote in block.remotes)
+            )
+        }
+        return {
+            "threadblocks": [
+                {
+                    "id": number,
+                    "ops": block.operations,
+                    "channels": [
+                        {
+                            "channel_type": kind,
+                            "channel_ids": [self._channels[one] for one in block.channels],
+                        }
+                    ],
+                    "remote_buffer_refs": [
+                        {
+                            "access_channel_type": kind,
+                            "remote_buffer_ids": [remotes[one] for one in block.remotes],
+                        }
+                    ],
+                }
+                for number, block in enumerate(self._blocks)
+            ],
+            "channels": [
+                {"channel_type": kind, "connected_to": [peer for _, _, peer in self._channels]}
+            ],
+            "remote_buffers": [
+                {"rank": peer, "type": buffer, "access_channel_types": [kind]}
+                for peer, buffer in remotes
+            ],
+            "semaphores": [{"init_value": 0} for _ in range(self._semaphores)],
+        }

@@ -1,0 +1,284 @@
+"""Programs as plans of MSCCL++, carried out by `tests.formats.mscclpp_interpreter`."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from graphlib import CycleError
+from itertools import product
+from typing import Any, get_args
+
+import pytest
+
+from planner.collectives import Program
+from planner.collectives.program import OWN, ListedProgram, Message
+from planner.collectives.recipes import GENERATORS, Recipe, made, ranks_of
+from planner.collectives.tensor_servers import tensors_program
+from planner.errors import InvalidInputError
+from planner.formats.mscclpp import MAX_BYTES, ChannelKind, write_mscclpp
+from tests.formats.mscclpp_interpreter import Plan, operations, races, replayed, without
+
+RANKS = (2, 3, 4, 8, 9)
+KINDS = get_args(ChannelKind)
+
+
+def shapes(generator: str, ranks: int) -> Iterator[tuple[int, ...]]:
+    """Yield the shapes in which a generator has so many ranks."""
+    pairs = product(range(1, ranks + 1), repeat=2)
+    for shape in ((ranks,), *pairs, (2, 2, 2)):
+        with suppress(InvalidInputError):
+            if ranks_of(Recipe(generator, shape)) == ranks:
+                yield shape
+
+
+@cache
+def programs() -> list[Program]:
+    """Return every generator's programs among 2, 3, 4, 8 and 9 ranks."""
+    found = []
+    for generator in GENERATORS:
+        for ranks in RANKS:
+            for shape in shapes(generator, ranks):
+                with suppress(InvalidInputError):  # some have a price, and nobody can run them
+                    found.append(made(Recipe(generator, shape)))
+                    assert found[-1].ranks == ranks
+    assert {program.name.split("(")[0] for program in found} >= {"ring", "bml", "bruck"}
+    return found
+
+
+def sums(text: str, seed: int = 0) -> bool:
+    """Whether every rank ends with every contribution once in every chunk, in some order."""
+    ends = replayed(Plan(text), seed)
+    whole = Counter(range(len(ends)))
+    return all(what == whole for chunks in ends for what in chunks.values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] if one.ranks > 4 else [], id=str(number))
+        for number, one in enumerate(programs())
+    ],
+)
+def test_every_order_gives_every_rank_the_sum(program: Program, kind: ChannelKind) -> None:
+    text = write_mscclpp(program, name="tried", channel=kind)
+    plan = Plan(text)
+    assert not races(plan)
+    assert all(sums(text, seed) for seed in range(3))
+    for gpu in plan.gpus:
+        assert gpu["input_chunks"] == gpu["output_chunks"] == program.chunks
+    moved = sum(
+        write.stop - write.first
+        for effect in plan.effects.values()
+        for write in effect.writes
+        if effect.event[0] != "re"
+    )
+    assert moved == sum(message.stop - message.first for message in program.messages())
+
+
+SMALL = [
+    Recipe("ring", (3,)),
+    Recipe("halving_doubling", (3,)),
+    Recipe("direct", (3,)),
+    Recipe("bml", (2, 2)),
+    Recipe("routed_bcube", (2, 2)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("recipe", SMALL, ids=str)
+def test_no_operation_can_be_left_out(recipe: Recipe, kind: ChannelKind) -> None:
+    """Without it there is a race, a wait without signal, a cycle, or a wrong sum."""
+    text = write_mscclpp(made(recipe), name="tried", channel=kind)
+    ranks = {0, len(Plan(text).gpus) - 1}
+    for rank, block, number, name in operations(text):
+        # A nop too many orders more than need be; ranks between the first and the last are alike.
+        if name == "nop" or rank not in ranks:
+            continue
+        less = without(text, rank, block, number)
+        try:
+            plan = Plan(less)
+            wrong = bool(races(plan)) or not sums(less)
+        except (AssertionError, CycleError, KeyError):
+            wrong = True
+        assert wrong, (rank, block, number, name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_are_kept_together_before_and_behind_additions(kind: ChannelKind) -> None:
+    text = write_mscclpp(made(Recipe("ring", (3,))), name="tried", channel=kind)
+    places = list(operations(text))
+    names = [name for *_, name in places]
+    for (rank, block, number, name), before, after in zip(
+        places[1:], names, names[2:], strict=False
+    ):
+        if name == "nop" and "re" in (before, after):
+            assert races(Plan(without(text, rank, block, number)))
+
+
+def test_flushing_is_needed() -> None:
+    text = write_mscclpp(made(Recipe("ring", (3,))), name="tried")
+    assert '"pwsf"' in text
+    assert races(Plan(text.replace('"pwsf"', '"pws"')))
+
+
+@pytest.mark.slow
+def test_long_chains_are_cut_into_blocks() -> None:
+    program = made(Recipe("ring", (12,)))
+    text = write_mscclpp(program, name="tried")
+    plan = Plan(text)
+    assert len(plan.gpus[0]["threadblocks"]) > 1
+    assert plan.gpus[0]["semaphores"]
+    assert not races(plan)
+    assert sums(text)
+    many = write_mscclpp(made(Recipe("direct", (17,))), name="tried")
+    assert not races(Plan(many))
+    assert sums(many)
+    with pytest.raises(InvalidInputError, match="at most 16 peers of a rank, got 17"):
+        write_mscclpp(made(Recipe("direct", (18,))), name="tried")
+
+
+def test_the_document_is_what_the_executor_reads() -> None:
+    text = write_mscclpp(
+        made(Recipe("ring", (2,))), name="a ring", channel="memory", min_bytes=32, max_bytes=64
+    )
+    document = json.loads(text)
+    [first, _] = document.pop("gpus")
+    assert document == {
+        "name": "a ring",
+        "collective": "allreduce",
+        "protocol": "Simple",
+        "inplace": True,
+        "reuse_resources": False,
+        "num_threads_per_block": 1024,
+        "use_double_scratch_buffer": False,
+        "buffer_alignment": 16,
+        "min_message_size": 32,
+        "max_message_size": 64,
+    }
+    [block] = first.pop("threadblocks")
+    assert first == {
+        "id": 0,
+        "input_chunks": 2,
+        "output_chunks": 2,
+        "scratch_chunks": 1,
+        "channels": [{"channel_type": "memory", "connected_to": [1]}],
+        "remote_buffers": [
+            {"rank": 1, "type": "s", "access_channel_types": ["memory"]},
+            {"rank": 1, "type": "i", "access_channel_types": ["memory"]},
+        ],
+        "semaphores": [],
+    }
+    names = [operation["name"] for operation in block["ops"]]
+    assert names[:3] == ["signal", "wait", "nop"]
+    assert {operation["name"] for operation in block["ops"]} == {
+        "signal", "wait", "nop", "put", "re"
+    }  # fmt: skip
+
+
+def listed(*messages: Message, ranks: int = 2, chunks: int = 1) -> ListedProgram:
+    return ListedProgram("listed", ranks, 1, 1, chunks, messages, [0] * chunks, 9)
+
+
+CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "why"),
+    [
+        (made(Recipe("ring", (1,))), "program", "at least 2 ranks"),
+        (made(Recipe("ring", (4,))).half("all_gather"), "program.kind", "expected an all_reduce"),
+        (
+            tensors_program((3, 5), 2, balanced=True),
+            "program",
+            "all of one size",
+        ),
+        (
+            listed(
+                Message(0, 0, 0, 1, 0, 0, 1, adds=True), Message(0, 0, 1, 0, 0, 0, 1, adds=True)
+            ),
+            "program",
+            "that it has sent",
+        ),
+        (
+            listed(Message(0, 0, 0, 1, 0, 0, 1, adds=True, target=5)),
+            "program",
+            "no sums of what is passed on",
+        ),
+        (
+            listed(
+                Message(0, 0, 0, 1, 0, 1, 2, adds=False, target=5),
+                Message(0, 0, 0, 1, 0, 0, 1, adds=False, target=5),
+                CUT._replace(first=0, stop=3),
+                ranks=3,
+                chunks=3,
+            ),
+            "program",
+            "in ranges in which it has arrived",
+        ),
+        (made(Recipe("hierarchical_rails", (1, 200))), "program", "16 peers of a rank, got 199"),
+        pytest.param(
+            made(Recipe("ring", (800,))), "program", "thread blocks", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_the_reason(
+    program: Program, path: str, why: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=why) as caught:
+        write_mscclpp(program, name="tried")
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"name": "<a>"}, "name"),
+        ({"channel": "switch"}, "channel"),
+        ({"min_bytes": -1}, "min_bytes"),
+        ({"min_bytes": 9, "max_bytes": 8}, "max_bytes"),
+        ({"max_bytes": MAX_BYTES + 1}, "max_bytes"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        write_mscclpp(made(Recipe("ring", (2,))), **{"name": "tried", **options})
+    assert caught.value.path == path
+
+
+def test_messages_over_one_channel_keep_their_order() -> None:
+    """Rank 0 sends to rank 2 twice, the second time by another thread."""
+    up = [
+        Message(0, 0, 0, 1, 0, 0, 1, adds=True),
+        Message(0, 0, 0, 2, 0, 1, 2, adds=True),
+        Message(0, 0, 0, 2, 0, 2, 3, adds=True),
+        Message(1, 0, 1, 2, 0, 0, 3, adds=True),
+    ]
+    down = [Message(2, 0, 2, receiver, 0, 0, 3, adds=False) for receiver in (0, 1)]
+    program = replace(listed(*up, *down, ranks=3, chunks=3), owners=[2] * 3, scatter_steps=2)
+    for kind in KINDS:
+        text = write_mscclpp(program, name="tried", channel=kind)
+        assert not races(Plan(text))
+        assert sums(text)
+
+
+def test_what_is_passed_on_may_be_a_part_of_what_arrived() -> None:
+    """Rank 1 passes on the second of two chunks, and rank 2 adds it."""
+    down = [Message(3, 0, 2, receiver, 0, 0, 2, adds=False) for receiver in (0, 1)]
+    program = listed(
+        Message(0, 0, 0, 1, 0, 0, 2, adds=False, target=7),
+        Message(1, 0, 1, 2, 0, 0, 1, adds=True, source=7),
+        Message(1, 0, 1, 2, 0, 1, 2, adds=True, source=7),
+        Message(2, 0, 1, 2, 0, 0, 2, adds=True),
+        *down,
+        ranks=3,
+        chunks=2,
+    )
+    program = replace(program, owners=[2, 2], scatter_steps=3)
+    text = write_mscclpp(program, name="tried")
+    assert not races(Plan(text))
+    assert sums(text)
+    assert OWN == -1

@@ -1,0 +1,152 @@
+"""Requests about clusters of which something has failed, from the request to the program."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.bml.replan import made, ranks_of
+from planner.cli import main
+from planner.errors import InvalidInputError
+from planner.jsonio.service import decode_answer
+from planner.programs import GradientProgram, program_of
+from planner.topologies import BCube, Failures
+from tests import schemas
+from tests.jsonio.test_iteration import CLUSTER, PROFILE, asked
+from tests.jsonio.test_service import error
+
+BCUBE: dict[str, Any] = {
+    **CLUSTER,
+    "machines": 9,
+    "topology": {"kind": "bcube", "n": 3, "k": 2},
+    "nic": {**CLUSTER["nic"], "per_machine": 2},
+}
+FAILED: dict[str, Any] = {
+    "servers": [[0, 1]],
+    "links": [[[2, 2], 0]],
+    "switches": [[1, [0]]],
+}
+
+
+def test_the_answer_names_the_ranks_and_the_program() -> None:
+    answer = asked({**BCUBE, "failed": FAILED})
+    living = [[a, b] for a in range(3) for b in range(3) if (a, b) != (0, 1)]
+    assert answer["ranks"] == living
+    assert (answer["machines"], answer["workers"]) == (9, 8)
+    program = answer["synchronisation"]["program"]
+    assert (program["generator"], program["shape"][:2]) == ("bml_replan", [3, 2])
+    assert program["checked"] == "replay"
+    said = {"servers": [[0, 1]], "nics": [[[2, 2], 0]], "links": [], "switches": [[1, [0]]]}
+    assert answer["failed"] == program["failed"] == said
+    broken = {"server [0, 1] has failed"}
+    left_out = answer["left_out"]
+    assert set(left_out) == {"ring", "halving_doubling", "hierarchical", "ps", "shuffle"}
+    assert set(left_out.values()) == broken
+
+
+def test_a_plan_that_is_read_names_the_same_program() -> None:
+    answer = asked({**BCUBE, "failed": FAILED}, modes=["replicated"])
+    followed = program_of(json.dumps(answer).encode())
+    assert isinstance(followed, GradientProgram)
+    recipes = {batch.collective for batch in followed.batches}
+    failed = Failures(
+        servers=frozenset({1}), nics=frozenset({(8, 0)}), switches=frozenset({(1, 0)})
+    )
+    for recipe in recipes:
+        assert recipe is not None
+        assert recipe.failed == failed
+        assert made(recipe).ranks == ranks_of(recipe) == 8
+    assert BCube(3, 2).server([0, 1]) in failed.servers
+    decode_answer(json.dumps(answer).encode())
+
+
+def test_a_program_whose_failures_are_none_of_its_network_is_refused() -> None:
+    answer = asked({**BCUBE, "failed": FAILED}, modes=["replicated"])
+    answer["synchronisation"]["program"]["failed"]["servers"] = [[0, 3]]
+    with pytest.raises(InvalidInputError, match=r"failed.servers\[0\]\[1\]"):
+        program_of(json.dumps(answer).encode())
+    answer["synchronisation"]["program"]["shape"] = [9]
+    with pytest.raises(InvalidInputError, match="shape"):
+        program_of(json.dumps(answer).encode())
+
+
+def test_what_nothing_has_failed_of_says_nothing_of_it() -> None:
+    whole = asked(BCUBE)
+    assert "failed" not in whole
+    assert "ranks" not in whole
+    assert "failed" not in whole["synchronisation"]["program"]
+    none_failed = asked({**BCUBE, "failed": {}})
+    assert none_failed["objective_ns"] == whole["objective_ns"]
+    assert "failed" not in none_failed
+
+
+def test_failures_cost_and_the_bound_stays_below() -> None:
+    whole = asked(BCUBE)
+    for failed in ({"links": [[[0, 0], 1]]}, {"switches": [[0, [2]]]}, FAILED):
+        answer = asked({**BCUBE, "failed": failed})
+        assert answer["network_bound_ns"] <= answer["lower_bound_ns"] <= answer["objective_ns"]
+        assert answer["objective_ns"] >= whole["objective_ns"]
+
+
+def test_a_network_that_is_cut_is_infeasible() -> None:
+    answer = asked({**BCUBE, "failed": {"links": [[[1, 1], 0], [[1, 1], 1]]}})
+    assert answer["status"] == "infeasible"
+    assert "cut off server [1, 1] from the other 8" in answer["reason"]
+    assert answer["binding"] == ["cluster.failed.nics"]
+    assert "cut off server [1, 1]" in answer["left_out"]["bml"]
+
+
+def test_what_cannot_fail_is_refused_with_its_path() -> None:
+    request = {"problem": "iteration", "profile": PROFILE}
+    bad = {**BCUBE, "failed": {"servers": [[0, 3]]}}
+    assert error({**request, "cluster": bad})[0] == "cluster.failed.servers[0][1]"
+    assert error({**request, "cluster": {**CLUSTER, "failed": FAILED}})[0] == "cluster.failed"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "tiny.json").write_text(json.dumps(PROFILE))
+    (tmp_path / "nine.json").write_text(json.dumps(BCUBE))
+    return [str(tmp_path / "tiny.json"), "--cluster", str(tmp_path / "nine.json")]
+
+
+def test_the_option_says_what_the_cluster_would(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files, "--failed", json.dumps(FAILED), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    expected = planner.solve(
+        {
+            "problem": "iteration",
+            "profile": PROFILE,
+            "cluster": {**BCUBE, "failed": FAILED},
+            "element_bytes": 4,
+        }
+    )
+    schemas.validate(printed, "iteration", "answer")
+    del printed["runtime_s"], expected["runtime_s"]
+    assert printed == expected
+    assert main(["plan", *files, "--failed", json.dumps(FAILED)]) == 0
+    said = capsys.readouterr().out
+    assert "8 workers, BCube(3,2) without 1 server and 1 NIC and 1 switch" in said
+    assert "rank r is the r-th of the 8 servers that work" in said
+    assert "left out: ring (server [0, 1] has failed)" in said
+    assert main(["compare", "--peers", *files, "--failed", json.dumps(FAILED)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"servers"', "--failed: not JSON"),
+        ('{"server": [[0, 1]]}', "--failed server: unknown field; did you mean 'servers'?"),
+        ('{"links": [[[0, 1], 2]]}', "--failed links[0][1]: expected an integer <= 1, got 2"),
+        ("[]", "--failed: expected an object"),
+    ],
+)
+def test_an_option_that_is_none(
+    files: list[str], text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files, "--failed", text]) == 2
+    assert said in capsys.readouterr().err
