@@ -5,11 +5,11 @@ remember, and what it costs them to communicate. A cluster knows no algorithm; w
 says `planner.iteration.synchronisation`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from planner.errors import InvalidInputError
-from planner.topologies import BCube, FatTree, Rails, Switch, Topology
+from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.validation import set_exact, set_integer, shown
 
 __all__ = ["Cluster", "Nic", "Scheduling"]
@@ -95,6 +95,8 @@ class Cluster:
         What its engine's driver costs, if iterations are scheduled by one.
     notes : tuple of str
         What a reader of the numbers should know, such as what is assumed.
+    failed : Failures
+        What of a BCube does not work. `machines` are those of the BCube, the dead ones too.
 
     Raises
     ------
@@ -112,6 +114,7 @@ class Cluster:
     shared_bytes_per_s: Fraction | None = None
     scheduling: Scheduling | None = None
     notes: tuple[str, ...] = ()
+    failed: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
         for name in ("name", "source"):
@@ -124,6 +127,7 @@ class Cluster:
         if self.memory_bytes is not None:
             set_integer(self, "memory_bytes", minimum=1)
         self._check_topology()
+        self._check_failed()
         if self.shared_bytes_per_s is not None:
             set_exact(self, "shared_bytes_per_s", positive=True)
             if not isinstance(self.topology, Switch | FatTree):
@@ -166,10 +170,29 @@ class Cluster:
                 f"got {self.nic.per_machine}",
             )
 
+    def _check_failed(self) -> None:
+        if not self.failed:
+            return
+        if not isinstance(self.topology, BCube):
+            raise InvalidInputError("failed", "only parts of a bcube: re-plans are for it")
+        self.failed.check(self.topology)
+        if not self.working:
+            raise InvalidInputError("failed.servers", "expected one that works, all have failed")
+
+    @property
+    def working(self) -> int:
+        """Number of machines that have not failed."""
+        return self.machines - len(self.failed.servers)
+
     @property
     def workers(self) -> int:
-        """Number of workers: machines, or accelerators of all hosts."""
-        return self.topology.servers if isinstance(self.topology, Rails) else self.machines
+        """Number of workers: machines that work, or accelerators of all hosts."""
+        return self.topology.servers if isinstance(self.topology, Rails) else self.working
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The server of a BCube that each rank runs on: those that work, in order."""
+        return tuple(server for server in range(self.machines) if server not in self.failed.servers)
 
     @property
     def worker_memory_bytes(self) -> int | None:

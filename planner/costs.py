@@ -249,6 +249,11 @@ class DepthCost:
         """Whether the times never fall at any depth."""
         return all(cost.is_monotone for _, cost in self.by_depth)
 
+    @property
+    def is_concave(self) -> bool:
+        """Whether it is the least of affine costs."""
+        return all(isinstance(cost, AffineCost) for _, cost in self.by_depth)
+
     def pieces(self) -> tuple[LinearPiece, ...]:
         """Return the pieces of all depths."""
         return tuple(piece for _, cost in self.by_depth for piece in cost.pieces())

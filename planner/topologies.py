@@ -9,7 +9,7 @@ Centers", SIGCOMM'09; Al-Fares et al., "A Scalable, Commodity Data Center Networ
 SIGCOMM'08; compared in Wang et al., "BML", NeurIPS 2018, section 3.1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from planner.errors import InvalidInputError
 from planner.validation import MAX_VALUE, integer, set_exact, set_integer, shown
 
-__all__ = ["BCube", "FatTree", "Rails", "Switch", "Topology"]
+__all__ = ["BCube", "Failures", "FatTree", "Rails", "Switch", "Topology"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,64 @@ class BCube:
         for place, digit in enumerate(digits):
             number = number * self.n + integer(digit, f"{path}[{place}]", maximum=self.n - 1)
         return number
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Failures:
+    """What of a BCube does not work.
+
+    Parameters
+    ----------
+    servers : frozenset of int
+        Servers that take no part.
+    nics : frozenset of (int, int)
+        NICs, each a server and a level; the link of a NIC is the same thing.
+    switches : frozenset of (int, int)
+        Switches, each a level and a number (see `BCube.switch`).
+    """
+
+    servers: frozenset[int] = frozenset()
+    nics: frozenset[tuple[int, int]] = frozenset()
+    switches: frozenset[tuple[int, int]] = frozenset()
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "nics", "switches"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, Iterable) or isinstance(value, str):
+                raise InvalidInputError(name, f"expected a set, got {shown(value)}")
+            try:
+                object.__setattr__(self, name, frozenset(value))
+            except TypeError:
+                raise InvalidInputError(name, "expected a set of integers or of pairs") from None
+
+    def __repr__(self) -> str:  # equal ones say the same: ranks compare it
+        parts = (f"{name}={sorted(getattr(self, name))}" for name in self.__slots__)
+        return f"Failures({', '.join(parts)})"
+
+    def __bool__(self) -> bool:
+        """Whether anything has failed."""
+        return bool(self.servers or self.nics or self.switches)
+
+    def check(self, bcube: BCube) -> None:
+        """Refuse what is not in `bcube`.
+
+        Raises
+        ------
+        InvalidInputError
+            With the path of the first offending set.
+        """
+        per_level = bcube.servers // bcube.n - 1
+        for server in self.servers:
+            integer(server, "failed.servers", maximum=bcube.servers - 1)
+        for place, pairs, limits in (
+            ("failed.nics", self.nics, (bcube.servers - 1, bcube.k - 1)),
+            ("failed.switches", self.switches, (bcube.k - 1, per_level)),
+        ):
+            for pair in pairs:
+                if not isinstance(pair, tuple) or len(pair) != 2:
+                    raise InvalidInputError(place, f"expected pairs, got {shown(pair)}")
+                for value, limit in zip(pair, limits, strict=True):
+                    integer(value, place, maximum=limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from planner import bml
 from planner.bml.solver import AnyPlan
-from planner.cli.family import ComparedProblem, Family, Option, Profiled, percent, provenance
+from planner.cli.family import ComparedProblem, Family, Option, Profiled, lost, percent, provenance
 from planner.cli.parsing import parse_bcube
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
 from planner.comparison import Comparison
@@ -148,27 +148,12 @@ def _compared(
 
 def _about(problem: bml.Problem) -> str:
     bcube = problem.bcube
-    failed = problem.failed
-    words = [
-        _counted(len(parts), what)
-        for parts, what in (
-            (failed.servers, "server"),
-            (failed.nics, "NIC"),
-            (failed.switches, "switch"),
-        )
-        if parts
-    ]
-    lost = f", without {' and '.join(words)}" if words else ""
+    without = f", without {lost(problem.failed)}" if problem.failed else ""
     return (
-        f"{bcube.servers:,} servers of BCube({bcube.n}, {bcube.k}){lost}: "
+        f"{bcube.servers:,} servers of BCube({bcube.n}, {bcube.k}){without}: "
         f"{format_bytes(problem.size_bytes)} of gradients, T_F "
         f"{format_ns(problem.network.full_transfer_ns(problem.size_bytes))}"
     )
-
-
-def _counted(count: int, what: str) -> str:
-    plural = "es" if what.endswith("ch") else "s"
-    return f"{count} {what}{'' if count == 1 else plural}"
 
 
 def _requested(request: bml_json.BmlRequest) -> ComparedProblem:

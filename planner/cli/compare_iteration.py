@@ -63,7 +63,7 @@ def _cells(result: _Result, bound_ns: int | None) -> tuple[str, ...]:
         return (result.method, *["–"] * 6, result.status, took)
     return (
         result.method,
-        result.plan.algorithm,
+        " + ".join(result.plan.algorithms),
         result.plan.mode,
         str(len(result.plan.transfers)),
         format_ns(evaluation.iteration_ns),

@@ -21,7 +21,9 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.iteration_options import (
+    add_failed_option,
     add_memory_options,
+    damaged,
     memory_options,
 )
 from planner.cli.parsing import parse_names, parse_number
@@ -41,7 +43,7 @@ from planner.profiles import Profile
 
 __all__ = ["OPTIONS", "add_options", "chart_of", "planned", "run"]
 
-OPTIONS = ("--cluster", "--computation", "--activations", "--ignore-memory")
+OPTIONS = ("--cluster", "--failed", "--computation", "--activations", "--ignore-memory")
 """What only a comparison with ``--peers`` is told."""
 
 MAX_CASES = 10_000
@@ -60,6 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cluster", nargs="+", metavar="FILE", help="clusters, such as data/clusters/*.json"
     )
+    add_failed_option(group)
     group.add_argument(
         "--computation",
         metavar="F,G,…",
@@ -83,7 +86,10 @@ def run(options: argparse.Namespace) -> int:
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (*options.file, *options.cluster))
     profiles = [(path, _read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
-    clusters = [(path, _read_as(path, decode_cluster)) for path in dict.fromkeys(options.cluster)]
+    clusters = [
+        (path, damaged(_read_as(path, decode_cluster), options.failed))
+        for path in dict.fromkeys(options.cluster)
+    ]
     count = prod(map(len, (profiles, clusters, scales)))
     if count > MAX_CASES:
         raise InvalidInputError("--peers", f"expected at most {MAX_CASES:,} cases, got {count:,}")

@@ -4,8 +4,8 @@ import argparse
 import json
 from typing import Any
 
-from planner.cli.common import check_outputs, command, in_file, read, write_document, write_json
-from planner.cli.writing import write_file
+from planner.cli.common import check_outputs, command, in_file, read, write_json
+from planner.cli.export_programs import write_algorithm, write_traces
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import decode_profile
@@ -13,7 +13,7 @@ from planner.validation import integer, shown
 
 __all__ = ["add_parser"]
 
-_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "chakra", "msccl")
+_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "chakra", "msccl", "mscclpp")
 _MAX_RANKS = 65536
 
 
@@ -26,15 +26,18 @@ def add_parser(commands: Any) -> None:
         "write a plan for DDP, FSDP2, Horovod or DeepSpeed, for MSCCL, or as Chakra traces",
         "planner export ddp plan.json -o buckets.json\n"
         "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json\n"
-        "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18",
+        "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18\n"
+        "  planner export chakra plan.json --profile resnet18.json --messages -o resnet18\n"
+        "  planner export mscclpp plan.json -o all-reduce.json",
     )
     parser.add_argument(
         "tool",
         choices=_TOOLS,
         help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together; horovod: a "
         "file for horovodrun --config-file; deepspeed: the nearest zero_optimization; chakra: "
-        "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on; msccl: an "
-        "algorithm of the runtime MSCCL (a plan of bml without failures)",
+        "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on; msccl, mscclpp: "
+        "the program by which a plan of planner plan, bml or bigdl sums up, as an algorithm of "
+        "MSCCL or an execution plan of MSCCL++",
     )
     parser.add_argument(
         "plans",
@@ -54,13 +57,40 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=4,
         metavar="N",
-        help="size of one number of a gradient (for deepspeed); default: 4",
+        help="size of one number of a gradient (for deepspeed and chakra --messages); default: 4",
     )
     parser.add_argument(
         "--ranks",
         type=int,
         metavar="N",
         help="traces to write (for chakra); default: what the plan is priced for",
+    )
+    parser.add_argument(
+        "--messages",
+        action="store_true",
+        help="each rank's sends and receives by the plan's program, in place of collectives (for "
+        "chakra)",
+    )
+    parser.add_argument(
+        "--rank", type=int, metavar="N", help="only the trace of this rank (with --messages)"
+    )
+    parser.add_argument(
+        "--bytes",
+        type=int,
+        metavar="N",
+        help="size of what is summed up, where the plan is for any (with --messages)",
+    )
+    parser.add_argument(
+        "--algorithm",
+        metavar="NAME",
+        help="which program, if transfers are summed up by several (for msccl and mscclpp)",
+    )
+    parser.add_argument(
+        "--channel",
+        choices=("port", "memory"),
+        default="port",
+        help="how GPUs reach each other (for mscclpp): memory, if all are in one machine; default: "
+        "port",
     )
 
 
@@ -74,9 +104,9 @@ def run(options: argparse.Namespace) -> int:
         integer(options.ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
     graph = _graph(options.profile) if options.profile else None
     if options.tool == "chakra":
-        return _write_traces(options, graph)
-    if options.tool == "msccl":
-        return _write_algorithm(options)
+        return write_traces(options, graph)
+    if options.tool in ("msccl", "mscclpp"):
+        return write_algorithm(options)
     plans = [read(path) for path in options.plans]
     try:
         settings = _settings(options.tool, plans, graph, options.element_bytes)
@@ -85,62 +115,6 @@ def run(options: argparse.Namespace) -> int:
             raise
         raise in_file(" ".join(options.plans), error) from None
     write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
-    return 0
-
-
-def _write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
-    """Write a Chakra trace for each rank."""
-    from planner.formats.chakra import write_chakra
-    from planner.programs import read_plan
-
-    if options.output in (None, "-"):
-        raise InvalidInputError("--output", "missing: there is a file for each rank")
-    if graph is None:
-        raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
-    if len(options.plans) > 1:
-        raise InvalidInputError("PLAN", "expected one")
-    try:
-        answer = read_plan(read(options.plans[0]))
-        trace = write_chakra(answer, graph)
-    except InvalidInputError as error:
-        if error.path == "--profile":
-            raise
-        raise in_file(options.plans[0], error) from None
-    planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
-    ranks = options.ranks or planned or None
-    if ranks is None:
-        raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
-    integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
-    for rank in range(ranks):
-        write_file(f"{options.output}.{rank}.et", trace)
-    return 0
-
-
-def _algorithm(data: bytes) -> str:
-    from planner.bml import Schedule
-    from planner.formats.msccl import write_msccl
-    from planner.jsonio.bml_answer import BmlAnswer
-    from planner.jsonio.service import decode_answer
-    from planner.topologies import BCube
-
-    answer, _ = decode_answer(data)
-    if not isinstance(answer, BmlAnswer):
-        raise InvalidInputError("problem", f"expected bml, got {shown(answer.problem)}")
-    if answer.method != "bml":
-        raise InvalidInputError("method", f"expected bml, got {shown(answer.method)}")
-    return write_msccl(Schedule(BCube(answer.n, answer.k)), name=f"bml-{answer.n}-{answer.k}")
-
-
-def _write_algorithm(options: argparse.Namespace) -> int:
-    """Write a plan of BML as MSCCL's XML."""
-    if len(options.plans) > 1:
-        raise InvalidInputError("PLAN", "expected one")
-    (path,) = options.plans
-    try:
-        text = _algorithm(read(path))
-    except InvalidInputError as error:
-        raise in_file(path, error) from None
-    write_document(text, options.output)
     return 0
 
 

@@ -10,6 +10,7 @@ from planner.jsonio.heads import Head
 from planner.printing import printable
 from planner.profiles import Profile
 from planner.results import Result
+from planner.topologies import Failures
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -17,6 +18,7 @@ __all__ = [
     "Family",
     "Option",
     "Profiled",
+    "lost",
     "percent",
     "provenance",
 ]
@@ -148,6 +150,17 @@ def provenance(profile: Profile) -> str:
     about = ["profile", origin.kind, origin.date, origin.processor]
     samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
     return printable(" ".join(filter(None, about)) + samples)
+
+
+def lost(failed: Failures) -> str:
+    """Return how many servers, NICs and switches have failed, in words."""
+    parts = (
+        (len(failed.servers), "server", "servers"),
+        (len(failed.nics), "NIC", "NICs"),
+        (len(failed.switches), "switch", "switches"),
+    )
+    words = [f"{count} {name if count == 1 else names}" for count, name, names in parts if count]
+    return " and ".join(words)
 
 
 def percent(share: float | None) -> str:

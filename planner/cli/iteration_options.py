@@ -8,17 +8,19 @@ from planner.cli.common import in_file, read
 from planner.cli.parsing import parse_names, parse_number
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
-from planner.iteration import ALGORITHMS, MODES, Problem
+from planner.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
-from planner.jsonio.clusters import decode_cluster
+from planner.jsonio.clusters import decode_cluster, without
 from planner.profiles import Profile
 from planner.units import parse_bytes
 from planner.validation import shown
 
 __all__ = [
     "Job",
+    "add_failed_option",
     "add_iteration_options",
     "add_memory_options",
+    "damaged",
     "memory_options",
     "settle",
 ]
@@ -53,6 +55,7 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster", required=True, metavar="FILE", help="a cluster, such as in data/clusters"
     )
+    add_failed_option(parser)
     parser.add_argument(
         "--computation",
         default="1",
@@ -84,6 +87,33 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
         "share, as under FSDP or with parameter servers; default: whichever is faster",
     )
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+
+
+def add_failed_option(parser: Any) -> None:
+    """Add the option that says what has failed."""
+    parser.add_argument(
+        "--failed",
+        metavar="JSON",
+        help="what of a bcube does not work, instead of what the cluster says, as in requests: "
+        '\'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\'',
+    )
+
+
+def damaged(cluster: Cluster, failed: str | None) -> Cluster:
+    """Return a cluster of which what ``--failed`` says does not work, if it says something.
+
+    Raises
+    ------
+    InvalidInputError
+        If it says nothing that can fail there.
+    """
+    if failed is None:
+        return cluster
+    try:
+        return without(cluster, failed.encode())
+    except InvalidInputError as error:
+        path = error.path.removeprefix("failed").lstrip(".")
+        raise InvalidInputError(f"--failed {path}".rstrip(), error.message) from None
 
 
 def add_memory_options(parser: Any) -> None:
@@ -132,9 +162,9 @@ def settle(options: argparse.Namespace) -> Job:
     if options.algorithms is not None:
         algorithms = parse_names(options.algorithms, "--algorithms")
         for name in algorithms:
-            if name not in ALGORITHMS:
+            if name not in KNOWN:
                 raise InvalidInputError(
-                    "--algorithms", f"expected some of {', '.join(ALGORITHMS)}, got {shown(name)}"
+                    "--algorithms", f"expected some of {', '.join(KNOWN)}, got {shown(name)}"
                 )
     try:
         profile = decode_profile(read(options.profile))
@@ -144,6 +174,7 @@ def settle(options: argparse.Namespace) -> Job:
         cluster = decode_cluster(read(options.cluster))
     except InvalidInputError as error:
         raise in_file(options.cluster, error) from None
+    cluster = damaged(cluster, options.failed)
     settled = {
         "computation": scale,
         "optimiser": ratio,

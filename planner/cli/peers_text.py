@@ -55,7 +55,7 @@ def case_table(cases: Iterable[PeerCase], methods: Sequence[str]) -> str:
                 case.profile,
                 case.cluster,
                 _time(case.time_ns(JOINT)),
-                _NONE if plan is None else f"{plan.algorithm}, {plan.mode}",
+                _NONE if plan is None else f"{' + '.join(plan.algorithms)}, {plan.mode}",
                 _above(case.over_bound(JOINT)),
                 _time(case.time_ns(BASELINE)),
                 *(_times(case.speedup(method)) for method in others),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from planner.cli.family import percent, provenance
+from planner.cli.family import lost, percent, provenance
 from planner.cli.iteration_options import Job
 from planner.clusters import Cluster
 from planner.draw import format_table
@@ -37,6 +37,11 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     )
     yield provenance(job.profile)
     yield f"cluster: {about_cluster(job.cluster)}"
+    if job.cluster.failed.servers:
+        yield (
+            f"rank r is the r-th of the {job.cluster.working} servers that work, in order "
+            "(`ranks` in JSON)"
+        )
     yield ""
     if answer.sizing is not UNSET:
         yield from _sizes(answer, answer.sizing)
@@ -59,6 +64,8 @@ def about_cluster(cluster: Cluster) -> str:
     kind = "one switch"
     if isinstance(topology, BCube):
         kind = f"BCube({topology.n},{topology.k})"
+        if cluster.failed:
+            kind += f" without {lost(cluster.failed)}"
     elif isinstance(topology, FatTree):
         kind = f"Fat-Tree of {topology.ports}-port switches"
     elif isinstance(topology, Rails):
@@ -84,7 +91,7 @@ def sentence(answer: IterationAnswer) -> str:
     assert answer.synchronisation is not UNSET
     assert answer.transfers is not UNSET
     synchronisation = answer.synchronisation
-    return f"{synchronisation.algorithm}, {synchronisation.mode}: {_counted(answer.transfers)}"
+    return f"{synchronisation.named}, {synchronisation.mode}: {_counted(answer.transfers)}"
 
 
 def _counted(transfers: tuple[TransferAnswer, ...]) -> str:

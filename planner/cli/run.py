@@ -188,7 +188,7 @@ def _checked(
     ranks = os.environ.get("WORLD_SIZE", "")
     collective = getattr(program, "collective", None)
     if collective is not None and ranks.isdecimal():
-        from planner.collectives.recipes import made
+        from planner.bml.replan import made
 
         needed = made(collective).ranks
         if int(ranks) != needed:

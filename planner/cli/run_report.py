@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from planner.collectives.recipes import Recipe, made
+from planner.bml.replan import made
 from planner.draw.table import format_table
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
@@ -16,6 +16,7 @@ from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RunReport, TransferReport
+from planner.programs.answers import recipes_of
 from planner.runtime.measuring.measured import batch_times, compared, slowest
 from planner.units import counted, format_bytes, format_ns
 
@@ -125,9 +126,9 @@ def _collective(options: argparse.Namespace, answers: "Sequence[Answer]", ranks:
     """Return by which collective program gradients were summed up."""
     first = answers[0]
     if isinstance(first, IterationAnswer) and first.synchronisation is not UNSET:
-        program = first.synchronisation.program
-        if program is not UNSET:
-            return made(Recipe(program.generator, program.shape)).name
+        recipes = dict.fromkeys(recipes_of(first).values())
+        names = [f"ring({ranks})" if recipe is None else made(recipe).name for recipe in recipes]
+        return ", ".join(names)
     if isinstance(first, BigdlAnswer | IbatchAnswer):
         return f"direct({ranks})"
     return f"ring({ranks})" if options.bcube is None else f"bml({options.bcube})"

@@ -38,7 +38,7 @@ def _cheapest_arrivals(problem: Problem) -> list[int]:
     cost, sizes = problem.cost, problem.size_prefix
     assert cost is not None
     assert sizes is not None
-    if not isinstance(cost, TableCost):
+    if not isinstance(cost, TableCost):  # two transfers take no less than one of all their bytes
         return [cost.cost_ns(size) for size in sizes]
     points = cost.points
     cheapest = min(time for _, time in points)

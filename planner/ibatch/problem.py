@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Literal
 
-from planner.costs import AffineCost, TableCost
+from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.network import AnyNetwork, batch_cost
 from planner.profiles import Granularity, Profile
@@ -56,7 +56,7 @@ class Problem:
         Transfer time of each layer (T).
     layer_bytes : sequence of int, shape (L,), optional
         What is sent for each layer.
-    cost : AffineCost or TableCost, optional
+    cost : AffineCost, TableCost, or DepthCost of affine costs, optional
         Time of one communication as a function of its size.
     direction : {"pull", "push"}
         Parameters before computation, or gradients after it. Lists are in layer order either way.
@@ -75,7 +75,7 @@ class Problem:
     startup_ns: int | None = None
     transfer_ns: Sequence[int] | None = None
     layer_bytes: Sequence[int] | None = None
-    cost: AffineCost | TableCost | None = None
+    cost: AffineCost | TableCost | DepthCost | None = None
     direction: Literal["pull", "push"] = "pull"
     objective: Literal["makespan", "eq4"] = "makespan"
     max_batch_bytes: int | None = None
@@ -92,10 +92,12 @@ class Problem:
                 raise InvalidInputError("transfer_ns", "missing (or layer_bytes with cost_table)")
             set_integer(self, "startup_ns")
         else:
-            if not isinstance(self.cost, AffineCost | TableCost):
+            if not isinstance(self.cost, AffineCost | TableCost | DepthCost):
                 raise InvalidInputError(
                     "cost", f"expected an AffineCost or a TableCost, got {shown(self.cost)}"
                 )
+            if isinstance(self.cost, DepthCost) and not self.cost.is_concave:
+                raise InvalidInputError("cost", "expected affine costs, of which the least counts")
             for name in ("startup_ns", "transfer_ns"):
                 if getattr(self, name) is not None:
                     raise InvalidInputError(name, "not together with cost_table")
@@ -271,7 +273,7 @@ class Problem:
         )
 
 
-def _as_affine(cost: AffineCost | TableCost | None) -> AffineCost | None:
+def _as_affine(cost: AffineCost | TableCost | DepthCost | None) -> AffineCost | None:
     """Return the affine cost equal to `cost`, if it is affine from 0 bytes on."""
     if isinstance(cost, TableCost) and cost.points[0][0] == 0:
         rates = {

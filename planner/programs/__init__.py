@@ -21,6 +21,7 @@ from planner.programs.forms import (
     ShardProgram,
     SliceProgram,
     digest,
+    with_pieces,
 )
 from planner.programs.typed import TypedPlan, family_of, is_typed, read_typed
 
@@ -37,6 +38,7 @@ __all__ = [
     "digest",
     "program_of",
     "read_plan",
+    "with_pieces",
 ]
 
 Plan = bytes | Mapping[str, Any] | Answer | TypedPlan

@@ -16,11 +16,12 @@ from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.decoding import decode
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.programs import recipe_in
 from planner.jsonio.transfers import TransferDocument
 from planner.programs.building import Layers, gradients, through_a_driver, transfers
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
 
-__all__ = ["Answer", "read_answer", "read_plan"]
+__all__ = ["Answer", "read_answer", "read_plan", "recipes_of"]
 
 Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer | IterationAnswer
 ValueT = TypeVar("ValueT")
@@ -83,19 +84,17 @@ def read_answer(answer: Answer) -> Program | Layers:
     if isinstance(answer, IterationAnswer):
         pushed = _known(answer.parameter_bytes) or {}
         pulled = _known(answer.pull_bytes) or pushed
-        rows = [
-            (
-                transfer.kind,
-                Batch(
-                    _pieces(transfer, pulled if transfer.kind == "pull" else pushed), transfer.bytes
-                ),
-            )
-            for transfer in _known(answer.transfers) or ()
-        ]
-        return transfers(rows, barrier=answer.barrier, collective=_recipe(answer))
+        recipes, rows = recipes_of(answer), []
+        for transfer in _known(answer.transfers) or ():
+            pieces = _pieces(transfer, pulled if transfer.kind == "pull" else pushed)
+            recipe = recipes[_known(transfer.algorithm)]
+            batch = Batch(pieces, transfer.bytes, _known(transfer.depth) or 1, recipe)
+            rows.append((transfer.kind, batch))
+        return transfers(rows, barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
         batches = _known(answer.batches) or ()
-        return Layers(answer.direction, batches, _known(answer.layer_parameters))
+        names = _known(answer.layer_parameters)
+        return Layers(answer.direction, batches, names, _known(answer.layer_bytes))
     if isinstance(answer, BigdlAnswer):
         slices, order = _known(answer.slices), _known(answer.pulls())
         if slices is None or order is None:
@@ -108,26 +107,28 @@ def read_answer(answer: Answer) -> Program | Layers:
     )
 
 
-def _recipe(answer: IterationAnswer) -> Recipe | None:
-    """Return by which program an answer's transfers are run.
+def recipes_of(answer: IterationAnswer) -> dict[str | None, Recipe | None]:
+    """Return by which program transfers are run that name an algorithm, or None.
+
+    Where nothing is said of the ring, and with a single worker, it is left open.
 
     Raises
     ------
     InvalidInputError
-        If it does not say, and it is not the ring that is run where nothing is said.
+        If the answer does not say it of another algorithm.
     """
     synchronisation = _known(answer.synchronisation)
-    if synchronisation is None or synchronisation.algorithm == "none":
-        return None
-    program = _known(synchronisation.program)
-    if program is not None:
-        return Recipe(program.generator, program.shape)
-    if synchronisation.algorithm != "ring":
-        raise InvalidInputError(
-            "synchronisation.program",
-            f"missing: how to run {synchronisation.algorithm}; plan again, or with --algorithms",
-        )
-    return None
+    if synchronisation is None:
+        return {None: None}
+    recipes: dict[str | None, Recipe | None] = {}
+    for used in synchronisation.algorithms:
+        recipes[used.algorithm] = recipe = recipe_in(used.program)
+        if recipe is None and used.algorithm not in ("ring", "none"):
+            raise InvalidInputError(
+                "synchronisation.program",
+                f"missing: how to run {used.algorithm}; plan again, or with --algorithms",
+            )
+    return {None: recipes[synchronisation.algorithm], **recipes}
 
 
 def _pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece, ...]:

@@ -3,16 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import UNSET
-
 from planner.bml.plan import Plan
 from planner.bml.program import program_of
 from planner.collectives.bml import bml_program
-from planner.collectives.program import Program
 from planner.errors import InvalidInputError
-from planner.jsonio import bml_transfers
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.programs.answers import read_plan
+from planner.programs.collectives import SummingProgram, summing_program
 from planner.topologies import BCube
 
 __all__ = ["bcube_program"]
@@ -20,7 +17,7 @@ __all__ = ["bcube_program"]
 
 def bcube_program(
     bcube: BCube, plan: bytes | Mapping[str, Any] | BmlAnswer | Plan | None
-) -> tuple[Program, int, int | None]:
+) -> SummingProgram:
     """Return a plan as a program, its depth, and the only size of tensors that it is for.
 
     Raises
@@ -31,11 +28,11 @@ def bcube_program(
         If an answer does not sum up every contribution exactly once.
     """
     if plan is None:
-        return bml_program(bcube), 1, None
+        return SummingProgram(bml_program(bcube))
     if not isinstance(plan, bytes | Mapping | BmlAnswer):
         if plan.bcube != bcube:
             raise InvalidInputError("plan", f"expected one for {bcube}, got one for {plan.bcube}")
-        return program_of(plan), plan.rounds, None
+        return SummingProgram(program_of(plan), plan.rounds)
     answer = read_plan(plan)  # which checks it
     if not isinstance(answer, BmlAnswer):
         raise InvalidInputError("problem", f"expected a plan of bml, got {answer.problem}")
@@ -45,10 +42,4 @@ def bcube_program(
             f"a plan for BCube({answer.n}, {answer.k}), expected one for "
             f"BCube({bcube.n}, {bcube.k})",
         )
-    if not bml_transfers.lists_all(answer):
-        why = '; ask for "schedule": "all"' if answer.reason is UNSET else f": {answer.reason}"
-        raise InvalidInputError("transfers", f"missing those of all servers{why}")
-    program, size = bml_transfers.program_of(answer)
-    if not size:
-        raise InvalidInputError("transfers", "expected some, got none")
-    return program, 1, size
+    return summing_program(answer)

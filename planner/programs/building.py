@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
-from planner.programs.forms import Batch, GradientProgram, Piece, ShardProgram
+from planner.iteration.problem import Kind
+from planner.programs.forms import Batch, Direction, GradientProgram, Piece, ShardProgram
 from planner.validation import shown
 
 __all__ = ["Layers", "gradients", "shards", "through_a_driver", "transfers"]
@@ -18,6 +18,7 @@ class Layers(NamedTuple):
     direction: str
     batches: Sequence[tuple[int, int]]
     names: Sequence[Sequence[str]] | None
+    sizes: Sequence[int] | None = None
 
 
 def gradients(
@@ -38,32 +39,29 @@ def gradients(
 
 
 def transfers(
-    rows: Iterable[tuple[str, Batch]], *, barrier: bool, collective: Recipe | None
+    rows: Iterable[tuple[Kind, Batch]], *, barrier: bool
 ) -> GradientProgram | ShardProgram:
     """Return the program of a plan of `iteration`, whose batches each have a kind.
 
     Raises
     ------
     InvalidInputError
-        If all-reduces and pushes are mixed, or a parameter is cut that is pushed or pulled.
+        If all-reduces and pushes are mixed, or all shards are waited for.
     """
     rows = tuple(rows)
     if all(kind == "all_reduce" for kind, _ in rows):
-        return GradientProgram(tuple(batch for _, batch in rows), barrier, collective)
+        return GradientProgram(tuple(batch for _, batch in rows), barrier)
+    if barrier:
+        raise InvalidInputError(
+            "barrier", "expected none: what is pulled is waited for where it is read"
+        )
+    sharded: list[tuple[Direction, Batch]] = []
     for number, (kind, batch) in enumerate(rows):
-        path = f"transfers[{number}]"
         if kind == "all_reduce":
-            raise InvalidInputError(f"{path}.kind", "all-reduces and pushes in one plan")
-        if any(piece != Piece(piece.parameter) for piece in batch.pieces):
-            raise InvalidInputError(
-                f"{path}.part",
-                "an executor of shards sends whole parameters: plan with --mode replicated, or "
-                "by method ibatch",
-            )
-    pulls, pushes = (
-        tuple(batch for kind, batch in rows if kind == direction) for direction in ("pull", "push")
-    )
-    return ShardProgram(pulls, pushes, collective)
+            path = f"transfers[{number}].kind"
+            raise InvalidInputError(path, "all-reduces and pushes in one plan")
+        sharded.append((kind, batch))
+    return ShardProgram(tuple(sharded))
 
 
 def shards(plans: Sequence[Layers]) -> ShardProgram:
@@ -92,12 +90,15 @@ def shards(plans: Sequence[Layers]) -> ShardProgram:
     every = Batch(tuple(map(Piece, names)))
     batches: dict[str, tuple[Batch, ...]] = {"pull": (every,), "push": (every,)}
     for plan in plans:
-        pieces = [
-            tuple(Piece(name) for layer in table[start:stop] for name in layer)
+        batches[plan.direction] = tuple(
+            Batch(
+                tuple(Piece(name) for layer in table[start:stop] for name in layer),
+                None if plan.sizes is None else sum(plan.sizes[start:stop]),
+            )
             for start, stop in plan.batches
-        ]
-        batches[plan.direction] = tuple(Batch(group) for group in pieces if group)
-    return ShardProgram(batches["pull"], batches["push"])
+            if any(table[start:stop])
+        )
+    return ShardProgram.pushes_first(batches["pull"], batches["push"])
 
 
 def through_a_driver(method: str) -> InvalidInputError:

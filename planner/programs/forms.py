@@ -3,14 +3,16 @@
 `Piece` is the one form in which bytes of a parameter stand between a plan and an executor.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Self, TypeVar
 
 from planner.collectives.recipes import Recipe
 
 __all__ = [
     "Batch",
+    "Direction",
     "GradientProgram",
     "Piece",
     "Program",
@@ -18,6 +20,7 @@ __all__ = [
     "SliceProgram",
     "digest",
     "piece_of",
+    "with_pieces",
 ]
 
 
@@ -41,11 +44,14 @@ class Batch:
         Their size, where the plan says it.
     depth : int
         Chunks in flight at once.
+    collective : Recipe or None
+        By which program it is summed up, or by which half of it; None: the plan leaves it open.
     """
 
     pieces: tuple[Piece, ...]
     size_bytes: int | None = None
     depth: int = 1
+    collective: Recipe | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +64,50 @@ class GradientProgram:
         In transfer order.
     barrier : bool
         Whether the next forward pass waits for all of them; else for each where it is read.
-    collective : Recipe or None
-        By which program they are summed up; None: the plan leaves it open.
     """
 
     batches: tuple[Batch, ...]
     barrier: bool = False
-    collective: Recipe | None = None
+
+
+Direction = Literal["push", "pull"]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardProgram:
     """Each rank keeps and updates a shard of every parameter.
 
-    Parameters are pulled batch by batch ahead of the forward pass, gradients pushed batch by batch
-    behind the backward pass.
+    Gradients are pushed batch by batch behind the backward pass, and parameters pulled batch by
+    batch ahead of the next forward pass; the last pushes may come between the first pulls.
 
     Attributes
     ----------
-    pulls, pushes : tuple of Batch
-        In transfer order; all pieces are whole parameters.
-    collective : Recipe or None
-        By the halves of which program; None: the plan leaves it open.
+    transfers : tuple of (str, Batch)
+        In transfer order, each with its direction; pushes and pulls may cut parameters in different
+        places.
     """
 
-    pulls: tuple[Batch, ...]
-    pushes: tuple[Batch, ...]
-    collective: Recipe | None = None
+    transfers: tuple[tuple[Direction, Batch], ...]
+
+    @classmethod
+    def pushes_first(cls, pulls: Iterable[Batch], pushes: Iterable[Batch]) -> Self:
+        """Return the program that pulls nothing before all is pushed."""
+        return cls((*(("push", batch) for batch in pushes), *(("pull", batch) for batch in pulls)))
+
+    @property
+    def pulls(self) -> tuple[Batch, ...]:
+        """What is pulled, in transfer order."""
+        return tuple(batch for direction, batch in self.transfers if direction == "pull")
+
+    @property
+    def pushes(self) -> tuple[Batch, ...]:
+        """What is pushed, in transfer order."""
+        return tuple(batch for direction, batch in self.transfers if direction == "push")
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """All of them."""
+        return tuple(batch for _, batch in self.transfers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +127,26 @@ class SliceProgram:
 
 
 Program = GradientProgram | ShardProgram | SliceProgram
+ProgramT = TypeVar("ProgramT", bound=Program)
 
 
 def piece_of(parameter: str, start: int, stop: int, size: int | None) -> Piece:
     """Return bytes start … stop-1 of a parameter of so many, in the form that is the only one."""
     return Piece(parameter) if (start, stop) == (0, size) else Piece(parameter, start, stop)
+
+
+def with_pieces(program: ProgramT, change: Callable[[Piece], Piece | None]) -> ProgramT:
+    """Return a program with every piece changed, without those that change to None."""
+
+    def changed(batch: Batch) -> Batch:
+        return replace(batch, pieces=tuple(filter(None, map(change, batch.pieces))))
+
+    if isinstance(program, GradientProgram):
+        return replace(program, batches=tuple(map(changed, program.batches)))
+    if isinstance(program, ShardProgram):
+        transfers = tuple((direction, changed(batch)) for direction, batch in program.transfers)
+        return replace(program, transfers=transfers)
+    return program
 
 
 def digest(*parts: object) -> str:

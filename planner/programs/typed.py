@@ -76,12 +76,15 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
             for transfer in solution.transfers:
                 sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
                 pieces = _pieces(problem.graph, transfer.parts, sizes)
-                rows.append((transfer.kind, Batch(pieces, transfer.size_bytes)))
-            recipe = recipe_on(problem.cluster, solution.algorithm)
-            return transfers(rows, barrier=solution.barrier, collective=recipe)
+                name = transfer.algorithm or solution.algorithm
+                recipe = recipe_on(problem.cluster, name)
+                batch = Batch(pieces, transfer.size_bytes, transfer.depth, recipe)
+                rows.append((transfer.kind, batch))
+            return transfers(rows, barrier=solution.barrier)
         case ibatch.Problem(), ibatch.Plan():
             ibatch.check(problem, solution)
-            return Layers(problem.direction, solution.batches, _table(problem, names))
+            table = _table(problem, names)
+            return Layers(problem.direction, solution.batches, table, problem.layer_bytes)
         case bigdl.Problem(), bigdl.Exchange():
             bigdl.check(problem, solution)
             nodes = range(solution.nodes)

@@ -45,7 +45,7 @@ def peers_of(comparison: Comparison[Plan, Evaluation]) -> tuple[Peer, ...]:
         Peer(
             row.method,
             row.objective_ns,
-            f"{row.plan.algorithm}, {row.plan.mode}" if row.plan is not None else "",
+            f"{' + '.join(row.plan.algorithms)}, {row.plan.mode}" if row.plan is not None else "",
             row.infeasibility.reason if row.infeasibility else "",
         )
         for row in comparison.rows

@@ -1,10 +1,15 @@
 """What the page says of the plan: the verdict, where the time goes, the transfers, alternatives."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET
 
-from planner.jsonio.iteration_answer import AlternativeAnswer, IterationAnswer, Why
+from planner.jsonio.iteration_answer import (
+    AlternativeAnswer,
+    IterationAnswer,
+    SynchronisationAnswer,
+    Why,
+)
 from planner.report.html import Html, element, joined, listed, paragraph, table
 from planner.report.peers import BASELINE, Peer, time_of
 from planner.report.words import (
@@ -47,13 +52,21 @@ def verdict(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
         element("strong", format_ns(answer.iteration_ns)),
         ". ",
         "Gradients travel by ",
-        element("strong", synchronisation.algorithm),
-        f" ({ALGORITHMS.get(synchronisation.algorithm, '')}), ",
+        *_algorithms(synchronisation),
+        ", ",
         element("strong", synchronisation.mode),
         f" ({MODES[synchronisation.mode]}), in {' and '.join(kinds)}. ",
         _standing(answer, peers),
         class_="verdict",
     )
+
+
+def _algorithms(synchronisation: SynchronisationAnswer) -> Iterable[Html | str]:
+    """Yield the algorithms, each with what it does."""
+    for place, used in enumerate(synchronisation.algorithms):
+        yield " and, where that suits a transfer better, " if place else ""
+        yield element("strong", used.algorithm)
+        yield f" ({ALGORITHMS.get(used.algorithm, '')})"
 
 
 def _standing(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
@@ -207,8 +220,8 @@ def transfer_table(answer: IterationAnswer) -> Html:
         ),
         paragraph(
             "Times count from the start of the backward pass. A transfer is ready when its last "
-            "gradient is (a pull, when its parameters were pushed), and due when the next forward "
-            "pass needs it.",
+            "gradient is (a pull, when the backward pass and the pushes of its parameters have "
+            "ended), and due when the next forward pass needs it.",
             class_="note",
         ),
     )
@@ -224,7 +237,7 @@ def alternative_table(answer: IterationAnswer) -> Html:
     rows = [_alternative(alternative, answer.objective_ns) for alternative in ordered]
     place = None
     if answer.synchronisation is not UNSET:
-        chosen = (answer.synchronisation.algorithm, answer.synchronisation.mode)
+        chosen = (answer.synchronisation.way, answer.synchronisation.mode)
         keys = [(alternative.algorithm, alternative.mode) for alternative in ordered]
         place = keys.index(chosen) if chosen in keys else None
     header = ("algorithm", "mode", "transfers", "iteration", "longer", "above its bound")

@@ -32,6 +32,8 @@ ALGORITHMS = {
     "ps": "parameter servers on all machines",
     "shuffle": "a shuffle, every worker with every other",
     "bml": "BML, over all NICs of a BCube at once",
+    "bml_rounds": "BML around failures, in parts that follow each other",
+    "mixed": "for each transfer the algorithm that suits its size",
 }
 
 MODES = {

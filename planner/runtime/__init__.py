@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.runtime.executors.base import Executor
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
+    from planner.runtime.recovery import Recovery, recover
     from planner.runtime.world.joining import join
     from planner.runtime.world.world import World
 
@@ -25,6 +26,7 @@ _HOMES = {
     "BcubeAllReduce": "collectives.bcube",
     "Executor": "executors.base",
     "Interpreter": "collectives.interpreter",
+    "Recovery": "recovery",
     "Ring": "collectives.ring",
     "Trial": "measuring.trial",
     "World": "world.world",
@@ -32,6 +34,7 @@ _HOMES = {
     "collective_of": "collectives.interpreter",
     "join": "world.joining",
     "measure_network": "measuring.sweep",
+    "recover": "recovery",
     "run_ddp": "measuring.trial",
     "run_plan": "measuring.trial",
 }
@@ -41,6 +44,7 @@ __all__ = [
     "BcubeAllReduce",
     "Executor",
     "Interpreter",
+    "Recovery",
     "Ring",
     "Trial",
     "World",
@@ -48,6 +52,7 @@ __all__ = [
     "collective_of",
     "join",
     "measure_network",
+    "recover",
     "run_ddp",
     "run_plan",
 ]

@@ -1,21 +1,21 @@
 """From a plan to the executor that follows it."""
 
-from collections import Counter
-from dataclasses import replace
+from contextlib import ExitStack
 
 from torch import nn
 from torch.optim import Optimizer
 
-from planner.collectives.recipes import made
+from planner.bml.replan import made
+from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.programs import (
-    Batch,
     GradientProgram,
     Plan,
     Program,
     ShardProgram,
     SliceProgram,
     program_of,
+    with_pieces,
 )
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.collectives.ring import AllReduce
@@ -36,6 +36,8 @@ def attach(
     world: World,
     *,
     all_reduce: AllReduce | None = None,
+    recoverable: bool = False,
+    steps: int = 0,
 ) -> Executor:
     """Let a model's training steps communicate as planned.
 
@@ -75,6 +77,11 @@ def attach(
     all_reduce : AllReduce, optional
         How gradients are summed up, for plans that leave it open, as those of `caramel` do; by
         default gloo's ring. Plans of `iteration` say by which program: that one is run.
+    recoverable : bool
+        Whether `planner.runtime.recover` shall be able to go on after a link has failed. It takes a
+        copy of parameters and optimiser state, in each step; for plans of all-reduces.
+    steps : int
+        Steps that are complete already, as after a recovery: numbers go on from there.
 
     Raises
     ------
@@ -86,38 +93,56 @@ def attach(
     CommunicationError
         If a rank does not take part in time.
     """
-    program = _plain(program_of(plan))
+    program: Program = with_pieces(
+        program_of(plan), lambda piece: piece._replace(parameter=plain_name(piece.parameter))
+    )
     if all_reduce is not None and not isinstance(program, GradientProgram):
         raise InvalidInputError("all_reduce", "the plan does not all-reduce")
+    if recoverable and not isinstance(program, GradientProgram):
+        raise InvalidInputError(
+            "recoverable",
+            "only with plans of all-reduces: of shards and slices each rank has its own",
+        )
     if isinstance(program, SliceProgram):
         return SliceExecutor(model, program, optimizer, world)
-    own = _planned(world, program, all_reduce)
-    try:
+    interpreters: dict[Recipe | None, Interpreter] = {}
+    with ExitStack() as if_refused:
+        for recipe in dict.fromkeys(batch.collective for batch in program.batches):
+            own = _planned(world, program, recipe, all_reduce)
+            if own is not None:
+                interpreters[recipe] = own
+                if_refused.callback(own.close)
         executor: Executor
         if isinstance(program, ShardProgram):
-            executor = ShardExecutor(model, program, optimizer, world, own)
+            executor = ShardExecutor(model, program, optimizer, world, interpreters)
         else:
-            executor = GradientExecutor(model, program, optimizer, world, own or all_reduce)
-    except BaseException:
-        if own is not None:
-            own.close()
-        raise
-    if own is not None:
-        executor.closing(own.close)
+            executor = GradientExecutor(
+                model,
+                program,
+                optimizer,
+                world,
+                all_reduce,
+                interpreters,
+                recoverable=recoverable,
+                steps=steps,
+            )
+        executor.closing(if_refused.pop_all().close)
     return executor
 
 
 def _planned(
-    world: World, planned: GradientProgram | ShardProgram, all_reduce: AllReduce | None
+    world: World,
+    planned: GradientProgram | ShardProgram,
+    recipe: Recipe | None,
+    all_reduce: AllReduce | None,
 ) -> Interpreter | None:
-    """Return what follows the program that a plan names; None if that is gloo's own all-reduce.
+    """Return what follows a program that a plan names; None if that is gloo's own all-reduce.
 
     Raises
     ------
     InvalidInputError
         If the program is for other ranks, or another one was given.
     """
-    recipe = planned.collective
     if recipe is None or world.size == 1:
         return None
     program = made(recipe)
@@ -132,34 +157,6 @@ def _planned(
         raise InvalidInputError(
             "all_reduce", f"the plan sums up by {program.name}, got {all_reduce.name}"
         )
-    owned = Counter(map(program.owner, range(program.chunks)))
-    if isinstance(planned, ShardProgram) and len(set(map(owned.get, range(program.ranks)))) > 1:
-        raise InvalidInputError(
-            "plan",
-            f"shards by {program.name}, which leaves some ranks without any: plan with another "
-            "algorithm, or replicated",
-        )
     if all_reduce is not None or (is_ring and isinstance(planned, GradientProgram)):
         return None
     return Interpreter(world, program)
-
-
-def _plain(program: Program) -> Program:
-    """Return a program with the names that parameters have where nothing is compiled."""
-
-    def plain(batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-        return tuple(
-            replace(
-                batch,
-                pieces=tuple(
-                    piece._replace(parameter=plain_name(piece.parameter)) for piece in batch.pieces
-                ),
-            )
-            for batch in batches
-        )
-
-    if isinstance(program, GradientProgram):
-        return replace(program, batches=plain(program.batches))
-    if isinstance(program, ShardProgram):
-        return replace(program, pulls=plain(program.pulls), pushes=plain(program.pushes))
-    return program

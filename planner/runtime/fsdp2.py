@@ -12,9 +12,10 @@ module waits for its own, as FSDP2 does by itself. Without it nothing overlaps o
 
 Guarantee. One all-gather a batch in each forward pass, started in the order of the plan. What is
 lost of a plan: gradients are reduced in the groups of the pull plan, whatever the push plan says;
-FSDP2 finishes them at the end of the backward pass; gloo runs two transfers at once, so that the
-first two batches share the network. All parameters may be gathered at once in the forward pass.
-Frozen parameters travel with the module they are registered in.
+FSDP2 finishes them at the end of the backward pass, also what a plan pushes between pulls; gloo
+runs two transfers at once, so that the first two batches share the network. All parameters may be
+gathered at once in the forward pass. Frozen parameters travel with the module they are registered
+in.
 
 Complexity. O(parameters · depth of the model), once.
 

@@ -37,8 +37,9 @@ class BcubeAllReduce(Interpreter):
         Ports of a switch, and levels.
     plan : bytes, mapping, answer or plan, optional
         What to follow instead of Algorithm 1. A plan of `planner.bml` is for tensors of all sizes;
-        an answer of ``planner solve`` with ``"schedule": "all"``, as JSON or plain values, for
-        tensors of its size. Failed servers have no rank; NICs it does not use need not work.
+        so is an answer of ``planner solve`` that names its program, as JSON or plain values; one
+        around failures, with ``"schedule": "all"``, is for tensors of its size. Failed servers have
+        no rank; NICs it does not use need not work.
 
     Raises
     ------

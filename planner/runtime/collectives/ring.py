@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, distributed
 
-__all__ = ["AllReduce", "Ring", "chunks"]
+__all__ = ["AllReduce", "Ring"]
 
 
 class AllReduce(Protocol):
@@ -44,12 +44,7 @@ class Ring:
         """Sum up in place."""
         works = [
             distributed.all_reduce(chunk, group=self._group, async_op=True)
-            for chunk in chunks(flat, depth)
+            for chunk in flat.tensor_split(min(depth, flat.numel()))
         ]
         for work in works:
             work.wait()
-
-
-def chunks(flat: Tensor, count: int) -> tuple[Tensor, ...]:
-    """Return contiguous parts of a tensor of nearly the same size, none of them empty."""
-    return tuple(part for part in flat.tensor_split(min(count, flat.numel())) if part.numel())

@@ -9,7 +9,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import torch
@@ -101,12 +100,7 @@ class Executor(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         self.world.report(error)
         self.close()
 
@@ -124,7 +118,7 @@ class Executor(ABC):
 
     @abstractmethod
     def gradient_ready(self, parameter: nn.Parameter) -> None:
-        """Note that a parameter's gradient of this step is complete."""
+        """Note that a parameter's gradient of this step is complete; nothing is pending then."""
 
     def entered(self) -> None:  # noqa: B027 - not all have something to do
         """Do what can be done without waiting when a forward pass begins."""
@@ -204,15 +198,19 @@ class Executor(ABC):
                 self.finish()
         finally:
             if not self.gate.pending:
-                self.gate.close()
-                for handle in self._handles:
-                    handle.remove()
-                self.world.attached.difference_update(map(id, self.names))
+                self._let_go()
             self.channel.close()
             for last in self._closers:
                 last()
             if self.world.watch.error is None:
                 distributed.destroy_process_group(self.group)
+
+    def _let_go(self) -> None:
+        """Leave the model as a plain one."""
+        self.gate.close()
+        for handle in self._handles:
+            handle.remove()
+        self.world.attached.difference_update(map(id, self.names))
 
     def closing(self, last: Callable[[], None]) -> None:
         """Have something done when this is closed, after the last transfer."""
@@ -237,8 +235,8 @@ class Executor(ABC):
         finally:
             self._own_step = False
 
-    def _stepping(self, *_: Any) -> None:
-        if not self._own_step:
+    def _stepping(self, optimizer: Optimizer, *_: Any) -> None:
+        if optimizer is self.optimizer and not self._own_step:  # else a twin that updates slices
             self.stop("the optimiser's step was called: the executor's takes its place")
 
     def _check_same(self) -> None:
@@ -265,6 +263,8 @@ class Executor(ABC):
             )
         if not self._accumulating:
             self.world.watch.check()
+            if gate.pending:  # parameters that the last forward pass did not read
+                self.finish()
             self.gradient_ready(parameter)
 
     def _finish_for_others(self) -> None:
@@ -292,7 +292,7 @@ class Executor(ABC):
 
 
 def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
-    if any(id(parameter) in world.attached for parameter in parameters):
+    if not world.attached.isdisjoint(map(id, parameters)):
         raise InvalidInputError("model", "another executor has it: close that one first")
 
 
@@ -320,7 +320,8 @@ def _trained_ids(model: nn.Module) -> set[int]:
 def _spread(model: nn.Module, world: World, group: Any) -> None:
     """Give all ranks the parameters and buffers of rank 0, as one message a type of numbers."""
     tensors: dict[torch.dtype, list[Tensor]] = {}
-    for tensor in _distinct([*model.parameters(), *model.buffers()]):
+    every = [*model.parameters(), *model.buffers()]
+    for tensor in {id(tensor): tensor for tensor in every}.values():
         tensors.setdefault(tensor.dtype, []).append(tensor.detach())
     with torch.no_grad(), world.transferring():
         for several in tensors.values():
@@ -337,7 +338,3 @@ def _spread(model: nn.Module, world: World, group: Any) -> None:
 def _in_backward() -> bool:
     """Tell whether a backward pass runs, which calls modules again where it has checkpoints."""
     return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - as torch's checkpoints do
-
-
-def _distinct(tensors: Iterable[Tensor]) -> list[Tensor]:
-    return list({id(tensor): tensor for tensor in tensors}.values())

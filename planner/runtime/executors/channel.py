@@ -9,6 +9,8 @@ import atexit
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
 
 from planner.errors import PlannerError
 from planner.runtime.measuring.trace import Trace
@@ -19,34 +21,33 @@ __all__ = ["Channel", "Ticket"]
 _LOOK_S = 0.1
 
 
+@dataclass(slots=True, eq=False)
 class Ticket:
-    """A transfer that was asked for.
+    """What is to be done in its turn: a transfer, or an update between two.
 
     Attributes
     ----------
     work : callable
         Does it, and returns once it is done.
     step, batch : int
-        Which transfer of the plan it is.
+        Which transfer of the plan it is, or comes before.
     direction : str
         "pull" or "push" where a plan has both.
+    kind : str
+        As what it is traced.
     ready : bool
-        Whether what it sends is there.
+        Whether what it needs is there.
     done : bool
         Whether it has ended.
     """
 
-    __slots__ = ("batch", "direction", "done", "ready", "step", "work")
-
-    def __init__(
-        self, work: Callable[[], None], step: int, batch: int, *, ready: bool, direction: str = ""
-    ) -> None:
-        self.work = work
-        self.step = step
-        self.batch = batch
-        self.direction = direction
-        self.ready = ready
-        self.done = False
+    work: Callable[[], None]
+    step: int
+    batch: int
+    direction: str = ""
+    kind: Literal["transfer", "update"] = "transfer"
+    ready: bool = False
+    done: bool = False
 
 
 class Channel:
@@ -64,20 +65,20 @@ class Channel:
         atexit.register(self.close)
 
     def submit(self, tickets: Iterable[Ticket]) -> None:
-        """Ask for transfers, behind all that were asked for before."""
+        """Ask for some work, behind all that was asked for before."""
         with self._changed:
             self._queue.extend(tickets)
             self._changed.notify_all()
 
     def release(self, ticket: Ticket) -> None:
-        """Say that what a transfer sends is there."""
+        """Say that what some work needs is there."""
         with self._changed:
             ticket.ready = True
             if self._queue and self._queue[0] is ticket:  # else nobody can do anything yet
                 self._changed.notify_all()
 
     def wait(self, ticket: Ticket) -> None:
-        """Return once a transfer has ended.
+        """Return once some work has ended.
 
         Raises
         ------
@@ -119,7 +120,7 @@ class Channel:
         while (ticket := self._next()) is not None:
             try:
                 with (
-                    self._trace.span("transfer", ticket.step, ticket.batch, ticket.direction),
+                    self._trace.span(ticket.kind, ticket.step, ticket.batch, ticket.direction),
                     self._world.transferring(ticket.step, ticket.batch),
                 ):
                     ticket.work()

@@ -1,44 +1,52 @@
-"""How elements of parameters lie in messages that give each rank its slice of every parameter.
+"""How elements of parameters lie in messages that give each rank its share of every parameter.
 
-Problem. Each rank keeps one slice of every parameter; what goes to one rank, or comes from it, has
-to lie together. Buffers of the size of all parameters would take more memory than sharding saves.
+Problem. Each rank keeps a share of every parameter, and plans may cut parameters, pushes elsewhere
+than pulls. What goes to one rank, or comes from it, has to lie together. Buffers of the size of all
+parameters would take more memory than sharding saves.
 
-Method. A message is a matrix with one row for each rank, in which each parameter has some columns:
-as many as a slice has elements, the last rows padded. A batch that is larger than a limit is cut
-between columns into several messages. All messages share the same room, one after the other.
+Method. A parameter's cells lie between all cuts of all batches, and each rank keeps a slice of each
+cell: so every piece of a push or a pull is some whole cells, of which each rank has its part. A
+message is a matrix with one row for each rank, in which each cell has some columns: as many as a
+slice has elements, the last rows padded. A batch that is larger than a limit is cut between columns
+into several messages. All messages share the same room, one after the other.
 
-Guarantee. Together, the messages of a batch carry each element of its parameters once.
+Guarantee. Together, the messages of a batch carry each element of its pieces once. A parameter that
+is not cut is one cell.
 
-Complexity. O(parameters + messages) places; the room is as large as the largest message.
+Complexity. O(cells + messages) places, at most as many cells as pieces; the room is as large as the
+largest message. A cell has less than N elements more on its way, on N ranks.
 """
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from planner.programs import Batch
-from planner.runtime.model.parameters import Elements, by_dtype
+from planner.programs import Batch, Piece
+from planner.runtime.model.parameters import Elements, by_dtype, elements_of
 
-__all__ = ["Columns", "SliceMessage", "messages_of", "slice_of"]
+__all__ = ["Columns", "SliceMessage", "cells_in", "cells_of", "messages_of", "slice_of"]
 
 
 class Columns(NamedTuple):
-    """Columns first … last-1 of a parameter's, and where they begin in a message."""
+    """Columns first … last-1 of a cell's, and where they begin in a message."""
 
-    parameter: nn.Parameter
+    cell: Elements
     first: int
     last: int
     place: int
 
     def own(self, rank: int, ranks: int) -> tuple[int, int]:
         """Return which elements of a rank's slice these are, without padding."""
-        width = len(slice_of(self.parameter, rank, ranks))
+        width = len(slice_of(self.cell, rank, ranks))
         return min(self.first, width), min(self.last, width)
 
-    def parts(self, matrix: Tensor, values: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield parts of a message and of flat values that belong together."""
+    def parts(self, matrix: Tensor, flat: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield parts of a message and of a parameter's flat values that belong together."""
+        values = self.cell.of(flat)
         width = -(-len(values) // len(matrix))
         full, rest = divmod(len(values), width)
         columns = matrix[:, self.place : self.place + self.last - self.first]
@@ -68,8 +76,27 @@ class SliceMessage(NamedTuple):
         return flat.view(self.ranks, self.width)
 
 
+def cells_of(
+    batches: Iterable[Batch], parameters: Mapping[str, nn.Parameter]
+) -> dict[nn.Parameter, tuple[Elements, ...]]:
+    """Return the elements of each parameter between all cuts of some batches, in their order."""
+    cuts: dict[nn.Parameter, set[int]] = {}
+    for batch in batches:
+        for piece in batch.pieces:
+            elements = elements_of(piece, parameters)
+            cuts.setdefault(elements.parameter, set()).update(elements.span)
+    return {
+        parameter: tuple(Elements(parameter, *span) for span in pairwise(sorted(places)))
+        for parameter, places in cuts.items()
+    }
+
+
 def messages_of(
-    batch: Batch, parameters: Mapping[str, nn.Parameter], ranks: int, most_bytes: int
+    batch: Batch,
+    parameters: Mapping[str, nn.Parameter],
+    cells: Mapping[nn.Parameter, Sequence[Elements]],
+    ranks: int,
+    most_bytes: int,
 ) -> tuple[SliceMessage, ...]:
     """Return the messages of a batch, none larger than a limit (or than one column)."""
     messages = []
@@ -77,12 +104,11 @@ def messages_of(
         most = max(most_bytes // (ranks * dtype.itemsize), 1)
         columns: list[Columns] = []
         width = 0
-        for piece in pieces:
-            parameter = parameters[piece.parameter]
-            total, first = -(-parameter.numel() // ranks), 0
+        for cell in cells_in(pieces, parameters, cells):
+            total, first = -(-len(cell) // ranks), 0
             while first < total:
                 last = min(total, first + most - width)
-                columns.append(Columns(parameter, first, last, width))
+                columns.append(Columns(cell, first, last, width))
                 width += last - first
                 first = last
                 if width == most:
@@ -93,8 +119,23 @@ def messages_of(
     return tuple(messages)
 
 
-def slice_of(parameter: nn.Parameter, rank: int, ranks: int) -> Elements:
-    """Return which of a parameter's elements a rank keeps."""
-    size = parameter.numel()
-    width = -(-size // ranks)
-    return Elements(parameter, min(rank * width, size), min((rank + 1) * width, size))
+def cells_in(
+    pieces: Iterable[Piece],
+    parameters: Mapping[str, nn.Parameter],
+    cells: Mapping[nn.Parameter, Sequence[Elements]],
+) -> Iterator[Elements]:
+    """Yield the cells that pieces are made of."""
+    for piece in pieces:
+        elements = elements_of(piece, parameters)
+        several = cells[elements.parameter]
+        first, last = (
+            bisect_left(several, place, key=lambda cell: cell.start) for place in elements.span
+        )
+        yield from several[first:last]
+
+
+def slice_of(cell: Elements, rank: int, ranks: int) -> Elements:
+    """Return which elements of a cell a rank keeps."""
+    width = -(-len(cell) // ranks)
+    start, stop = (min(cell.start + turn * width, cell.stop) for turn in (rank, rank + 1))
+    return Elements(cell.parameter, start, stop)

@@ -25,13 +25,17 @@ groups each time if it is not one of torch's.
 Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import chain
+from types import MappingProxyType
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from planner.collectives.recipes import Recipe
+from planner.errors import PlannerError
 from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.executors.base import Executor
@@ -41,6 +45,7 @@ from planner.runtime.executors.messages import Message, means_of
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.parameters import check_cover
 from planner.runtime.optimisers.some_parameters import SomeParameters
+from planner.runtime.optimisers.undo import Undo
 from planner.runtime.world.world import World
 
 __all__ = ["GradientExecutor"]
@@ -55,6 +60,12 @@ class GradientExecutor(Executor):
         See `Executor`. Optimisers that treat all parameters as one (LBFGS) do not apply.
     all_reduce : AllReduce, optional
         How a message is summed up; by default gloo's ring.
+    interpreters : mapping from Recipe to Interpreter, optional
+        How it is for batches that name these programs.
+    recoverable : bool
+        Whether to keep what `roll_back` needs: a copy of parameters and optimiser state.
+    steps : int
+        Steps that are complete already.
     """
 
     def __init__(
@@ -64,10 +75,17 @@ class GradientExecutor(Executor):
         optimizer: Optimizer,
         world: World,
         all_reduce: AllReduce | None = None,
+        interpreters: Mapping[Recipe | None, AllReduce] = MappingProxyType({}),
+        *,
+        recoverable: bool = False,
+        steps: int = 0,
     ) -> None:
         self._barrier = program.barrier
         super().__init__(model, program, optimizer, world, all_reduce.name if all_reduce else "")
-        self._all_reduce = all_reduce or Ring(self.group)
+        otherwise = all_reduce or Ring(self.group)
+        self._all_reduces = [
+            interpreters.get(batch.collective, otherwise) for batch in program.batches
+        ]
         self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]
         self._gradients = Gradients(
             [message.parameters for message in self._messages],
@@ -86,7 +104,9 @@ class GradientExecutor(Executor):
         self._tickets: list[Ticket] = []
         self._versions: list[int] = []
         self._synchronised = False
-        self._step = -1
+        self._undo = Undo(optimizer, self._gradients.parameters) if recoverable else None
+        self.steps = world.watch.step = steps
+        self._step = steps - 1
         self._handles += [
             optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
             optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
@@ -99,8 +119,6 @@ class GradientExecutor(Executor):
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
         """Let the batches go whose gradients are now complete."""
-        if self.gate.pending:  # parameters that the last forward pass did not read
-            self.finish()
         for number in self._gradients.take(parameter):
             self.channel.release(self._tickets[number])
 
@@ -108,6 +126,8 @@ class GradientExecutor(Executor):
         """Leave the gradients to the next forward pass; or finish, if the plan says so."""
         if self._synchronised:
             self._synchronised = False
+            if self._undo is not None:
+                self._undo.begin(self._step, range(len(self.names)))
             with self.optimising():
                 self.optimizer.step()
             self._gradients.forget()
@@ -153,6 +173,31 @@ class GradientExecutor(Executor):
         while self.gate.pending:
             self._finish_through(self._arrived)
 
+    @property
+    def complete(self) -> int | None:
+        """Steps whose updates have all been made here; None if none can be taken back."""
+        return None if self._undo is None else self._step
+
+    def roll_back(self, steps: int) -> None:
+        """Go back to where so many steps were complete, and leave the model as a plain one.
+
+        For an executor that was closed after a failure.
+
+        Raises
+        ------
+        PlannerError
+            If that is more than one step back.
+        """
+        undo = self._undo
+        last = None if undo is None else undo.step
+        if undo is not None and last == steps:
+            undo.back()
+        elif steps != self._step:
+            raise PlannerError(f"cannot go back to step {steps}: {self._step} are complete")
+        self.gate.pending = set()
+        self._gradients.forget()
+        self._let_go()
+
     def _finish_through(self, batch: int) -> None:
         """Wait for a batch, and update what has arrived: batches arrive in their order."""
         self.channel.wait(self._tickets[batch])
@@ -184,30 +229,20 @@ class GradientExecutor(Executor):
         """Ask for the transfers of the next step."""
         self._step += 1
         self._gradients.begin()
-        self._tickets = [
-            Ticket(
-                self._sending(message, self._gradients.taken),
-                self._step,
-                number,
-                ready=not message.parameters,
-            )
-            for number, message in enumerate(self._messages)
-        ]
+        self._tickets = []
+        for message, all_reduce in zip(self._messages, self._all_reduces, strict=True):
+            work = partial(_send, message, all_reduce, self._gradients.taken)
+            ready = not message.parameters
+            self._tickets.append(Ticket(work, self._step, len(self._tickets), ready=ready))
         self.channel.submit(self._tickets)
-
-    def _sending(self, message: Message, gradients: Taken) -> Callable[[], None]:
-        def send() -> None:
-            message.pack(gradients)
-            for flat in message.buffers:
-                self._all_reduce(flat, message.depth)
-
-        return send
 
     def _optimise(self, numbers: Sequence[int]) -> None:
         """Let the optimiser update some parameters, with the settings of the step they are of."""
         arrived = [self._gradients.parameters[number] for number in numbers]
         # What surrounds the forward pass does not concern the optimiser.
         with torch.inference_mode(mode=False), torch.autocast("cpu", enabled=False):
+            if self._undo is not None:
+                self._undo.begin(self._step, numbers)
             for number, parameter in zip(numbers, arrived, strict=True):
                 parameter.grad = self._means[number]()
             try:
@@ -221,3 +256,9 @@ class GradientExecutor(Executor):
                 f"{type(self.optimizer).__name__} counts in its groups ({changed}), and is called "
                 "several times a step: such optimisers do not go with late updates"
             )
+
+
+def _send(message: Message, all_reduce: AllReduce, gradients: Taken) -> None:
+    message.pack(gradients)
+    for flat in message.buffers:
+        all_reduce(flat, message.depth)

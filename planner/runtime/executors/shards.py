@@ -1,47 +1,57 @@
 """Pulls sharded parameters ahead of the forward pass, and pushes gradients behind the backward one.
 
-Problem. Execute two lists of batches (iBatch's, or any other) where every rank is the parameter
-server of one shard: parameters have to arrive before the forward pass reads them, gradients leave
-as soon as the backward pass has them.
+Problem. Execute a sequence of pushes and pulls where every rank is the parameter server of one
+shard: gradients leave as soon as the backward pass has them, parameters have to arrive before the
+forward pass reads them. A plan may leave the last pushes to the next forward pass, between pulls.
 
-Method. Each parameter's elements are cut into as many slices of equal length as there are ranks
-(the last ones may be shorter or empty), and each rank keeps and updates its slice of every
-parameter. A push batch sends each rank its slices of the gradients, divided by the number of
-ranks, once all of them are complete; the receiver adds them up in the order of the ranks. `step`
-waits for the pushes, updates this rank's slices, and asks for all pulls. A pull batch gathers
-everybody's slices; the next forward pass waits for it where it first reads one of its parameters.
+Method. The cuts of all batches leave cells of each parameter (`columns`), one if it is not cut. A
+cell is cut into as many slices of equal length as there are ranks (the last ones may be shorter or
+empty), and each rank keeps and updates its slice of every cell. A push batch sends each rank its
+slices of the gradients, divided by the number of ranks, once all of them are complete, and they are
+added up. `step` lets the pulls go, each in its turn. Before one that follows pushes, the channel
+has the optimiser update this rank's slices of what these brought, with the learning rate and the
+other settings that held when `step` was called. A pull batch gathers everybody's slices; the next
+forward pass waits, where it first reads a parameter, for the last batch with some of it.
 
-Guarantee. Batches travel in the planned order on every rank. After `finish`, weights are those of
-plain data-parallel training; bit by bit where the order of sums is the same (but for what
-`optimisers.sliced` says of rounding). A gradient that is missing, that comes twice, or that is
-changed after it was sent ends the step with an error.
+Guarantee. Batches travel in the planned order on every rank, pushes and pulls; what is pulled
+before it was pushed is refused. After `finish`, weights are those of plain data-parallel training;
+bit by bit where the order of sums is the same (but for what `optimisers.sliced` says of rounding).
+A gradient that is missing, that comes twice, or that is changed after it was sent ends the step
+with an error.
 
 Complexity. In either direction each rank sends (N-1)/N of the bytes of all parameters, and less
-than N elements more for each parameter that cannot be cut evenly. Beside the parameters and their
+than N elements more for each cell that cannot be cut evenly. Beside the parameters and their
 gradients, a rank keeps 1/N of the optimiser's state and of the gradients' means, and room for two
-messages, of an eighth of the parameters' size each or 1 MiB: a larger batch is cut.
+messages, of an eighth of the parameters' size each or 1 MiB: a larger batch is cut. The optimiser
+is called once for each run of pushes; gradients that are pushed behind `step` live until then.
 
 Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
-Computation"; a slice of every parameter on each rank is how ours shares the servers' work.
+Computation"; a slice of every cell on each rank is how ours shares the servers' work.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from planner.collectives.recipes import Recipe
 from planner.errors import InvalidPlanError
-from planner.programs import Batch, Piece, ShardProgram
-from planner.runtime.collectives.halves import Halves
+from planner.programs import Batch, ShardProgram, with_pieces
+from planner.runtime.collectives.halves import Halves, ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.collected import Taken
-from planner.runtime.executors.columns import SliceMessage, messages_of, slice_of
+from planner.runtime.executors.columns import (
+    SliceMessage,
+    cells_in,
+    cells_of,
+    messages_of,
+    slice_of,
+)
 from planner.runtime.executors.sliced import SlicedExecutor
-from planner.runtime.model.parameters import check_cover, named
+from planner.runtime.model.parameters import Elements, check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.world.world import World
 
@@ -55,13 +65,6 @@ _LEAST_BYTES = 2**20
 class ShardExecutor(SlicedExecutor):
     """Executes a `ShardProgram`.
 
-    ``executor.optimizer.state_dict()`` is the state of this rank's slices alone: a checkpoint needs
-    one of every rank, and as many ranks to go on from it. `close` gives the optimiser its
-    parameters back, without that state.
-
-    Values that are written into the model's parameters between steps count, if all ranks write
-    them; `finish` has to be called before.
-
     Parameters
     ----------
     model, program, world
@@ -69,9 +72,9 @@ class ShardExecutor(SlicedExecutor):
     optimizer : Optimizer
         One of torch's that update each element by itself, before its first step. Until `close`, its
         groups hold this rank's slices in place of the parameters.
-    interpreter : Interpreter, optional
-        By the halves of whose program shards are summed up and handed out; by default in a direct
-        exchange and by gloo's all-gather.
+    interpreters : mapping from Recipe to Interpreter, optional
+        By whose halves batches are summed up, or handed out, that name these programs; others are
+        in a direct exchange and by gloo's all-gather.
     """
 
     def __init__(
@@ -80,157 +83,180 @@ class ShardExecutor(SlicedExecutor):
         program: ShardProgram,
         optimizer: Optimizer,
         world: World,
-        interpreter: Interpreter | None = None,
+        interpreters: Mapping[Recipe | None, Interpreter] = MappingProxyType({}),
     ) -> None:
-        super().__init__(model, program, optimizer, world, interpreter.name if interpreter else "")
-        self._halves = Halves(interpreter) if interpreter else None
-        pulls, pushes = self._trained(program)
+        super().__init__(model, program, optimizer, world, "")
+        gloo, trained = Halves(self.group), self._trained(program)
+
+        def halves_for(batch: Batch) -> Halves:
+            own = interpreters.get(batch.collective)
+            return ProgramHalves(own, batch.depth) if own else gloo
+
+        cells = cells_of(trained.batches, self.parameters)
         size = sum(parameter.numel() * parameter.element_size() for parameter in self.names)
         most = max(size // _SHARE, _LEAST_BYTES)
-        self._pulls, self._pushes = (
-            [messages_of(batch, self.parameters, world.size, most) for batch in batches]
-            for batches in (pulls, pushes)
-        )
-        sizes = [
-            message.size_bytes for messages in self._pulls + self._pushes for message in messages
+        ranks = world.size
+        self._transfers = [
+            (direction, halves_for(batch), messages_of(batch, self.parameters, cells, ranks, most))
+            for direction, batch in trained.transfers
         ]
-        self._room = torch.zeros(2, max(sizes), dtype=torch.uint8)
-        self._pulled = [_parameters(messages) for messages in self._pulls]
-        self._batch_of = {
-            parameter: n for n, batch in enumerate(self._pulled) for parameter in batch
+        every = [message for _, _, messages in self._transfers for message in messages]
+        self._room = torch.zeros(2, max(message.size_bytes for message in every), dtype=torch.uint8)
+        pulls, pushes = (
+            [_parameters(messages) for way, _, messages in self._transfers if way == direction]
+            for direction in ("pull", "push")
+        )
+        self._last = {
+            parameter: number for number, parameters in enumerate(pulls) for parameter in parameters
         }
-        slices = [slice_of(parameter, world.rank, world.size) for parameter in self._batch_of]
-        slices = [own for own in slices if len(own)]
-        self._means = {
-            own.parameter: torch.zeros(len(own), dtype=own.parameter.dtype) for own in slices
-        }
-        self.begin([_parameters(messages) for messages in self._pushes], slices)
-        self._pulling: list[Ticket] = []
+        """The last pull with some of each parameter."""
+        self._ending: list[list[nn.Parameter]] = [[] for _ in pulls]
+        for parameter, number in self._last.items():
+            self._ending[number].append(parameter)
+        slices = [
+            (cell, slice_of(cell, world.rank, ranks))
+            for parameter in self._last
+            for cell in cells[parameter]
+        ]
+        slices = [(cell, own) for cell, own in slices if len(own)]
+        self._numbers = {cell: number for number, (cell, _) in enumerate(slices)}
+        """By cell: the number of this rank's slice of it, unless that is empty."""
+        self._brought = [
+            self._slices_in(messages) for way, _, messages in self._transfers if way == "push"
+        ]
+        """By push: the numbers of this rank's slices that it brings."""
+        self._means = [torch.zeros(len(own), dtype=own.parameter.dtype) for _, own in slices]
+        self.begin(pushes, (own for _, own in slices))
+        self._tickets: list[Ticket] = []
         self._pushing: list[Ticket] = []
+        self._leaving: list[dict[nn.Parameter, Tensor]] = []
         self._open(0)
 
     def check(self, program: ShardProgram) -> None:
-        """Check that the plan carries every parameter once in each direction."""
+        """Check that the plan carries every element once in each direction, and pushes it first."""
         check_elementwise(self.optimizer)
-        pulls, pushes = self._trained(program)
-        for path, batches in ("pull.batches", pulls), ("push.batches", pushes):
-            check_cover(batches, self.parameters, path)
-            for number, batch in enumerate(batches):
-                for piece in batch.pieces:
-                    if piece != Piece(piece.parameter):
-                        raise InvalidPlanError(
-                            f"{path}[{number}]", f"expected {piece.parameter} as a whole"
-                        )
+        trained = self._trained(program)
+        check_cover(trained.pulls, self.parameters, "pull.batches")
+        check_cover(trained.pushes, self.parameters, "push.batches")
+        cells, pushed, pulls = cells_of(trained.batches, self.parameters), set[Elements](), 0
+        for direction, batch in trained.transfers:
+            carried = list(cells_in(batch.pieces, self.parameters, cells))
+            if direction == "push":
+                pushed.update(carried)
+                continue
+            for cell in carried:
+                if cell not in pushed:
+                    name = self.names[cell.parameter]
+                    raise InvalidPlanError(
+                        f"pull.batches[{pulls}]", f"pulls {name} before all of it was pushed"
+                    )
+            pulls += 1
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
         """Let the batches go whose gradients are now complete."""
-        if self.gate.pending:  # parameters that the last forward pass did not read
-            self.finish()
-        for number in self.gradients.take(parameter):
+        complete, gradient = self.gradients.take(parameter), parameter.grad
+        assert gradient is not None
+        for number in self.gradients.batches_of[self.gradients.index[parameter]]:
+            self._leaving[number][parameter] = gradient
+        for number in complete:
             self.channel.release(self._pushing[number])
 
     def update(self) -> None:
-        """Update this rank's slices once all gradients have arrived, and ask for the others'."""
+        """Let the pulls go, and the updates before them; ask for the next step's transfers."""
         self.gradients.check()
-        for ticket in self._pushing:
-            self.channel.wait(ticket)
-        self.gradients.forget()
-        self.optimise(self._means)
-        self._pulling = [
-            Ticket(
-                partial(self._gather, messages), self.steps, number, ready=True, direction="pull"
-            )
-            for number, messages in enumerate(self._pulls)
-        ]
-        self.channel.submit(self._pulling)
-        self.gate.pending = set(self.names)
+        self.remember()
+        self.pulling = [ticket for ticket in self._tickets if ticket.direction == "pull"]
+        for ticket in self._tickets:
+            if not ticket.ready:
+                self.channel.release(ticket)
         self._open(self.steps + 1)
 
     def finish_one(self, parameter: nn.Parameter) -> None:
-        """Put in place a parameter, and those that travel with it, once they have arrived."""
-        number = self._batch_of[parameter]
-        self.channel.wait(self._pulling[number])
-        for companion in self._pulled[number]:
+        """Put in place a parameter, and those that are complete with it, once it has arrived."""
+        number = self._last[parameter]
+        self.channel.wait(self.pulling[number])
+        for companion in self._ending[number]:
             self.put_in_place(companion, number)
 
-    def finish_all(self) -> None:
-        """Put all pending parameters in place once they have arrived."""
-        for batch in self._pulled:
-            for parameter in batch:
-                if parameter in self.gate.pending:
-                    self.finish_one(parameter)
-
-    def _trained(self, program: ShardProgram) -> tuple[tuple[Batch, ...], tuple[Batch, ...]]:
-        """Return pulls and pushes without the parameters that are not trained."""
+    def _trained(self, program: ShardProgram) -> ShardProgram:
+        """Return a program without the parameters that are not trained."""
         frozen = {name for name, _ in named(self.model)} - self.parameters.keys()
-
-        def without(batch: Batch) -> Batch:
-            kept = tuple(piece for piece in batch.pieces if piece.parameter not in frozen)
-            return replace(batch, pieces=kept)
-
-        return tuple(map(without, program.pulls)), tuple(map(without, program.pushes))
+        return with_pieces(program, lambda piece: None if piece.parameter in frozen else piece)
 
     def _open(self, step: int) -> None:
-        """Ask for a step's pushes."""
+        """Ask for a step's transfers, and for the updates before pulls."""
         self.gradients.begin()
-        self._pushing = [
-            Ticket(
-                partial(self._exchange, messages, self.gradients.taken),
-                step,
-                number,
-                ready=not messages,
-                direction="push",
-            )
-            for number, messages in enumerate(self._pushes)
-        ]
-        self.channel.submit(self._pushing)
+        self._tickets, self._pushing, self._leaving = [], [], []
+        pulls, pushed = 0, list[int]()
+        for direction, halves, messages in self._transfers:
+            if direction == "push":
+                leaving: dict[nn.Parameter, Tensor] = {}
+                work = partial(self._exchange, halves, messages, leaving)
+                number = len(self._pushing)
+                pushed += self._brought[number]
+                ticket = Ticket(work, step, number, direction, ready=not messages)
+                self._pushing.append(ticket)
+                self._leaving.append(leaving)
+            else:
+                if pushed:
+                    work = partial(self._update, pushed)
+                    self._tickets.append(Ticket(work, step, pulls, kind="update"))
+                    pushed = []
+                ticket = Ticket(partial(self._gather, halves, messages), step, pulls, direction)
+                pulls += 1
+            self._tickets.append(ticket)
+        self.channel.submit(self._tickets)
 
-    def _exchange(self, messages: Iterable[SliceMessage], gradients: Taken) -> None:
+    def _slices_in(self, messages: Iterable[SliceMessage]) -> list[int]:
+        """Return the numbers of this rank's slices that messages bring."""
+        cells = dict.fromkeys(columns.cell for message in messages for columns in message.columns)
+        return [self._numbers[cell] for cell in cells if cell in self._numbers]
+
+    def _update(self, numbers: Iterable[int]) -> None:
+        """Update this rank's slices by what was pushed."""
+        self.sliced.step({number: self._means[number] for number in numbers})
+
+    def _exchange(
+        self,
+        halves: Halves,
+        messages: Iterable[SliceMessage],
+        gradients: dict[nn.Parameter, Tensor],
+    ) -> None:
         """Give each rank its slices of the gradients, and add up this rank's."""
         rank, ranks = self.world.rank, self.world.size
         for message in messages:
-            sent, received = map(message.matrix, self._room)
+            sent, room = map(message.matrix, self._room)
             for columns in message.columns:
-                taken = gradients[self.gradients.index[columns.parameter]]
-                assert taken is not None
-                for place, part in columns.parts(sent, taken[0].detach().reshape(-1)):
+                gradient = gradients[columns.cell.parameter].detach()
+                for place, part in columns.parts(sent, gradient):
                     torch.mul(part, 1 / ranks, out=place)
-            if self._halves is not None:
-                received[0] = self._halves.scatter(sent, rank)
-            else:
-                distributed.all_to_all_single(received.view(-1), sent.view(-1), group=self.group)
-                # In the order of the ranks, whoever sent first: sums are the same bits in every
-                # run. The channel alone uses the room, one message at a time.
-                for row in received[1:]:
-                    received[0] += row
+            total = halves.scatter(sent, rank, room)
             for columns in message.columns:
                 first, last = columns.own(rank, ranks)
                 if first < last:
-                    mean = received[0, columns.place : columns.place + last - first]
-                    self._means[columns.parameter][first:last] = mean
+                    mean = total[columns.place : columns.place + last - first]
+                    self._means[self._numbers[columns.cell]][first:last] = mean
+        gradients.clear()  # nobody else may have them any more
 
-    def _gather(self, messages: Iterable[SliceMessage]) -> None:
+    def _gather(self, halves: Halves, messages: Iterable[SliceMessage]) -> None:
         """Write all ranks' slices into the parameters."""
         rank, ranks = self.world.rank, self.world.size
         for message in messages:
             # Parameters may be written here, in the channel's thread: all of them are pending, and
-            # the gate lets nobody read one before `finish_one` has waited for its batch.
+            # the gate lets nobody read one before `finish_one` has waited for its last batch.
             matrix = message.matrix(self._room[0])
             for columns in message.columns:
                 first, last = columns.own(rank, ranks)
-                start = slice_of(columns.parameter, rank, ranks).start
-                own = self.flats[columns.parameter][start + first : start + last]
+                flat = self.flats[columns.cell.parameter]
+                own = slice_of(columns.cell, rank, ranks).of(flat)[first:last]
                 matrix[rank, columns.place : columns.place + last - first] = own
-            if self._halves is not None:
-                self._halves.gather(matrix, rank)
-            else:
-                distributed.all_gather(list(matrix.unbind()), matrix[rank], group=self.group)
+            halves.gather(matrix, rank)
             for columns in message.columns:
-                for place, part in columns.parts(matrix, self.flats[columns.parameter]):
+                for place, part in columns.parts(matrix, self.flats[columns.cell.parameter]):
                     part.copy_(place)
 
 
 def _parameters(messages: Iterable[SliceMessage]) -> tuple[nn.Parameter, ...]:
     return tuple(
-        dict.fromkeys(columns.parameter for message in messages for columns in message.columns)
+        dict.fromkeys(columns.cell.parameter for message in messages for columns in message.columns)
     )

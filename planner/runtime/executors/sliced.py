@@ -1,12 +1,13 @@
 """What executors have in common in which each rank updates some elements of the parameters."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd.graph import increment_version
 
 from planner.runtime.executors.base import Executor, parameters_of
+from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.collected import Gradients, version
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.sliced import SlicedOptimizer, flat_values
@@ -15,7 +16,15 @@ __all__ = ["SlicedExecutor"]
 
 
 class SlicedExecutor(Executor):
-    """An executor of which each rank updates some elements; see `optimisers.sliced`."""
+    """An executor of which each rank updates some elements; see `optimisers.sliced`.
+
+    ``executor.optimizer.state_dict()`` is the state of these alone: a checkpoint needs one of every
+    rank, and as many ranks to go on from it. `close` gives the optimiser its parameters back,
+    without that state.
+
+    Values that are written into the model's parameters between steps count, if all ranks write
+    them; `finish` has to be called before.
+    """
 
     def begin(self, batches: Sequence[Iterable[nn.Parameter]], slices: Iterable[Elements]) -> None:
         """Take over the optimiser.
@@ -25,22 +34,37 @@ class SlicedExecutor(Executor):
         batches : sequence of iterable of Parameter
             Whose gradients leave together.
         slices : iterable of Elements
-            This rank's slice of each parameter that it has elements of.
+            What this rank updates, none of it empty.
         """
         instead = "to clip or scale gradients takes their means, which no rank has as a whole"
         self.gradients = Gradients(batches, self.names, self.stop, instead)
-        self._sliced = SlicedOptimizer(self.optimizer, slices)
+        self.pulling: list[Ticket] = []
+        """The last pulls that were asked for."""
+        self.sliced = SlicedOptimizer(self.optimizer, slices)
+        self._handles += [
+            self.optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
+            self.optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
+        ]
         self.flats = {parameter: flat_values(parameter) for parameter in self.names}
         """Where new values of each parameter are written: in its own memory if that is flat."""
         self._groups = parameters_of(self.optimizer)
         self._versions = {parameter: version(parameter) for parameter in self.names}
 
-    def optimise(self, means: Mapping[nn.Parameter, Tensor]) -> None:
-        """Update this rank's slices of what the parameters are now, with a gradient for each."""
+    def remember(self) -> None:
+        """End a backward pass: from now on slices may be updated, by what is remembered here."""
+        self.gradients.forget()
         self.flats = {parameter: flat_values(parameter) for parameter in self.names}
-        with self.trace.span("update", self.steps), self.optimising():
-            self._sliced.step(means, self.flats)
+        self.sliced.remember(self.flats)
         self._versions = {parameter: version(parameter) for parameter in self.names}
+        self.gate.pending = set(self.names)
+
+    def finish_all(self) -> None:
+        """Put all pending parameters in place, and serve the other ranks to the end."""
+        for ticket in self.pulling:
+            self.channel.wait(ticket)
+        for parameter in tuple(self.gate.pending):
+            if parameter in self.gate.pending:  # else it came with another one
+                self.finish_one(parameter)
 
     def put_in_place(self, parameter: nn.Parameter, batch: int) -> None:
         """Say that all new values of a pending parameter have arrived, and with what."""
@@ -65,4 +89,4 @@ class SlicedExecutor(Executor):
             try:
                 super().close()
             finally:
-                self._sliced.restore()
+                self.sliced.restore()

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
+from planner.bigdl import check_pulls
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import SliceProgram
 from planner.runtime.executors.channel import Ticket
@@ -49,13 +50,6 @@ class SliceExecutor(SlicedExecutor):
     """Executes a `SliceProgram`.
 
     What is written in `trace` as a batch is a turn, "push" of gradients and "pull" of weights.
-
-    ``executor.optimizer.state_dict()`` is the state of this rank's slice alone: a checkpoint needs
-    one of every rank, and as many ranks to go on from it. `close` gives the optimiser its
-    parameters back, without that state.
-
-    Values that are written into the model's parameters between steps count, if all ranks write
-    them; `finish` has to be called before.
 
     Parameters
     ----------
@@ -79,10 +73,9 @@ class SliceExecutor(SlicedExecutor):
         self._mean = torch.zeros(stop - start, dtype=next(iter(self.names)).dtype)
         self._rooms: list[Tensor] = []
         own = self._placed[world.rank]
-        self._means = {placed.elements.parameter: placed.of(self._mean) for placed in own}
+        self._means = {number: placed.of(self._mean) for number, placed in enumerate(own)}
         self.begin([self.names], [placed.elements for placed in own])
         self._turns_of = {parameter: self._turns(*span) for parameter, span in self._spans.items()}
-        self._pulling: list[Ticket] = []
 
     def check(self, program: SliceProgram) -> None:
         """Check that the plan is about this model and this number of ranks."""
@@ -97,8 +90,6 @@ class SliceExecutor(SlicedExecutor):
 
     def gradient_ready(self, parameter: nn.Parameter) -> None:
         """Note it; the gradient leaves as a whole."""
-        if self.gate.pending:  # parameters that the last forward pass did not read
-            self.finish()
         self.gradients.take(parameter)
 
     def update(self) -> None:
@@ -107,25 +98,18 @@ class SliceExecutor(SlicedExecutor):
         self._pack(self._mean, self.world.rank)
         for ticket in self._submit("push", self._add):
             self.channel.wait(ticket)
-        self.gradients.forget()
+        self.remember()
+        with self.trace.span("update", self.steps):
+            self.sliced.step(self._means)
         self.gradients.begin()
-        self.optimise(self._means)
-        self._pulling = self._submit("pull", self._spread)
-        self.gate.pending = set(self.names)
+        self.pulling = self._submit("pull", self._spread)
 
     def finish_one(self, parameter: nn.Parameter) -> None:
         """Put a parameter in place once all slices that it reaches into have arrived."""
         turns = self._turns_of[parameter]
         for turn in turns:
-            self.channel.wait(self._pulling[turn])
+            self.channel.wait(self.pulling[turn])
         self.put_in_place(parameter, turns[-1] if turns else 0)
-
-    def finish_all(self) -> None:
-        """Put all pending parameters in place, and serve the other ranks to the end."""
-        for ticket in self._pulling:
-            self.channel.wait(ticket)
-        for parameter in tuple(self.gate.pending):
-            self.finish_one(parameter)
 
     def _turns(self, begin: int, end: int) -> tuple[int, ...]:
         """Return the turns in which this rank pulls some of the elements begin … end-1."""
@@ -197,7 +181,7 @@ class SliceExecutor(SlicedExecutor):
         for turn, asked in enumerate(order[rank]):
             asking = [peer for peer, theirs in enumerate(order) if theirs[turn] == rank != peer]
             work = partial(turn_of, turn, asked, asking)
-            tickets.append(Ticket(work, self.steps, turn, ready=True, direction=direction))
+            tickets.append(Ticket(work, self.steps, turn, direction, ready=True))
         self.channel.submit(tickets)
         return tickets
 
@@ -246,22 +230,8 @@ def check_slices(program: SliceProgram, ranks: int, elements: int) -> None:
     InvalidPlanError
         With the first slice or order that does not fit.
     """
-    for path, rows in ("slices", program.slices), ("pull_order", program.pull_order):
-        if len(rows) != ranks:
-            raise InvalidPlanError(path, f"planned for {len(rows)} ranks, the job has {ranks}")
-    reached = 0
-    for rank, (start, stop) in enumerate(program.slices):
-        if start != reached or stop < start:
-            raise InvalidPlanError(
-                f"slices[{rank}]", f"expected one that starts at {reached}, got [{start}, {stop})"
-            )
-        reached = stop
-    if reached != elements:
+    if len(program.slices) != ranks:
         raise InvalidPlanError(
-            "slices", f"planned for {reached} elements, the model has {elements} to train"
+            "slices", f"planned for {len(program.slices)} ranks, the job has {ranks}"
         )
-    for rank, order in enumerate(program.pull_order):
-        if sorted(order) != list(range(ranks)):
-            raise InvalidPlanError(
-                f"pull_order[{rank}]", f"expected each of {ranks} ranks once, got {order}"
-            )
+    check_pulls(elements, program.slices, program.pull_order, spread=False)

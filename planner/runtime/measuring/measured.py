@@ -2,8 +2,9 @@
 
 A training step lasts from one call of `Executor.step` to the next: forward pass, backward pass,
 update. Exposed communication is the time in it in which the computation waits for a transfer. Of
-plans that pull and push, the forward phase lasts from the end of the last step, when the pulls
-begin, to the end of the forward pass; the backward phase from there to the end of the last push.
+plans that pull and push, the forward phase lasts from where the pulls begin, at the end of the last
+step or later, to the end of the forward pass; the backward phase from there to the end of the last
+push.
 """
 
 from collections.abc import Iterable, Sequence
@@ -120,6 +121,11 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
             waits.append(event)
     times = {}
     for number, several in by_step.items():
+        pulled = [
+            event.start_ns
+            for event in by_step.get(number - 1, ())
+            if event.kind == "transfer" and event.direction == "pull"
+        ]
         whole = next((event for event in several if event.kind == "step"), None)
         backward = next((event for event in several if event.kind == "backward"), None)
         if whole is None or backward is None:
@@ -135,7 +141,7 @@ def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
                 max(0, min(wait.end_ns, whole.end_ns) - max(wait.start_ns, whole.start_ns))
                 for wait in waits
             ),
-            backward.start_ns - whole.start_ns,
+            backward.start_ns - max(whole.start_ns, min(pulled, default=0)),
             max([backward.end_ns, *pushed]) - backward.start_ns,
         )
     return times

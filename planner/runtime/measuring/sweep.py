@@ -25,6 +25,7 @@ from torch import Tensor, distributed
 
 from planner.errors import InvalidInputError, MeasurementError
 from planner.programs import digest
+from planner.runtime.collectives.halves import Halves
 from planner.runtime.collectives.ring import AllReduce, Ring
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import World
@@ -130,7 +131,7 @@ def transfer(
     *,
     depth: int = 1,
     all_reduce: AllReduce | None = None,
-) -> tuple[Callable[[], None], Tensor, Tensor]:
+) -> tuple[Callable[[], object], Tensor, Tensor]:
     """Prepare a transfer; return what carries it out, its input, and its output.
 
     Parameters
@@ -150,32 +151,19 @@ def transfer(
     all_reduce : AllReduce, optional
         By default gloo's ring.
     """
-    group, size = world.group, world.size
     if collective == "all_reduce":
         total, flat = all_reduce or Ring(world.group), room[0, :elements]
         return lambda: total(flat, depth), flat, flat
-    share = -(-elements // size)
-    batch, received = (row[: share * size] for row in room)
-    shares = batch.view(size, share)
+    halves, share = Halves(world.group), -(-elements // world.size)
+    batch, received = (row[: share * world.size].view(world.size, share) for row in room)
     if collective == "all_gather":
-
-        def pull() -> None:
-            distributed.all_gather(list(shares.unbind()), shares[world.rank], group=group)
-
-        return pull, shares[world.rank], batch
-    first, *others = received.view(size, share)
-
-    def push() -> None:
-        distributed.all_to_all_single(received, batch, group=group)
-        for share_of_rank in others:
-            first.add_(share_of_rank)
-
-    return push, batch, first
+        return lambda: halves.gather(batch, world.rank), batch[world.rank], batch.view(-1)
+    return lambda: halves.scatter(batch, world.rank, received), batch.view(-1), received[0]
 
 
 def _rounds(
     world: World,
-    runs: Sequence[Callable[[], None]],
+    runs: Sequence[Callable[[], object]],
     repetitions: int,
     warmup: int,
     sample_ns: int | None,
@@ -184,7 +172,7 @@ def _rounds(
     """Return for each run its times in all rounds, those of the slowest rank."""
     signal = torch.zeros(1)
 
-    def timed(run: Callable[[], None], sample: Sample) -> int:
+    def timed(run: Callable[[], object], sample: Sample) -> int:
         distributed.all_reduce(signal, group=world.group)
         for _ in range(sample.lead):
             run()
@@ -213,7 +201,7 @@ def _rounds(
     return [list(times) for times in zip(*_slowest(world, rows), strict=True)]
 
 
-def _sample(world: World, run: Callable[[], None], once_ns: int, sample_ns: int | None) -> Sample:
+def _sample(world: World, run: Callable[[], object], once_ns: int, sample_ns: int | None) -> Sample:
     """Return how to time a transfer that took some time once, the same on all ranks."""
     if sample_ns is not None:
         return Sample(0, repeats(sample_ns, once_ns))

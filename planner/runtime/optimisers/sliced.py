@@ -1,12 +1,14 @@
 """Lets each rank update some elements of the parameters, with the user's optimiser.
 
 Problem. Where each rank updates only a part of the weights, the user's optimiser has to work on
-that part, with the user's groups and settings, and learning-rate schedulers have to reach it.
+that part, with the user's groups and settings, and learning-rate schedulers have to reach it; also
+in a thread beside the training loop, which by then may set up its next step.
 
 Method. In the optimiser's groups the parameters are replaced by flat ones that hold this rank's
-elements of them: views of the parameters' own memory, which the optimiser updates where it lies.
-New values of the other elements are written there as they arrive. The groups themselves stay, and
-so do their settings.
+elements of them, one for each run of elements: views of the parameters' own memory, which the
+optimiser updates where it lies. New values of the other elements are written there as they arrive.
+The groups themselves stay, and so do their settings. What updates is a twin of the optimiser: it
+has its class, its hooks and its state, but its own groups and gradients, which no loop touches.
 
 Guarantee. The elements come out as if the whole parameters had been updated, because only
 optimisers are accepted that update each element by itself. (In bfloat16 and float16, and in fused
@@ -29,6 +31,7 @@ from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
 from planner.runtime.model.parameters import Elements
+from planner.runtime.optimisers.some_parameters import SomeParameters
 
 __all__ = ["ELEMENTWISE", "SlicedOptimizer", "check_elementwise", "flat_values"]
 
@@ -56,50 +59,68 @@ class SlicedOptimizer:
     optimizer : Optimizer
         One that `check_elementwise` accepts.
     slices : iterable of Elements
-        This rank's slice of each parameter; parameters of none are left out.
+        This rank's slices, several of a parameter or none.
     """
 
     def __init__(self, optimizer: Optimizer, slices: Iterable[Elements]) -> None:
         self._optimizer = optimizer
         # A slice lies in its parameter's own memory, if that is flat.
-        self._stand_ins = {
-            own.parameter: (own, nn.Parameter(own.of(flat_values(own.parameter)))) for own in slices
-        }
+        self._stand_ins = [
+            (own, nn.Parameter(own.of(flat_values(own.parameter)))) for own in slices
+        ]
+        several: dict[nn.Parameter, list[nn.Parameter]] = {}
+        for own, stand_in in self._stand_ins:
+            several.setdefault(own.parameter, []).append(stand_in)
+        self._updated = [nn.Parameter(stand_in.data) for _, stand_in in self._stand_ins]
         self._groups: list[dict[str, Any]] = [
             {key: list(group[key]) for key in ("params", "param_names") if key in group}
             for group in optimizer.param_groups
         ]
         self._state = dict(optimizer.state)  # what Adagrad has before its first step
         optimizer.state.clear()
-        for parameter, (own, stand_in) in self._stand_ins.items():
-            if parameter in self._state:
+        for own, stand_in in self._stand_ins:
+            if own.parameter in self._state:
                 optimizer.state[stand_in] = {
-                    key: _of_slice(value, own) for key, value in self._state[parameter].items()
+                    key: _of_slice(value, own) for key, value in self._state[own.parameter].items()
                 }
         for group, before in zip(optimizer.param_groups, self._groups, strict=True):
-            places = [
-                place
-                for place, parameter in enumerate(before["params"])
-                if parameter in self._stand_ins
-            ]
             for key, values in before.items():
-                group[key] = [values[place] for place in places]
-            group["params"] = [self._stand_ins[parameter][1] for parameter in group["params"]]
+                group[key] = [
+                    stand_in if key == "params" else value
+                    for value, parameter in zip(values, before["params"], strict=True)
+                    for stand_in in several.get(parameter, ())
+                ]
+        self._twin = _twin_of(
+            optimizer,
+            {
+                stand_in: updated
+                for (_, stand_in), updated in zip(self._stand_ins, self._updated, strict=True)
+            },
+        )
+        self._some = SomeParameters(self._twin, self._updated)
 
-    def step(
-        self, gradients: Mapping[nn.Parameter, Tensor], flats: Mapping[nn.Parameter, Tensor]
-    ) -> None:
-        """Update the slices of flat parameters, with a flat gradient for each."""
-        for parameter, (own, stand_in) in self._stand_ins.items():
-            values = own.of(flats[parameter])
+    def remember(self, flats: Mapping[nn.Parameter, Tensor]) -> None:
+        """Keep the settings that hold now, and where the parameters lie, for what is updated then.
+
+        Called by the training loop, where it would call the optimiser's `step`.
+        """
+        for (own, stand_in), updated in zip(self._stand_ins, self._updated, strict=True):
+            values = own.of(flats[own.parameter])
             if stand_in.data_ptr() != values.data_ptr():
-                stand_in.data = values
-            stand_in.grad = gradients[parameter]
+                stand_in.data = updated.data = values
+            self._twin.state[updated] = self._optimizer.state[stand_in]
+        self._some.remember(self._optimizer.param_groups)
+        self._optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001 - for schedulers
+
+    def step(self, gradients: Mapping[int, Tensor]) -> None:
+        """Update slices, which go by their number, by a flat gradient for each; in any thread."""
+        for number, gradient in gradients.items():
+            self._updated[number].grad = gradient
         try:
-            self._optimizer.step()
+            self._some.step(gradients)
         finally:
-            for _, stand_in in self._stand_ins.values():
-                stand_in.grad = None
+            for number in gradients:
+                self._updated[number].grad = None
 
     def restore(self) -> None:
         """Give the optimiser its parameters back, with the state it began with."""
@@ -137,6 +158,21 @@ def check_elementwise(optimizer: Optimizer) -> None:
 def flat_values(parameter: nn.Parameter) -> Tensor:
     """Return a parameter's elements in their order, whose changes do not count as its own."""
     return parameter.data.contiguous().view(-1)
+
+
+def _twin_of(optimizer: Optimizer, parameters: Mapping[nn.Parameter, nn.Parameter]) -> Optimizer:
+    """Return an optimiser with the same hooks, for other parameters in place of its own."""
+    twin: Optimizer = object.__new__(type(optimizer))
+    twin.__dict__ = {
+        **optimizer.__dict__,
+        "state": {},
+        "param_groups": [
+            {**group, "params": [parameters[parameter] for parameter in group["params"]]}
+            for group in optimizer.param_groups
+        ],
+    }
+    twin.__dict__.pop("step", None)  # schedulers put one there that calls the original's
+    return twin
 
 
 def _of_slice(value: Any, own: Elements) -> Any:

@@ -47,11 +47,11 @@ class SomeParameters:
         self._place = [place[parameter] for parameter in parameters]
         self._settings: list[dict[str, Any]] = []
 
-    def remember(self) -> None:
-        """Keep the settings that hold now for the steps that follow."""
+    def remember(self, groups: Iterable[Mapping[str, Any]] | None = None) -> None:
+        """Keep the settings that its groups, or others, have now for the steps that follow."""
         self._settings = [
             {key: _copied(value) for key, value in group.items() if key != "params"}
-            for group in self._optimizer.param_groups
+            for group in (self._optimizer.param_groups if groups is None else groups)
         ]
 
     def step(self, numbers: Iterable[int]) -> str | None:

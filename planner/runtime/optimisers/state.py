@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-__all__ = ["settings", "state"]
+__all__ = ["contents", "settings", "state"]
 
 
 def settings(optimizer: Optimizer) -> tuple[object, ...]:
@@ -36,6 +36,17 @@ def state(optimizer: Optimizer, names: Mapping[nn.Parameter, str]) -> str:
     for parameter, name in names.items():
         for key, value in sorted(optimizer.state.get(parameter, {}).items(), key=str):
             digest.update(f"{name} {key} {_plain(value)}".encode())
+    return digest.hexdigest()
+
+
+def contents(parameters: Mapping[str, nn.Parameter]) -> str:
+    """Return a hash of what parameters are.
+
+    Complexity: reads all of it once.
+    """
+    digest = sha256()
+    for name, parameter in parameters.items():
+        digest.update(f"{name} {_plain(parameter)}".encode())
     return digest.hexdigest()
 
 

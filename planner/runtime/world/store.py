@@ -22,7 +22,9 @@ from torch.distributed.distributed_c10d import Store
 __all__ = ["LOOK_S", "first_line", "hand_out", "missing", "reach", "within"]
 
 LOOK_S = 0.05
-"""How often to look for what others write."""
+"""How often to look for what others write; at first more often, as they mostly are about to."""
+
+_FIRST_LOOK_S = 0.001
 
 _BACKLOG = 2048
 """Ranks that may wait to be let in, as in torch."""
@@ -162,12 +164,13 @@ def missing(
     end = time.monotonic() + timeout_s
 
     def look() -> tuple[int, ...]:
-        left = tuple(range(len(keys)))
+        left, pause_s = tuple(range(len(keys))), _FIRST_LOOK_S
         while True:
             left = tuple(place for place in left if not store.check([keys[place]]))
             if not left or time.monotonic() >= end or (over and store.check([over])):
                 return left
-            time.sleep(LOOK_S)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOOK_S)
 
     return within(timeout_s + 1, look, check)
 

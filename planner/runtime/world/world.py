@@ -159,19 +159,6 @@ class World:
         """Let all ranks see what was gathered before this one, which may hold the store, ends."""
         hand_out(self.store, f"seen/{what}", self.rank, range(self.size), grace_s(self.timeout_s))
 
-    @contextmanager
-    def subgroup(self, ranks: Sequence[int], interface: str | None = None) -> Iterator[Any]:
-        """Make a process group of some ranks, on one network interface, for the time being.
-
-        Every rank has to call it, in the same order.
-        """
-        group = self.new_group(ranks, interface)
-        try:
-            yield group
-        finally:
-            if group is not None and self.watch.error is None:
-                distributed.destroy_process_group(group)
-
     def new_group(self, ranks: Sequence[int], interface: str | None = None) -> Any:
         """Return a process group of some ranks, on a network interface of its own; None for others.
 

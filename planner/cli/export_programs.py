@@ -1,0 +1,161 @@
+"""``planner export``: what a plan says of messages, for MSCCL, MSCCL++ and Chakra."""
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from planner.cli.common import in_file, read, write_document
+from planner.cli.writing import write_file
+from planner.collectives.layout import Layout
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
+from planner.validation import integer
+
+if TYPE_CHECKING:
+    from planner.programs.collectives import SummingProgram
+
+__all__ = ["write_algorithm", "write_traces"]
+
+_MAX_RANKS = 65536
+
+
+def write_algorithm(options: argparse.Namespace) -> int:
+    """Write the program of a plan as an algorithm of MSCCL or a plan of MSCCL++."""
+    from planner.formats.msccl import write_msccl
+    from planner.formats.mscclpp import write_mscclpp
+
+    path = _only_plan(options)
+    try:
+        planned = _planned(read(path), options.algorithm)
+        program = planned.program
+        _check_depth(planned)
+        name = re.sub(r"[^A-Za-z0-9]+", "-", program.name).strip("-")
+        if options.tool == "msccl":
+            text = write_msccl(program, name=name)
+        else:
+            text = write_mscclpp(program, name=name, channel=options.channel)
+    except InvalidInputError as error:
+        if error.path.startswith("--"):
+            raise
+        raise in_file(path, error) from None
+    write_document(text, options.output)
+    return 0
+
+
+def _only_plan(options: argparse.Namespace) -> str:
+    if len(options.plans) > 1:
+        raise InvalidInputError("PLAN", "expected one")
+    path: str = options.plans[0]
+    return path
+
+
+def _planned(data: bytes, algorithm: str | None) -> "SummingProgram":
+    from planner.jsonio.iteration_answer import IterationAnswer
+    from planner.programs import read_plan
+    from planner.programs.collectives import summing_program
+
+    answer = read_plan(data)
+    stated = answer.synchronisation if isinstance(answer, IterationAnswer) else None
+    if stated and stated.mode == "sharded":
+        raise InvalidInputError(
+            "synchronisation.mode",
+            "a sharded plan runs the halves of its program: expected a replicated one, which "
+            "planner plan --mode replicated makes",
+        )
+    try:
+        return summing_program(answer, algorithm)
+    except InvalidInputError as error:
+        if error.path != "algorithm":
+            raise
+        raise InvalidInputError("--algorithm", error.message) from None
+
+
+def _check_depth(planned: "SummingProgram") -> None:
+    if planned.depth != 1:
+        raise InvalidInputError("rounds", f"expected 1, got {planned.depth}")
+
+
+def write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
+    """Write Chakra traces: of all ranks, or of one."""
+    if options.output in (None, "-"):
+        raise InvalidInputError("--output", "missing: there is a file for each rank")
+    path = _only_plan(options)
+    if options.rank is not None and not options.messages:
+        raise InvalidInputError("--rank", "only with --messages: without, all traces are alike")
+    if options.bytes is not None and not options.messages:
+        raise InvalidInputError("--bytes", "only with --messages")
+    try:
+        write = _write_messages if options.messages else _write_collectives
+        write(options, read(path), graph)
+    except InvalidInputError as error:
+        if error.path.startswith("--"):
+            raise
+        raise in_file(path, error) from None
+    return 0
+
+
+def _write_collectives(options: argparse.Namespace, data: bytes, graph: Graph | None) -> None:
+    from planner.formats.chakra import write_chakra
+    from planner.programs import read_plan
+
+    if graph is None:
+        raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
+    answer = read_plan(data)
+    trace = write_chakra(answer, graph)
+    planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
+    ranks = options.ranks or planned or None
+    if ranks is None:
+        raise InvalidInputError("--ranks", "missing: the plan does not say among how many")
+    integer(ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
+    for rank in range(ranks):
+        write_file(f"{options.output}.{rank}.et", trace)
+
+
+def _write_messages(options: argparse.Namespace, data: bytes, graph: Graph | None) -> None:
+    """Write what ranks send and receive: in an iteration, or where there is none, once."""
+    from planner.formats.chakra import write_chakra
+    from planner.formats.chakra_messages import write_messages
+    from planner.jsonio.iteration_answer import IterationAnswer
+    from planner.programs import read_plan
+    from planner.programs.collectives import programs_of_transfers
+
+    answer = read_plan(data)
+    ranks = programs_of_transfers(answer)[0].ranks
+    if options.ranks not in (None, ranks):
+        raise InvalidInputError("--ranks", f"expected {ranks}, as planned, got {options.ranks}")
+    if options.rank is not None:
+        integer(options.rank, "--rank", maximum=ranks - 1)
+    whose = range(ranks) if options.rank is None else (options.rank,)
+    if isinstance(answer, IterationAnswer):
+        if graph is None:
+            raise InvalidInputError(
+                "--profile", "missing: a plan does not say which op needs which"
+            )
+        if options.bytes is not None:
+            raise InvalidInputError("--bytes", "the plan says how much is sent")
+        for rank in whose:
+            trace = write_chakra(answer, graph, rank, options.element_bytes)
+            write_file(f"{options.output}.{rank}.et", trace)
+        return
+    if graph is not None:
+        raise InvalidInputError("--profile", f"not with a plan of {answer.problem}")
+    planned = _planned(data, None)
+    layout = _layout(options, planned)
+    for rank in whose:
+        write_file(f"{options.output}.{rank}.et", write_messages(planned.program, rank, layout))
+
+
+def _layout(options: argparse.Namespace, planned: "SummingProgram") -> Layout:
+    size, width = planned.size_bytes, options.element_bytes
+    _check_depth(planned)
+    if options.bytes not in (None, size) and size is not None:
+        raise InvalidInputError("--bytes", f"expected {size}, which was planned for")
+    if size is None and options.bytes is None:
+        raise InvalidInputError("--bytes", "missing: the plan is for tensors of any size")
+    size = size if options.bytes is None else integer(options.bytes, "--bytes", minimum=1)
+    assert size is not None
+    if size % width:
+        raise InvalidInputError(
+            "--element-bytes", f"expected a divisor of {size} bytes, got {width}"
+        )
+    return planned.program.layout(size // width, width)

@@ -1,0 +1,144 @@
+"""The collective program by which a plan sums up, from whatever answer says it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from planner.bml.replan import made
+from planner.collectives.layout import EvenLayout, KeptLayout
+from planner.collectives.program import ListedProgram, Program
+from planner.collectives.recipes import Recipe
+from planner.errors import InvalidInputError
+from planner.jsonio import bml_transfers
+from planner.jsonio.bigdl import BigdlAnswer
+from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.programs import recipe_in
+from planner.programs.answers import Answer, recipes_of
+from planner.programs.building import through_a_driver
+
+__all__ = ["SummingProgram", "programs_of_transfers", "summing_program"]
+
+
+class SummingProgram(NamedTuple):
+    """By which program a plan sums up.
+
+    Attributes
+    ----------
+    program : Program
+        The all-reduce.
+    depth : int
+        Into how many parts its data is cut, each a step behind the one before.
+    size_bytes : int or None
+        The only size of tensors that it is for; None: any.
+    """
+
+    program: Program
+    depth: int = 1
+    size_bytes: int | None = None
+
+
+def summing_program(answer: Answer, algorithm: str | None = None) -> SummingProgram:
+    """Return by which program a checked answer sums up.
+
+    Parameters
+    ----------
+    answer : answer
+        A plan.
+    algorithm : str, optional
+        Which of them, where transfers name several.
+
+    Raises
+    ------
+    InvalidInputError
+        If it leaves that open, with the path of what is missing.
+    NotApplicableError
+        If nobody knows how to run it.
+    """
+    if isinstance(answer, IterationAnswer):
+        return SummingProgram(made(_chosen(answer, algorithm)))
+    if algorithm is not None:
+        raise InvalidInputError("algorithm", f"not with a plan of {answer.problem}, which has one")
+    if isinstance(answer, BmlAnswer):
+        return _of_bcube(answer)
+    if isinstance(answer, BigdlAnswer):
+        if answer.slices is UNSET:
+            raise through_a_driver(answer.method)
+        return SummingProgram(_sliced(answer, answer.slices), 1, answer.gradient_bytes)
+    raise InvalidInputError(
+        "problem",
+        f"a plan of {answer.problem} leaves open how to sum up: expected one of iteration, bml "
+        "or bigdl",
+    )
+
+
+def programs_of_transfers(answer: Answer) -> tuple[Program, ...]:
+    """Return the program of each transfer of a checked plan of `iteration`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the plan leaves it open.
+    """
+    if not isinstance(answer, IterationAnswer) or answer.transfers is UNSET:
+        return (summing_program(answer).program,)
+    recipes = {
+        name: recipe or Recipe("ring", (answer.workers,))
+        for name, recipe in recipes_of(answer).items()
+    }
+    programs = {recipe: made(recipe) for recipe in {*recipes.values()}}
+    names = (transfer.algorithm or None for transfer in answer.transfers)
+    return tuple(programs[recipes[name]] for name in names)
+
+
+def _chosen(answer: IterationAnswer, algorithm: str | None) -> Recipe:
+    """Return the program that all transfers name, or the one of those that name an algorithm."""
+    ring = Recipe("ring", (answer.workers,))
+    recipes = {name: recipe or ring for name, recipe in recipes_of(answer).items()}
+    first = recipes.pop(None)
+    if algorithm is not None and algorithm in recipes:
+        return recipes[algorithm]
+    if algorithm is not None or len({first, *recipes.values()}) > 1:
+        named = ", ".join(str(name) for name in recipes)
+        raise InvalidInputError(
+            "algorithm", f"expected one by which transfers are summed up: {named}"
+        )
+    return first
+
+
+def _sliced(answer: BigdlAnswer, slices: Sequence[tuple[int, int]]) -> Program:
+    """Return the exchange of slices: each is a chunk."""
+    program = made(Recipe("direct", (answer.nodes,)))
+    if len({stop - start for start, stop in slices}) == 1:
+        return program
+    size = answer.gradient_bytes
+    starts = (*(start * answer.element_bytes for start, _ in slices), size)
+    layout = KeptLayout(EvenLayout(1, size, (), size, 1), starts)
+    return ListedProgram(
+        program.name,
+        program.ranks,
+        program.lanes,
+        program.links,
+        program.chunks,
+        tuple(program.messages()),
+        range(program.ranks),
+        program.scatter_steps,
+        placed=lambda *_: layout,
+    )
+
+
+def _of_bcube(answer: BmlAnswer) -> SummingProgram:
+    stated = answer.synchronisation
+    recipe = recipe_in(UNSET if stated is UNSET else stated.program)
+    if bml_transfers.lists_all(answer):
+        program, size = bml_transfers.program_of(answer)
+        if not size:
+            raise InvalidInputError("transfers", "expected some, got none")
+        return SummingProgram(program, 1, size)
+    if recipe is None and answer.method == "bml" and answer.steps is not UNSET:
+        recipe = Recipe("bml", (answer.n, answer.k))
+    if recipe is None:
+        why = '; ask for "schedule": "all"' if answer.reason is UNSET else f": {answer.reason}"
+        raise InvalidInputError("transfers", f"missing those of all servers{why}")
+    return SummingProgram(made(recipe), 1 if answer.rounds is UNSET else answer.rounds)
