@@ -13,6 +13,7 @@ code says now), or its tests are not there. That they pass without it is for CI 
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -84,9 +85,16 @@ def verdict_of(folder: Path, tests: Sequence[str], limit_s: float) -> Verdict:
     """
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     command += ["--hypothesis-seed=0", *tests]  # the same verdict each time
+    mutated = {**os.environ, "PYTHONPATH": str(folder)}  # in processes the tests start, too
     try:
         done = subprocess.run(  # noqa: S603 - pytest, on a list of ours
-            command, cwd=folder, check=False, capture_output=True, text=True, timeout=limit_s
+            command,
+            cwd=folder,
+            env=mutated,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
         )
     except subprocess.TimeoutExpired:
         return "hung"

@@ -142,6 +142,21 @@ def executed(figure: "Figure") -> None:
     right.set_title("pulls, pushes (iBatch), ρ = 1: over exact", fontsize=10)
 
 
+def executed_joint(figure: "Figure") -> None:
+    """Draw what joint plans are worth in executed steps, and what each of their decisions is."""
+    figure.set_size_inches(11, 5.6)
+    left, right = figure.subplots(1, 2, sharey=True)
+    results = load("runtime_joint")
+    against = results.table("DDP against `joint`")
+    _ratios(left, against, ("DDP", "DDP, buckets scaled", "best of DDP"))
+    left.set_title("DDP: over a step under the joint plan", fontsize=10)
+    worth = results.table("what each decision is worth")
+    names = [name for name in ("algorithm", "order", "grouping", "mode") if any(worth.column(name))]
+    _ratios(right, worth, names)
+    right.invert_yaxis()  # shared, and turned round on the left
+    right.set_title("the plan without its …: over a step under it", fontsize=10)
+
+
 def failures(figure: "Figure") -> None:
     """Draw how far from the bound gradients are synchronised when parts of a BCube have failed."""
     figure.set_size_inches(9, 4.6)
@@ -182,6 +197,7 @@ PICTURES: dict[str, Callable[["Figure"], None]] = {
     "quality": quality,
     "growth": growth,
     "executed-ratios": executed,
+    "executed-joint": executed_joint,
     "failures": failures,
     "caramel-utilisation": caramel_utilisation,
 }
@@ -234,8 +250,11 @@ def _ratios(ax: "Axes", table: Table, names: Sequence[str]) -> None:
     settings = table.column("setting")
     for place, (name, (mark, colour)) in enumerate(zip(names, MARKS, strict=False)):
         shift = 0.2 * (place - (len(names) - 1) / 2)
-        places = [row + shift for row in range(len(settings))]
-        middle, low, high = zip(*table.column(name), strict=True)
+        ratios = {
+            row + shift: cell for row, cell in enumerate(table.column(name)) if cell is not None
+        }
+        places = list(ratios)
+        middle, low, high = zip(*ratios.values(), strict=True)
         ax.hlines(places, low, high, color=colour, lw=1.2)
         ax.plot(middle, places, mark, color=colour, ms=4.5, label=name.strip("`"))
     ax.axvline(1, color=OUTLINE, lw=0.8)
@@ -245,7 +264,7 @@ def _ratios(ax: "Axes", table: Table, names: Sequence[str]) -> None:
     ax.invert_yaxis()
     ax.set_xlabel("median, lowest to highest round")
     ax.grid(axis="x", alpha=0.3)
-    ax.legend(fontsize=8, loc="lower right")
+    ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False)
 
 
 def _shares(ax: "Axes", table: Table, first: str) -> None:

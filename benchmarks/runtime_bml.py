@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from emulated_cluster import Layout, Nic, reason_unavailable
+from emulated_cluster import reason_unavailable
+from runtime_cluster import bcube_and_switch
 from runtime_jobs import (
     Variant,
     caramel_request,
@@ -44,7 +45,6 @@ from planner.units import format_bytes
 N, K = 3, 2
 HOSTS = N**K
 RATE = 50_000_000
-SHARED = f"eth{K}"
 DIVISORS = {"lenet5": 1, "vgg19": 100}
 RATIOS = (0.25, 0.5, 1.0)
 PAPER = {"lenet5": "18.7 – 56.4 %", "vgg19": "29.2 – 52.1 %"}
@@ -54,18 +54,6 @@ SIZES = [2**power for power in range(10, 23, 2)]
 """What is timed to plan with, besides the largest, in bytes."""
 
 Rows = list[list[int]]
-
-
-def layout() -> Layout:
-    """Return BCube(3, 2) with one more NIC on each host, all of them on one switch."""
-    bcube = Layout.bcube(N, K)
-    return Layout(
-        tuple(
-            (*nics, Nic(SHARED, f"10.{K}.0.{host + 1}", "shared"))
-            for host, nics in enumerate(bcube.hosts)
-        ),
-        SHARED,
-    )
 
 
 def one_transfer(
@@ -201,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if reason is not None:
         print(f"skipped: {reason}")
         return 0
-    result = on_hosts(layout(), RATE, worker, options, timeout_s=3600)
+    result = on_hosts(bcube_and_switch(N, K), RATE, worker, options, timeout_s=3600)
     print(
         f"{HOSTS} hosts, {RATE / 1e6:g} Mbit/s a NIC, {options.rounds} rounds of "
         f"{options.steps} steps\n"

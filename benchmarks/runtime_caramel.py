@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from emulated_cluster import Layout, reason_unavailable
+from runtime_ablations import ddp_plan
+from runtime_cluster import ring_bytes
 from runtime_jobs import (
     Variant,
     caramel_request,
@@ -34,8 +36,7 @@ from runtime_waiting import LABEL, WaitingModel, load, scaled_units
 
 import planner
 from planner import Profile, TableCost, caramel
-from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES, ddp_buckets
-from planner.caramel.baselines import ready_order, whole
+from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
 from planner.caramel.evaluation import evaluate
 from planner.draw import GANTT
 from planner.runtime import World, join
@@ -57,23 +58,14 @@ Rows = list[list[int]]
 
 def size_for(rho: float, compute_s: float) -> float:
     """Return how many bytes a ring all-reduces in rho times the computation."""
-    return rho * compute_s * RATE / 8 / (2 * (HOSTS - 1) / HOSTS)
+    return ring_bytes(HOSTS, RATE, rho * compute_s)
 
 
 def ddp_step_ns(profile: Profile, rows: Rows, first: int, limit: int) -> int:
     """Return what a step is predicted to last under DDP with buckets of these limits."""
     cost = TableCost(tuple((size, time) for size, time in rows))
     problem = caramel.Problem(profile.dataflow(), cost, workers=1)
-    known = problem.windows
-    order = ready_order(known.heads)
-    groups, place = [], 0
-    for count in ddp_buckets([known.sizes[j] for j in order], first, limit):
-        groups.append(whole(problem, order[place : place + count]))
-        place += count
-    plan = caramel.Plan(
-        tuple(groups), (problem.order.backward,), problem.order.forward, barrier=True
-    )
-    return evaluate(problem, plan).iteration_ns
+    return evaluate(problem, ddp_plan(problem, (first, limit))).iteration_ns
 
 
 def variants_for(world: World, profile: Profile, rows: Rows, scale: float) -> list[Variant]:

@@ -220,8 +220,10 @@ def take_turns(
 ) -> tuple[Times, dict[str, tuple[Event, ...]]]:
     """Run all variants in turn, several times; return their times, and what happened last.
 
-    Each has a model of its own, and communicates only while it has its turn. A turn begins with
-    one step that does not count. Every round begins with another variant.
+    Each has a model of its own, and communicates only while it has its turn. A turn begins on all
+    ranks at once (else, where transfers reach into the next forward pass, a rank that is late makes
+    others wait a step later), with one step that does not count. Every round begins with another
+    variant.
 
     Parameters
     ----------
@@ -254,6 +256,7 @@ def take_turns(
             if world.rank == 0 and sys.stderr.isatty():
                 text = f"{about}, round {turn + 1} of {rounds}, {name}"
                 print(f"\r{text:78}", end="", file=sys.stderr)
+            world.gather(f"turn {turn} of {name}", "")
             last[name] = runs[name].run(1 + steps)
             found = steps_of(last[name])
             own[name].append([found[number] for number in sorted(found)][-steps:])

@@ -202,7 +202,7 @@ def executor_of(kind: str, model: nn.Module, updates: Optimizer, world: World) -
     if kind == "caramel":
         return GradientExecutor(model, GradientProgram(pushes), updates, world)
     if kind == "ibatch":
-        return ShardExecutor(model, ShardProgram(pushes[::-1], pushes), updates, world)
+        return ShardExecutor(model, ShardProgram.pushes_first(pushes[::-1], pushes), updates, world)
     plan = Exchange(sum(one.numel() for one in model.parameters()), world.size, "rotated")
     ranks = range(world.size)
     program = SliceProgram(tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks)))
