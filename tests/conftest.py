@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import os
 from collections.abc import Generator
 from hashlib import sha256
 from secrets import randbelow
@@ -44,18 +45,36 @@ JOBS = (
 )
 """Tests that start jobs of several processes."""
 
+WAITING = (
+    "tests/runtime/collectives/test_bcube_failures",
+    "tests/runtime/executors/test_after_faults",
+    "tests/runtime/executors/test_refusals",
+    "tests/runtime/test_recovery",
+    "tests/runtime/world/test_faults",
+)
+"""Those of them that mostly wait until something is noticed."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Choose the examples of each test, and let those that start jobs run first.
+    """Choose the examples of each test, and put jobs at one end and long tests at both.
 
-    Where tests run in parallel, the others then go on beside them.
+    Where tests run in parallel, workers take them from both ends; see `scheduling.py`.
     """
     tests: set[Any] = {getattr(item, "obj", None) for item in items}
     for test in tests:
         if is_hypothesis_test(test):
             # Hypothesis has no public way to a test's settings.
             test._hypothesis_internal_use_settings = shared(test._hypothesis_internal_use_settings)
-    items.sort(key=lambda item: not item.nodeid.startswith(JOBS))
+    items.sort(key=place)
+
+
+def place(item: pytest.Item) -> int:
+    """Return where a test stands: jobs that wait, long jobs, jobs, tests, long tests."""
+    if item.nodeid.startswith(WAITING):
+        return 0
+    job = item.nodeid.startswith(JOBS)
+    slow = item.get_closest_marker("slow") is not None
+    return (1 if slow else 2) if job else (4 if slow else 3)
 
 
 def shared(asked: settings) -> settings:
@@ -117,10 +136,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give those tests to one worker, one after the other, and all others to whoever is free."""
-    from xdist.scheduler import LoadScopeScheduling
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: jobs leave them idle half of the time."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 3
 
-    scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = lambda nodeid: "jobs" if nodeid.startswith(JOBS) else nodeid
-    return scheduler
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have tests handed out from both ends."""
+    from tests.scheduling import BothEnds
+
+    return BothEnds(config, log)

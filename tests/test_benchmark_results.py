@@ -142,6 +142,7 @@ def test_a_recorded_run_has_the_shape_of_the_file(
     assert (made.benchmark, made.about) == (kept.benchmark, kept.about)
 
 
+@pytest.mark.slow
 def test_a_short_run_is_checked_against_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     short = ("--check", "ibatch_quality", "data/profiles/lenet5.json")
     monkeypatch.chdir(ROOT)

@@ -93,6 +93,7 @@ def test_caramel(problem: iteration.Problem, cost: Any) -> None:
     no_bound_is_above_a_plan(found, lambda bounded, made: bounded != "exact" or whole(made))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speeds", [False, True])
 @settings(max_examples=8)
 @given(data=st.data())
@@ -110,6 +111,7 @@ def test_yan(speeds: bool, data: st.DataObject) -> None:
     no_bound_is_above_a_plan(found, holds)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(damaged())
 def test_bml(problem: bml.Problem) -> None:

@@ -247,7 +247,8 @@ def test_integers_of_numpy_never_wrap(value: int, kind: Callable[[int], Any]) ->
     assert exact(kind(value), "n") * 4 == 4 * value
 
 
-@given(st.floats(0, MAX_VALUE) | st.floats(0, 100, width=32).map(np.float32))
+# The largest float shows as 4.611686018427388e+18, which is above the largest number.
+@given(st.floats(0, MAX_VALUE, exclude_max=True) | st.floats(0, 100, width=32).map(np.float32))
 def test_floats_are_the_decimals_they_show(value: Any) -> None:
     kept = exact(value, "x")
     assert type(value)(str(value)) == value

@@ -25,12 +25,14 @@ from planner.programs import (
     Batch,
     GradientProgram,
     Piece,
+    Program,
     ShardProgram,
     SliceProgram,
     digest,
     program_of,
     read_plan,
 )
+from planner.programs.forms import Direction
 from planner.results import Infeasibility, Result
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 
@@ -230,13 +232,18 @@ def test_layers_left_out_or_sent_twice_are_an_error(batches: list[list[int]]) ->
 
 def test_a_digest_tells_programs_apart() -> None:
     program = GradientProgram((Batch((Piece("a"), Piece("b"))),))
-    others = [
+    pushes: list[tuple[Direction, Batch]] = [("push", program.batches[0])] * 2
+    pulls: list[tuple[Direction, Batch]] = [("pull", program.batches[0])] * 2
+    others: list[Program] = [
         GradientProgram((Batch((Piece("b"), Piece("a"))),)),
         GradientProgram((Batch((Piece("a"),)), Batch((Piece("b"),)))),
         GradientProgram((Batch((Piece("a"), Piece("b")), depth=2),)),
         GradientProgram(program.batches, barrier=True),
+        ShardProgram((*pushes, *pulls)),
+        ShardProgram((pushes[0], pulls[0], pushes[1], pulls[1])),
     ]
-    assert len({digest(some) for some in (program, *others)}) == 5
+    assert ShardProgram.pushes_first(program.batches * 2, program.batches * 2) == others[4]
+    assert len({digest(some) for some in (program, *others)}) == 7
     code = (
         "from planner.programs import *\n"
         "print(digest(GradientProgram((Batch((Piece('a'), Piece('b'))),))))"
@@ -329,6 +336,16 @@ def test_typed_joint_plans_give_the_program_of_their_answers(
     assert program == program_of(answer)
     # It is read from the answer itself, not from another family's made up in its place.
     assert read_plan(answer).problem == "iteration"
+
+
+def test_typed_plans_that_cut_shards_give_the_program_of_their_answers() -> None:
+    problem = dataclasses.replace(joint("sharded"), max_transfer_bytes=1000)
+    program = program_of((problem, iteration.solve(problem)))
+    answer = solved(ITERATION, modes=["sharded"], element_bytes=4, max_transfer_bytes=1000)
+    assert isinstance(program, ShardProgram)
+    assert program == program_of(answer)
+    for batches in (program.pulls, program.pushes):
+        assert any(piece != Piece(piece.parameter) for batch in batches for piece in batch.pieces)
 
 
 def test_typed_plans_of_layers_and_slices_give_the_program_of_their_answers() -> None:

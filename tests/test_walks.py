@@ -134,6 +134,7 @@ def gradient(profile: bytes) -> list[str]:
         return calls_of(act)
 
 
+@pytest.mark.slow
 def test_a_gradient_takes_this_way() -> None:
     pytest.importorskip("torch")
     from planner.profiling import measure

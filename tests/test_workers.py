@@ -65,6 +65,7 @@ def test_one_process_answers_in_order(worker: Worker) -> None:
     assert worker.ask(b"fault") == (1, b"a fault")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("message", "limit"),
     [

@@ -76,6 +76,7 @@ def compare(profile: str, *options: str) -> int:
     return main(["compare", profile, *options])
 
 
+@pytest.mark.slow
 def test_rank_0_writes_what_caramel_is_compared_on(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +113,7 @@ def test_rank_0_writes_what_caramel_is_compared_on(
     assert "network: all_reduce (ring) among 2 ranks as measured: table of network.json" in out
 
 
+@pytest.mark.slow
 def test_what_batches_are_compared_on(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +131,7 @@ def test_what_batches_are_compared_on(
     assert f"{path}: collective: expected reduce_scatter" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     options = ["--largest", "1kB", "--depths", "1,2", "--repetitions", "2", "--seconds", "1e-3"]

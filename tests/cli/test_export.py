@@ -1,6 +1,7 @@
 """``planner export``: plans of the command line as settings of other tools."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 import planner
 from planner.bml import Schedule
 from planner.cli import main
+from planner.collectives.recipes import Recipe, made
 from planner.formats import write_msccl
+from planner.formats.mscclpp import write_mscclpp
 from planner.topologies import BCube
 from tests.formats.test_exports import PULL, PUSH, SIZES, caramel
+from tests.jsonio.test_iteration import REQUEST
 
 PROFILE: dict[str, Any] = {
     "name": "tiny",
@@ -171,15 +175,80 @@ def test_a_plan_of_bml_becomes_an_algorithm_of_msccl(
     assert out.decode() == write_msccl(Schedule(BCube(2, 2)), name="bml-2-2")
 
 
+@pytest.mark.parametrize("tool", ["msccl", "mscclpp"])
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "ps"])
+def test_plans_of_iterations_become_algorithms(
+    tool: str, algorithm: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    answer = planner.solve({**REQUEST, "modes": ["replicated"], "algorithms": [algorithm]})
+    plan = file(tmp_path, "plan.json", answer)
+    assert main(["export", tool, plan]) == 0
+    out, err = capfdbinary.readouterr()
+    assert err == b""
+    program = made(Recipe("direct" if algorithm == "ps" else algorithm, (4,)))
+    name = re.sub("[_(]", "-", program.name).strip(")")
+    write = write_msccl if tool == "msccl" else write_mscclpp
+    assert out.decode() == write(program, name=name)
+
+
+def test_gpus_of_one_machine_reach_each_other_s_memory(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    plan = file(tmp_path, "plan.json", planner.solve(BCUBE))
+    document = exported(capfdbinary, "mscclpp", plan, "--channel", "memory")
+    kinds = {row["channel_type"] for gpu in document["gpus"] for row in gpu["channels"]}
+    assert kinds == {"memory"}
+    document = exported(capfdbinary, "mscclpp", plan)
+    kinds = {row["channel_type"] for gpu in document["gpus"] for row in gpu["channels"]}
+    assert kinds == {"port"}
+
+
+SLICES = {
+    "problem": "bigdl",
+    "elements": 12,
+    "element_bytes": 4,
+    "nodes": 4,
+    "partitions_per_node": 1,
+    "link_bytes_per_s": 1e9,
+}
+
+
+@pytest.mark.parametrize("tool", ["msccl", "mscclpp"])
 @pytest.mark.parametrize(
     ("answer", "path"),
     [
-        (planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}), "method"),
+        (planner.solve({**REQUEST, "modes": ["sharded"]}), "synchronisation.mode"),
+        (planner.solve({**SLICES, "elements": 13}), "program"),
+        (planner.solve({**SLICES, "method": "reduce"}), "method"),
+        (
+            planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}, "schedule": "all"}),
+            "program",
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_its_reason(
+    tool: str, answer: Any, path: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    plan = file(tmp_path, "plan.json", answer)
+    assert main(["export", tool, plan]) == 2
+    out, err = capfdbinary.readouterr()
+    assert out == b""
+    assert err.decode().startswith(f"planner: error: {plan}: {path}: ")
+    assert main(["export", tool, file(tmp_path, "slices.json", planner.solve(SLICES))]) == 0
+    capfdbinary.readouterr()
+    assert main(["export", tool, plan, plan]) == 2
+    assert capfdbinary.readouterr().err == b"planner: error: PLAN: expected one\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "path"),
+    [
+        (planner.solve({**BCUBE, "failed": {"nics": [[[0, 0], 0]]}}), "transfers"),
         (caramel(), "problem"),
         ({**planner.solve(BCUBE), "objective_ns": 1}, "lower_bound_ns"),
     ],
 )
-def test_what_is_no_algorithm_1_is_not_written_for_msccl(
+def test_what_leaves_open_how_to_sum_up_is_not_written_for_msccl(
     answer: Any, path: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     plan = file(tmp_path, "plan.json", answer)

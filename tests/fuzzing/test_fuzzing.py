@@ -14,6 +14,7 @@ COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}
 """Fewer of what takes long."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", MAKERS)
 def test_a_few_requests(problem: str) -> None:
     count = COUNTS.get(problem, 120)

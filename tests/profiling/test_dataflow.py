@@ -180,6 +180,7 @@ def test_a_module_called_twice_updates_twice() -> None:
     assert reads(graph, "backward")["shared"] == {"act"}
 
 
+@pytest.mark.slow
 def test_a_parameter_used_by_a_function_belongs_to_what_uses_it() -> None:
     assert updaters(dataflow(CASES["a token of a container"].make()))["1.token"] == ("1:cat",)
     assert updaters(dataflow(CASES["parametrised"].make())) == {

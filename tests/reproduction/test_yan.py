@@ -78,6 +78,7 @@ def test_shares_of_an_epoch_add_up(breakdown: str) -> None:
         assert shares[0] + shares[2] + shares[4] == pytest.approx(shares[6], abs=0.2)
 
 
+@pytest.mark.slow
 def test_the_results_file_holds_the_tables(breakdown: str) -> None:
     assert not missing(yan.scalability("mnist"), "yan")
     assert not missing(yan.table1(), "yan")

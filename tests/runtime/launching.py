@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 PRELOADED = [
+    "hypothesis",
     "numpy",
     "pytest",
     "torch",
@@ -34,6 +35,8 @@ PRELOADED = [
     "planner.runtime.collectives.bcube",
     "planner.runtime.world.joining",
     "planner.runtime.measuring.trial",
+    "tests.runtime.sharing",
+    "tests.runtime.preloaded",  # the last one
 ]
 """What the fork server imports; what does not exist is left out."""
 

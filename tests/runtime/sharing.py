@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
+from planner.programs import Batch, ShardProgram
+from planner.programs.forms import Direction
 from planner.runtime.executors.base import Executor
 from tests.runtime.launching import Outcome
 from tests.runtime.recipes import RECIPES, Plain, Recipe, follow, made
@@ -133,7 +136,8 @@ MANY = ["frozen", "mixed", "tiny", "tiny, Adam"]
 """What more ranks than some parameters have elements can go wrong with."""
 
 JOBS = [
-    *((size, QUICK) for size in (1, 2, 3)),
+    *((size, QUICK) for size in (1, 2)),
+    pytest.param(3, QUICK, marks=pytest.mark.slow),
     *(pytest.param(size, REST, marks=pytest.mark.slow) for size in (2, 3)),
     pytest.param(9, MANY, marks=pytest.mark.slow),
 ]
@@ -212,6 +216,29 @@ def resume(attach: Attach, rank: int) -> Pair:
         executor.step()
     executor.close()
     return weights_of(again), ddp_weights("perceptron", "adam")
+
+
+def pulled_early(program: ShardProgram) -> ShardProgram:
+    """Return a program that pulls each batch as soon as all of it was pushed."""
+    spans = [
+        (name, start, stop or inf, number)
+        for number, push in enumerate(program.pushes)
+        for name, start, stop in push.pieces
+    ]
+
+    def pushed(pull: Batch) -> int:
+        return max(
+            number
+            for name, start, stop in pull.pieces
+            for other, first, last, number in spans
+            if name == other and start < last and first < (stop or inf)
+        )
+
+    transfers: list[tuple[Direction, Batch]] = []
+    for number, push in enumerate(program.pushes):
+        transfers.append(("push", push))
+        transfers += [("pull", pull) for pull in program.pulls if pushed(pull) == number]
+    return ShardProgram(tuple(transfers))
 
 
 def values(outcomes: Sequence[Outcome]) -> list[Any]:

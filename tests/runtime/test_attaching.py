@@ -55,6 +55,7 @@ def solved(problem: str, **request: Any) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.slow
 def test_typed_plans_and_answers_are_followed_alike() -> None:
     inputs = (make_inputs(NAME, 0, 0),)
     profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)

@@ -127,6 +127,7 @@ def cases(group: Any = None) -> list[tuple[str, Names, str, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_buckets_are_the_batches_and_weights_those_of_ddp(ranks: int) -> None:
     for outcome in launch(in_job, ranks, train_all):
@@ -176,7 +177,7 @@ def test_limits_are_the_sizes_of_batches() -> None:
 
 def test_pushes_of_a_sharded_program_are_buckets_too() -> None:
     model = make_model("perceptron")
-    program = ShardProgram(pulls=(), pushes=planned(CONSECUTIVE).batches)
+    program = ShardProgram.pushes_first(pulls=(), pushes=planned(CONSECUTIVE).batches)
     assert ddp_bucket_caps(program, model) == ddp_bucket_caps(planned(CONSECUTIVE), model)
 
 

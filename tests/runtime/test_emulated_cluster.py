@@ -143,6 +143,7 @@ def test_a_layout_that_cannot_be() -> None:
         Layout.bcube(16, 2)
 
 
+@pytest.mark.slow
 @emulated
 def test_hosts_reach_each_other_unless_an_interface_is_down() -> None:
     with cluster(Layout.flat(3, nics=2), RATE) as hosts:

@@ -81,7 +81,7 @@ LISTED: Names = (
 
 def program(names: Names) -> ShardProgram:
     batches = tuple(Batch(tuple(map(Piece, group))) for group in names)
-    return ShardProgram(batches, batches[::-1])
+    return ShardProgram.pushes_first(batches, batches[::-1])
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -144,6 +144,7 @@ def train_all() -> list[Any]:
     return [train(*case) for case in CASES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_each_batch_is_gathered_at_once_and_weights_are_those_of_ddp(ranks: int) -> None:
     for outcome in launch(in_job, ranks, train_all):

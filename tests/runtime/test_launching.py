@@ -141,6 +141,7 @@ def test_a_worker_that_cannot_even_end_itself_is_killed(monkeypatch: pytest.Monk
     assert gone(started[0])
 
 
+@pytest.mark.slow
 def test_workers_end_in_time_even_if_who_started_them_is_gone(tmp_path: Path) -> None:
     code = (
         "from tests.runtime.launching import launch\n"

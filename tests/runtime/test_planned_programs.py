@@ -1,6 +1,7 @@
-"""Plans of whole iterations are run by the program they name, in both modes, or are refused."""
+"""Plans of whole iterations are run by the program they name, in both modes."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import msgspec
 import torch
 
 from planner import caramel, iteration
@@ -16,10 +18,14 @@ from planner.clusters import Cluster, Nic
 from planner.collectives import PROGRAMS, program
 from planner.collectives.halving_doubling import halving_doubling_program
 from planner.costs import AffineCost
+from planner.iteration.problem import Mode
 from planner.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
+from planner.jsonio.iteration_making import answer
 from planner.profiling import measure
+from planner.programs import GradientProgram, ShardProgram, program_of
+from planner.results import Result
 from planner.runtime import attach, join
-from planner.runtime.collectives.halves import Halves
+from planner.runtime.collectives.halves import ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.topologies import BCube, FatTree, Switch, Topology
 from tests.runtime.launching import launch
@@ -64,31 +70,23 @@ def planned(machines: int, topology: Topology) -> dict[tuple[str, str], Typed]:
             result = iteration.solve(problem)
             plan = result.plan
             assert plan is not None
-            if not any(
-                part.stop - part.start < problem.pushed[part.parameter]
-                for transfer in plan.transfers
-                for part in transfer.parts
-            ):
-                plans[name, mode] = problem, result
+            plans[name, mode] = problem, result
     return plans
 
 
-def follow(plans: dict[tuple[str, str], Typed]) -> dict[tuple[str, str], float | str]:
-    """Train by each plan; return how far DDP is, or why it is refused."""
-    outcomes: dict[tuple[str, str], float | str] = {}
+def follow(plans: dict[tuple[str, str], Typed]) -> dict[tuple[str, str], float]:
+    """Train by each plan; return how far DDP is."""
+    outcomes: dict[tuple[str, str], float] = {}
     with join() as world:
         expected = ddp_weights(NAME, steps=STEPS)
-        for (name, mode), (problem, result) in plans.items():
-            folded = name == "halving_doubling" and world.size & (world.size - 1)
-            if mode == "sharded" and folded:
-                continue  # refused, which ends the job
+        for names, plan in plans.items():
             model = make_model(NAME)
             optimizer = make_optimizer("sgd", model)
-            with attach(model, (problem, result), optimizer, world) as executor:
+            with attach(model, plan, optimizer, world) as executor:
                 for step in range(STEPS):
                     backward(model, NAME, world.rank, step)
                     executor.step()
-            outcomes[name, mode] = largest_difference(weights_of(model), expected)
+            outcomes[names] = largest_difference(weights_of(model), expected)
     return outcomes
 
 
@@ -101,7 +99,58 @@ def test_what_is_planned_is_what_runs(machines: int) -> None:
         for outcome in launch(follow, machines, plans):
             assert outcome.error is None, outcome.error
             assert max(outcome.value.values()) < 1e-6
-            assert {name for name, _ in outcome.value} == {name for name, _ in plans}
+            assert outcome.value.keys() == plans.keys()
+
+
+def mixed(mode: Mode) -> Typed:
+    """A plan of three ranks in which transfers, by turns, name two algorithms."""
+    problem, _ = planned(3, Switch(3))["ring", mode]
+    result = iteration.solve(problem, method="fsdp" if mode == "sharded" else "layer_by_layer")
+    assert result.plan is not None
+    pushes = [transfer for transfer in result.plan.transfers if transfer.kind != "pull"]
+    place = {part.parameter: place for place, push in enumerate(pushes) for part in push.parts}
+    transfers = sorted(  # what is pulled, as soon as all of it was pushed
+        result.plan.transfers,
+        key=lambda sent: (max(place[part.parameter] for part in sent.parts), sent.kind == "pull"),
+    )
+    problem = replace(problem, algorithms=("ring", "halving_doubling", "shuffle"))
+    names: tuple[str | None, ...] = (None, "halving_doubling", "shuffle")
+    plan = replace(
+        result.plan,
+        transfers=tuple(
+            replace(transfer, algorithm=names[number % 3])
+            for number, transfer in enumerate(transfers)
+        ),
+    )
+    assert len(plan.algorithms) == 3
+    return problem, plan
+
+
+@pytest.mark.parametrize("mode", iteration.MODES)
+def test_each_transfer_goes_by_the_algorithm_it_names(mode: Mode) -> None:
+    problem, plan = mixed(mode)
+    document = answered(problem, plan)
+    program = program_of(document)
+    assert program == program_of((problem, plan))
+    assert isinstance(program, GradientProgram | ShardProgram)
+    if isinstance(program, ShardProgram):
+        kinds = [transfer.kind for transfer in plan.transfers]
+        assert [direction for direction, _ in program.transfers] == kinds
+        assert "push" in kinds[kinds.index("pull") :]
+    recipes = {batch.collective for batch in program.batches}
+    assert recipes == {recipe_on(problem.cluster, name) for name in plan.algorithms}
+    assert len(recipes) > 1
+    plans = {("typed", mode): (problem, plan), ("answer", mode): document}
+    for outcome in launch(follow, 3, plans):
+        assert outcome.error is None, outcome.error
+        assert max(outcome.value.values()) < 1e-6
+
+
+def answered(problem: iteration.Problem, plan: iteration.Plan) -> bytes:
+    """Return a plan as the answer of a request."""
+    evaluation = iteration.evaluate(problem, plan)
+    result = Result("joint", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
+    return msgspec.json.encode(answer(problem, result, model="tried"))
 
 
 def names_of(plans: dict[str, Any]) -> dict[str, str]:
@@ -111,7 +160,7 @@ def names_of(plans: dict[str, Any]) -> dict[str, str]:
         for name, plan in plans.items():
             model = make_model(NAME)
             with attach(model, plan, make_optimizer("sgd", model), world) as executor:
-                names[name] = executor._all_reduce.name  # type: ignore[attr-defined]
+                names[name] = executor._all_reduces[0].name  # type: ignore[attr-defined]
     return names
 
 
@@ -124,6 +173,7 @@ def gradients() -> tuple[Any, Any]:
     return problem, caramel.solve(problem)
 
 
+@pytest.mark.slow
 def test_the_program_of_a_plan_is_taken() -> None:
     plans: dict[str, Any] = {
         name: plan
@@ -156,7 +206,6 @@ def attach_only(plan: Any, other: bool) -> None:
     [
         (2, "ring", "replicated", False, r"ring\(3\): it is for 3 ranks, the job has 2; plan for"),
         (3, "ring", "replicated", True, r"sums up by ring\(3\), got halving_doubling\(3\)"),
-        (3, "halving_doubling", "sharded", False, "leaves some ranks without any"),
     ],
 )
 def test_what_cannot_be_run_as_planned_is_refused(
@@ -169,6 +218,17 @@ def test_what_cannot_be_run_as_planned_is_refused(
         assert re.search(message, outcome.error.text), outcome.error.text
 
 
+def share_by_folding() -> None:
+    with join(timeout_s=20) as world:
+        ProgramHalves(Interpreter(world, halving_doubling_program(world.size)))
+
+
+def test_shards_by_a_program_that_leaves_ranks_without_are_refused() -> None:
+    for outcome in launch(share_by_folding, 3):
+        assert outcome.error is not None
+        assert re.search("plan: shards by halving_doubling.*without any", outcome.error.text)
+
+
 def halves(names: list[str]) -> list[str]:
     """Sum up and hand out rows of many sizes by the halves of programs; return what is wrong."""
     wrong = []
@@ -176,10 +236,11 @@ def halves(names: list[str]) -> list[str]:
         bcube = BCube(2, 2)
         for name in names:
             interpreter = Interpreter(world, program(name, bcube))
-            both = Halves(interpreter)
+            both = ProgramHalves(interpreter)
             for width in (1, 2, 5, 1000, 70_001):
                 rows = torch.arange(4 * width, dtype=torch.int64).view(4, width)
-                total = both.scatter(rows * (world.rank + 1), world.rank)
+                sent = rows * (world.rank + 1)
+                total = both.scatter(sent, world.rank, torch.empty_like(rows))
                 if not torch.equal(total, rows[world.rank] * 10):
                     wrong.append(f"{name} {width} scatter")
                 mine = torch.zeros_like(rows)
@@ -191,6 +252,7 @@ def halves(names: list[str]) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_rows_are_summed_up_and_handed_out_by_halves() -> None:
     names = [name for name in PROGRAMS if "tensors" not in name and "k_nics" not in name]
     for outcome in launch(halves, 4, names):

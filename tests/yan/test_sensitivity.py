@@ -235,6 +235,7 @@ def test_what_does_not_apply_is_refused() -> None:
         sensitivity(replace(problem, machines=winner.machines_used - 1), winner)
 
 
+@pytest.mark.slow
 def test_machines_of_one_speed_are_alike() -> None:
     problem = replace(network(), machines=4)
     twice = replace(problem, machine_speeds=[Fraction(2)] * 4, nic_speeds=[Fraction(2)] * 4)

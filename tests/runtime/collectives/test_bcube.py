@@ -181,6 +181,7 @@ def train(n: int, k: int) -> list[float]:
     return apart
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "k"), [(2, 1), (3, 1), (2, 2), pytest.param(3, 2, marks=pytest.mark.slow)]
 )
@@ -239,6 +240,7 @@ ROUNDS: dict[str, Any] = {"method": "auto", "latency_ns": 100_000}
 """Leads to plans in rounds."""
 
 
+@pytest.mark.slow
 def test_answers_are_followed() -> None:
     ways: list[dict[str, Any]] = [{"method": "detour"}, {"method": "trees"}, ROUNDS]
     everyone = [failed for failed in FAILED if failed != "server"]
@@ -271,6 +273,7 @@ def follow_typed(plan: bml.Plan) -> None:
     world.leave()
 
 
+@pytest.mark.slow
 def test_typed_plans_are_followed_for_every_size() -> None:
     failed = bml.Failures(nics=frozenset({(0, 0)}))
     network = Network(Fraction(10**6), startup_ns=100_000)

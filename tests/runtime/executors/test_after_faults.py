@@ -84,6 +84,7 @@ def read_after_a_fault() -> list[str]:
     return events
 
 
+@pytest.mark.slow
 def test_weights_of_different_steps_cannot_be_read() -> None:
     outcomes = launch(read_after_a_fault, 3, timeout_s=LIMIT_S)
     for rank in (0, 2):
@@ -113,6 +114,7 @@ def train_with_checkpoints(file: Path, fault_at: int | None) -> int:
     return begin
 
 
+@pytest.mark.slow
 def test_the_last_checkpoint_is_usable(tmp_path: Path) -> None:
     file = tmp_path / "checkpoint.pt"
     outcomes = launch(train_with_checkpoints, 3, file, 3, timeout_s=LIMIT_S)

@@ -172,6 +172,7 @@ def train(case: str) -> None:
             executor.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_rank_learns_what_is_wrong(case: str) -> None:
     for outcome in launch(train, 2, case):

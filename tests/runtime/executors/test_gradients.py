@@ -99,6 +99,7 @@ def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "seeds", "models", "tolerance"),
     [
@@ -197,6 +198,7 @@ def _expected(recipe: Recipe) -> Weights:
     return follow(recipe, model, optimizer, Plain(model, optimizer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recipes", [list(RECIPES), pytest.param(list(SLOW), marks=pytest.mark.slow)]
 )

@@ -45,7 +45,7 @@ def attached(kind: str, model: nn.Module, updates: torch.optim.Optimizer, world:
     width = 2 if kind == "ibatch" else len(pieces)
     starts = range(0, len(pieces), width)
     batches = tuple(Batch(tuple(pieces[start : start + width])) for start in starts)
-    return ShardExecutor(model, ShardProgram(batches, batches), updates, world)
+    return ShardExecutor(model, ShardProgram.pushes_first(batches, batches), updates, world)
 
 
 def hold(kind: str) -> float:

@@ -24,6 +24,7 @@ def arrive(ranks: int, absent: int) -> None:
     join(TIMEOUT_S)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "absent", "text"),
     [

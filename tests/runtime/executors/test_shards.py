@@ -1,6 +1,9 @@
 """Sharded training by a plan of batches, held against plain DDP."""
 
+import os
 import re
+import signal
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -29,6 +32,7 @@ from tests.runtime.sharing import (
     check,
     compare,
     compare_models,
+    pulled_early,
     resume,
     values,
 )
@@ -47,13 +51,13 @@ def batches(model: nn.Module, sizes: Iterable[int]) -> tuple[Batch, ...]:
 
 
 def program(model: nn.Module, pull: str, push: str) -> ShardProgram:
-    return ShardProgram(batches(model, SIZES[pull]), batches(model, SIZES[push])[::-1])
+    return ShardProgram.pushes_first(batches(model, SIZES[pull]), batches(model, SIZES[push])[::-1])
 
 
 def attach(
     world: World, pull: str, push: str, model: nn.Module, optimizer: Optimizer
 ) -> ShardExecutor:
-    return ShardExecutor(model, program(model, pull, push), optimizer, world)
+    return ShardExecutor(model, pulled_early(program(model, pull, push)), optimizer, world)
 
 
 def train(recipes: list[str]) -> dict[str, Pair]:
@@ -76,8 +80,12 @@ def test_weights_are_those_of_ddp(size: int, recipes: list[str]) -> None:
     check(values(launch(train, size, recipes, timeout_s=150)))
 
 
-def watch_order(_: object = None) -> tuple[list[tuple[str, int, int]], list[set[str]], list[int]]:
-    """Train two steps; return the transfers, what was pending behind each layer, and the state."""
+Happened = tuple[str, str, int, int]
+"""What kind of event, its direction, its step and its batch."""
+
+
+def watch_order(early: bool) -> tuple[list[Happened], list[Happened], list[set[str]], list[int]]:
+    """Train two steps; return what was planned, what happened, what was pending, and the state."""
     with join() as world:
         model = make_model("perceptron")
         optimizer = make_optimizer("adam", model)
@@ -86,7 +94,9 @@ def watch_order(_: object = None) -> tuple[list[tuple[str, int, int]], list[set[
             Batch(tuple(Piece(f"{name}.{kind}") for kind in ("weight", "bias"))) for name in layers
         )
         pushes = (*pulls[1::-1], *pulls[2:])
-        executor = ShardExecutor(model, ShardProgram(pulls, pushes), optimizer, world)
+        plan = ShardProgram.pushes_first(pulls, pushes)
+        plan = pulled_early(plan) if early else plan
+        executor = ShardExecutor(model, plan, optimizer, world)
         pending: list[set[str]] = []
         for layer in layers.values():
             layer.register_forward_hook(
@@ -99,28 +109,60 @@ def watch_order(_: object = None) -> tuple[list[tuple[str, int, int]], list[set[
             executor.step()
         moments = [state["exp_avg"].numel() for state in optimizer.state.values()]
         executor.close()
-        events = [event for event in executor.trace.events if event.kind == "transfer"]
-    return [(event.direction, event.step, event.batch) for event in events], pending, moments
-
-
-def test_order_and_place_of_what_travels() -> None:
-    results = values(launch(watch_order, 3))
-    layers = list(dict(make_model("perceptron").named_children()))
-    for transfers, pending, _ in results:
-        assert transfers == [
-            (direction, step, batch)
-            for step in range(2)
-            for direction in ("push", "pull")
-            for batch in range(4)
+        happened: list[Happened] = [
+            (event.kind, event.direction, event.step, event.batch)
+            for event in executor.trace.events
+            if event.kind in ("transfer", "update")
         ]
+    planned: list[Happened] = []
+    for step in range(2):
+        counted, last = Counter[str](), ""
+        for direction, _ in plan.transfers:
+            if (last, direction) == ("push", "pull"):
+                planned.append(("update", "", step, counted["pull"]))
+            planned.append(("transfer", direction, step, counted[direction]))
+            counted[direction] += 1
+            last = direction
+    return planned, happened, pending, moments
+
+
+@pytest.mark.parametrize(("early", "updates"), [(False, 1), (True, 4)])
+def test_order_and_place_of_what_travels(early: bool, updates: int) -> None:
+    results = values(launch(watch_order, 3, early))
+    layers = list(dict(make_model("perceptron").named_children()))
+    for planned, happened, pending, _ in results:
+        assert happened == planned
+        assert [kind for kind, *_ in happened].count("update") == 2 * updates
         left = [
             {f"{name}.{kind}" for name in layers[done:] for kind in ("weight", "bias")}
             for done in range(1, 5)
         ]
         assert pending == [set()] * 4 + left
     elements = sum(parameter.numel() for parameter in make_model("perceptron").parameters())
-    assert sum(sum(moments) for _, _, moments in results) == elements
-    assert max(sum(moments) for _, _, moments in results) < elements / 2
+    assert sum(sum(moments) for *_, moments in results) == elements
+    assert max(sum(moments) for *_, moments in results) < elements / 2
+
+
+def die_between_pulls(_: object = None) -> None:
+    with join(3) as world:
+        model = make_model("perceptron")
+        plan = pulled_early(program(model, "each", "each"))
+        executor = ShardExecutor(model, plan, make_optimizer("sgd", model), world)
+        for step in range(3):
+            backward(model, "perceptron", world.rank, step)
+            executor.step()
+            if (step, world.rank) == (1, 1):
+                executor.channel.wait(executor.pulling[2])
+                os.kill(os.getpid(), signal.SIGKILL)
+        executor.close()
+
+
+def test_who_dies_between_pulls_is_named() -> None:
+    first, killed, last = launch(die_between_pulls, 3, timeout_s=30)
+    assert killed.exit_code == -signal.SIGKILL
+    for outcome in (first, last):
+        assert outcome.error is not None
+        assert re.match(r"step [12], batch \d+: rank 1 does not answer", outcome.error.text)
 
 
 def misuse(kind: str) -> None:
@@ -130,13 +172,18 @@ def misuse(kind: str) -> None:
         optimizer = make_optimizer("sgd", model)
         plan = program(model, "uneven", "uneven")
         if kind == "incomplete":
-            plan = ShardProgram(plan.pulls, plan.pushes[1:])
-        if kind == "cut":
-            halves = Piece("norm.weight", 0, 48), Piece("norm.weight", 48)
+            plan = ShardProgram.pushes_first(plan.pulls, plan.pushes[1:])
+        if kind in ("inside", "twice"):
+            middle = 46 if kind == "inside" else 44
+            cut = Piece("norm.weight", 0, 48), Piece("norm.weight", middle)
             rest = tuple(
                 piece for piece in plan.pulls[1].pieces if piece.parameter != "norm.weight"
             )
-            plan = ShardProgram((plan.pulls[0], Batch(halves + rest), *plan.pulls[2:]), plan.pushes)
+            plan = ShardProgram.pushes_first(
+                (plan.pulls[0], Batch(cut + rest), *plan.pulls[2:]), plan.pushes
+            )
+        if kind == "pulled first":
+            plan = ShardProgram(plan.transfers[::-1])
         if kind == "begun":
             backward(model, "perceptron", 0, 0)
             optimizer.step()
@@ -149,13 +196,16 @@ def misuse(kind: str) -> None:
             if kind == "written" and step == 1 and world.rank == 1:
                 with torch.no_grad():
                     model.get_parameter("norm.weight").zero_()
+        executor.finish()
 
 
 @pytest.mark.parametrize(
     ("kind", "error", "message"),
     [
         ("incomplete", "InvalidPlanError", r"push\.batches: the model's \S+ is not in the plan"),
-        ("cut", "InvalidPlanError", r"pull\.batches\[1\]: expected norm\.weight as a whole"),
+        ("inside", "InvalidPlanError", r"norm\.weight: cut inside an element of 4 bytes"),
+        ("twice", "InvalidPlanError", r"pull\.batches: some bytes of norm\.weight are sent twice"),
+        ("pulled first", "InvalidPlanError", r"pull\.batches\[0\]: pulls \S+ before all of it"),
         ("begun", "InvalidInputError", "optimizer: expected one that has not taken a step"),
         ("changed", "CommunicationError", r"step 1.*rank 1 stopped: the gradient of \S+ was chang"),
         ("written", "CommunicationError", r"rank 1 stopped: norm\.weight was changed.*finish\(\)"),

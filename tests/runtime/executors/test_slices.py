@@ -121,6 +121,7 @@ def fail_in_step_two() -> None:
             executor.step()
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_is_named() -> None:
     for rank, outcome in enumerate(launch(fail_in_step_two, 3)):
         if rank == 1:
@@ -176,6 +177,7 @@ def serve_slowly() -> Pair:
         return weights_of(model), ddp_weights("perceptron", steps=1)
 
 
+@pytest.mark.slow
 def test_a_rank_serves_the_others_to_the_end() -> None:
     check([{"": pair} for pair in values(launch(serve_slowly, 3))])
 

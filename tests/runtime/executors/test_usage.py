@@ -50,7 +50,9 @@ def executor_of(kind: str, model: nn.Module, optimizer: Optimizer, world: World)
     if kind == "gradients":
         return GradientExecutor(model, GradientProgram(batches[::-1]), optimizer, world)
     if kind == "shards":
-        return ShardExecutor(model, ShardProgram(batches, batches[::-1]), optimizer, world)
+        return ShardExecutor(
+            model, ShardProgram.pushes_first(batches, batches[::-1]), optimizer, world
+        )
     total = sum(parameter.numel() for parameter in trainable(model).values())
     size = world.size
     bounds = [total * rank // size for rank in range(size + 1)]

@@ -48,6 +48,12 @@ def test_the_backward_phase_of_pushes_ends_with_the_last_push() -> None:
     assert steps_of(events)[1].backward_phase_ns == 214 - 160
 
 
+def test_the_forward_phase_begins_with_the_first_pull() -> None:
+    pulls = [Event("transfer", 1, batch, 225 + batch, 240, "pull") for batch in (1, 0)]
+    assert steps_of(STEP + pulls)[2].forward_phase_ns == 281 - 225
+    assert steps_of([*STEP, pulls[0]._replace(start_ns=210)])[2].forward_phase_ns == 281 - 220
+
+
 def test_the_slowest_rank_counts_field_by_field() -> None:
     later = [event._replace(end_ns=event.end_ns + 1000 * (event.kind == "step")) for event in STEP]
     quick = [event for event in later if event.kind != "wait"]

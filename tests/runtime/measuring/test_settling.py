@@ -75,8 +75,9 @@ def test_bursts_are_spent_before_times_count(
     link = Bucket(size, burst, rate)
     (once,) = link(1)
     sample = settle(link, once * mistaken)
-    spent = burst / rate * 1e9 < sum(link(link.series[-1])) / 2
-    if spent:
+    _, *series = link.series
+    # Without a series, of a transfer said to be long, nothing is promised.
+    if series and burst / rate * 1e9 < sum(link(series[-1])) / 2:
         assert link.measured(sample) >= 0.94 * link.steady()
 
 

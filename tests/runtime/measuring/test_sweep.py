@@ -119,6 +119,7 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     return [outcome.value for outcome in outcomes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "elements"), [(2, 5), (3, 7)])
 def test_a_sweep(ranks: int, elements: int) -> None:
     results = values(launch(measure, ranks, elements))
@@ -179,6 +180,7 @@ def usable(sweep: Sweep) -> bool:
     return answer["status"] in ("optimal", "feasible")
 
 
+@pytest.mark.slow
 def test_rounds_go_back_and_forth_and_the_slowest_rank_counts() -> None:
     results = values(launch(measure, 2, 4))
     for _, sweeps, calls, done in results:

@@ -204,7 +204,7 @@ def by_gradients(model: nn.Module, world: World) -> Executor:
 
 def by_shards(model: nn.Module, world: World) -> Executor:
     batches = tuple(Batch((Piece(name),)) for name in trainable(model))
-    program = ShardProgram(batches, batches[::-1])
+    program = ShardProgram.pushes_first(batches, batches[::-1])
     return ShardExecutor(model, program, make_optimizer("sgd", model), world)
 
 
@@ -329,6 +329,7 @@ CASES = [
 FEW = [case for case in CASES if case[0] in ("WrappedBefore", "WrappedAfter", "FunctionBefore")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cases",
     [

@@ -16,6 +16,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 
 from planner.runtime.model.gate import Gate
+from tests.runtime.launching import launch
 from tests.runtime.reference import MODELS, make_inputs, make_model
 
 
@@ -231,8 +232,8 @@ def test_nothing_is_watched_while_nothing_is_pending() -> None:
     assert modes == [0, 1]
 
 
-@pytest.mark.parametrize("how", ["scripted", pytest.param("compiled", marks=pytest.mark.slow)])
-def test_parts_that_hide_their_reads_wait_for_everything(how: str) -> None:
+def hide(how: str) -> None:
+    """Read parameters out of sight, once a part is scripted or compiled."""
     model = make_model("perceptron")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -248,3 +249,10 @@ def test_parts_that_hide_their_reads_wait_for_everything(how: str) -> None:
         torch.testing.assert_close(model(inputs), expected, rtol=1e-4, atol=1e-4)
         assert len(gated.order) == len(gated.names)
         gated.gate.close()
+
+
+@pytest.mark.parametrize("how", ["scripted", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_parts_that_hide_their_reads_wait_for_everything(how: str) -> None:
+    # In a process of its own: where anything was compiled, all gates wait for everything.
+    (outcome,) = launch(hide, 1, how)
+    assert outcome.error is None, outcome.error.trace

@@ -41,6 +41,7 @@ from tests.runtime.launching import launch
 NOT_THERE = "rank {} does not answer: it was killed, has ended, hangs or is cut off"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "ranks", "batches"),
     [
@@ -64,6 +65,7 @@ def test_the_rank_that_holds_the_store_is_killed(phase: str) -> None:
     check(launch(train, 3, fault, timeout_s=LIMIT_S), fault, text, batches)
 
 
+@pytest.mark.slow
 def test_rank_0_is_killed_and_a_launcher_holds_the_store() -> None:
     fault = Fault("kill", (0,), "transfer")
     with store_of_a_launcher() as port:
@@ -112,6 +114,7 @@ def test_a_link_is_cut(rank: int) -> None:
     check(outcomes, fault, "interface eth0 of rank {} is down", {BAD_BATCH})
 
 
+@pytest.mark.slow
 def test_a_rank_hangs_in_its_own_code() -> None:
     fault = Fault("hang", (1,))
     check(
@@ -180,6 +183,7 @@ def train_and_wind_up(fault: Fault) -> None:
         ctypes.pythonapi.Py_Exit(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "phase", "rank"),
     [("raise", "forward", 1), ("raise", "transfer", 1), ("kill", "backward", 2), ("stop", "", 0)],

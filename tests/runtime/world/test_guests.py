@@ -118,6 +118,7 @@ def join_alone() -> str:
     return text
 
 
+@pytest.mark.slow
 def test_a_rank_of_the_host_does_not_join() -> None:
     one, other = launch(join_alone, 2, timeout_s=30)
     assert one.value == "rank 1 did not arrive within 2 s"

@@ -1,0 +1,108 @@
+"""The table of what becomes of every field of a plan has all fields, and is true of each."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.docs.plan_fields import FAMILIES, fates, fields, followed, samples
+
+PAGE = Path(__file__).parents[2] / "docs" / "runtime.md"
+
+LOOSELY = {"all lower_bound_ns", "all objective_ns"}
+"""Checked, but as far as an answer holds the costs: those of bml and bigdl do not."""
+
+ROW_BY_ROW = {"bml rounds"}
+"""Executed, but where a list of transfers says it row by row."""
+
+
+class Row(NamedTuple):
+    """A row of the table."""
+
+    family: str
+    names: tuple[str, ...]
+    word: str
+    how: str
+
+
+def rows() -> list[Row]:
+    _, _, section = PAGE.read_text(encoding="utf-8").partition("## Every field of a plan")
+    found = []
+    for line in section.splitlines():
+        if line.startswith("| ") and not line.startswith(("| ---", "| plan of")):
+            family, names, word, how = (cell.strip() for cell in line.strip("|").split(" | "))
+            found.append(Row(family.strip("` "), tuple(re.findall(r"`([^`]+)`", names)), word, how))
+    return found
+
+
+def covers(name: str, path: str) -> bool:
+    return path == name or path.startswith((f"{name}.", f"{name}[]"))
+
+
+def row_of(family: str, path: str) -> Row:
+    """Return the only row about a field."""
+    about = [
+        row
+        for row in rows()
+        if row.family in (family, "all") and any(covers(name, path) for name in row.names)
+    ]
+    assert len(about) == 1, (family, path, about)
+    return about[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_field_stands_in_one_row(family: str) -> None:
+    for path in fields(family):
+        assert row_of(family, path).word in ("executed", "checked", "reported", "not executable")
+
+
+def test_every_row_is_about_fields_that_there_are() -> None:
+    for row in rows():
+        for family in FAMILIES if row.family == "all" else (row.family,):
+            for name in row.names:
+                known = any(covers(name, path) for path in fields(family))
+                assert known or row.family == "all", (row.family, name)
+
+
+def test_a_field_that_is_not_in_the_table_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        row_of("caramel", "groups[].colour")
+
+
+def values(answer: Any, path: str) -> str:
+    """Return what an answer says in a field, wherever it does."""
+    places = [answer]
+    for name in path.replace("[]", ".[]").split("."):
+        if name in ("[]", "*"):
+            places = [one for place in places for one in place]
+        else:
+            places = [place[name] for place in places if name in place]
+    return json.dumps(places)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_table_is_true(family: str) -> None:
+    """Each field is changed in plans that have it, and what is followed is looked at."""
+    for path in fields(family):
+        row = row_of(family, path)
+        what = fates(family, path)
+        where = family, path, row.word, what
+        assert what, where
+        if row.word == "executed":
+            assert "ignored" not in what or f"{family} {path}" in ROW_BY_ROW, where
+            if "followed" not in what:  # by itself it contradicts others: plans that differ in it
+                others = [
+                    (one, other)
+                    for one in samples(family)
+                    for other in samples(family)
+                    if values(one, path) != values(other, path) and followed(one) != followed(other)
+                ]
+                assert others, where
+        elif row.word == "checked":
+            assert what == {"refused"} or f"{row.family} {path}" in LOOSELY, where
+        else:
+            assert "followed" not in what, where
+            assert row.word == "reported" or "because" in row.how, where

@@ -1,0 +1,161 @@
+"""Plans of clusters of which something has failed run, as planned, or are refused."""
+
+import json
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import distributed
+
+from planner import iteration
+from planner.bml.replan import REPLAN, made
+from planner.clusters import Cluster, Nic
+from planner.collectives.recipes import Recipe
+from planner.iteration.rules import layers_apart
+from planner.profiling import measure
+from planner.results import Result
+from planner.runtime import attach, join
+from planner.runtime.collectives.interpreter import Interpreter
+from planner.topologies import BCube, Failures
+from tests.runtime.launching import launch
+from tests.runtime.reference import (
+    backward,
+    ddp_weights,
+    largest_difference,
+    make_inputs,
+    make_model,
+    make_optimizer,
+    weights_of,
+)
+
+NAME = "perceptron"
+STEPS = 2
+LINK = Failures(nics=frozenset({(1, 0)}))
+SERVER = Failures(servers=frozenset({2}))
+SWITCH = Failures(switches=frozenset({(1, 0)}))
+
+
+def planned(failed: Failures, mode: str = "replicated", algorithm: str = "bml") -> Any:
+    inputs = (make_inputs(NAME, 0, 0),)
+    profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)
+    nic = Nic(Fraction(10**8), 20_000, 2)
+    cluster = Cluster("damaged", "a test", 4, BCube(2, 2), nic, failed=failed)
+    problem = iteration.Problem.from_profile(
+        profile, cluster, algorithms=[algorithm], modes=[mode], element_bytes=4
+    )
+    return problem, iteration.solve(problem)
+
+
+def follow(plans: list[Any]) -> list[tuple[float, str]]:
+    """Train by each plan; return how far DDP is, and by what gradients were summed up."""
+    outcomes = []
+    with join() as world:
+        expected = ddp_weights(NAME, steps=STEPS)
+        for plan in plans:
+            model = make_model(NAME)
+            optimizer = make_optimizer("sgd", model)
+            with attach(model, plan, optimizer, world) as executor:
+                for step in range(STEPS):
+                    backward(model, NAME, world.rank, step)
+                    executor.step()
+                (name,) = {summing.name for summing in executor._all_reduces}  # type: ignore[attr-defined]
+            outcomes.append((largest_difference(weights_of(model), expected), name))
+    return outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ranks", "plans"),
+    [
+        (4, [(LINK, "replicated"), (SWITCH, "replicated"), (LINK, "replicated", "bml_rounds")]),
+        (3, [(SERVER, "replicated"), (SERVER, "replicated", "bml_rounds")]),
+    ],
+)
+def test_what_is_planned_is_what_runs(ranks: int, plans: list[tuple[Any, ...]]) -> None:
+    for outcome in launch(follow, ranks, [planned(*plan) for plan in plans]):
+        assert outcome.error is None, outcome.error
+        for difference, name in outcome.value:
+            assert difference < 1e-6
+            assert name.startswith("bml(2, 2) around failures")
+
+
+def summed(failures: list[Failures], rounds: int) -> list[bool]:
+    """Sum up by each re-plan, and by gloo; return where both say the same."""
+    same = []
+    with join() as world:
+        for failed in failures:
+            interpreter = Interpreter(world, made(Recipe(REPLAN, (3, 2, rounds), failed)))
+            for size in (1, 5, 16, 1000, 300_001):
+                values = torch.arange(size, dtype=torch.int64) * (world.rank + 1) + world.rank
+                expected = values.clone()
+                distributed.all_reduce(expected)
+                same.append(torch.equal(interpreter.all_reduce(values.clone()), expected))
+                if rounds > 1:
+                    continue
+                both = values.clone()
+                interpreter.reduce_scatter(both)
+                interpreter.all_gather(both)
+                same.append(torch.equal(both, expected))
+            interpreter.close()
+    return same
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize(
+    ("ranks", "failures"),
+    [
+        (
+            9,
+            [
+                Failures(nics=frozenset({(0, 0)})),
+                Failures(switches=frozenset({(0, 1)})),
+                # Where only trees are left.
+                Failures(nics=frozenset({(0, 0), (1, 1), (3, 0), (8, 0)})),
+            ],
+        ),
+        (8, [Failures(servers=frozenset({5})), Failures(frozenset({0}), frozenset({(8, 1)}))]),
+    ],
+)
+def test_sums_are_those_of_gloo(ranks: int, failures: list[Failures], rounds: int) -> None:
+    for outcome in launch(summed, ranks, failures, rounds):
+        assert outcome.error is None, outcome.error
+        assert all(outcome.value)
+
+
+def attach_only(plan: Any) -> None:
+    with join(timeout_s=20) as world:
+        model = make_model(NAME)
+        attach(model, plan, make_optimizer("sgd", model), world)
+
+
+def test_dead_servers_have_no_rank() -> None:
+    for outcome in launch(attach_only, 4, planned(SERVER)):
+        assert outcome.error is not None
+        assert outcome.error.type == "InvalidInputError"
+        assert re.search("for 3 ranks, the job has 4; plan for 4", outcome.error.text)
+
+
+def test_an_answer_that_shards_where_some_own_nothing_is_refused() -> None:
+    """The planner makes none; somebody may have changed the program of one."""
+    import msgspec
+
+    from planner.jsonio.iteration_making import answer
+
+    problem, _ = planned(Failures(), "sharded")
+    plan = layers_apart(problem, problem.by_name["bml"])  # which cuts no parameter
+    evaluation = iteration.evaluate(problem, plan)
+    result = Result("fsdp", plan, evaluation.iteration_ns, 0, 0.0, evaluation=evaluation)
+    whole = json.loads(msgspec.json.encode(answer(problem, result)))
+    program = whole["synchronisation"]["program"]
+    whole["failed"] = {"nics": [[[0, 1], 0]]}
+    whole["ranks"] = [[0, 0], [0, 1], [1, 0], [1, 1]]
+    program.update(generator=REPLAN, failed=whole["failed"])
+    for outcome in launch(attach_only, 4, whole):
+        assert outcome.error is not None
+        assert re.search("leaves some ranks without any", outcome.error.text)

@@ -1,0 +1,27 @@
+"""Which worker of pytest-xdist runs which test.
+
+Tests stand in a row that begins with jobs of several processes, which mostly wait for one another,
+and ends with tests of one process, which mostly compute. Half of the workers, or one more, take
+from the front, the others from the back, so that until one kind is done jobs run beside
+computations.
+Long tests are at both ends, so that no worker is left alone with one.
+"""
+
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+
+class BothEnds(LoadScopeScheduling):  # type: ignore[misc]
+    """Hands out single tests from both ends."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        assert self.workqueue
+        number = int(node.gateway.id.removeprefix("gw"))
+        nodeid, unit = self.workqueue.popitem(last=number % 2 == 1)
+        # What is done is forgotten: all that is kept is looked through after every test.
+        kept = {name: held for name, held in self.assigned_work[node].items() if not held[name]}
+        self.assigned_work[node] = {**kept, nodeid: unit}
+        node.send_runtest_some([self.registered_collections[node].index(nodeid)])

@@ -1,0 +1,283 @@
+"""Answers name the program by which they sum up, in one form, and say nothing else elsewhere."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+import planner
+from planner.cli import main
+from planner.collectives import check
+from planner.collectives.recipes import GENERATORS, Recipe, made, ranks_of
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.iteration.problem import Kind
+from planner.jsonio.bml_answer import BmlAnswer
+from planner.jsonio.bml_transfers import with_verdict
+from planner.jsonio.decoding import typed
+from planner.jsonio.programs import MAX_CHECKED
+from planner.programs import Batch, Piece, read_plan
+from planner.programs.building import transfers
+from planner.programs.collectives import (
+    SummingProgram,
+    programs_of_transfers,
+    summing_program,
+)
+from tests.jsonio.test_iteration import CLUSTER, REQUEST
+from tests.test_programs import BIGDL, BML, CARAMEL, solved
+
+FAILED = {"nics": [[[0, 0], 0]]}
+BCUBE = {**CLUSTER, "machines": 9, "topology": {"kind": "bcube", "n": 3, "k": 2}}
+BCUBE["nic"] = {**CLUSTER["nic"], "per_machine": 2}
+
+
+def summed(answer: dict[str, Any]) -> SummingProgram:
+    return summing_program(read_plan(json.dumps(answer).encode()))
+
+
+def stated(answer: dict[str, Any]) -> dict[str, Any]:
+    program: dict[str, Any] = answer["synchronisation"]["program"]
+    return program
+
+
+@pytest.mark.parametrize(
+    ("cluster", "algorithm", "generator"),
+    [
+        (CLUSTER, "ring", "ring"),
+        (CLUSTER, "halving_doubling", "halving_doubling"),
+        (CLUSTER, "ps", "direct"),
+        (CLUSTER, "shuffle", "direct"),
+        (BCUBE, "ring", "ring_bcube"),
+        (BCUBE, "ps", "routed_bcube"),
+        (BCUBE, "hierarchical", "hierarchical_bcube"),
+        (BCUBE, "bml", "bml"),
+    ],
+)
+def test_plans_of_iterations(cluster: dict[str, Any], algorithm: str, generator: str) -> None:
+    answer = solved(REQUEST, cluster=cluster, algorithms=[algorithm])
+    program = stated(answer)
+    assert program["generator"] == generator
+    assert summed(answer).program.ranks == answer["workers"]
+    assert list(summed(answer).program.messages()) == list(
+        made(Recipe(generator, tuple(program["shape"]))).messages()
+    )
+
+
+def test_a_plan_of_bml_names_algorithm_1() -> None:
+    answer = solved(BML)
+    assert answer["synchronisation"] == {
+        "algorithm": "bml",
+        "program": {"generator": "bml", "shape": [3, 2], "checked": "symmetry"},
+    }
+    assert summed(answer).program.name == "bml(3, 2)"
+    old = {key: value for key, value in answer.items() if key != "synchronisation"}
+    assert summed(old).program.name == "bml(3, 2)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["detour", "trees"])
+def test_around_failures_the_program_is_what_is_listed(method: str) -> None:
+    answer = solved(BML, method=method, failed=FAILED, schedule="all")
+    assert stated(answer) == {"generator": "listed", "shape": [3, 2], "checked": "replay"}
+    program, depth, size = summed(answer)
+    assert (program.ranks, depth, size) == (9, 1, 900)
+    assert check(program) == "replay"
+    for schedule in ("none", {"server": [0, 1]}):
+        silent = solved(BML, method=method, failed=FAILED, schedule=schedule)
+        assert "program" not in silent["synchronisation"]
+        with pytest.raises(InvalidInputError) as caught:
+            summed(silent)
+        assert caught.value.path == "transfers"
+
+
+def test_a_verdict_takes_no_more_time_than_there_is() -> None:
+    answer = typed(AROUND, BmlAnswer)
+    assert with_verdict(answer).synchronisation == answer.synchronisation
+    stated = answer.synchronisation
+    assert stated is not UNSET
+    assert stated.program is not UNSET
+    silent = replace(
+        answer, synchronisation=replace(stated, program=replace(stated.program, checked=UNSET))
+    )
+    assert with_verdict(silent) == answer
+    assert with_verdict(silent, Deadline(0)) == silent
+
+
+def test_slices_are_the_chunks_of_a_direct_exchange() -> None:
+    for elements in (1000, 1003, 3):
+        answer = solved(BIGDL, elements=elements)
+        assert answer["synchronisation"]["algorithm"] == "shuffle"
+        assert stated(answer) == {"generator": "direct", "shape": [4], "checked": "symmetry"}
+        program, depth, size = summed(answer)
+        assert (depth, size) == (1, 4 * elements)
+        check(program)
+        layout = program.layout(elements, 4)
+        for node, (start, stop) in enumerate(answer["slices"]):
+            assert program.owner(node) == node
+            assert layout.start(node) == 4 * start
+            assert layout.span(node, 1) == 4 * (stop - start)
+        assert program.even == (elements == 1000)
+
+
+@pytest.mark.parametrize("method", ["reduce", "tree_aggregate", "tree_aggregate_torrent"])
+def test_through_a_driver_there_is_none(method: str) -> None:
+    answer = solved(BIGDL, method=method)
+    assert "synchronisation" not in answer
+    with pytest.raises(InvalidInputError) as caught:
+        summed(answer)
+    assert caught.value.path == "method"
+
+
+def test_plans_that_leave_it_open_say_so() -> None:
+    with pytest.raises(InvalidInputError, match="leaves open how to sum up"):
+        summed(solved(CARAMEL))
+
+
+def test_programs_too_large_to_check_are_named_all_the_same() -> None:
+    answer = solved(BML, n=2, k=13, gradient_bytes=10**6)
+    assert MAX_CHECKED < 2**13
+    assert stated(answer) == {"generator": "bml", "shape": [2, 13]}
+    large = solved(BML, n=2, k=17, gradient_bytes=10**6)
+    assert "program" not in large["synchronisation"]
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_ranks_are_known_without_making_the_program(generator: str) -> None:
+    for shape in ((6,), (4, 2), (2, 2, 3)):
+        try:
+            program = made(Recipe(generator, shape))
+        except NotApplicableError:
+            continue
+        except InvalidInputError:
+            continue
+        assert ranks_of(Recipe(generator, shape)) == program.ranks
+
+
+ITERATION = planner.solve({**REQUEST, "algorithms": ["ring"]})
+SLICES = planner.solve(BIGDL)
+CUBE = planner.solve(BML)
+AROUND = planner.solve({**BML, "failed": FAILED, "schedule": "all"})
+PROGRAM = {"generator": "ring", "shape": [4]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "change", "path"),
+    [
+        (ITERATION, {"program": {**PROGRAM, "generator": "direct"}}, "program.generator"),
+        (ITERATION, {"program": {**PROGRAM, "generator": "rings"}}, "program.generator"),
+        (ITERATION, {"program": {**PROGRAM, "shape": [5]}}, "program.shape"),
+        (ITERATION, {"program": {**PROGRAM, "shape": [2, 2]}}, "program.shape"),
+        (ITERATION, {"algorithm": "ps"}, "program.generator"),
+        (SLICES, {"program": PROGRAM}, "program.generator"),
+        (SLICES, {"program": {"generator": "direct", "shape": [5]}}, "program.shape"),
+        (SLICES, {"algorithm": "ps"}, "algorithm"),
+        (CUBE, {"program": {"generator": "bml", "shape": [9, 1]}}, "program.shape"),
+        (CUBE, {"program": {"generator": "ring_bcube", "shape": [3, 2]}}, "program.generator"),
+        (CUBE, {"algorithm": "trees"}, "algorithm"),
+        (AROUND, {"program": {"generator": "bml", "shape": [3, 2]}}, "program.generator"),
+    ],
+)
+def test_another_program_than_the_plan_s_is_refused(
+    answer: dict[str, Any], change: dict[str, Any], path: str
+) -> None:
+    changed = {**answer, "synchronisation": {**answer["synchronisation"], **change}}
+    with pytest.raises(InvalidInputError) as caught:
+        read_plan(json.dumps(changed).encode())
+    assert caught.value.path == f"synchronisation.{path}"
+
+
+def test_a_list_that_is_not_there_is_no_program() -> None:
+    changed = {key: value for key, value in AROUND.items() if key != "transfers"}
+    with pytest.raises(InvalidInputError) as caught:
+        read_plan(json.dumps(changed).encode())
+    assert caught.value.path == "transfers"
+
+
+MIXED: dict[str, Any] = {
+    "problem": "iteration",
+    "profile": {
+        "name": "one large, one small",
+        "provenance": {"kind": "synthetic", "source": "a test"},
+        "batch_size": 1,
+        "ops": [
+            {"name": "f0", "ns": 100_000, "pass": "forward"},
+            {"name": "f1", "ns": 100_000, "pass": "forward", "after": ["f0"]},
+            {"name": "b1", "ns": 100_000, "pass": "backward", "after": ["f1"]},
+            {"name": "b0", "ns": 1_000_000, "pass": "backward", "after": ["b1"]},
+        ],
+        "parameters": [
+            {"name": "small", "bytes": 4_000, "updated_by": "b0", "read_by": "f0"},
+            {"name": "large", "bytes": 16_000_000, "updated_by": "b1", "read_by": "f1"},
+        ],
+    },
+    "cluster": {
+        "name": "rails",
+        "source": "a test",
+        "machines": 3,
+        "topology": {
+            "kind": "rails",
+            "accelerators": 4,
+            "link_bytes_per_s": 3e10,
+            "link_startup_ns": 500,
+        },
+        "nic": {"bytes_per_s": 1e10, "startup_ns": 2000, "per_machine": 4, "message_ns": 2000},
+    },
+    "modes": ["replicated"],
+    "element_bytes": 4,
+}
+
+
+def test_transfers_by_several_programs_are_written_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = solved(MIXED, algorithms=["ring", "ps", "mixed"])
+    named = [answer["synchronisation"], *answer["synchronisation"]["others"]]
+    plan_read = read_plan(json.dumps(answer).encode())
+    programs = programs_of_transfers(plan_read)
+    main_one = answer["synchronisation"]["algorithm"]
+    for transfer, program in zip(answer["transfers"], programs, strict=True):
+        name = transfer.get("algorithm", main_one)
+        [row] = [row for row in named if row["algorithm"] == name]
+        recipe = Recipe(row["program"]["generator"], tuple(row["program"]["shape"]))
+        assert program.name == made(recipe).name
+        assert summing_program(plan_read, name).program.name == program.name
+    assert len({program.name for program in programs}) == 2
+    for wrong in (None, "halving"):
+        with pytest.raises(InvalidInputError, match=main_one) as caught:
+            summing_program(plan_read, wrong)
+        assert caught.value.path == "algorithm"
+    plan, profile = tmp_path / "plan.json", tmp_path / "profile.json"
+    plan.write_text(json.dumps(answer))
+    profile.write_text(json.dumps(MIXED["profile"]))
+    assert main(["export", "mscclpp", str(plan)]) == 2
+    assert "--algorithm: expected one by which" in capsys.readouterr().err
+    for row in named:
+        assert main(["export", "mscclpp", str(plan), "--algorithm", row["algorithm"]]) == 0
+        assert json.loads(capsys.readouterr().out)["collective"] == "allreduce"
+    arguments = ["export", "chakra", str(plan), "--profile", str(profile), "--messages"]
+    assert main([*arguments, "-o", str(tmp_path / "mixed")]) == 0
+    assert len(list(tmp_path.glob("mixed.*.et"))) == programs[0].ranks
+
+
+def test_one_algorithm_has_one_program_at_all_depths() -> None:
+    answer = solved(MIXED)
+    [other] = answer["synchronisation"]["others"]
+    assert other["algorithm"] == answer["synchronisation"]["algorithm"]
+    other["program"]["shape"] = other["program"]["shape"][::-1]
+    with pytest.raises(InvalidInputError, match="at every depth by the same program") as caught:
+        read_plan(json.dumps(answer).encode())
+    assert caught.value.path == "synchronisation.others"
+
+
+def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
+    rows: list[tuple[Kind, Batch]] = [
+        ("push", Batch((Piece("a"),))),
+        ("pull", Batch((Piece("a"),))),
+    ]
+    assert transfers(rows, barrier=False)
+    with pytest.raises(InvalidInputError, match="waited for where it is read") as caught:
+        transfers(rows, barrier=True)
+    assert caught.value.path == "barrier"
