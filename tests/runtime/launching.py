@@ -7,6 +7,7 @@ that is killed.
 """
 
 import faulthandler
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -184,10 +185,25 @@ def launch(
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody uses now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """Return a TCP port that nobody uses now, nor is given soon.
+
+    It lies below those the system hands to outgoing connections, and in a part that no other
+    process of the tests takes from; the next `PORTS_APART` - 1 are left to the job as well.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    start = FIRST_PORT + worker % PORT_PARTS * PORTS_OF_A_PART
+    for number in _TAKEN:
+        port = start + number * PORTS_APART % PORTS_OF_A_PART
+        try:
+            with socket.create_server(("", port)):
+                return port
+        except OSError:  # somebody else's
+            continue
+    raise AssertionError("numbers do not end")
+
+
+FIRST_PORT, PORT_PARTS, PORTS_OF_A_PART, PORTS_APART = 10_000, 16, 1_200, 8
+_TAKEN = itertools.count(os.getpid())  # so that two runs of the tests seldom meet
 
 
 def _environment(rank: int, size: int, port: int) -> dict[str, str]:
