@@ -31,6 +31,7 @@ __all__ = [
     "TransferCost",
     "fit_affine",
     "fit_table",
+    "least_rate",
 ]
 
 _TOO_LONG = MAX_TOTAL + 1
@@ -278,6 +279,21 @@ class DepthCost:
         import numpy as np
 
         return _fitting(np.min([cost.times(sizes) for _, cost in self.by_depth], axis=0))
+
+
+def least_rate(cost: TransferCost, total_bytes: int) -> Fraction:
+    """Return the least unrounded time per byte of any transfer of 1 to `total_bytes` bytes.
+
+    On a linear piece, time over size, ``slope + (value - slope·start) / size``, goes one way, so
+    the least is at an end of a piece.
+    """
+    rates = []
+    for piece in cost.pieces():
+        first = max(piece.start, 1)
+        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
+        if first <= last:
+            rates += [piece.time(first) / first, piece.time(last) / last]
+    return min(rates)
 
 
 def _one_by_one(cost: AffineCost | TableCost, sizes: "NDArray[np.int64]") -> "NDArray[np.int64]":

@@ -1,10 +1,13 @@
 """The simulator against the formula of the one-machine problem with heads and tails."""
 
+from dataclasses import replace
+from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.interference import progress
 from planner.simulator import TimedTransfer, simulate
 
 times = st.integers(0, 20)
@@ -14,7 +17,9 @@ times = st.integers(0, 20)
 def iterations(draw: st.DrawFn) -> tuple[list[int], list[int], list[TimedTransfer]]:
     backward = draw(st.lists(times, max_size=5))
     forward = draw(st.lists(times, min_size=1, max_size=5))
-    transfer = st.builds(TimedTransfer, times, times, st.integers(0, len(forward) - 1))
+    work = st.integers(0, sum(backward))
+    needed = st.integers(0, len(forward) - 1)
+    transfer = st.builds(TimedTransfer, work, times, needed, times, st.just(0))
     return backward, forward, draw(st.lists(transfer, max_size=6))
 
 
@@ -27,7 +32,7 @@ def test_the_largest_end_plus_tail_decides(
     left = [*accumulate(reversed(forward))][::-1]
     free, end = 0, sum(backward) + sum(forward)
     for one in transfers:
-        free = max(free, one.ready_ns) + one.duration_ns
+        free = max(free, one.ready_ns, one.not_before_ns) + one.duration_ns
         end = max(end, free + left[0 if barrier else one.needed_by])
     assert result.end_ns == end
 
@@ -45,7 +50,7 @@ def test_lanes_are_serial_and_keep_durations(
         assert [end - start for start, end in spans] == durations
         assert all(one[1] <= two[0] for one, two in pairwise(spans))
     for one, (start, end) in zip(transfers, result.transfers, strict=True):
-        assert one.ready_ns <= start
+        assert max(one.ready_ns, one.not_before_ns) <= start
         assert end <= result.forward[one.needed_by][0] or end <= result.end_ns
         assert result.forward[one.needed_by][0] >= end
 
@@ -54,3 +59,83 @@ def test_a_stall() -> None:
     result = simulate([10], [5, 5], [TimedTransfer(10, 8, 1)])
     assert result.forward == ((10, 15), (18, 23))
     assert simulate([10], [5, 5], [TimedTransfer(10, 8, 1)], barrier=True).forward[0] == (18, 23)
+
+
+@st.composite
+def disturbed(
+    draw: st.DrawFn,
+) -> tuple[list[int], list[int], list[TimedTransfer], Fraction, bool]:
+    backward, forward, transfers = draw(iterations())
+    taken = [draw(st.integers(0, transfer.duration_ns)) for transfer in transfers]
+    transfers = [
+        transfer._replace(processor_ns=processor)
+        for transfer, processor in zip(transfers, taken, strict=True)
+    ]
+    slowdown = Fraction(draw(st.integers(4, 12)), 4)
+    return backward, forward, transfers, slowdown, draw(st.booleans())
+
+
+@given(disturbed())
+def test_what_is_done_in_every_time_is_what_there_was_to_do(
+    case: tuple[list[int], list[int], list[TimedTransfer], Fraction, bool],
+) -> None:
+    backward, forward, transfers, slowdown, barrier = case
+    result = simulate(backward, forward, transfers, barrier=barrier, slowdown=slowdown)
+    alone = [transfer.duration_ns for transfer in transfers]
+    processor = [transfer.processor_ns for transfer in transfers]
+    spans = (*result.backward, *result.forward)
+    done = progress(spans, result.transfers, alone, processor, slowdown)
+    for work, duration, borders in zip(done.ops, backward + forward, done.borders, strict=True):
+        assert abs(work - duration) <= 2 * borders
+    for part, duration in zip(done.transfers, alone, strict=True):
+        assert abs(part - duration) <= 2
+    assert sum(done.ops) >= sum(backward) + sum(forward) - 2 * len(transfers) - 2
+    for number, (transfer, before) in enumerate(zip(transfers, done.before, strict=True)):
+        assert before >= transfer.ready_ns - 2 * (number + 1)
+
+
+@given(disturbed())
+def test_the_same_schedule_comes_of_what_ops_and_transfers_took(
+    case: tuple[list[int], list[int], list[TimedTransfer], Fraction, bool],
+) -> None:
+    """Readers of answers know only the times, and simulate them again."""
+    backward, forward, transfers, slowdown, barrier = case
+    result = simulate(backward, forward, transfers, barrier=barrier, slowdown=slowdown)
+    took = [
+        TimedTransfer(0, end - start, transfer.needed_by, ready)
+        for transfer, ready, (start, end) in zip(
+            transfers, result.ready, result.transfers, strict=True
+        )
+    ]
+    backward, forward = (
+        [end - start for start, end in spans] for spans in (result.backward, result.forward)
+    )
+    again = simulate(backward, forward, took, barrier=barrier)
+    assert replace(again, ready=result.ready) == result
+
+
+@given(disturbed())
+def test_interference_makes_nothing_earlier(
+    case: tuple[list[int], list[int], list[TimedTransfer], Fraction, bool],
+) -> None:
+    backward, forward, transfers, slowdown, barrier = case
+    disturbed = simulate(backward, forward, transfers, barrier=barrier, slowdown=slowdown)
+    alone = [transfer._replace(processor_ns=0) for transfer in transfers]
+    free = simulate(backward, forward, alone, barrier=barrier)
+    for late, early in zip(disturbed.transfers, free.transfers, strict=True):
+        assert late[0] >= early[0]
+        assert late[1] >= early[1]
+    assert disturbed.end_ns >= free.end_ns
+
+
+def test_a_transfer_beside_computation_takes_its_processor_time() -> None:
+    transfer = TimedTransfer(10, 8, 1, processor_ns=4)
+    # Beside 8 ns of the second op: 4 ns of it are done, and the other 6 afterwards.
+    result = simulate([10, 10], [5, 5], [transfer])
+    assert result.backward == ((0, 10), (10, 24))
+    assert result.transfers == ((10, 18),)
+    # Twice as long, until computation has nothing left to do.
+    slowed = simulate([10, 1], [2], [TimedTransfer(10, 8, 0)], slowdown=Fraction(2))
+    assert slowed.backward == ((0, 10), (10, 11))
+    assert slowed.transfers == ((10, 19),)
+    assert slowed.forward == ((19, 21),)

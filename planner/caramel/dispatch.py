@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import chain, repeat
 
-from planner.caramel.jackson import least_rate, preemptive
+from planner.caramel.jackson import preemptive
 from planner.caramel.loads import Load, LoadPricer
 from planner.caramel.windows import Windows
-from planner.costs import TransferCost
+from planner.costs import TransferCost, least_rate
 
 __all__ = ["most_urgent", "preemptive_pieces", "priority_batches"]
 

@@ -17,7 +17,8 @@ from planner.caramel.problem import Group, Plan, Problem
 from planner.caramel.windows import ready_times
 from planner.costs import DepthCost
 from planner.errors import InvalidPlanError
-from planner.graphs import Graph, Phase
+from planner.graphs import Graph, Op, Phase
+from planner.interference import progress
 from planner.simulator import Iteration, TimedTransfer, simulate
 
 __all__ = [
@@ -57,7 +58,7 @@ class Evaluation:
     iteration_ns : int
         Backward pass and next forward pass, stalls included: the objective.
     communication_ns, computation_ns : int
-        Total time of the transfers, and of the ops.
+        Total time of the transfers, and of the ops, both as slow as they are beside each other.
     """
 
     iteration: Iteration
@@ -106,6 +107,12 @@ def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1))
     return max(cost.cost_ns(size), cost.cost_ns(sent))
 
 
+def processor_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1)) -> int:
+    """Return what a group takes from computation beside it."""
+    sent = -(-group.size_bytes * traffic.numerator // traffic.denominator)
+    return problem.interference.processor_ns(sent, duration_ns(problem, group, traffic))
+
+
 def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
     """Return when each gradient is ready on the last worker."""
     heads: tuple[int, ...]
@@ -132,27 +139,33 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
     transfers = [
         TimedTransfer(
-            max(group.not_before_ns, *(heads[part.parameter] for part in group.parts)),
+            max(heads[part.parameter] for part in group.parts),
             duration_ns(problem, group, plan.traffic),
             min(first_read[part.parameter] for part in group.parts),
+            group.not_before_ns,
+            processor_ns(problem, group, plan.traffic),
         )
         for group in plan.groups
     ]
-    iteration = simulate(backward_ns, forward_ns, transfers, barrier=plan.barrier)
-    undisturbed = [sum(backward_ns)]
-    for duration in forward_ns:
-        undisturbed.append(undisturbed[-1] + duration)
+    iteration = simulate(
+        backward_ns,
+        forward_ns,
+        transfers,
+        barrier=plan.barrier,
+        slowdown=problem.interference.slowdown,
+    )
+    undisturbed = iteration.undisturbed
     times = tuple(
-        TransferTimes(
-            transfer.ready_ns, start, end, undisturbed[0 if plan.barrier else transfer.needed_by]
+        TransferTimes(ready, start, end, undisturbed[0 if plan.barrier else transfer.needed_by])
+        for transfer, ready, (start, end) in zip(
+            transfers, iteration.ready, iteration.transfers, strict=True
         )
-        for transfer, (start, end) in zip(transfers, iteration.transfers, strict=True)
     )
     return Evaluation(
         iteration=iteration,
         times=times,
         iteration_ns=iteration.end_ns,
-        communication_ns=sum(transfer.duration_ns for transfer in transfers),
+        communication_ns=sum(end - start for start, end in iteration.transfers),
         computation_ns=undisturbed[-1],
     )
 
@@ -268,18 +281,25 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
     """
     graph = problem.graph
     heads = plan_heads(graph, plan)
-    check_lanes(graph, plan.backward_orders[0], plan.forward_order, iteration)
+    computed = (*plan.backward_orders[0], *plan.forward_order)
+    lasting = [duration_ns(problem, group, plan.traffic) for group in plan.groups]
+    processor = [processor_ns(problem, group, plan.traffic) for group in plan.groups]
+    before = check_lanes(
+        [graph.ops[index] for index in computed],
+        iteration,
+        lasting,
+        processor,
+        problem.interference.slowdown,
+    )
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     begin = iteration.forward[0][0]
-    pairs = zip(plan.groups, iteration.transfers, strict=True)
-    for number, (group, (start, end)) in enumerate(pairs):
+    pairs = zip(plan.groups, iteration.transfers, before, strict=True)
+    for number, (group, (start, end), done) in enumerate(pairs):
         path = f"transfers[{number}]"
-        if end - start != duration_ns(problem, group, plan.traffic):
-            raise InvalidPlanError(path, "does not take what it costs")
         if start < group.not_before_ns:
             raise InvalidPlanError(path, "leaves before it may")
         for part in group.parts:
-            if start < heads[part.parameter]:
+            if done < heads[part.parameter]:
                 name = graph.parameters[part.parameter].name
                 raise InvalidPlanError(path, f"leaves before the gradient of {name} is ready")
             if any(starts[index] < end for index in graph.readers[part.parameter]):
@@ -290,32 +310,52 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
 
 
 def check_lanes(
-    graph: Graph, backward: Sequence[int], forward: Sequence[int], iteration: Iteration
-) -> None:
+    ops: Sequence[Op],
+    iteration: Iteration,
+    alone_ns: Sequence[int],
+    processor_ns: Sequence[int],
+    slowdown: Fraction,
+) -> tuple[Fraction, ...]:
     """Check what a schedule says of ops and of the channel, whatever is sent.
 
-    Neither two transfers nor two ops overlap, every op takes its duration, the backward pass does
-    not wait, and the iteration ends with the forward pass.
+    Neither two transfers nor two ops overlap, everything takes as long as it does beside what runs
+    with it, the backward pass does not wait, and the iteration ends with the forward pass.
+
+    Parameters
+    ----------
+    ops : sequence of Op
+        In the order in which they run.
+    iteration : Iteration
+        The schedule.
+    alone_ns, processor_ns, slowdown
+        As in `planner.interference.progress`.
+
+    Returns
+    -------
+    tuple of Fraction
+        How much is computed when each transfer leaves, at most.
 
     Raises
     ------
     InvalidPlanError
         With the first transfer or op that breaks a rule.
     """
-    lanes = (
-        ("transfers", iteration.transfers),
-        ("ops", (*iteration.backward, *iteration.forward)),
-    )
-    for name, spans in lanes:
-        for number, (former, latter) in enumerate(pairwise(spans)):
+    spans = (*iteration.backward, *iteration.forward)
+    for name, lane in (("transfers", iteration.transfers), ("ops", spans)):
+        for number, (former, latter) in enumerate(pairwise(lane)):
             if latter[0] < former[1]:
                 raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
-    for order, spans in ((backward, iteration.backward), (forward, iteration.forward)):
-        for index, (start, end) in zip(order, spans, strict=True):
-            if end - start != graph.ops[index].duration_ns:
-                raise InvalidPlanError(graph.ops[index].name, "does not take its duration")
-    total = sum(graph.ops[index].duration_ns for index in backward)
-    if iteration.backward and iteration.backward[-1][1] != total:
+    done = progress(spans, iteration.transfers, alone_ns, processor_ns, slowdown)
+    # Rounding up to whole nanoseconds, where anything slows anything down: at every border.
+    slack = 2 if slowdown > 1 or any(processor_ns) else 0
+    for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
+        if abs(work - lasts) > slack:
+            raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")
+    for op, work, borders in zip(ops, done.ops, done.borders, strict=True):
+        if abs(work - op.duration_ns) > slack * borders:
+            raise InvalidPlanError(op.name, "does not take its duration")
+    if any(former[1] != latter[0] for former, latter in pairwise(((0, 0), *iteration.backward))):
         raise InvalidPlanError("ops", "the backward pass waits")
     if iteration.end_ns != iteration.forward[-1][1]:
         raise InvalidPlanError("end_ns", "is not when the last op ends")
+    return tuple(work + slack * (number + 1) for number, work in enumerate(done.before))

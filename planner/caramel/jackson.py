@@ -17,9 +17,9 @@ from heapq import heappop, heappush
 from math import ceil
 
 from planner.caramel.windows import Windows
-from planner.costs import TransferCost
+from planner.costs import TransferCost, least_rate
 
-__all__ = ["Preemptive", "least_rate", "preemptive", "preemptive_bound"]
+__all__ = ["Preemptive", "preemptive", "preemptive_bound"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +79,6 @@ def preemptive(
             segments.append((job, clock, end))
         clock = end
     return Preemptive(value, tuple(segments))
-
-
-def least_rate(cost: TransferCost, total_bytes: int) -> Fraction:
-    """Return the least unrounded time per byte of any transfer of 1 to `total_bytes` bytes.
-
-    On a linear piece, time over size, ``slope + (value - slope·start) / size``, goes one way, so
-    the least is at an end of a piece.
-    """
-    rates = []
-    for piece in cost.pieces():
-        first = max(piece.start, 1)
-        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
-        if first <= last:
-            rates += [piece.time(first) / first, piece.time(last) / last]
-    return min(rates)
 
 
 def preemptive_bound(windows: Windows, cost: TransferCost) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from typing import NamedTuple
 
 from planner.caramel.activation import activation_order, backward_order
@@ -13,6 +14,7 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
+from planner.interference import ALONE, Interference
 from planner.network import AnyNetwork, ring_cost
 from planner.profiles import Profile
 from planner.validation import integer, set_integer, shown, total
@@ -77,6 +79,8 @@ class Problem:
         Stages of Caramel's method to run.
     element_bytes : int
         Parameters are cut at multiples of so many bytes.
+    interference : Interference
+        What transfers and computation take from each other.
     """
 
     graph: Graph
@@ -88,12 +92,17 @@ class Problem:
     threshold_bytes: int | None = None
     stages: Stages = field(default_factory=Stages)
     element_bytes: int = 1
+    interference: Interference = ALONE
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, Graph):
             raise InvalidInputError("graph", f"expected a Graph, got {shown(self.graph)}")
         if not isinstance(self.cost, NetworkCost):
             raise InvalidInputError("network", f"expected a cost, got {shown(self.cost)}")
+        if not isinstance(self.interference, Interference):
+            raise InvalidInputError(
+                "interference", f"expected an Interference, got {shown(self.interference)}"
+            )
         set_integer(self, "workers", minimum=1, maximum=2**16)
         set_integer(self, "seed")
         set_integer(self, "element_bytes", minimum=1)
@@ -114,7 +123,8 @@ class Problem:
         together = self.cost.cost_ns(sum(sizes))
         computation = sum(op.duration_ns for op in self.graph.ops)
         what = "computation and four times the communication"  # room for every method's detours
-        total(4 * max(apart, together) + computation, "network", what)
+        slowest = ceil(self.interference.slowdown * max(apart, together))
+        total(4 * slowest + computation, "network", what)
 
     @classmethod
     def from_profile(

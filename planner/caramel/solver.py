@@ -19,6 +19,7 @@ from planner.caramel.baselines import (
     mg_wfbp,
     parameter_servers,
 )
+from planner.caramel.beside import planned_beside
 from planner.caramel.bounds import lower_bound, tighter_bound
 from planner.caramel.descent import descend
 from planner.caramel.evaluation import Evaluation, check, check_times, evaluate, plan_heads
@@ -29,6 +30,7 @@ from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.windows import windows
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
+from planner.interference import ALONE, bound_beside
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, named, solve_with
 from planner.results import Result
@@ -210,7 +212,26 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    methods = METHODS
+    if not problem.interference.is_none:
+        methods = {name: _beside(name, method) for name, method in METHODS.items()}
+    return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
+
+
+def _beside(name: str, method: Method) -> Method:
+    """Return a method for problems in which transfers and computation disturb each other.
+
+    Rules plan as ever, and so do exact methods: what they prove holds without interference only, so
+    that bounds with it take its place.
+    """
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if name in ("auto", "search"):
+            return planned_beside(problem, _search, deadline)
+        outcome = method(replace(problem, interference=ALONE), deadline)
+        return replace(outcome, lower_bound=None)
+
+    return run
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
@@ -222,5 +243,12 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
 
 def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
     """Return a bound for the op orders of the plan."""
-    heads = plan_heads(problem.graph, plan)
-    return lower_bound(replace(problem.windows, heads=heads), problem.cost), False
+    known = replace(problem.windows, heads=plan_heads(problem.graph, plan))
+    least = lower_bound(known, problem.cost)
+    if not problem.interference.is_none:
+        apart = min(known.heads) + min(known.tails)
+        least = max(
+            least,
+            bound_beside(problem.interference, known.compute_ns, apart, problem.cost, known.sizes),
+        )
+    return least, False

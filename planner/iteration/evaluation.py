@@ -102,15 +102,15 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
     prices = [cost_of(known, plan, transfer) for transfer in plan.transfers]
     steps = []
     for transfer, cost in zip(plan.transfers, prices, strict=True):
-        ready = _ready_ns(transfer, heads, sum(backward_ns))
+        work = _work_before(transfer, heads, sum(backward_ns))
         needed = never
         if transfer.kind != "push":
             needed = min(first_read[part.parameter] for part in transfer.parts)
-        steps.append(TimedTransfer(ready, cost.cost_ns(transfer.size_bytes), needed))
+        steps.append(
+            TimedTransfer(work, cost.cost_ns(transfer.size_bytes), needed, transfer.not_before_ns)
+        )
     iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier)
-    undisturbed = [sum(backward_ns)]
-    for duration in forward_ns:
-        undisturbed.append(undisturbed[-1] + duration)
+    undisturbed = iteration.undisturbed
     return Evaluation(
         iteration=iteration,
         times=_times(plan, steps, iteration, undisturbed),
@@ -141,7 +141,8 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
         tails = windows(problem.graph, plan.backward_orders[0], plan.forward_order).tails
     steps = []
     for transfer in plan.transfers:
-        ready, tail = _ready_ns(transfer, heads, known.backward_ns), 0
+        ready, tail = _work_before(transfer, heads, known.backward_ns), 0
+        ready = max(ready, transfer.not_before_ns)
         if transfer.kind != "push":
             tail = max(tails[part.parameter] for part in transfer.parts)
         if plan.barrier:
@@ -160,11 +161,11 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     return lasts
 
 
-def _ready_ns(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> int:
-    """Return when computation lets a transfer leave at the earliest."""
+def _work_before(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> int:
+    """Return how much of the backward pass has to be done before a transfer may leave."""
     if transfer.kind == "pull":
-        return max(transfer.not_before_ns, backward_ns)
-    return max(transfer.not_before_ns, *(heads[part.parameter] for part in transfer.parts))
+        return backward_ns
+    return max(heads[part.parameter] for part in transfer.parts)
 
 
 def _times(
@@ -182,12 +183,12 @@ def _times(
         deadlines.append(deadline)
     pushed: dict[int, int] = {}  # when each parameter's last push so far ends
     times = []
-    for transfer, step, (start, end), deadline in zip(
-        plan.transfers, steps, iteration.transfers, reversed(deadlines), strict=True
+    for transfer, computed, (start, end), deadline in zip(
+        plan.transfers, iteration.ready, iteration.transfers, reversed(deadlines), strict=True
     ):
-        ready = step.ready_ns
+        ready = computed
         if transfer.kind == "pull":
-            ready = max(ready, *(pushed[part.parameter] for part in transfer.parts))
+            ready = max(computed, *(pushed[part.parameter] for part in transfer.parts))
         elif transfer.kind == "push":
             pushed.update({part.parameter: end for part in transfer.parts})
         times.append(TransferTimes(ready, start, end, deadline))

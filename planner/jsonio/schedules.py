@@ -119,7 +119,8 @@ def simulated(
                 raise InvalidInputError(f"{path}.due_ns", "not the end of the backward pass")
         elif getattr(transfer, "kind", None) != "push":
             needed = _needed_by(path, transfer, forward, undisturbed)
-        steps.append(TimedTransfer(transfer.ready_ns, transfer.end_ns - transfer.start_ns, needed))
+        lasts = transfer.end_ns - transfer.start_ns
+        steps.append(TimedTransfer(0, lasts, needed, not_before_ns=transfer.ready_ns))
     iteration = simulate(backward_ns, forward_ns, steps, barrier=barrier)
     for number, (transfer, span) in enumerate(zip(transfers, iteration.transfers, strict=True)):
         _same(f"{name}[{number}]", (transfer.start_ns, transfer.end_ns), span)

@@ -1,0 +1,110 @@
+"""Plans of gradient transfers beside which computation is slower.
+
+Problem: as in `planner.caramel.search`, but a transfer takes processor time from the computation
+beside it, and lasts longer there (`planner.interference`). When a gradient is ready depends on what
+was sent before it.
+
+Method: a fixed point. Given how long every op and transfer took under the last plan, plan as if
+they always did; price what comes out with interference, and begin again. Transfers cost processor
+time by the piece, which such a plan does not see: a second search charges it as start-up cost, and
+so sends less often. The best plan seen is kept.
+
+Guarantee: none longer than the plan that ignores interference. The bound is that of
+`planner.interference.bound_beside`, and those without interference.
+
+Complexity: at most `ROUNDS` searches. Source: own.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+
+from planner.caramel.evaluation import Evaluation, duration_ns, evaluate
+from planner.caramel.problem import Group, NetworkCost, Plan, Problem
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.deadline import Deadline
+from planner.graphs import Graph
+from planner.interference import ALONE
+from planner.methods import Outcome
+
+__all__ = ["planned_beside"]
+
+ROUNDS = 4
+"""Searches after the first one, for each price of a transfer."""
+
+PARTS = 1024
+"""What transfers are slowed down by in the mean is rounded up to such a part."""
+
+
+def planned_beside(
+    problem: Problem,
+    search: Callable[[Problem, Deadline], Outcome[Plan]],
+    deadline: Deadline,
+) -> Outcome[Plan]:
+    """Return the best plan found for a problem with interference.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    search : callable
+        Plans without interference.
+    deadline : Deadline
+        When to stop.
+    """
+    best: Plan | None = None
+    least, limited = 0, False
+    for charged in dict.fromkeys((0, problem.interference.startup_ns)):
+        cost, graph = _raised(problem.cost, charged), problem.graph
+        seen: set[tuple[Group, ...]] = set()
+        while len(seen) <= ROUNDS:
+            asked = replace(problem, graph=graph, cost=cost, interference=ALONE)
+            outcome = search(asked, deadline)
+            plan, limited = outcome.plan, limited or outcome.timed_out
+            assert plan is not None
+            if plan.groups in seen:
+                break
+            seen.add(plan.groups)
+            evaluation = evaluate(problem, plan)
+            if best is None or evaluation.iteration_ns < least:
+                best, least = plan, evaluation.iteration_ns
+            if deadline.passed:
+                return Outcome(best, timed_out=True)
+            graph, cost = _as_it_went(problem, plan, evaluation, charged)
+    return Outcome(best, timed_out=limited)
+
+
+def _as_it_went(
+    problem: Problem, plan: Plan, evaluation: Evaluation, charged: int
+) -> tuple[Graph, NetworkCost]:
+    """Return ops and transfers that always last as long as they did under a plan."""
+    iteration = evaluation.iteration
+    order = (*plan.backward_orders[0], *plan.forward_order)
+    spans = dict(zip(order, (*iteration.backward, *iteration.forward), strict=True))
+    ops = (
+        replace(op, duration_ns=spans[index][1] - spans[index][0])
+        for index, op in enumerate(problem.graph.ops)
+    )
+    alone = sum(duration_ns(problem, group, plan.traffic) for group in plan.groups)
+    factor = Fraction(evaluation.communication_ns, alone) if alone else Fraction(1)
+    cost = _raised(problem.cost, charged, Fraction(ceil(factor * PARTS), PARTS))
+    return Graph(tuple(ops), problem.graph.parameters), cost
+
+
+def _raised(cost: NetworkCost, charged: int, factor: Fraction = Fraction(1)) -> NetworkCost:
+    """Return a cost times a factor, with more start-up cost."""
+    if isinstance(cost, DepthCost):
+        return DepthCost(
+            tuple((depth, _raised_one(at, charged, factor)) for depth, at in cost.by_depth)
+        )
+    return _raised_one(cost, charged, factor)
+
+
+def _raised_one(
+    cost: AffineCost | TableCost, charged: int, factor: Fraction
+) -> AffineCost | TableCost:
+    if isinstance(cost, AffineCost):
+        return AffineCost(ceil(factor * cost.startup_ns) + charged, factor * cost.ns_per_byte)
+    points = ((size, ceil(factor * time) + charged) for size, time in cost.points)
+    return TableCost(tuple(points))
