@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from planner.costs import AffineCost, TableCost
     from planner.errors import InvalidInputError, PlannerError
     from planner.graphs import Graph, Op, Parameter
+    from planner.interference import Interference
     from planner.jsonio import solve
     from planner.profiles import Layer, Profile, Provenance
     from planner.results import Result, Status
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AffineCost",
     "Graph",
+    "Interference",
     "InvalidInputError",
     "Layer",
     "Op",
@@ -46,6 +48,7 @@ _HOMES = {
     "costs": ("AffineCost", "TableCost"),
     "errors": ("InvalidInputError", "PlannerError"),
     "graphs": ("Graph", "Op", "Parameter"),
+    "interference": ("Interference",),
     "jsonio": ("solve",),
     "profiles": ("Layer", "Profile", "Provenance"),
     "results": ("Result", "Status"),

@@ -7,15 +7,15 @@ was sent before it.
 Method: a fixed point. Given how long every op and transfer took under the last plan, plan as if
 they always did; price what comes out with interference, and begin again. Transfers cost processor
 time by the piece, which such a plan does not see: a second search charges it as start-up cost, and
-so sends less often. The best plan seen is kept.
+so sends less often. The best plan seen is kept, those of all other methods among them.
 
-Guarantee: none longer than the plan that ignores interference. The bound is that of
+Guarantee: none longer than the plan of any method that ignores interference. The bound is that of
 `planner.interference.bound_beside`, and those without interference.
 
 Complexity: at most `ROUNDS` searches. Source: own.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
@@ -23,10 +23,11 @@ from math import ceil
 from planner.caramel.evaluation import Evaluation, duration_ns, evaluate
 from planner.caramel.problem import Group, NetworkCost, Plan, Problem
 from planner.costs import AffineCost, DepthCost, TableCost
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import NotApplicableError
 from planner.graphs import Graph
 from planner.interference import ALONE
-from planner.methods import Outcome
+from planner.methods import Method, Outcome
 
 __all__ = ["planned_beside"]
 
@@ -39,7 +40,8 @@ PARTS = 1024
 
 def planned_beside(
     problem: Problem,
-    search: Callable[[Problem, Deadline], Outcome[Plan]],
+    search: Method[Problem, Plan],
+    others: Iterable[Method[Problem, Plan]],
     deadline: Deadline,
 ) -> Outcome[Plan]:
     """Return the best plan found for a problem with interference.
@@ -48,17 +50,18 @@ def planned_beside(
     ----------
     problem : Problem
         The problem.
-    search : callable
+    search : method
         Plans without interference.
+    others : iterable of method
+        Others that do, once each.
     deadline : Deadline
         When to stop.
     """
-    best: Plan | None = None
-    least, limited = 0, False
+    best, least, limited = _first(problem, others, deadline)
     for charged in dict.fromkeys((0, problem.interference.startup_ns)):
         cost, graph = _raised(problem.cost, charged), problem.graph
         seen: set[tuple[Group, ...]] = set()
-        while len(seen) <= ROUNDS:
+        while len(seen) <= ROUNDS and not (best and deadline.passed):
             asked = replace(problem, graph=graph, cost=cost, interference=ALONE)
             outcome = search(asked, deadline)
             plan, limited = outcome.plan, limited or outcome.timed_out
@@ -69,10 +72,30 @@ def planned_beside(
             evaluation = evaluate(problem, plan)
             if best is None or evaluation.iteration_ns < least:
                 best, least = plan, evaluation.iteration_ns
-            if deadline.passed:
-                return Outcome(best, timed_out=True)
             graph, cost = _as_it_went(problem, plan, evaluation, charged)
-    return Outcome(best, timed_out=limited)
+    return Outcome(best, timed_out=limited or deadline.passed)
+
+
+def _first(
+    problem: Problem, methods: Iterable[Method[Problem, Plan]], deadline: Deadline
+) -> tuple[Plan | None, int, bool]:
+    """Return the best plan of some methods, what it costs, and whether time was short."""
+    best: Plan | None = None
+    least, limited = 0, False
+    alone = replace(problem, interference=ALONE)
+    for method in methods:
+        if deadline.passed:
+            return best, least, True
+        try:
+            outcome = method(alone, deadline)
+        except (NotApplicableError, TimeUpError):
+            continue
+        limited |= outcome.timed_out
+        assert outcome.plan is not None
+        lasts = evaluate(problem, outcome.plan).iteration_ns
+        if best is None or lasts < least:
+            best, least = outcome.plan, lasts
+    return best, least, limited
 
 
 def _as_it_went(

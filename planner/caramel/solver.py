@@ -227,7 +227,9 @@ def _beside(name: str, method: Method) -> Method:
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         if name in ("auto", "search"):
-            return planned_beside(problem, _search, deadline)
+            others = (METHODS[other] for other in ("exact", "exact_split", *RULES))
+            outcome = planned_beside(problem, _search, others, deadline)
+            return replace(outcome, method="search")
         outcome = method(replace(problem, interference=ALONE), deadline)
         return replace(outcome, lower_bound=None)
 

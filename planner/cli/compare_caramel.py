@@ -10,6 +10,7 @@ from planner import caramel
 from planner.cli.family import ComparedProblem, Family, Option, Profiled, percent, provenance
 from planner.comparison import Comparison
 from planner.errors import InvalidInputError
+from planner.interference import ALONE
 from planner.jsonio import caramel as caramel_json
 from planner.methods import concrete
 from planner.network import AnyNetwork, scattered
@@ -95,6 +96,7 @@ def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace)
         workers=options.workers,
         servers=options.servers,
         seed=options.seed,
+        interference=ALONE if options.network is None else options.network.interference,
     )
 
 
@@ -182,6 +184,7 @@ FAMILY = Family(
         problem=_problem,
         compared=_compared,
         collective=lambda _: "all_reduce",
+        beside=True,
     ),
 )
 """What is compared, and how it is shown."""

@@ -9,6 +9,7 @@ from planner.cli.common import in_file, read
 from planner.cli.family import Profiled
 from planner.clusters import Nic
 from planner.errors import InvalidInputError
+from planner.interference import Interference
 from planner.network import AnyNetwork
 from planner.units import parse_rate, parse_time
 
@@ -34,12 +35,15 @@ class NetworkFile:
         Among how many ranks it was measured, if it was.
     about : str
         What a person should know of it.
+    interference : Interference
+        What transfers and computation take from each other.
     """
 
     path: str
     network: AnyNetwork
     ranks: int | None
     about: str
+    interference: Interference
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +117,8 @@ def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
     model = options.network_model
     try:
         described = decode_network(data, None if model is None else _MODELS[model])
-        network = measured_as(described, family.collective(options), "")
+        collective, beside = family.collective(options), family.beside
+        network = measured_as(described, collective, "", beside=beside)
     except InvalidInputError as error:
         raise in_file(path, error) from None
     about = f"as {name} describes it"
@@ -121,4 +126,4 @@ def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
         how = f" ({described.algorithm})" if described.algorithm else ""
         measured = f"{described.collective}{how} among {described.ranks} ranks as measured"
         about = f"{measured}: {model or 'table'} of {name}"
-    return NetworkFile(path, network, described.ranks, about)
+    return NetworkFile(path, network, described.ranks, about, described.interference)

@@ -109,6 +109,8 @@ class Profiled:
         Returns what is compared: of a profile, its part and the problem.
     collective : callable
         Returns which measured collective costs what its transfers do, if one does.
+    beside : bool
+        Whether its plans count what transfers and computation take from each other.
     """
 
     options: tuple[Option, ...]
@@ -117,6 +119,7 @@ class Profiled:
     problem: Callable[[Any, Any, argparse.Namespace], Any]
     compared: Callable[[Profile, Any, Any, argparse.Namespace], ComparedProblem]
     collective: Callable[[argparse.Namespace], str | None]
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

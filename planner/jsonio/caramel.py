@@ -65,7 +65,7 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def to_problem(self) -> Problem:
         """Return the typed problem."""
         network = described(self.network)
-        cost = measured_as(network, "all_reduce")
+        cost = measured_as(network, "all_reduce", beside=True)
         workers = self.workers if self.workers is not UNSET else network.ranks or 8
         if workers != (network.ranks or workers):
             raise InvalidInputError(
@@ -81,6 +81,7 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             threshold_bytes=or_none(self.threshold_bytes),
             stages=Stages(**msgspec.structs.asdict(self.stages)),
             element_bytes=self.element_bytes,
+            interference=network.interference,
         )
 
 
@@ -124,6 +125,7 @@ class CaramelAnswer(Head, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] | UnsetType = UNSET
     ranks: Machines | UnsetType = UNSET
     parameter_bytes: ParameterBytes | UnsetType = UNSET
+    slowed_ns: Moment | UnsetType = UNSET
 
 
 def run(request: CaramelRequest) -> CaramelAnswer:
@@ -176,6 +178,11 @@ def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
         workers=UNSET if enforced else problem.workers,
         seed=UNSET if enforced else problem.seed,
         parameter_bytes={parameter.name: parameter.size_bytes for parameter in graph.parameters},
+        slowed_ns=(
+            UNSET
+            if problem.interference.is_none
+            else evaluation.computation_ns - problem.windows.compute_ns
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
+from planner.interference import ALONE, Interference
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time
 from planner.network import AnyNetwork, links
@@ -39,13 +40,13 @@ MODELS: dict[Model, str] = {"table": "network", "affine": "affine", "two_point":
 """Where a measured network has each model of its times."""
 
 _FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "table": (("table",), ("depths",)),
-    "affine": (("startup_ns", "ns_per_byte"), ("depths",)),
-    "depths": (("depths",), ()),
-    "nic": (("bytes_per_s", "startup_ns"), ("per_machine", "message_ns")),
+    "table": (("table",), ("depths", "interference")),
+    "affine": (("startup_ns", "ns_per_byte"), ("depths", "interference")),
+    "depths": (("depths",), ("interference",)),
+    "nic": (("bytes_per_s", "startup_ns"), ("per_machine", "message_ns", "interference")),
     "measured": (
         ("network", "collective", "ranks"),
-        ("algorithm", "affine", "two_point", "timings", "provenance"),
+        ("algorithm", "affine", "two_point", "timings", "provenance", "interference"),
     ),
 }
 """What each form must have, and what it may have."""
@@ -100,6 +101,21 @@ class CostsDocument(CostDocument, frozen=True, kw_only=True, forbid_unknown_fiel
 Costs = Annotated[CostsDocument, Meta(extra_json_schema=_forms("affine", "table", "depths"))]
 
 
+class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a transfer takes from computation beside it, and how much slower it is there."""
+
+    startup_ns: Time = 0
+    ns_per_byte: Rate = Fraction(0)
+    slowdown: Annotated[Rate, Meta(extra_json_schema={"minimum": 1})] = Fraction(1)
+
+    def typed(self, path: str) -> Interference:
+        """Return the typed interference, or refuse it with a path into it."""
+        try:
+            return Interference(self.startup_ns, self.ns_per_byte, self.slowdown)
+        except InvalidInputError as error:
+            raise InvalidInputError(_at(path, error.path), error.message) from None
+
+
 class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was measured of one size, and by how much each model exceeds it, relative to it."""
 
@@ -130,6 +146,7 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
     two_point: Costs | UnsetType = UNSET
     timings: tuple[TimingDocument, ...] | UnsetType = UNSET
     provenance: dict[str, Any] | UnsetType = UNSET
+    interference: InterferenceDocument | UnsetType = UNSET
 
 
 NETWORK_RULES = _forms(*_FORMS)
@@ -150,12 +167,15 @@ class Described:
         What was timed, and who carried it out.
     ranks : int, optional
         Among how many ranks.
+    interference : Interference
+        What transfers and computation take from each other.
     """
 
     network: AnyNetwork
     collective: Collective | None = None
     algorithm: str = ""
     ranks: int | None = None
+    interference: Interference = ALONE
 
 
 def decode_network(data: bytes, model: Model | None = None) -> Described:
@@ -213,6 +233,8 @@ def described(
             raise InvalidInputError(_at(path, field), reason)
     if model is not None and form != "measured":
         raise InvalidInputError(_at(path, MODELS[model]), "missing: this network was not measured")
+    beside = document.interference
+    disturbs = ALONE if beside is UNSET else beside.typed(_at(path, "interference"))
     if form == "measured":
         name = MODELS[model or "table"]
         if not _has(document, name):
@@ -221,18 +243,36 @@ def described(
         assert document.ranks is not UNSET
         algorithm = "" if document.algorithm is UNSET else document.algorithm
         costs = _costs(getattr(document, name), _at(path, name))
-        return Described(costs, document.collective, algorithm, document.ranks)
-    return Described(_nic(document, path) if form == "nic" else _costs(document, path))
+        return Described(costs, document.collective, algorithm, document.ranks, disturbs)
+    network = _nic(document, path) if form == "nic" else _costs(document, path)
+    return Described(network, interference=disturbs)
 
 
-def measured_as(measured: Described, wanted: str | None, path: str = "network") -> AnyNetwork:
+def measured_as(
+    measured: Described, wanted: str | None, path: str = "network", *, beside: bool = False
+) -> AnyNetwork:
     """Return a network, if it was not measured for another collective; None: for any.
+
+    Parameters
+    ----------
+    measured : Described
+        The network.
+    wanted : str or None
+        What the plans do.
+    path : str
+        Where it stands.
+    beside : bool
+        Whether the plans count what transfers and computation take from each other.
 
     Raises
     ------
     InvalidInputError
-        If it was.
+        If it was, or says what nobody would count.
     """
+    if not beside and not measured.interference.is_none:
+        raise InvalidInputError(
+            _at(path, "interference"), "only plans of caramel count it: leave it out here"
+        )
     if wanted is None and measured.collective is not None:
         raise InvalidInputError(path, "expected NICs or links, got a measured collective")
     if measured.collective not in (None, wanted):
@@ -315,7 +355,7 @@ def _nic(document: NetworkDocument, path: str) -> Nic:
         field: getattr(document, field)
         for group in _FORMS["nic"]
         for field in group
-        if _has(document, field)
+        if field != "interference" and _has(document, field)
     }
     try:
         return Nic(**fields)

@@ -1,0 +1,151 @@
+"""Transfers and computation that disturb each other: prices, bounds and plans."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
+from planner.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
+from planner.caramel.evaluation import check_times
+from planner.caramel.solver import RULES, _bound
+from planner.deadline import NEVER
+from planner.errors import InvalidPlanError, NotApplicableError
+from planner.interference import ALONE, Interference
+from tests.caramel.exact_oracles import ordered_partitions
+from tests.caramel.graph_strategies import graphs
+from tests.caramel.test_methods import costs, problems
+from tests.strategies import times
+
+
+@st.composite
+def interferences(draw: st.DrawFn) -> Interference:
+    per_byte = Fraction(draw(st.integers(0, 12)), draw(st.integers(1, 5)))
+    return Interference(draw(times), per_byte, Fraction(draw(st.integers(4, 12)), 4))
+
+
+disturbed = st.builds(
+    lambda problem, interference: replace(problem, interference=interference),
+    problems(),
+    interferences(),
+)
+
+
+@given(disturbed, st.sampled_from(sorted(METHODS)))
+def test_every_method_plans_and_no_plan_is_below_the_bound(problem: Problem, method: str) -> None:
+    try:
+        result = solve(problem, method=method)
+    except NotApplicableError:
+        return
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    assert result.lower_bound_ns is not None
+    check(problem, result.plan)
+    evaluation = evaluate(problem, result.plan)
+    check_times(problem, result.plan, evaluation.iteration)
+    assert evaluation.iteration_ns == result.objective_ns >= result.lower_bound_ns
+    alone = replace(problem, interference=ALONE)
+    assert evaluate(alone, result.plan).iteration_ns <= result.objective_ns
+    if method in RULES:  # which know nothing of it
+        assert result.plan == solve(alone, method=method).plan
+
+
+@given(disturbed, st.sampled_from(sorted(METHODS)))
+def test_search_is_never_behind_another_method(problem: Problem, method: str) -> None:
+    try:
+        other = solve(problem, method=method).objective_ns
+    except NotApplicableError:
+        return
+    best = solve(problem).objective_ns
+    assert best is not None
+    assert other is not None
+    assert best <= other
+
+
+@given(st.builds(Problem, graphs(max_parameters=3), costs, interference=interferences()))
+def test_no_order_of_whole_parameters_is_below_the_bound(problem: Problem) -> None:
+    order = problem.order
+    parameters = problem.graph.parameters
+    values = []
+    bounds = set()
+    for groups in ordered_partitions(tuple(range(len(parameters)))):
+        loads = (tuple(Part(j, 0, parameters[j].size_bytes) for j in group) for group in groups)
+        plan = Plan(tuple(map(Group, loads)), (order.backward,), order.forward)
+        values.append(evaluate(problem, plan).iteration_ns)
+        bounds.add(_bound(problem, plan, NEVER)[0])
+    (bound,) = bounds
+    assert bound is not None
+    assert min(values) >= bound
+    best = solve(problem, method="search")
+    assert best.objective_ns is not None
+    if best.plan is not None and best.plan.backward_orders == (order.backward,):
+        assert best.objective_ns >= bound
+
+
+def test_a_bound_is_met_where_everything_is_hidden() -> None:
+    graph = chain()
+    cost = AffineCost(2, Fraction(1, 10))
+    problem = Problem(graph, cost, interference=Interference(1, Fraction(1, 20)))
+    result = solve(problem)
+    assert result.evaluation is not None
+    # 300 bytes at least take 15 ns and one start-up from 300 ns of computation.
+    assert result.lower_bound_ns == 316
+    assert result.objective_ns is not None
+    assert result.objective_ns <= 330  # what it takes at least, and ten transfers
+
+
+def test_transfers_that_cost_much_are_fewer() -> None:
+    """What each transfer takes from computation is a reason to send less often."""
+    graph = chain()
+    cheap = solve(Problem(graph, AffineCost(0, Fraction(1, 2)))).plan
+    dear = Problem(graph, AffineCost(30, Fraction(1, 2)), interference=Interference(30))
+    assert cheap is not None
+    priced = evaluate(dear, cheap).iteration_ns
+    result = solve(dear)
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    assert result.objective_ns <= priced
+
+
+def chain() -> Graph:
+    """Ten layers of 30 bytes, 10 ns forward and 20 ns backward."""
+    names = [f"l{place}" for place in range(10)]
+    forward = [Op(f"f.{name}", 10, "forward", after) for name, after in _after(names, "f")]
+    backward = [
+        Op(f"b.{name}", 20, "backward", after or ("f.l9",))
+        for name, after in _after(names[::-1], "b")
+    ]
+    parameters = [Parameter(name, 30, (f"b.{name}",), (f"f.{name}",)) for name in names]
+    return Graph((*forward, *backward), tuple(parameters))
+
+
+def _after(names: list[str], mark: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [
+        (name, (f"{mark}.{names[place - 1]}",) if place else ()) for place, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"startup_ns": -1}, "startup_ns"),
+        ({"ns_per_byte": -1}, "ns_per_byte"),
+        ({"slowdown": Fraction(1, 2)}, "slowdown"),
+        ({"slowdown": float("nan")}, "slowdown"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(fields: dict[str, float], path: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        Interference(**fields)  # type: ignore[arg-type]
+    assert caught.value.path == path
+
+
+def test_a_schedule_that_forgets_the_interference_is_none() -> None:
+    problem = Problem(chain(), AffineCost(2, Fraction(1)), interference=Interference(5))
+    plan = solve(problem).plan
+    assert plan is not None
+    free = evaluate(replace(problem, interference=ALONE), plan).iteration
+    with pytest.raises(InvalidPlanError, match="does not take"):
+        check_times(problem, plan, free)
