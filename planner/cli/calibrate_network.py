@@ -5,6 +5,7 @@ import os
 import shlex
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from planner.cli.network_report import curves, headline, report
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.draw.network import save_network
 from planner.errors import InvalidInputError, MissingExtraError
+from planner.interference import ALONE, Interference
 from planner.units import parse_bytes
 from planner.validation import integer
 
@@ -43,6 +45,8 @@ _NAMES = {
 }
 _TIMEOUT_S = 60.0
 _MOST_SECONDS = 3600
+_LEAST_BESIDE = 4096
+"""Bytes of the smallest transfer beside computation."""
 
 
 def add_network(kinds: Any) -> None:
@@ -98,6 +102,12 @@ def add_network(kinds: Any) -> None:
         help=f"seconds to wait for another rank; default: {_TIMEOUT_S:g}",
     )
     parser.add_argument(
+        "--interference",
+        action="store_true",
+        help="time transfers beside computation too: what they take from it, and how much longer "
+        "they last there (for caramel)",
+    )
+    parser.add_argument(
         "-o", "--output", metavar="FILE", help="where rank 0 writes the models, with provenance"
     )
     parser.add_argument(
@@ -120,7 +130,7 @@ def run_network(options: argparse.Namespace) -> int:
     first = os.environ.get("RANK") == "0"
     if first:
         check_outputs({"--output": options.output, "--picture": options.picture})
-    sweep = _measured(options, Progress() if first else None)
+    sweep, interference = _measured(options, Progress() if first else None)
     if first:
         provenance = {
             "source": _source(options),
@@ -130,7 +140,7 @@ def run_network(options: argparse.Namespace) -> int:
             "interfaces": options.interfaces or os.environ.get("GLOO_SOCKET_IFNAME", ""),
             "versions": machine.versions(torch=torch.__version__),
         }
-        _write(options, sweep, fit_network(sweep), provenance)
+        _write(options, sweep, fit_network(sweep), interference, provenance)
     return 0
 
 
@@ -158,6 +168,10 @@ def _check(options: argparse.Namespace) -> None:
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
     except InvalidInputError as error:
         raise InvalidInputError("--largest", error.message) from None
+    if options.interference and options.collective != "all_reduce":
+        raise InvalidInputError("--interference", "only plans of all-reduces count it")
+    if options.interference and options.sizes[-1] <= _LEAST_BESIDE:
+        raise InvalidInputError("--largest", f"expected above {_LEAST_BESIDE} B with interference")
     if options.bcube is None:
         if options.interfaces:
             raise InvalidInputError(
@@ -169,13 +183,16 @@ def _check(options: argparse.Namespace) -> None:
     options.bcube = parse_bcube(options.bcube)
 
 
-def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep":
+def _measured(
+    options: argparse.Namespace, progress: Progress | None
+) -> "tuple[Sweep, Interference]":
+    from planner.runtime.measuring.beside import measure_interference
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.world.joining import join
 
-    def shown(done: int, of: int) -> None:
+    def shown(done: int, of: int, what: str = "network") -> None:
         if progress is not None:
-            progress(f"network: round {done} of {of}")
+            progress(f"{what}: round {done} of {of}")
 
     names = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
     try:
@@ -188,7 +205,7 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
 
                 collective = BcubeAllReduce(world, options.bcube.n, options.bcube.k)
                 stack.callback(collective.close)
-            return measure_network(
+            sweep = measure_network(
                 world,
                 collective,
                 options.sizes,
@@ -198,6 +215,14 @@ def _measured(options: argparse.Namespace, progress: Progress | None) -> "Sweep"
                 sample_ns=None if options.seconds is None else max(round(options.seconds * 1e9), 1),
                 progress=shown,
             )
+            interference = ALONE
+            if options.interference:
+                known = [size for size in options.sizes if size >= _LEAST_BESIDE]
+                sizes = sorted({known[0], known[len(known) // 2], known[-1]})
+                interference = measure_interference(
+                    world, collective, sizes, progress=partial(shown, what="interference")
+                )
+            return sweep, interference
     except InvalidInputError as error:
         name = _NAMES.get(error.path, error.path)
         raise InvalidInputError(name, error.message) from None
@@ -216,20 +241,26 @@ def _source(options: argparse.Namespace) -> str:
     parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
     if options.seconds is not None:
         parts += ["--seconds", f"{options.seconds:g}"]
+    if options.interference:
+        parts.append("--interference")
     return shlex.join([*parts, "--repetitions", str(options.repetitions)])
 
 
 def _write(
-    options: argparse.Namespace, sweep: "Sweep", fit: "NetworkFit", provenance: dict[str, Any]
+    options: argparse.Namespace,
+    sweep: "Sweep",
+    fit: "NetworkFit",
+    interference: Interference,
+    provenance: dict[str, Any],
 ) -> None:
     from planner.jsonio.network_measurements import encode_network
 
-    text = encode_network(sweep, fit, provenance)
+    text = encode_network(sweep, fit, provenance, interference)
     if options.output:
         write_json(text, options.output)
     if options.json:
         write_json(text, None)
     elif options.output != "-":
-        write_text(report(sweep, fit))
+        write_text(report(sweep, fit, interference))
     if options.picture:
         save_network(headline(sweep), curves(sweep, fit), Path(options.picture))

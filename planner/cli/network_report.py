@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from planner.costs import AffineCost, TableCost
 from planner.draw.network import Curve
 from planner.draw.table import format_table
+from planner.interference import ALONE, Interference
 from planner.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def headline(sweep: "Sweep") -> str:
     return f"{sweep.collective} ({sweep.algorithm}) among {sweep.ranks} ranks"
 
 
-def report(sweep: "Sweep", fit: "NetworkFit") -> str:
+def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE) -> str:
     """Return a table of the times, one of the models, and by how much these exceed the times."""
     several = len(fit.by_depth) > 1
     rows: list[tuple[str, ...]] = []
@@ -56,6 +57,12 @@ def report(sweep: "Sweep", fit: "NetworkFit") -> str:
         lines.append(
             f"{noisy} of {len(rows)} spreads are above {_NOISY:.0%}: something else was running; "
             "measure again, or more rounds"
+        )
+    if not interference.is_none:
+        lines.append(
+            f"beside computation a transfer takes {format_ns(interference.startup_ns)} and "
+            f"{float(interference.ns_per_byte):g} ns/B from it, and lasts "
+            f"{float(interference.slowdown):.2f} times as long"
         )
     return "\n".join([*lines, ""])
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Annotated, Any, Protocol
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
@@ -105,13 +106,14 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What a transfer takes from computation beside it, and how much slower it is there."""
 
     startup_ns: Time = 0
-    ns_per_byte: Rate = Fraction(0)
-    slowdown: Annotated[Rate, Meta(extra_json_schema={"minimum": 1})] = Fraction(1)
+    ns_per_byte: Rate | UnsetType = UNSET
+    slowdown: Annotated[Rate, Meta(extra_json_schema={"minimum": 1})] | UnsetType = UNSET
 
     def typed(self, path: str) -> Interference:
         """Return the typed interference, or refuse it with a path into it."""
+        given = {field: value for field, value in asdict(self).items() if value is not UNSET}
         try:
-            return Interference(self.startup_ns, self.ns_per_byte, self.slowdown)
+            return Interference(**given)
         except InvalidInputError as error:
             raise InvalidInputError(_at(path, error.path), error.message) from None
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.costs import AffineCost, DepthCost, TableCost
+from planner.interference import ALONE, Interference
 from planner.jsonio.network import MODELS
 from planner.sweeps import DepthFit, NetworkFit, Sweep, Timing, relative_errors
 
@@ -16,7 +17,12 @@ __all__ = ["encode_network"]
 _SIMPLE = (str, int, float)
 
 
-def encode_network(sweep: Sweep, fit: NetworkFit, provenance: Mapping[str, Any]) -> str:
+def encode_network(
+    sweep: Sweep,
+    fit: NetworkFit,
+    provenance: Mapping[str, Any],
+    interference: Interference = ALONE,
+) -> str:
     """Return a measured network as JSON text.
 
     Parameters
@@ -27,6 +33,8 @@ def encode_network(sweep: Sweep, fit: NetworkFit, provenance: Mapping[str, Any])
         Its models.
     provenance : mapping
         Where, when and how.
+    interference : Interference
+        What transfers and computation take from each other, if that was measured.
     """
     document: dict[str, Any] = {
         "collective": sweep.collective,
@@ -37,6 +45,12 @@ def encode_network(sweep: Sweep, fit: NetworkFit, provenance: Mapping[str, Any])
         cost = fit.cost(model)
         if cost is not None:
             document[name] = _network(cost)
+    if not interference.is_none:
+        document["interference"] = {
+            "startup_ns": interference.startup_ns,
+            "ns_per_byte": float(interference.ns_per_byte),
+            "slowdown": float(interference.slowdown),
+        }
     document["timings"] = [
         _timing(timing, by_depth) for depth, by_depth in fit.by_depth for timing in sweep.at(depth)
     ]

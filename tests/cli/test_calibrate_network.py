@@ -165,6 +165,35 @@ def test_without_a_launcher(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_interference_is_measured_and_counted(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--interference", "--repetitions", "1", "--largest", "100kB", "-o", "network.json"]
+    (text, other), outputs = as_ranks(2, tmp_path, *options)
+    assert other is None
+    document = json.loads(text)
+    assert document["interference"].keys() == {"startup_ns", "ns_per_byte", "slowdown"}
+    assert document["interference"]["slowdown"] >= 1
+    assert "--interference" in document["provenance"]["source"]
+    assert "beside computation a transfer takes" in outputs[0]
+    document["interference"] = {"ns_per_byte": 2, "slowdown": 1.5}
+    network = written(tmp_path / "network.json", document)
+    asked = ["--problem", "caramel", "--network", network, "--json"]
+    assert compare(profile, *asked, "--methods", "ddp,search") == 0
+    for row in json.loads(capsys.readouterr().out):
+        computed = sum(one["end_ns"] - one["start_ns"] for one in row["schedule"])
+        assert row["computation_ns"] == computed == 9 * 10**6 + row["slowed_ns"]
+
+
+def test_plans_that_do_not_count_interference_refuse_it(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beside = {"collective": "all_gather", "interference": {"slowdown": 2}}
+    network = measured(tmp_path, **beside)
+    assert main(["compare", profile, "--problem", "ibatch", "--network", network]) == 2
+    assert "interference: only plans of caramel count it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -73,7 +73,11 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(MIXED, profile=in_parts()),
             *damaged(),
         ],
-        "caramel": lambda: [solved(CARAMEL), solved(CARAMEL, method="horovod")],
+        "caramel": lambda: [
+            solved(CARAMEL),
+            solved(CARAMEL, method="horovod"),
+            solved(CARAMEL, network={**CARAMEL["network"], "interference": {"slowdown": 1.5}}),
+        ],
         "ibatch": lambda: [
             {**solved(IBATCH), "ranks": 4, "blocks": blocks},
             solved(IBATCH, direction="push", objective="eq4"),

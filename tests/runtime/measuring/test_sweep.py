@@ -15,6 +15,7 @@ import planner
 from planner.costs import TableCost
 from planner.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.jsonio.network_measurements import encode_network
+from planner.runtime.measuring.beside import measure_interference
 from planner.runtime.measuring.settling import SAMPLE_NS
 from planner.runtime.measuring.sweep import measure_network, transfer
 from planner.runtime.world.joining import join
@@ -234,3 +235,35 @@ def test_bad_arguments(change: dict[str, Any], expected: str) -> None:
     nobody = cast("World", None)
     with pytest.raises(InvalidInputError, match=expected):
         measure_network(nobody, **{"sizes": SIZES, **change})
+
+
+def measure_beside() -> tuple[Any, list[int]]:
+    world = join(20)
+    done: list[int] = []
+    interference = measure_interference(
+        world, "all_reduce", (64, 4096), 1, progress=lambda now, of: done.append(10 * now + of)
+    )
+    world.leave()
+    return interference, done
+
+
+def test_all_ranks_find_the_same_interference() -> None:
+    (first, done), (second, _) = values(launch(measure_beside, 2))
+    assert first == second
+    assert first.slowdown >= 1
+    assert done == [12, 22]
+
+
+def fail_beside() -> None:
+    world = join(5)
+    try:
+        measure_interference(world, Failing(world.rank), (64, 4096), 1)
+    finally:
+        world.leave()
+
+
+def test_a_transfer_that_fails_beside_computation_ends_all_ranks() -> None:
+    for outcome in launch(fail_beside, 2):
+        assert outcome.error is not None
+        assert outcome.error.type == "CommunicationError"
+        assert "the cable is gone" in outcome.error.text

@@ -1,0 +1,134 @@
+"""Times transfers and computation alone and beside each other (`planner.interference`).
+
+Problem. Somebody's processor sends. How much of it does a transfer take from computation, and how
+much longer does it last there?
+
+Method. As executors do it: transfers one after the other in a thread of their own, products of
+matrices in this one, with torch's threads as they are set. Each round times, for each size, the
+products alone, the transfers alone, and transfers beside products until the last one has ended.
+What the products are behind by, for each transfer, is its processor time. Medians over the rounds,
+those of the rank that loses most: it is the one that all wait for.
+
+Guarantee. All ranks return the same. Complexity. (1 + rounds) · sizes samples of `SAMPLE_S`, three
+of each.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from statistics import median
+
+import torch
+from torch import distributed
+
+from planner.costs import fit_affine
+from planner.interference import Interference
+from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.runtime.measuring.sweep import transfer
+from planner.runtime.world.world import World
+from planner.sweeps import ELEMENT_BYTES, Collective
+
+__all__ = ["measure_interference"]
+
+SAMPLE_S = 0.1
+"""How long transfers are timed in one round, and computation beside them."""
+
+SIDE = 192
+"""Rows and columns of the matrices: some tenths of a millisecond a product on one core."""
+
+DECIMALS = 4
+"""Digits that are kept of the slowdown, and of the processor time of a byte."""
+
+
+def measure_interference(
+    world: World,
+    collective: Collective | AllReduce,
+    sizes: Sequence[int],
+    rounds: int = 5,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> Interference:
+    """Time transfers beside computation. Every rank has to call it, with the same arguments.
+
+    Parameters
+    ----------
+    world : World
+        The job.
+    collective : str or AllReduce
+        As in `planner.runtime.measuring.sweep.measure_network`.
+    sizes : sequence of int
+        At least two sizes in bytes, multiples of 4.
+    rounds : int
+        Measured rounds, after one that is not.
+    progress : callable, optional
+        Called after each round with how many are done, of how many.
+
+    Raises
+    ------
+    CommunicationError
+        If a transfer fails.
+    """
+    kind: Collective = collective if isinstance(collective, str) else "all_reduce"
+    all_reduce = Ring(world.group) if isinstance(collective, str) else collective
+    room = torch.zeros(2, max(sizes) // ELEMENT_BYTES + world.size)
+    runs = [
+        transfer(world, kind, size // ELEMENT_BYTES, room, all_reduce=all_reduce)[0]
+        for size in sizes
+    ]
+    taken: list[list[float]] = [[] for _ in sizes]
+    longer: list[list[float]] = [[] for _ in sizes]
+    with ThreadPoolExecutor(1) as channel, world.transferring():
+        for number in range(rounds + 1):
+            for place, run in enumerate(runs):
+                processor_ns, slowdown = _sample(world, run, channel)
+                if number:
+                    taken[place].append(processor_ns)
+                    longer[place].append(slowdown)
+            if progress is not None:
+                progress(number + 1, rounds + 1)
+        worst = torch.tensor([[median(row) for row in rows] for rows in (taken, longer)])
+        distributed.all_reduce(worst, op=distributed.ReduceOp.MAX, group=world.group)
+    processor, slower = worst.tolist()
+    samples = [(size, max(round(ns), 1)) for size, ns in zip(sizes, processor, strict=True)]
+    cost = fit_affine(samples).cost
+    return Interference(
+        cost.startup_ns,
+        Fraction(str(round(float(cost.ns_per_byte), DECIMALS))),
+        Fraction(str(round(max(median(slower), 1.0), DECIMALS))),
+    )
+
+
+def _sample(
+    world: World, run: Callable[[], object], channel: ThreadPoolExecutor
+) -> tuple[float, float]:
+    """Return what a transfer takes from computation, in ns, and how much longer it lasts there."""
+    product_ns, _ = _products(lambda ns: ns < SAMPLE_S * 1e9)
+    alone_ns = channel.submit(_transfers, world, run, 1).result()
+    count = torch.tensor([max(1, round(SAMPLE_S * 1e9 / alone_ns))])
+    distributed.all_reduce(count, op=distributed.ReduceOp.MIN, group=world.group)
+    times = int(count)
+    alone_ns = channel.submit(_transfers, world, run, times).result() / times
+    beside = channel.submit(_transfers, world, run, times)
+    each_ns, products = _products(lambda _: not beside.done())
+    lost_ns = products * (each_ns - product_ns)
+    return max(lost_ns / times, 0.0), beside.result() / times / alone_ns
+
+
+def _transfers(world: World, run: Callable[[], object], times: int) -> float:
+    """Carry a transfer out so often; return how long it took, in ns."""
+    distributed.barrier(group=world.group)
+    start = time.perf_counter_ns()
+    for _ in range(times):
+        run()
+    return float(time.perf_counter_ns() - start)
+
+
+def _products(go_on: Callable[[float], bool]) -> tuple[float, int]:
+    """Multiply matrices; return how long each product took in the mean, in ns, and how many."""
+    matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
+    count, start = 0, time.perf_counter_ns()
+    while count == 0 or go_on(float(time.perf_counter_ns() - start)):
+        torch.mm(matrix, matrix, out=out)
+        count += 1
+    return (time.perf_counter_ns() - start) / count, count
