@@ -17,6 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ from runtime_jobs import (
     take_turns,
 )
 from runtime_report import Measured, measured, ratio, summary, table
-from runtime_waiting import LABEL, WaitingModel, load, scaled_units
+from runtime_waiting import LABEL, load, scaled_units, waiting
 from tables import head, row
 from torch import distributed
 
@@ -116,12 +117,12 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
             ring_s = 2 * (HOSTS - 1) / HOSTS * size * 8 / RATE
             for share in options.ratios:
                 units = scaled_units(shipped, share * ring_s, size)
-                own = profiled(WaitingModel(units), name, options.repetitions)
+                own = profiled(waiting(units), name, options.repetitions)
                 variants = variants_for(world, own, ways, rows)
                 title = f"{name}, computation / communication = {share:g}"
                 times, _ = take_turns(
                     world,
-                    units,
+                    partial(waiting, units),
                     variants,
                     rounds=options.rounds,
                     steps=options.steps,

@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from runtime_jobs import (
     take_turns,
 )
 from runtime_report import Measured, against, measured, side_by_side, summary, table
-from runtime_waiting import LABEL, WaitingModel, load, scaled_units
+from runtime_waiting import LABEL, load, scaled_units, waiting
 
 import planner
 from planner import Profile, TableCost, caramel
@@ -107,12 +108,12 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
             for rho in options.ratios:
                 size = size_for(rho, options.compute)
                 units = scaled_units(shipped, options.compute, size)
-                own = profiled(WaitingModel(units), name, options.repetitions)
+                own = profiled(waiting(units), name, options.repetitions)
                 variants = variants_for(world, own, rows, shipped.parameter_bytes / size)
                 title = f"{name}, ρ = {rho:g}"
                 times, last = take_turns(
                     world,
-                    units,
+                    partial(waiting, units),
                     variants,
                     rounds=options.rounds,
                     steps=options.steps,

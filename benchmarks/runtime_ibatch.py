@@ -16,13 +16,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from emulated_cluster import Layout, reason_unavailable
 from runtime_jobs import Variant, on_hosts, profiled, table_of, take_turns
 from runtime_report import Measured, against, measured, side_by_side, summary, table
-from runtime_waiting import LABEL, Unit, WaitingModel, load, scaled_units
+from runtime_waiting import LABEL, Unit, load, scaled_units, waiting
 
 import planner
 from planner import Profile
@@ -111,12 +112,12 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
         for name in options.models:
             for rho in options.ratios:
                 units = units_for(name, options.compute, rho)
-                own = profiled(WaitingModel(units), name, options.repetitions)
+                own = profiled(waiting(units), name, options.repetitions)
                 variants = variants_for(world, own, rows)
                 title = f"{name}, ρ = {rho:g}"
                 times, last = take_turns(
                     world,
-                    units,
+                    partial(waiting, units),
                     variants,
                     rounds=options.rounds,
                     steps=options.steps,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import torch
 from emulated_cluster import Host, Layout, cluster
-from runtime_waiting import Unit, WaitingModel
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from planner import Profile, TableCost
@@ -29,6 +29,7 @@ from planner.sweeps import Sweep, fit_network
 
 __all__ = [
     "Times",
+    "Trained",
     "Variant",
     "caramel_request",
     "on_hosts",
@@ -40,6 +41,10 @@ __all__ = [
 Times = dict[str, tuple[tuple[StepTime, ...], ...]]
 
 _RATE = 1e-3
+
+
+Trained = tuple[nn.Module, tuple[Tensor, ...]]
+"""A model, and what its forward pass takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +131,9 @@ def _work(
         sender.send(result)
 
 
-def profiled(model: WaitingModel, name: str, repetitions: int) -> Profile:
-    """Return the profile of a waiting model, measured on this host while all others do the same."""
-    return measure(
-        model, model.inputs, name=name, source="benchmarks", warmup=1, repetitions=repetitions
-    )
+def profiled(trained: Trained, name: str, repetitions: int) -> Profile:
+    """Return the profile of a model, measured on this host while all others do the same."""
+    return measure(*trained, name=name, source="benchmarks", warmup=1, repetitions=repetitions)
 
 
 def table_of(sweep: Sweep) -> list[list[int]]:
@@ -140,15 +143,29 @@ def table_of(sweep: Sweep) -> list[list[int]]:
     return [list(point) for point in cost.points]
 
 
-def caramel_request(profile: Profile, table: list[list[int]], method: str) -> dict[str, Any]:
-    """Return what to ask `planner.solve` for a plan of gradients."""
+def caramel_request(
+    profile: Profile, table: list[list[int]], method: str, **network: Any
+) -> dict[str, Any]:
+    """Return what to ask `planner.solve` for a plan of gradients.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model.
+    table : list of [int, int]
+        Bytes and ns of all-reduces.
+    method : str
+        Of `caramel`.
+    **network
+        Further fields of the network.
+    """
     ops, parameters = documents_of(profile.dataflow())
     return {
         "problem": "caramel",
         "method": method,
         "ops": msgspec.to_builtins(ops),
         "parameters": msgspec.to_builtins(parameters),
-        "network": {"table": table},
+        "network": {"table": table, **network},
         "element_bytes": 4,
         "workers": 1,
     }
@@ -157,7 +174,8 @@ def caramel_request(profile: Profile, table: list[list[int]], method: str) -> di
 class _Planned:
     """Training steps as an executor does them."""
 
-    def __init__(self, world: World, model: WaitingModel, variant: Variant) -> None:
+    def __init__(self, world: World, trained: Trained, variant: Variant) -> None:
+        model, self._inputs = trained
         optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
         self._model = model
         self._executor = attach(
@@ -167,7 +185,7 @@ class _Planned:
     def run(self, steps: int) -> tuple[Event, ...]:
         self._executor.trace.clear()
         for _ in range(steps):
-            loss_of(self._model(*self._model.inputs)).backward()  # type: ignore[no-untyped-call]
+            loss_of(self._model(*self._inputs)).backward()  # type: ignore[no-untyped-call]
             self._executor.step()
         self._executor.finish()
         return self._executor.trace.events
@@ -179,8 +197,8 @@ class _Planned:
 class _Plain:
     """Training steps as torch's DistributedDataParallel does them."""
 
-    def __init__(self, world: World, model: WaitingModel, variant: Variant) -> None:
-        self._inputs = model.inputs
+    def __init__(self, world: World, trained: Trained, variant: Variant) -> None:
+        model, self._inputs = trained
         self._optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
         self._world = world
         self._model = DistributedDataParallel(model, process_group=world.group, **variant.options)
@@ -211,7 +229,7 @@ class _Plain:
 
 def take_turns(
     world: World,
-    units: Sequence[Unit],
+    make: Callable[[], Trained],
     variants: Sequence[Variant],
     *,
     rounds: int,
@@ -229,8 +247,8 @@ def take_turns(
     ----------
     world : World
         The job.
-    units : sequence of Unit
-        What is trained.
+    make : callable
+        Returns a new model, the same on all ranks.
     variants : sequence of Variant
         The same on all ranks.
     rounds, steps : int
@@ -244,7 +262,7 @@ def take_turns(
         For each variant the steps of each round, each as long as on the slowest rank; and the
         events of its last turn on this rank.
     """
-    runs = {one.name: _run_of(world, WaitingModel(units), one) for one in variants}
+    runs = {one.name: _run_of(world, make(), one) for one in variants}
     for run in runs.values():
         run.run(2)  # buckets of DDP are final, and executors no longer wait in each step
     own: dict[str, list[list[StepTime]]] = {name: [] for name in runs}
@@ -277,6 +295,6 @@ def take_turns(
     }, last
 
 
-def _run_of(world: World, model: WaitingModel, variant: Variant) -> _Planned | _Plain:
+def _run_of(world: World, trained: Trained, variant: Variant) -> _Planned | _Plain:
     kind = _Plain if variant.plan is None else _Planned
-    return kind(world, model, variant)
+    return kind(world, trained, variant)

@@ -22,6 +22,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -43,7 +44,7 @@ from runtime_joint_report import (
     predictions,
 )
 from runtime_report import measured, table
-from runtime_waiting import LABEL, WaitingModel, load, scaled_units
+from runtime_waiting import LABEL, load, scaled_units, waiting
 
 from planner import Profile, iteration
 from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
@@ -263,12 +264,17 @@ def worker(emulated: Emulated, options: argparse.Namespace) -> dict[str, Any]:
             shipped = load(name)
             size = ring_bytes(emulated.hosts, emulated.rate, rho * emulated.compute_s)
             units = scaled_units(shipped, emulated.compute_s, size)
-            own = profiled(WaitingModel(units), name, options.repetitions)
+            own = profiled(waiting(units), name, options.repetitions)
             scale = shipped.parameter_bytes / size
             variants, words, alike = variants_for(world, own, fits, flat["ring"], scale)
             title = f"{emulated.name}: {name}, ρ = {rho:g}"
             times, _ = take_turns(
-                world, units, variants, rounds=options.rounds, steps=options.steps, about=title
+                world,
+                partial(waiting, units),
+                variants,
+                rounds=options.rounds,
+                steps=options.steps,
+                about=title,
             )
             about = (
                 f"{format_bytes(round(size))} in {len(own.dataflow().parameters)} parameters "

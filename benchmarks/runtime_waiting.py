@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from planner import Layer, Profile
 from planner.jsonio import decode_profile
 
-__all__ = ["LABEL", "Unit", "WaitingModel", "load", "scaled_units"]
+__all__ = ["LABEL", "Unit", "WaitingModel", "load", "scaled_units", "waiting"]
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 ELEMENT_BYTES = 4
@@ -109,10 +109,10 @@ class WaitingModel(nn.Sequential):
     def __init__(self, units: Sequence[Unit]) -> None:
         super().__init__(*map(_WaitingUnit, units))
 
-    @property
-    def inputs(self) -> tuple[Tensor]:
-        """What the forward pass takes: it has to depend on nothing."""
-        return (torch.ones(1),)
+
+def waiting(units: Sequence[Unit]) -> tuple[WaitingModel, tuple[Tensor]]:
+    """Return a chain of units that wait, and what its forward pass takes: nothing that matters."""
+    return WaitingModel(units), (torch.ones(1),)
 
 
 class _WaitingUnit(nn.Module):
