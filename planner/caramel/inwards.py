@@ -205,6 +205,8 @@ class _Inwards:
                     made.append((side, float(carried - line[start])))
                     row, column = (start, column) if side == "left" else (row, start)
                     break
+            else:
+                raise AssertionError("it is carried by nothing")
         return [*made[::-1], *last]
 
 
@@ -263,16 +265,18 @@ def concave_loads(
     left: list[Load] = []
     right: list[Load] = []
     rest = [piece for window in _outermost_first(nested) for piece in window][::-1]
-    missing = 0.0
+    until = 0.0  # bytes that all transfers so far are to carry
+    carried = 0
     for side, size in search.sizes(search.best()):
-        missing += size
+        until += size
         load = []
-        while rest and missing >= 1:
+        while rest and carried < round(until):
             parameter, there = rest.pop()
-            taken = there if there <= missing else int(missing) - int(missing) % element_bytes
+            missing = round(until) - carried
+            taken = there if there <= missing else missing - missing % element_bytes
             if taken:
                 load.append((parameter, taken))
-                missing -= taken
+                carried += taken
             if taken < there:
                 rest.append((parameter, there - taken))
                 break
