@@ -5,8 +5,9 @@ Problem: how short can an iteration be at best, however gradients are grouped, c
 Three kinds of bound, the largest counts: the computation itself; Jackson's preemptive schedule at
 the best rate any transfer reaches; and for affine and concave costs below the given one the least
 target with windows widened until they are nested, which counts start-ups
-(`planner.caramel.nested`). A fourth, without widening (`planner.caramel.blocks`), is for plans that
-are not near the others.
+(`planner.caramel.nested`). Two more are for plans that are not near the others: one that knows how
+much each transfer carries, for concave costs (`planner.caramel.inwards`), and one without widening
+(`planner.caramel.blocks`).
 
 Guarantee: no plan for this op order and cost lasts less.
 
@@ -91,8 +92,14 @@ def tighter_bound(windows: Windows, cost: TransferCost, low: int, high: int) -> 
 
     Takes longer than `lower_bound`: worth it once it is known that the two do not meet.
     """
+    if high <= low + low // NEAR:
+        return low
     from planner.caramel.blocks import block_bound  # imports NumPy
+    from planner.caramel.inwards import concave_bound
 
+    for lines in concave_bounds(cost, sum(windows.sizes)):
+        if len(lines) > 1:
+            low = max(low, concave_bound(windows, lines))
     if high <= low + low // NEAR:
         return low
     for line in supporting_lines(cost, sum(windows.sizes)):

@@ -4,7 +4,8 @@ Problem: what to send together, in which order and in which pieces, for any wind
 
 Starts: groups of nested windows for each supporting line of the cost (`nested`), the pieces of
 Jackson's preemptive schedule and priority batches of several sizes (`dispatch`), and what every
-other method sends, without its barrier. The transfers of the best ones are ordered by Carlier's
+other method sends, without its barrier; for concave costs, if these are not near the bound, groups
+that know what their sizes cost (`inwards`). The transfers of the best ones are ordered by Carlier's
 branch and bound (`carlier`) and improved by local search (`descent`). If the best is not near the
 bound, its sizes are searched (`resizing`). Where a bound is met the search ends.
 
@@ -100,6 +101,10 @@ def best_loads(
             improved = descend(pricer, ordered, target, budget, deadline)
             best = min(best, ordered, improved, key=pricer.rank)
     assert best is not None
+    for start in _by_size(pricer, cost, element_bytes):
+        if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
+            break
+        best = min(best, start, descend(pricer, start, target, budget, deadline), key=pricer.rank)
     if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
         return best
     transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
@@ -107,6 +112,16 @@ def best_loads(
 
     resized = resize(pricer, best, target, transfers, element_bytes, deadline)
     return min(best, descend(pricer, resized, target, budget, deadline), key=pricer.rank)
+
+
+def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:
+    """Yield loads for each concave cost that know what their sizes cost."""
+    for lines in concave_bounds(cost, sum(pricer.windows.sizes)):
+        if len(lines) > 1:
+            from planner.caramel.inwards import concave_loads  # imports NumPy
+
+            for nested in tightened(pricer.windows):
+                yield concave_loads(nested, lines, element_bytes)
 
 
 def _best_order(

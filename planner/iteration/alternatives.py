@@ -30,7 +30,7 @@ from planner.caramel.nested import Targets, tightened
 from planner.costs import AffineCost, DepthCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.iteration.bounds import bound
+from planner.iteration.bounds import bound, raised
 from planner.iteration.evaluation import heads_of, lasting
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
@@ -193,7 +193,10 @@ def _both_modes(
             by_mode[mode] = Alternative(
                 synchronisation, mode, None, None, bounds.pop(mode, None), small or many
             )
-    for mode, least in sorted(bounds.items(), key=itemgetter(1)):
+    for mode, quick in sorted(bounds.items(), key=itemgetter(1)):
+        least, known = quick, best is not None and not deadline.passed
+        if best is not None and known:
+            least = raised(problem, synchronisation, mode, quick, best)
         open_ = best is None or least < best
         if not open_ and mode == "replicated":
             open_ = _sooner_unenforced(problem, synchronisation, best or 0, deadline)
@@ -205,9 +208,12 @@ def _both_modes(
         alternative = _best(problem, synchronisation, mode, plans, least, deadline)
         assert alternative.plan is not None
         assert alternative.objective_ns is not None
-        holds = least
-        if alternative.plan.backward_orders != (problem.base.order.backward,):
-            holds = bound(problem, synchronisation, mode, alternative.plan)
+        best = min(alternative.objective_ns, alternative.objective_ns if best is None else best)
+        holds, plan = least, alternative.plan
+        if plan.backward_orders != (problem.base.order.backward,):
+            holds, known = bound(problem, synchronisation, mode, plan), False
+        if not known and not deadline.passed:
+            holds = raised(problem, synchronisation, mode, holds, best, plan)
         by_mode[mode] = replace(
             alternative,
             lower_bound_ns=holds,
@@ -215,7 +221,6 @@ def _both_modes(
             or timed_out
             or (open_ and mode not in same and not searched),
         )
-        best = alternative.objective_ns if best is None else min(best, alternative.objective_ns)
     return by_mode
 
 
@@ -230,7 +235,10 @@ def _sooner_unenforced(
     drawn = Plan(synchronisation.algorithm, (), orders, problem.base.order.forward)
     if all(map(ge, heads_of(problem, drawn), problem.base.windows.heads)):
         return False
-    return bound(problem, synchronisation, "replicated", drawn) < best
+    least = bound(problem, synchronisation, "replicated", drawn)
+    return least < best and (
+        raised(problem, synchronisation, "replicated", least, best, drawn) < best
+    )
 
 
 def _replicated(

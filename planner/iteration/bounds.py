@@ -12,7 +12,9 @@ bounds hold. Besides, every parameter becomes ready, is pushed, pulled after the
 read one after the other. And the start-up-aware bound (`planner.caramel.nested`), of which each
 window has the bytes pushed and pulled, may begin with two transfers for the innermost one, a push
 and a pull: one start-up more. Pushes and pulls counted apart give the strongest bound
-(`planner.iteration.sharded_bound`). Where transfers have at most c bytes, α + β·x is at least
+(`planner.iteration.sharded_bound`). Where costs are concave, and a plan is not near all these, what
+each transfer carries counts too (`raised`: `planner.caramel.inwards` and
+`planner.iteration.right_pushes`). Where transfers have at most c bytes, α + β·x is at least
 (β + α/c)·x: a bound for that rate without start-ups holds too; for the least of several lines, the
 least of these rates. All of them hold for such a cost.
 
@@ -27,7 +29,7 @@ from dataclasses import replace
 from math import floor
 from operator import add
 
-from planner.caramel.bounds import lower_bound
+from planner.caramel.bounds import NEAR, lower_bound
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.nested import Line, Targets, widened
 from planner.caramel.windows import Windows, windows
@@ -38,7 +40,7 @@ from planner.iteration.sharded_bound import sharded_bound
 from planner.iteration.synchronisation import least
 from planner.iteration.ways import Way, lines_of
 
-__all__ = ["bound", "network_bound"]
+__all__ = ["bound", "network_bound", "raised"]
 
 
 def bound(
@@ -64,10 +66,7 @@ def bound(
     brief : bool
         Whether to leave out what takes a search: weaker where start-ups count.
     """
-    known = problem.base.windows
-    if plan is not None:
-        known = windows(problem.graph, plan.backward_orders[0], plan.forward_order)
-        known = replace(known, heads=heads_of(problem, plan))
+    known = _windows(problem, plan)
     pushed, pulled = problem.pushed, problem.pulled
     cost, alone = synchronisation.all_reduce, 0
     lines = lines_of(synchronisation, "all_reduce" if mode == "replicated" else "push")
@@ -94,6 +93,53 @@ def bound(
         return least_ns
     rate = min(rate + startup / room for startup, rate in lines)
     return max(least_ns, lower_bound(known, AffineCost(0, rate)))
+
+
+def raised(
+    problem: Problem,
+    synchronisation: Way,
+    mode: Mode,
+    least_ns: int,
+    plan_ns: int,
+    plan: Plan | None = None,
+) -> int:
+    """Return a bound that is at least another one, and stronger if costs are concave.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    synchronisation : Way
+        What transfers cost.
+    mode : {"replicated", "sharded"}
+        Which plans.
+    least_ns : int
+        What `bound` returns for the same.
+    plan_ns : int
+        What some plan lasts. If that is near the bound, or costs are not concave, nothing is done.
+    plan : Plan, optional
+        Whose op orders are meant; by default the problem's.
+    """
+    if len(synchronisation.options) == 1 or plan_ns <= least_ns + least_ns // NEAR:
+        return least_ns
+    # Imports NumPy.
+    from planner.caramel.inwards import concave_bound
+    from planner.iteration.right_pushes import right_pushes_bound
+
+    known = _windows(problem, plan)
+    if mode == "replicated":
+        return max(least_ns, concave_bound(known, lines_of(synchronisation, "all_reduce")))
+    lines = lines_of(synchronisation, "push")
+    found = right_pushes_bound(known, problem.pushed, problem.pulled, lines, plan_ns)
+    return max(least_ns, found)
+
+
+def _windows(problem: Problem, plan: Plan | None) -> Windows:
+    """Return the windows under a plan's op orders, or the problem's."""
+    if plan is None:
+        return problem.base.windows
+    known = windows(problem.graph, plan.backward_orders[0], plan.forward_order)
+    return replace(known, heads=heads_of(problem, plan))
 
 
 def _with_both_halves(known: Windows, lines: Sequence[Line], least_ns: int) -> int:

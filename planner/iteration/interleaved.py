@@ -12,9 +12,10 @@ the best batches. Pulls begin when these and the backward pass have ended. The g
 from iBatch's, and from one for each moment, one more or less as long as that helps.
 
 The first plan has all pushes before all pulls, both in the best batches of parameters that may be
-cut (`planner.caramel.nested`).
+cut (`planner.caramel.nested`; for concave costs `planner.caramel.inwards` if that is better).
 
-Guarantee: the first plan is the best of its class, up to the rounding of each transfer.
+Guarantee: the first plan is the best of its class, up to the rounding of each transfer; for concave
+costs up to that of the grid.
 
 Complexity: O(units · log units) a value, at most `BUDGET` values. Of more than `UNITS` parameters
 with different windows, neighbours are searched together. Source: own.
@@ -40,6 +41,9 @@ BUDGET = 400
 
 UNITS = 60
 """Parameters, or neighbours taken together, of which groups are searched."""
+
+SIDE_GRID = 256
+"""Moments of one side, where transfers cost by their sizes."""
 
 NEAR = 2000
 """A plan within this part of the target is not improved."""
@@ -149,7 +153,21 @@ class _Sides:
         )
         targets = Targets(nested, self.lines)
         least, openings = targets.least(0)
-        return [list(load) for load in targets.cut_loads(least, openings, self.element)]
+        batches = [targets.cut_loads(least, openings, self.element)]
+        if len(self.lines) > 1 and units:
+            from planner.caramel.inwards import concave_loads  # imports NumPy
+
+            batches.append(concave_loads(nested, self.lines, self.element, SIDE_GRID))
+        best = min(batches, key=lambda loads: self._end(loads, tails))
+        return [list(load) for load in best]
+
+    def _end(self, loads: Sequence[tuple[tuple[int, int], ...]], tails: Sequence[int]) -> int:
+        """Return when the last tail of loads of one side ends."""
+        free = end = 0
+        for load in loads:
+            free += self.cost_ns(sum(size for _, size in load))
+            end = max(end, free + max(tails[j] for j, _ in load))
+        return end
 
 
 class _Ends:

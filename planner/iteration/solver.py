@@ -18,7 +18,7 @@ from typing import TypeAlias
 from planner.deadline import NEVER, Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.iteration.alternatives import Alternative, alternatives
-from planner.iteration.bounds import bound
+from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import Evaluation, evaluate
@@ -126,18 +126,18 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
     best = min(priced, key=lambda candidate: candidate.objective_ns or 0)
     assert best.plan is not None
     lowest = min(
-        _bound_for(problem, candidate, best.plan)
+        _bound_for(problem, candidate, best.plan, best.objective_ns or 0)
         for candidate in listed
         if candidate.lower_bound_ns is not None
     )
     return Outcome(best.plan, lowest, timed_out)
 
 
-def _bound_for(problem: Problem, alternative: Alternative, plan: Plan) -> int:
+def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: int) -> int:
     """Return an alternative's bound for the op orders of a plan, if its own plan has others."""
-    own = alternative.plan
+    own, way, mode = alternative.plan, alternative.synchronisation, alternative.mode
     if own is None or own.backward_orders != plan.backward_orders:
-        return bound(problem, alternative.synchronisation, alternative.mode, plan)
+        return raised(problem, way, mode, bound(problem, way, mode, plan), plan_ns, plan)
     return alternative.lower_bound_ns or 0
 
 

@@ -1,0 +1,219 @@
+"""A bound on sharded plans where costs are concave: what is pushed after the first pulls.
+
+Problem: as in `planner.iteration.sharded_bound`, with transfers that cost f(bytes), the least of
+several lines: which iteration M does no sharded plan undercut?
+
+Let t_0 be the largest tail. A push that ends after M - t_0 is called *right*; it carries R bytes in
+all, of parameters with smaller tails, as their pulls come later. All other pushes can come before
+all pulls: heads do not bind once the backward pass has ended, at B, and what is pulled later
+instead still ends by M - t_0. So M is at least max(B, E(R)) + T(R), where
+
+1. E(R) is when the pushes of all but R bytes end at best, the last ready of the parameters that
+   can be pushed right being left out. On one side with fluid bytes that is exact: of two successive
+   transfers, the first of which neither takes all that is ready nor ends when something gets ready,
+   bytes can move to the other or from it, as f is concave, without a later end, until it does, or
+   one is empty. So it is enough to know the most bytes that are there when something gets ready,
+   and the earliest time at which all is there that is ready by some moment.
+2. T(R) is how long pulls and right pushes take at least. Seen from the end, let V(c, r) be the most
+   bytes pulled in the last c of time with r pushed right. One transfer more pulls no more than
+   parameters with tails up to c have, or pushes no more than these have and than has been pulled
+   behind. What is pulled by M - t_0 is as good as one transfer; the one before may end in it.
+
+T comes from grids of c and r that are rounded outwards (`planner.caramel.inwards`): c down, r up.
+
+Guarantee: no sharded plan of the windows lasts less. Complexity: O(grid³) in NumPy for T, and
+O(grid · heads²) for E. Source: own.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from math import inf
+
+import numpy as np
+
+from planner.caramel.inwards import ROUNDING, ConcaveCost, Floats, grid_of, surely
+from planner.caramel.nested import Line
+from planner.caramel.windows import Windows
+
+__all__ = ["earliest_end", "right_pushes_bound"]
+
+GRID = 128
+"""Moments, and numbers of bytes pushed right."""
+
+HEADS = 64
+"""Heads that are told apart."""
+
+
+def right_pushes_bound(
+    windows: Windows,
+    pushed: Sequence[int],
+    pulled: Sequence[int],
+    lines: Sequence[Line],
+    high: int,
+    count: int = GRID,
+) -> int:
+    """Return what no sharded plan undercuts, in ns; `high` if that is more.
+
+    Parameters
+    ----------
+    windows : Windows
+        Heads, tails and the end of the backward pass; its sizes do not count.
+    pushed, pulled : sequence of int
+        Bytes of each gradient, and of each parameter.
+    lines : sequence of Line
+        A push, or a pull, costs at least the least of them.
+    high : int
+        More than this need not be proven.
+    count : int
+        Moments, and numbers of bytes, of the grid.
+    """
+    cost = ConcaveCost(lines, sum(pushed) + sum(pulled))
+    side = _RightSide(windows.tails, pushed, pulled, cost, count)
+    pushes = _Pushes(windows, pushed, cost)
+    best = float(high)
+    # The end of the pushes falls with what is left out: it is asked for where it may matter.
+    ranges = [(0, len(side.right) - 1)]
+    while ranges:
+        first, last = ranges.pop()
+        end = max(windows.backward_ns, pushes.end(side.right[last]))
+        value = end + float(side.lasting[first : last + 1].min())
+        if value >= best:
+            continue
+        if first == last:
+            best = value
+            continue
+        middle = (first + last) // 2
+        ranges += [(middle + 1, last), (first, middle)]
+    return min(high, surely(best))
+
+
+class _Pushes:
+    """When pushes end at best, if some bytes are pushed right."""
+
+    def __init__(self, windows: Windows, pushed: Sequence[int], cost: ConcaveCost) -> None:
+        self._cost = cost
+        heads = sorted(set(windows.heads))
+        kept = np.array(heads[:: -(-len(heads) // HEADS)])
+        place = np.searchsorted(kept, windows.heads, side="right") - 1
+        latest = np.array(windows.tails) == max(windows.tails)
+        own = np.array(pushed, dtype=np.float64)
+        self._heads = kept.astype(np.float64)
+        self._stay = np.bincount(place, own * latest, len(kept))
+        self._move = np.bincount(place, own * ~latest, len(kept))
+
+    def end(self, right: float) -> float:
+        """Return when all but so many bytes are pushed; the last ready are left out."""
+        reached = np.minimum(self._move.cumsum(), max(self._move.sum() - right, 0))
+        return earliest_end(self._heads, self._stay.cumsum() + reached, self._cost)
+
+
+def earliest_end(heads: Floats, ready: Floats, cost: ConcaveCost) -> float:
+    """Return when transfers end at best that send what gets ready.
+
+    Parameters
+    ----------
+    heads : array of float
+        Rising moments.
+    ready : array of float
+        All bytes that are ready at each of them.
+    cost : ConcaveCost
+        What a transfer costs.
+    """
+    there = np.zeros(len(heads))  # the most bytes at each moment
+    earliest = [inf] * len(heads)  # when all bytes are there that are ready at it
+    waiting = [(float(head), -1, place) for place, head in enumerate(heads)]
+    while True:
+        now, kind, place = heappop(waiting)
+        if kind < 0:
+            sent = float(there[place])
+        else:
+            sent = float(ready[kind])
+            if kind == len(heads) - 1 or sent >= ready[-1]:
+                return now
+        there[place + 1 :] = np.maximum(there[place + 1 :], sent)
+        size = float(ready[place]) - sent
+        if size <= 0:
+            continue
+        rooms = np.minimum(cost.room(heads[place + 1 :] - now), size)
+        there[place + 1 :] = np.maximum(there[place + 1 :], sent + rooms)
+        end = now + float(cost.of(np.array(size)))
+        if end < earliest[place]:
+            earliest[place] = end
+            later = int(np.searchsorted(heads, end, side="right")) - 1
+            heappush(waiting, (end, place, later))
+
+
+class _RightSide:
+    """How long pulls and right pushes take, by how many bytes these are.
+
+    Attributes
+    ----------
+    right : array of float
+        Rising numbers of bytes pushed right, up to all that there can be.
+    lasting : array of float
+        What all pulls and right pushes of up to so many bytes, but more than the number before,
+        take at least, in ns.
+    """
+
+    def __init__(
+        self,
+        tails: Sequence[int],
+        pushed: Sequence[int],
+        pulled: Sequence[int],
+        cost: ConcaveCost,
+        count: int,
+    ) -> None:
+        self._cost, self._at = cost, grid_of(tails, count)
+        self._top, later = float(self._at[-1]), np.append(self._at[1:], self._at[-1])
+        known = np.array(tails)
+        pushes, pulls = np.array(pushed, dtype=np.float64), np.array(pulled, dtype=np.float64)
+        self._all = float(pulls.sum())
+        self._can_push, self._can_pull = (
+            np.array([own[known < end].sum() for end in later]) for own in (pushes, pulls)
+        )
+        self._ratio = float((pushes / pulls).max())  # of what is pushed to what is pulled behind
+        # All right pushes have pulls behind that begin and end in the last top of time.
+        most = min(pushes[known < self._top].sum(), self._ratio * cost.room(np.array(self._top)))
+        self.right = np.linspace(0, most, count + 1 if most else 1)
+        self.lasting = np.full(len(self.right), inf)
+        carried = np.full((len(self._at), len(self.right)), -1.0)  # -1: never so many are pushed
+        carried[0, 0] = 0
+        for place in range(len(self._at) - 1):
+            room = cost.room(later[place:] - self._at[place])
+            self._grow(carried, place, room)
+            self._end(place, carried[place])
+        pulled_by = carried[-1]
+        whole = np.where(pulled_by < 0, inf, self._top + cost.of(self._all - pulled_by))
+        self.lasting = np.minimum(self.lasting, whole)
+
+    def _grow(self, carried: Floats, place: int, room: Floats) -> None:
+        """Add one pull, or one push, that starts in a step."""
+        now, right = carried[place], self.right
+        one = now >= 0
+        now[one] = np.minimum(now[one] + room[0], self._can_pull[place])
+        for number in range(len(right)):
+            limit = min(self._can_push[place], self._ratio * now[number], right[-1])
+            if right[number] < limit:
+                sent = np.minimum(right[number] + room, limit)
+                to = np.searchsorted(right, sent * (1 - ROUNDING))
+                more = np.flatnonzero(to > number)
+                to = to[more]
+                carried[place + more, to] = np.maximum(carried[place + more, to], now[number])
+        further = np.minimum(now + room[1:, None], self._can_pull[place])
+        further = np.where(now < 0, -1, np.maximum(further, now))
+        carried[place + 1 :] = np.maximum(carried[place + 1 :], further)
+
+    def _end(self, place: int, now: Floats) -> None:
+        """Note what it takes if one transfer, from a step on, is not over when M - t_0 was."""
+        cost, right, begin = self._cost, self.right, float(self._at[place])
+        left = self._all - now
+        most = self._can_pull[place] - now
+        for size in (np.minimum(cost.room(np.array(self._top - begin)), most), most):
+            value = np.maximum(self._top, begin + cost.of(size)) + cost.of(left - size)
+            self.lasting = np.minimum(self.lasting, np.where(now < 0, inf, value))
+        for number in np.flatnonzero(now >= 0):
+            limit = min(self._can_push[place], self._ratio * now[number])
+            least = right[number:-1]
+            value = np.maximum(self._top, begin + cost.of(least - right[number]))
+            value = np.where(least < limit, value + cost.of(left[number]), inf)
+            self.lasting[number + 1 :] = np.minimum(self.lasting[number + 1 :], value)

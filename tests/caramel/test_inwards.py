@@ -1,0 +1,123 @@
+"""The bound and the plans for concave costs, against plans that are known to be the best."""
+
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.caramel.bounds import concave_bounds, lower_bound, tighter_bound
+from planner.caramel.inwards import concave_bound, concave_loads, grid_of
+from planner.caramel.loads import LoadPricer
+from planner.caramel.nested import Targets, tightened, widened
+from planner.caramel.windows import Windows
+from planner.costs import AffineCost, DepthCost, TransferCost
+from tests.caramel.exact_oracles import best_split, price
+from tests.caramel.window_strategies import nested_windows, windows_strategy
+
+
+@st.composite
+def depth_costs(draw: st.DrawFn) -> DepthCost:
+    """Two or three depths, the deeper ones for fewer bytes a start-up mostly."""
+    rate, startup = draw(st.integers(1, 12)), draw(st.integers(0, 6))
+    by_depth = []
+    for depth in range(1, draw(st.integers(2, 3)) + 1):
+        by_depth.append((depth, AffineCost(startup, Fraction(rate, draw(st.sampled_from([1, 3]))))))
+        startup, rate = startup + draw(st.integers(0, 8)), draw(st.integers(0, rate))
+    return DepthCost(tuple(by_depth))
+
+
+def lines(cost: TransferCost) -> tuple[tuple[Fraction, Fraction], ...]:
+    return tuple((piece.value_ns, piece.slope) for piece in cost.pieces())
+
+
+few = nested_windows(3).map(lambda one: Windows(  # few bytes: the oracle tries every cut
+    tuple(1 + size % 4 for size in one.sizes),
+    one.heads, one.tails, one.backward_ns, one.forward_ns,
+))  # fmt: skip
+grids = st.sampled_from([1, 2, 5, 16, 40])
+
+
+@settings(max_examples=300)
+@given(few | windows_strategy(3, max_bytes=4), depth_costs(), grids)
+def test_no_plan_that_cuts_beats_the_bound(known: Windows, cost: DepthCost, grid: int) -> None:
+    assert concave_bound(known, lines(cost), grid) <= best_split(known, cost)
+
+
+def test_a_transfer_may_begin_before_the_middle_and_end_in_it() -> None:
+    """The outer bytes start at 0, and take until 13; by 10, when the others are ready, few fit."""
+    known = Windows((1, 10), (10, 0), (0, 0), 10, 0)
+    cost = DepthCost(((1, AffineCost(1, Fraction(2))), (2, AffineCost(8, Fraction(1, 2)))))
+    mirrored = Windows((1, 10), (0, 0), (10, 0), 0, 10)
+    for one in (known, mirrored):
+        assert best_split(one, cost) == concave_bound(one, lines(cost)) == 16
+        (nested,) = widened(one)
+        assert LoadPricer(one, cost).iteration_ns(concave_loads(nested, lines(cost))) == 16
+
+
+@settings(max_examples=300)
+@given(windows_strategy(7), depth_costs(), grids, st.integers(1, 5))
+def test_a_plan_carries_every_byte_once(
+    known: Windows, cost: DepthCost, grid: int, element: int
+) -> None:
+    pricer = LoadPricer(known, cost)
+    for nested in (*tightened(known), *widened(known)):
+        loads = concave_loads(nested, lines(cost), element, grid)
+        sent = [0] * len(known.sizes)
+        odd = [0] * len(known.sizes)
+        for load in loads:
+            assert load
+            for j, size in load:
+                sent[j] += size
+                odd[j] += size % element > 0
+        assert tuple(sent) == known.sizes
+        assert max(odd) <= 1  # where a parameter ends inside an element
+        assert price(known, cost, loads) == pricer.iteration_ns(loads)
+        assert concave_bound(known, lines(cost), grid) <= pricer.iteration_ns(loads)
+
+
+@settings(max_examples=200)
+@given(nested_windows(7), st.integers(0, 40), st.integers(1, 9), grids)
+def test_for_a_line_nothing_is_above_the_least_target(
+    known: Windows, startup: int, rate: int, grid: int
+) -> None:
+    """With one line the least target of nested windows is known: an oracle for any sizes."""
+    (nested,) = widened(known)
+    line = (Fraction(startup), Fraction(rate))
+    least, _ = Targets(nested, [line]).least(0)
+    assert concave_bound(known, [line], grid) <= least
+    assert concave_bound(known, [line, line], grid) <= least
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=300), st.integers(1, 40))
+def test_a_grid_reaches_from_nothing_to_the_largest_moment(moments: list[int], count: int) -> None:
+    grid = grid_of(moments, count)
+    assert grid[0] == 0
+    assert grid[-1] == max(moments)
+    assert all(grid[1:] > grid[:-1])
+    assert len(grid) <= count + 4
+
+
+def pipelined() -> tuple[Windows, DepthCost]:
+    """Small windows around one that is large: what is sent outside wants another depth."""
+    known = Windows(
+        (40_000, 40_000, 40_000, 200_000),
+        (100, 100_000, 200_000, 300_000),
+        (100, 60_000, 120_000, 180_000),
+        300_000,
+        180_000,
+    )
+    return known, DepthCost(
+        ((1, AffineCost(20_000, Fraction(8))), (8, AffineCost(120_000, Fraction(4))))
+    )
+
+
+def test_the_bound_knows_how_much_each_transfer_carries() -> None:
+    known, cost = pipelined()
+    (nested,) = widened(known)
+    weak = lower_bound(known, cost)
+    assert len(concave_bounds(cost, sum(known.sizes))[-1]) == 2
+    strong = concave_bound(known, lines(cost))
+    best = LoadPricer(known, cost).iteration_ns(concave_loads(nested, lines(cost)))
+    assert weak < 0.95 * strong
+    assert best < 1.01 * strong
+    assert tighter_bound(known, cost, weak, best) >= strong
