@@ -25,6 +25,7 @@ from planner.caramel.evaluation import Evaluation, check, check_times, evaluate,
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Plan, Problem
+from planner.caramel.robust import steadied
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.windows import windows
 from planner.deadline import Deadline, TimeUpError
@@ -157,10 +158,12 @@ def _best(
                 max_work=SPLIT_WORK,
             )
         except NotApplicableError:  # nobody knows how many transfers the best plan may need
+            loads = steadied(pricer, loads, BUDGET, deadline)
             return Outcome(plan_of(problem, order, loads), bound, timed_out)
         if grouping.value is not None and grouping.value < value:
             loads, value = list(grouping.groups), grouping.value
         bound, timed_out = max(bound, grouping.lower_bound), deadline.passed
+    loads = steadied(pricer, loads, BUDGET, deadline)
     return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
 
 
