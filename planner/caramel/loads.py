@@ -13,7 +13,7 @@ from fractions import Fraction
 from planner.caramel.problem import Group, OpOrder, Part, Plan, Problem
 from planner.caramel.windows import Windows
 from planner.costs import DepthCost, TransferCost
-from planner.robustness import NOMINAL, Step, end_under, strained
+from planner.robustness import NOMINAL, Step, Strain, end_under, strained
 
 __all__ = ["Load", "LoadPricer", "loads_of", "plan_of"]
 
@@ -41,7 +41,11 @@ class LoadPricer:
 
     def iteration_ns(self, loads: Sequence[Load]) -> int:
         """Return what an iteration lasts."""
-        return end_under(NOMINAL, self._steps(loads), self.windows.compute_ns)
+        return self.under(NOMINAL, loads)
+
+    def under(self, strain: Strain, loads: Sequence[Load]) -> int:
+        """Return what an iteration lasts under a strain."""
+        return end_under(strain, self._steps(loads), self.windows.compute_ns)
 
     def strained(self, loads: Sequence[Load]) -> tuple[int, ...]:
         """Return what an iteration lasts under each strain."""

@@ -35,8 +35,8 @@ def steadied(
     """
     value, best = pricer.iteration_ns(loads), list(loads)
     limits = [Limit(NOMINAL, value)]
-    for place, strain in enumerate(STRAINS):
+    for strain in STRAINS:
         target = max(min(strain) * value, strain.compute * pricer.windows.compute_ns)
         best = descend(pricer, best, target, budget, deadline, strain, limits)
-        limits.append(Limit(strain, pricer.strained(best)[place]))
+        limits.append(Limit(strain, pricer.under(strain, best)))
     return best

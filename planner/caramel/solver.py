@@ -51,7 +51,7 @@ SPLIT_WORK = 2.0
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best grouping and order of whole parameters."""
-    from planner.caramel.subsets import best_whole
+    from planner.caramel.subsets import best_whole, robust_whole
 
     known, cost = problem.windows, problem.cost
     count = len(known.sizes)
@@ -71,6 +71,9 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     better, timed_out = best_whole(known, cost, value, bound, deadline)
     loads = start if better is None else better
     proven = bound if timed_out else pricer.iteration_ns(loads)
+    loads = steadied(pricer, loads, BUDGET, deadline)
+    if not timed_out:
+        loads, timed_out = robust_whole(known, cost, loads, deadline)
     return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
 
