@@ -18,28 +18,28 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from planner.deadline import Deadline
 from planner.ibatch.evaluation import evaluate, objective_ns
 from planner.ibatch.makespan import sweep
 from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.strains import boundaries_of, lasts_under
 from planner.methods import Outcome
-from planner.robustness import Limit, Strain, most_robust
+from planner.robustness import Limit, most_robust
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Arrivals", "lasts_under", "robust"]
+__all__ = ["Arrivals", "robust"]
 
 
 def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:
     """Return what an exact method found with the most robust plan in the place of its plan."""
     if outcome.plan is None or outcome.timed_out:
         return outcome
-    best = [0, *sorted(stop for _, stop in outcome.plan.batches)]
+    best = boundaries_of(outcome.plan)
     value = objective_ns(problem, evaluate(problem, outcome.plan))
     lasts = partial(lasts_under, problem)
     if problem.objective == "makespan" and problem.transfer_prefix is not None:
@@ -55,17 +55,6 @@ def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outc
     attempt = partial(_attempt, problem, within, deadline)
     best, late = most_robust(best, value, lasts, attempt, deadline)
     return replace(outcome, plan=problem.plan(best), timed_out=late)
-
-
-def lasts_under(problem: Problem, boundaries: Sequence[int], strain: Strain) -> int:
-    """Return the makespan of batches between consecutive boundaries under a strain."""
-    computed = problem.compute_prefix
-    sent = latest = 0
-    for start, stop in pairwise(boundaries):
-        sent += problem.transfer_time(start, stop)
-        rest = computed[-1] - computed[start]
-        latest = max(latest, strain.transfer * sent + strain.compute * rest)
-    return latest
 
 
 class Arrivals:
