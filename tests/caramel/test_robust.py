@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.caramel.loads import Load, LoadPricer
@@ -36,9 +36,21 @@ def under(known: Windows, cost: TransferCost, loads: list[Load]) -> tuple[int, .
     return tuple(price(known, cost, loads, *strain) for strain in STRAINS)
 
 
+FRONTS = Windows(
+    sizes=(28, 4, 2, 20, 20),
+    heads=(24, 1, 12, 22, 18),
+    tails=(10, 17, 28, 29, 8),
+    backward_ns=30,
+    forward_ns=30,
+)
+"""Windows where one end of a set of sent parameters is not enough: what ends sooner as planned
+ends later under a strain."""
+
+
 @pytest.mark.slow
 @settings(max_examples=500)
 @given(windows_strategy(5), costs)
+@example(FRONTS, AffineCost(5, Fraction(2)))
 def test_no_plan_of_whole_parameters_as_long_is_more_robust(
     known: Windows, cost: TransferCost
 ) -> None:
