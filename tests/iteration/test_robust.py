@@ -13,6 +13,7 @@ from planner.iteration.evaluation import strained_of
 from planner.robustness import STRAINS, Strain
 from tests.iteration.iteration_strategies import problems, whole_rates
 from tests.iteration.pricing import lasts
+from tests.iteration.test_mixture import RAILS, one_large_one_small
 
 
 def under(problem: Problem, plan: Plan, strain: Strain) -> int:
@@ -46,3 +47,18 @@ def test_no_alternative_as_long_is_more_robust(problem: Problem) -> None:
     for alternative in known:
         if alternative.plan is not None and alternative.objective_ns == chosen.objective_ns:
             assert least <= tuple(under(problem, alternative.plan, strain) for strain in STRAINS)
+
+
+def test_of_two_ways_that_hide_their_bytes_the_faster_one_is_taken() -> None:
+    """Both are done before the backward pass is; one of them still is if the network is slower."""
+    problem = one_large_one_small(RAILS)
+    known = alternatives(problem, NEVER)
+    chosen = best_of(problem, known, 0.0)
+    equal = [
+        strained_of(problem, one.plan)
+        for one in known
+        if one.plan is not None and one.objective_ns == chosen.objective_ns
+    ]
+    assert chosen.plan is not None
+    assert len(set(equal)) > 1
+    assert strained_of(problem, chosen.plan) == min(equal)
