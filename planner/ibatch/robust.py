@@ -87,7 +87,8 @@ class Arrivals:
         if len(missed):
             transfer, compute = self._strain
             needed = transfer * int(missed.min()) + compute * self._rests[start]
-            self.needed_ns = min(needed, self.needed_ns or needed)
+            known = self.needed_ns
+            self.needed_ns = needed if known is None else min(known, needed)
         return kept
 
 
