@@ -48,22 +48,27 @@ def eq4(problem: Problem, boundaries: tuple[int, ...]) -> int:
     return sent + sum(problem.compute_ns[boundaries[-2] :])
 
 
-def makespan(problem: Problem, boundaries: tuple[int, ...]) -> int:
-    """Simulate layer by layer: pull waits for parameters, push waits for gradients."""
+def makespan(
+    problem: Problem, boundaries: tuple[int, ...], slower: int = 1, longer: int = 1
+) -> int:
+    """Simulate layer by layer: pull waits for parameters, push waits for gradients.
+
+    Transfers take `slower` times as long, computation `longer` times.
+    """
     if problem.direction == "pull":
         sent, computed = 0, 0
         for a, b in pairwise(boundaries):
-            sent += communication(problem, a, b)
+            sent += slower * communication(problem, a, b)
             for layer in range(a, b):
-                computed = max(computed, sent) + problem.compute_ns[layer]
+                computed = max(computed, sent) + longer * problem.compute_ns[layer]
         return computed
     ready, clock = {}, 0
     for layer in reversed(range(problem.layers)):
-        clock += problem.compute_ns[layer]
+        clock += longer * problem.compute_ns[layer]
         ready[layer] = clock
     sent = 0
     for a, b in reversed(list(pairwise(boundaries))):
-        sent = max(sent, ready[a]) + communication(problem, a, b)
+        sent = max(sent, ready[a]) + slower * communication(problem, a, b)
     return max(sent, clock)
 
 

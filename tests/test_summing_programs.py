@@ -263,7 +263,7 @@ def test_transfers_by_several_programs_are_written_one_by_one(
 
 
 def test_one_algorithm_has_one_program_at_all_depths() -> None:
-    answer = solved(MIXED)
+    answer = solved(MIXED, algorithms=["hierarchical"])
     [other] = answer["synchronisation"]["others"]
     assert other["algorithm"] == answer["synchronisation"]["algorithm"]
     other["program"]["shape"] = other["program"]["shape"][::-1]

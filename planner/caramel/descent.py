@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from planner.caramel.loads import Load, LoadPricer
 from planner.deadline import Deadline
+from planner.robustness import NOMINAL, Limit, Strain
 
 __all__ = ["descend"]
 
@@ -36,7 +37,13 @@ class _Transfer(NamedTuple):
 
 
 def descend(
-    pricer: LoadPricer, loads: Sequence[Load], target: int, budget: int, deadline: Deadline
+    pricer: LoadPricer,
+    loads: Sequence[Load],
+    target: int,
+    budget: int,
+    deadline: Deadline,
+    strain: Strain = NOMINAL,
+    limits: Sequence[Limit] = (),
 ) -> list[Load]:
     """Return loads at least as good as `loads`.
 
@@ -52,17 +59,21 @@ def descend(
         Prices to compute at most.
     deadline : Deadline
         When to stop in any case.
+    strain : Strain
+        Under which an iteration is to be short.
+    limits : sequence of Limit
+        What `loads` keep, and what is returned has to keep.
     """
     now = [_transfer(pricer, load) for load in loads]
-    value = _value(pricer, now, target)
+    value = _value(pricer, now, target, strain)
     left = budget
     improved = True
     while improved and value[0] > target and left > 0 and not deadline.passed:
         improved = False
-        for changed in _changes(pricer, now):
+        for changed in _changes(pricer, now, strain):
             left -= 1
-            new = _value(pricer, changed, target)
-            if new < value:
+            new = _value(pricer, changed, target, strain)
+            if new < value and _keeps(pricer, changed, limits):
                 now, value, improved = changed, new, True
                 break
             if left <= 0:
@@ -80,34 +91,44 @@ def _transfer(pricer: LoadPricer, parts: Load) -> _Transfer:
     )
 
 
-def _value(pricer: LoadPricer, transfers: list[_Transfer], target: int) -> tuple[int, int]:
-    """Return what the iteration lasts, and the time over the target, summed."""
-    free, end, over = 0, pricer.windows.compute_ns, 0
+def _value(
+    pricer: LoadPricer, transfers: list[_Transfer], target: int, strain: Strain
+) -> tuple[int, int]:
+    """Return what the iteration lasts under a strain, and the time over the target, summed."""
+    slower, longer = strain
+    free, end, over = 0, longer * pricer.windows.compute_ns, 0
     for _, head, tail, duration in transfers:
-        free = max(free, head) + duration
-        if free + tail > target:
-            over += free + tail - target
-            end = max(end, free + tail)
+        free = max(free, longer * head) + slower * duration
+        late = free + longer * tail
+        if late > target:
+            over += late - target
+            end = max(end, late)
     return end, over
 
 
-def _block(transfers: list[_Transfer]) -> tuple[int, int]:
+def _keeps(pricer: LoadPricer, transfers: list[_Transfer], limits: Sequence[Limit]) -> bool:
+    """Return whether an iteration lasts no longer than all limits allow."""
+    return all(_value(pricer, transfers, most, strain)[0] <= most for strain, most in limits)
+
+
+def _block(transfers: list[_Transfer], strain: Strain) -> tuple[int, int]:
     """Return the stretch of transfers that ends the iteration: its first and its last one."""
+    slower, longer = strain
     free, worst = 0, -1
     start = first = last = 0
     for place, (_, head, tail, duration) in enumerate(transfers):
-        if head >= free:
+        if longer * head >= free:
             start = place
-            free = head
-        free += duration
-        if free + tail > worst:
-            worst, first, last = free + tail, start, place
+            free = longer * head
+        free += slower * duration
+        if free + longer * tail > worst:
+            worst, first, last = free + longer * tail, start, place
     return first, last
 
 
-def _changes(pricer: LoadPricer, now: list[_Transfer]) -> Iterator[list[_Transfer]]:
+def _changes(pricer: LoadPricer, now: list[_Transfer], strain: Strain) -> Iterator[list[_Transfer]]:
     """Yield neighbours of a list of transfers, the cheapest and most promising first."""
-    first, last = _block(now)
+    first, last = _block(now, strain)
     for place in range(max(first - 1, 0), min(last + 1, len(now) - 1)):
         earlier, later = now[place], now[place + 1]
         yield [*now[:place], _transfer(pricer, earlier.parts + later.parts), *now[place + 2 :]]

@@ -7,12 +7,13 @@ plan must confirm when it is checked and priced (`planner.caramel.evaluation`).
 Complexity: O(parts) a list of loads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from planner.caramel.problem import Group, OpOrder, Part, Plan, Problem
 from planner.caramel.windows import Windows
 from planner.costs import DepthCost, TransferCost
+from planner.robustness import NOMINAL, Step, Strain, end_under, strained
 
 __all__ = ["Load", "LoadPricer", "loads_of", "plan_of"]
 
@@ -40,21 +41,29 @@ class LoadPricer:
 
     def iteration_ns(self, loads: Sequence[Load]) -> int:
         """Return what an iteration lasts."""
+        return self.under(NOMINAL, loads)
+
+    def under(self, strain: Strain, loads: Sequence[Load]) -> int:
+        """Return what an iteration lasts under a strain."""
+        return end_under(strain, self._steps(loads), self.windows.compute_ns)
+
+    def strained(self, loads: Sequence[Load]) -> tuple[int, ...]:
+        """Return what an iteration lasts under each strain."""
+        return strained(list(self._steps(loads)), self.windows.compute_ns)
+
+    def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
+        """Return what the best of several lists has least: time, then transfers, then parts."""
+        return self.iteration_ns(loads), len(loads), sum(map(len, loads))
+
+    def _steps(self, loads: Sequence[Load]) -> Iterator[Step]:
         heads, tails = self.windows.heads, self.windows.tails
-        free, end = 0, self.windows.compute_ns
         for load in loads:
             head = tail = size = 0
             for j, part in load:
                 head = max(head, heads[j])
                 tail = max(tail, tails[j])
                 size += part
-            free = max(free, head) + self.cost_ns(size)
-            end = max(end, free + tail)
-        return end
-
-    def rank(self, loads: Sequence[Load]) -> tuple[int, int, int]:
-        """Return what the best of several lists has least: time, then transfers, then parts."""
-        return self.iteration_ns(loads), len(loads), sum(map(len, loads))
+            yield Step(head, self.cost_ns(size), tail)
 
 
 def plan_of(problem: Problem, order: OpOrder, loads: Sequence[Load]) -> Plan:

@@ -84,12 +84,14 @@ def best_loads(
         How many times as long as usual to search.
     """
     best: list[Load] | None = None
+    seen: list[list[Load]] = []
     budget = effort * min(BUDGET, max(WORK // len(pricer.windows.sizes), 1))
     # What the further starts add never takes away from what is found without them.
     for starts in (_starts(pricer, cost, target, element_bytes), others):
         tried = []
         for start in starts:
             tried.append(start)
+            seen.append(start)
             if deadline.passed:
                 break
         for start in sorted(tried, key=pricer.rank)[: DESCENTS * effort]:
@@ -100,18 +102,27 @@ def best_loads(
             ordered = _best_order(pricer, start, NODES * effort, deadline)
             improved = descend(pricer, ordered, target, budget, deadline)
             best = min(best, ordered, improved, key=pricer.rank)
+            seen += [ordered, improved]
     assert best is not None
     for start in _by_size(pricer, cost, element_bytes):
         if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
             break
         best = min(best, start, descend(pricer, start, target, budget, deadline), key=pricer.rank)
     if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
-        return best
+        return _most_robust(pricer, best, seen)
     transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
     from planner.caramel.resizing import resize  # imports NumPy
 
     resized = resize(pricer, best, target, transfers, element_bytes, deadline)
-    return min(best, descend(pricer, resized, target, budget, deadline), key=pricer.rank)
+    again = descend(pricer, resized, target, budget, deadline)
+    return _most_robust(pricer, min(best, again, key=pricer.rank), seen)
+
+
+def _most_robust(pricer: LoadPricer, best: list[Load], seen: list[list[Load]]) -> list[Load]:
+    """Return the best loads, or others as good that are more robust."""
+    least = pricer.iteration_ns(best)
+    equal = [loads for loads in seen if pricer.iteration_ns(loads) == least]
+    return min([best, *equal], key=pricer.strained)
 
 
 def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:

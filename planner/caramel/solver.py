@@ -26,6 +26,7 @@ from planner.caramel.evaluation import Evaluation, check, check_times, evaluate,
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Plan, Problem
+from planner.caramel.robust import steadied
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.windows import windows
 from planner.deadline import Deadline, TimeUpError
@@ -52,7 +53,7 @@ SPLIT_WORK = 2.0
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Find the best grouping and order of whole parameters."""
-    from planner.caramel.subsets import best_whole
+    from planner.caramel.subsets import best_whole, robust_whole
 
     known, cost = problem.windows, problem.cost
     count = len(known.sizes)
@@ -72,6 +73,9 @@ def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     better, timed_out = best_whole(known, cost, value, bound, deadline)
     loads = start if better is None else better
     proven = bound if timed_out else pricer.iteration_ns(loads)
+    loads = steadied(pricer, loads, BUDGET, deadline)
+    if not timed_out:
+        loads, timed_out = robust_whole(known, cost, loads, deadline)
     return Outcome(plan_of(problem, problem.order, loads), proven, timed_out)
 
 
@@ -159,10 +163,12 @@ def _best(
                 max_work=SPLIT_WORK,
             )
         except NotApplicableError:  # nobody knows how many transfers the best plan may need
+            loads = steadied(pricer, loads, BUDGET, deadline)
             return Outcome(plan_of(problem, order, loads), bound, timed_out)
         if grouping.value is not None and grouping.value < value:
             loads, value = list(grouping.groups), grouping.value
         bound, timed_out = max(bound, grouping.lower_bound), deadline.passed
+    loads = steadied(pricer, loads, BUDGET, deadline)
     return Outcome(plan_of(problem, order, loads), bound, timed_out and value > bound)
 
 

@@ -11,19 +11,26 @@ For a target M: the earliest end of transfers that have sent a set S of paramete
 M is reachable if everything can be sent. An unreachable M is raised to the least value that would
 have allowed one more transfer, a reachable one lowered to what its plan really costs.
 
-Guarantee: optimal, for any cost. Complexity: O(3^n) a target, in blocks of numpy; few targets.
+Of the plans that are as good the most robust one (`planner.robustness`) has limits under several
+strains to keep; there end(S) is a front of ends.
+
+Guarantee: optimal, for any cost. Complexity: O(3^n) a target, in blocks of numpy, times the fronts
+of the most robust one; few targets.
 Source: own; the partition recursion of dynamic programming over subsets.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.caramel.loads import Load
+from planner.caramel.loads import Load, LoadPricer
 from planner.caramel.windows import Windows
 from planner.costs import TransferCost
 from planner.deadline import Deadline
+from planner.robustness import Limit, Strain, most_robust, pareto
 
-__all__ = ["best_whole"]
+__all__ = ["best_whole", "robust_whole"]
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -69,6 +76,45 @@ def best_whole(
         else:
             best, high = table.plan(end, target)
     return best, False
+
+
+def robust_whole(
+    windows: Windows, cost: TransferCost, loads: list[Load], deadline: Deadline
+) -> tuple[list[Load], bool]:
+    """Return the most robust plan of whole parameters that lasts as long as one that is known.
+
+    For limits under several strains, sets of sent parameters keep every end that is not later than
+    another one under all of them.
+
+    Parameters
+    ----------
+    windows, cost, deadline
+        As in `best_whole`.
+    loads : list of Load
+        The plan that is known.
+
+    Returns
+    -------
+    loads : list of Load
+        The plan.
+    timed_out : bool
+        Whether the deadline passed before that was proven.
+    """
+    pricer = LoadPricer(windows, cost)
+    value = pricer.iteration_ns(loads)
+    table = _Table(windows, cost)
+
+    def lasts(plan: list[Load], strain: Strain) -> int:
+        return pricer.under(strain, plan)
+
+    def attempt(limits: Sequence[Limit], last: Limit) -> tuple[list[Load] | None, int]:
+        least = last.strain.compute * windows.compute_ns
+        if last.most_ns < least:
+            return None, least
+        found, needed = table.within([*limits, last], deadline)
+        return found, needed if found is None else lasts(found, last.strain)
+
+    return most_robust(loads, value, lasts, attempt, deadline)
 
 
 class _Table:
@@ -123,7 +169,6 @@ class _Table:
 
     def plan(self, end: NDArray[np.int64], target: int) -> tuple[list[Load], int]:
         """Return the groups of a reachable target, and what they really cost."""
-        sizes = self.windows.sizes
         sent = len(self.head) - 1
         value = self.windows.compute_ns
         loads: list[Load] = []
@@ -136,6 +181,56 @@ class _Table:
             fits = (self.time[group] == end[sent] - start) & (start - target <= -self.left[group])
             last = int(group[fits][0])
             value = max(value, int(end[sent]) + int(self.tail[last]))
-            loads.append(tuple((j, size) for j, size in enumerate(sizes) if last >> j & 1))
+            loads.append(self._load(last))
             sent ^= last
         return loads[::-1], value
+
+    def within(self, limits: Sequence[Limit], deadline: Deadline) -> tuple[list[Load] | None, int]:
+        """Return a plan that keeps all limits, or the least last limit that allows more.
+
+        Raises
+        ------
+        TimeUpError
+            If the deadline passes.
+        """
+        wide = max(most for _, most in limits) > int(_NEVER) // 16
+        exact = np.dtype(object if wide else np.int64)  # Python's integers, if need be
+        slower = np.array([[strain.transfer] for strain, _ in limits], dtype=exact)
+        longer = np.array([[strain.compute] for strain, _ in limits], dtype=exact)
+        most = np.array([[limit] for _, limit in limits], dtype=exact)
+        head, latest = longer * self.head.astype(exact), most - longer * self.tail.astype(exact)
+        time = slower * self.time.astype(exact)
+        ends = [np.zeros((len(limits), 1), dtype=exact)]  # of each set, one column a label
+        came = [np.zeros((2, 1), dtype=np.int64)]  # the last group, and the label before it
+        least: int | None = None
+        for sent in range(1, len(self.head)):
+            deadline.check()
+            groups = self.parts[sent]
+            before = [ends[known] for known in (sent ^ groups).tolist()]
+            counts = np.array([labels.shape[1] for labels in before])
+            group = np.repeat(groups, counts)
+            label = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+            after = np.maximum(np.concatenate(before, axis=1), head[:, group]) + time[:, group]
+            over = after > latest[:, group]
+            kept = np.flatnonzero(~over.any(axis=0))
+            missed = np.flatnonzero(over[-1] & ~over[:-1].any(axis=0))
+            if len(missed):
+                needed = int((after[-1] - latest[-1, group])[missed].min()) + limits[-1].most_ns
+                least = needed if least is None else min(least, needed)
+            kept = kept[pareto(after[:, kept])]
+            ends.append(after[:, kept])
+            came.append(np.stack([group[kept], label[kept]]))
+        if not ends[-1].shape[1]:
+            assert least is not None  # the other limits can be kept
+            return None, least
+        sent, label_now = len(self.head) - 1, 0
+        loads: list[Load] = []
+        while sent:
+            last, label_now = came[sent][:, label_now].tolist()
+            loads.append(self._load(last))
+            sent ^= last
+        return loads[::-1], 0
+
+    def _load(self, group: int) -> Load:
+        sizes = self.windows.sizes
+        return tuple((j, size) for j, size in enumerate(sizes) if group >> j & 1)

@@ -18,6 +18,8 @@ Complexity: O(L²) time in NumPy rows, O(L) memory. Source: own; the time revers
 F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushing gradients.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,12 @@ from planner.ibatch.endings import out_of_time
 from planner.ibatch.problem import Plan, Problem
 from planner.methods import Outcome
 
-__all__ = ["solve_general"]
+if TYPE_CHECKING:
+    from planner.ibatch.robust import Arrivals
+
+__all__ = ["solve_general", "within"]
+
+_NEVER = np.iinfo(np.int64).max
 
 
 def solve_general(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -52,3 +59,34 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         sent += problem.transfer_time(start, stop)
         boundaries.append(stop)
     return Outcome(problem.plan(boundaries), optimum)
+
+
+def within(problem: Problem, arrivals: "Arrivals", deadline: Deadline) -> list[int] | None:
+    """Return boundaries of batches that arrive when they have to, None if there are none.
+
+    Whatever follows, it is best if what comes before has arrived as early as it can.
+
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes.
+    """
+    count = problem.layers
+    arrived = np.full(count + 1, _NEVER, dtype=np.int64)
+    arrived[0] = 0
+    before = np.zeros(count + 1, dtype=np.int64)
+    for start in range(count):
+        deadline.check()
+        if arrived[start] == _NEVER:
+            continue
+        reach = problem.reach(start)
+        ends = arrived[start] + problem.transfer_times(start, reach)
+        sooner = arrivals.allowed(start, ends) & (ends < arrived[start + 1 : reach + 1])
+        arrived[start + 1 : reach + 1][sooner] = ends[sooner]
+        before[start + 1 : reach + 1][sooner] = start
+    if arrived[count] == _NEVER:
+        return None
+    boundaries = [count]
+    while boundaries[-1] > 0:
+        boundaries.append(int(before[boundaries[-1]]))
+    return boundaries[::-1]

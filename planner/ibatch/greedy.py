@@ -29,13 +29,14 @@ from planner.deadline import Deadline
 from planner.errors import BrokenConstraintError
 from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.strains import strained_of
 from planner.methods import Outcome
 
 __all__ = ["greedy", "greedy_backward", "greedy_forward"]
 
 
 def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the better of the two candidates, as the paper does."""
+    """Return the better of the two candidates, as the paper does; of equals the more robust."""
     candidates = []
     for algorithm in (greedy_forward, greedy_backward):
         outcome = algorithm(problem, deadline)
@@ -44,7 +45,9 @@ def greedy(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
             check(problem, outcome.plan)
         except BrokenConstraintError:  # merging for Eq. 5 went beyond the cap
             continue
-        candidates.append((objective_ns(problem, evaluate(problem, outcome.plan)), outcome))
+        objective = objective_ns(problem, evaluate(problem, outcome.plan))
+        ranks = objective, *strained_of(problem, outcome.plan)
+        candidates.append((ranks, outcome))
     if not candidates:
         return outcome
     return min(candidates, key=lambda candidate: candidate[0])[1]

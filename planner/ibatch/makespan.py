@@ -11,7 +11,8 @@ feasible sweep lowers the upper end to the makespan its batches really have, an 
 lifts the lower end to the smallest M that would change any of its steps.
 
 Guarantee: optimal, and of the optimal plans one with the fewest batches. The lower end of the
-interval is a proven bound at all times, so a time limit leaves a plan and its gap.
+interval is a proven bound at all times, so a time limit leaves a plan and its gap. Limits under
+several strains are kept by the same sweep, as none of them gains from a shorter batch.
 
 Complexity: O(B log L) a sweep, O(log range) sweeps; memory O(L).
 
@@ -20,26 +21,32 @@ for bottleneck partitions.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from planner.deadline import Deadline
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.problem import Plan, Problem
 from planner.methods import Outcome
+from planner.robustness import NOMINAL, Limit
 
-__all__ = ["solve_additive"]
+__all__ = ["solve_additive", "sweep"]
 
 
 def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Minimise the makespan of a problem whose `transfer_prefix` is known."""
-    # An infinite target makes every batch as long as the cap allows.
-    boundaries, upper = _sweep(problem, None)
+    arrival = problem.transfer_prefix
+    assert arrival is not None
+    # A target that no plan exceeds makes every batch as long as the cap allows.
+    startups = (problem.layers + 1) * problem.batch_startup_ns
+    ample = arrival[-1] + startups + problem.compute_prefix[-1]
+    boundaries, upper = sweep(problem, (), Limit(NOMINAL, ample))
     assert boundaries is not None
     best, lower = boundaries, relaxation(problem)
     while lower < upper:
         if deadline.passed:
             return Outcome(problem.plan(best), lower, timed_out=True)
         target = (lower + upper) // 2
-        boundaries, value = _sweep(problem, target)
+        boundaries, value = sweep(problem, (), Limit(NOMINAL, target))
         if boundaries is None:
             lower = value
         else:
@@ -47,43 +54,52 @@ def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(problem.plan(best), upper)
 
 
-def _sweep(problem: Problem, target: int | None) -> tuple[list[int] | None, int]:
-    """Try to finish by `target` (None: any time).
+def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[int] | None, int]:
+    """Try to keep a limit beside others that can be kept.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, with a `transfer_prefix`.
+    limits : sequence of Limit
+        Limits that some plan keeps.
+    last : Limit
+        One more.
 
     Returns
     -------
     boundaries, makespan
-        If it can be done; the makespan is that of the boundaries.
-    None, next_target
-        Otherwise; no target below `next_target` can be met either.
+        If all can be kept; the makespan is that of the boundaries under the last strain.
+    None, next_limit
+        Otherwise; no last limit below `next_limit` can be kept either.
     """
     arrival = problem.transfer_prefix
     assert arrival is not None
     computed = problem.compute_prefix
     startup, count = problem.batch_startup_ns, problem.layers
     total = computed[count]
-    limit = arrival[count] + (count + 1) * startup + total if target is None else target
+    (transfer, compute), most = last
     capped = problem.max_batch_bytes is not None
     boundaries = [0]
     append = boundaries.append
     at, startups = 0, 0
-    makespan, step = 0, arrival[count] + (count + 1) * startup + total
+    makespan, step = 0, transfer * (arrival[count] + (count + 1) * startup) + compute * total
     while at < count:
         startups += startup
-        # What `limit` must hold besides the transfers up to the end of this batch.
-        fixed = startups + total - computed[at]
-        stop = bisect_right(arrival, limit - fixed, at + 1) - 1
-        if capped:
-            reach = problem.reach(at)
-            if stop >= reach:
-                stop = reach
-            elif stop < count:
-                step = min(step, fixed + arrival[stop + 1])
-        elif stop < count:
-            step = min(step, fixed + arrival[stop + 1])
-        if stop == at:
+        rest = compute * (total - computed[at])
+        # What the last limit must hold besides the transfers up to the end of this batch.
+        stop = bisect_right(arrival, (most - rest) // transfer - startups, at + 1) - 1
+        reach = problem.reach(at) if capped else count
+        for (slower, longer), end in limits:
+            latest = (end - longer * (total - computed[at])) // slower - startups
+            reach = bisect_right(arrival, latest, at + 1, reach + 1) - 1
+        if stop >= reach:
+            stop = reach
+        else:
+            step = min(step, transfer * (startups + arrival[stop + 1]) + rest)
+        if stop <= at:
             return None, step
-        makespan = max(makespan, fixed + arrival[stop])
+        makespan = max(makespan, transfer * (startups + arrival[stop]) + rest)
         append(stop)
         at = stop
     return boundaries, makespan

@@ -14,16 +14,21 @@ Complexity: O(L² log L) time in NumPy rows, O(L²) memory; up to `MAX_LAYERS` l
 Source: iBatch, Eqs. 1 to 5; the exact method is ours.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.ibatch.endings import nothing_covers, out_of_time
 from planner.ibatch.problem import Plan, Problem
 from planner.methods import Outcome
 
-__all__ = ["MAX_LAYERS", "solve_paper_model"]
+if TYPE_CHECKING:
+    from planner.ibatch.robust import Arrivals
+
+__all__ = ["MAX_LAYERS", "solve_paper_model", "within"]
 
 MAX_LAYERS = 4096
 """Beyond it the table V would not fit in memory (134 MB at the limit)."""
@@ -46,28 +51,60 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         )
     if deadline.remaining_s == 0:
         return out_of_time(problem)  # before the table is made
-    computed = np.array(problem.compute_prefix, dtype=np.int64)
-    value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)
-    for start in range(count):
-        if deadline.passed:
-            return out_of_time(problem)
-        reach = problem.reach(start)
-        times = problem.transfer_times(start, reach)
-        if start == 0:
-            value[0, 1 : reach + 1] = times
-            continue
-        # best[a] = least V[a'][start] over a' >= a; best[start] = never.
-        best = np.append(np.minimum.accumulate(value[:start, start][::-1])[::-1], _NEVER)
-        before = best[_first_covered(computed, start, times)]
-        known = before < _NEVER
-        value[start, start + 1 : reach + 1][known] = before[known] + times[known]
+    value = _least_communication(problem, deadline)
+    if value is None:
+        return out_of_time(problem)
     ends = value[:count, count]
     reachable = np.flatnonzero(ends < _NEVER)
     if not len(reachable):
         return Outcome(None, infeasibility=nothing_covers(problem))
+    computed = np.array(problem.compute_prefix, dtype=np.int64)
     costs = ends[reachable] + (computed[count] - computed[reachable])
     last = int(reachable[int(np.argmin(costs))])
     return Outcome(problem.plan(_trace(problem, computed, value, last)), int(costs.min()))
+
+
+def within(problem: Problem, arrivals: "Arrivals", deadline: Deadline) -> list[int] | None:
+    """Return boundaries of batches that arrive when they have to, None if there are none.
+
+    Raises
+    ------
+    TimeUpError
+        If the deadline passes.
+    """
+    value = _least_communication(problem, deadline, arrivals)
+    if value is None:
+        raise TimeUpError
+    ends = value[: problem.layers, problem.layers]
+    last = int(np.argmin(ends))
+    if ends[last] == _NEVER:
+        return None
+    return _trace(problem, np.array(problem.compute_prefix, dtype=np.int64), value, last)
+
+
+def _least_communication(
+    problem: Problem, deadline: Deadline, arrivals: "Arrivals | None" = None
+) -> NDArray[np.int64] | None:
+    """Return V[b][c], of batches that arrive when they have to; None when the time is up."""
+    count = problem.layers
+    computed = np.array(problem.compute_prefix, dtype=np.int64)
+    value = np.full((count + 1, count + 1), _NEVER, dtype=np.int64)
+    for start in range(count):
+        if deadline.passed:
+            return None
+        reach = problem.reach(start)
+        ends = problem.transfer_times(start, reach)
+        known = np.full(len(ends), fill_value=True)
+        if start:
+            # best[a] = least V[a'][start] over a' >= a; best[start] = never.
+            best = np.append(np.minimum.accumulate(value[:start, start][::-1])[::-1], _NEVER)
+            before = best[_first_covered(computed, start, ends)]
+            known = before < _NEVER
+            ends[known] += before[known]
+        if arrivals is not None:
+            known[known] = arrivals.allowed(start, ends[known])
+        value[start, start + 1 : reach + 1][known] = ends[known]
+    return value
 
 
 def _first_covered(

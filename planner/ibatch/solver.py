@@ -15,6 +15,7 @@ from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.robust import robust
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, judged, loaded, named, solve_with
 from planner.results import Infeasibility, Result
@@ -28,6 +29,11 @@ BOUND_MAX_LAYERS = 1024
 
 
 def _exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Find the best plan, and of those that are as good the most robust one."""
+    return robust(problem, _best(problem, deadline), deadline)
+
+
+def _best(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Run the exact method of the objective and the kind of cost."""
     if problem.objective == "eq4":
         from planner.ibatch.paper_model import solve_paper_model
@@ -141,6 +147,6 @@ def _bound(problem: Problem, _: Plan, deadline: Deadline) -> tuple[int, bool]:
     additive = problem.objective == "makespan" and problem.transfer_prefix is not None
     if not additive and problem.layers > BOUND_MAX_LAYERS:
         return relaxation(problem), False
-    proof = _exact(problem, deadline)
+    proof = _best(problem, deadline)
     bound = proof.lower_bound
     return relaxation(problem) if bound is None else int(bound), proof.timed_out

@@ -31,7 +31,7 @@ from planner.costs import AffineCost, DepthCost
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.bounds import bound, raised
-from planner.iteration.evaluation import heads_of, lasting
+from planner.iteration.evaluation import heads_of, lasting, strained_of
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
@@ -325,18 +325,21 @@ def _best(
             *(filled(problem, synchronisation, mode, waiting=waiting) for waiting in (True, False)),
             *plans,
         ]
-    priced: list[tuple[int, int, Plan]] = []
+    priced: list[tuple[int, tuple[int, ...], int, Plan]] = []
     for plan in plans:
         if priced and deadline.passed:
             timed_out = True
             break
         fitting = settled(capped(problem, plan), synchronisation)
         price = lasting(problem, fitting)(problem.costs)
-        priced.append((price, len(fitting.transfers), fitting))
-    objective, _, plan = min(priced, key=itemgetter(0, 1))
+        transfers = len(fitting.transfers)
+        priced.append((price, strained_of(problem, fitting), transfers, fitting))
+    objective, _, _, plan = min(priced, key=itemgetter(0, 1, 2))
     if mode == "sharded" and objective > least:  # of those as good but for rounding the simplest
         near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
-        objective, _, plan = min(near, key=lambda entry: (_is_cut(problem, entry[2]), *entry[:2]))
+        objective, _, _, plan = min(
+            near, key=lambda entry: (_is_cut(problem, entry[3]), *entry[:3])
+        )
     return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)
 
 

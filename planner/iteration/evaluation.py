@@ -18,6 +18,7 @@ from planner.caramel.windows import windows
 from planner.costs import AffineCost, DepthCost
 from planner.iteration.problem import How, Plan, Problem, Transfer
 from planner.iteration.ways import Way
+from planner.robustness import Step, strained
 from planner.simulator import Iteration, TimedTransfer, simulate
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "evaluate",
     "heads_of",
     "lasting",
+    "strained_of",
 ]
 
 
@@ -133,13 +135,38 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     plan : Plan
         The plan.
     """
+    steps, compute_ns = _unpriced(problem, plan), problem.base.windows.compute_ns
+    ways = {way for _, way, _, _ in steps}
+
+    def lasts(costs: Costs) -> int:
+        prices = {(how, kind): costs[how].cost(kind) for how, kind in ways}
+        free, end = 0, compute_ns
+        for ready, way, size, tail in steps:
+            free = max(free, ready) + prices[way].cost_ns(size)
+            end = max(end, free + tail)
+        return end
+
+    return lasts
+
+
+def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
+    """Return what an iteration lasts under each strain (`planner.robustness`)."""
+    steps = [
+        Step(ready, problem.costs[how].cost(kind).cost_ns(size), tail)
+        for ready, (how, kind), size, tail in _unpriced(problem, plan)
+    ]
+    return strained(steps, problem.base.windows.compute_ns)
+
+
+def _unpriced(problem: Problem, plan: Plan) -> list[tuple[int, tuple[How, str], int, int]]:
+    """Return of each transfer when it is ready, how it is sent, its bytes, and its tail."""
     known = problem.base.windows
     heads, tails = known.heads, known.tails
     order = problem.base.order
     if (plan.backward_orders, plan.forward_order) != ((order.backward,), order.forward):
         heads = heads_of(problem, plan)
         tails = windows(problem.graph, plan.backward_orders[0], plan.forward_order).tails
-    steps = []
+    steps: list[tuple[int, tuple[How, str], int, int]] = []
     for transfer in plan.transfers:
         ready, tail = _work_before(transfer, heads, known.backward_ns), 0
         ready = max(ready, transfer.not_before_ns)
@@ -148,17 +175,7 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
         if plan.barrier:
             tail = known.forward_ns
         steps.append((ready, (plan.how(transfer), transfer.kind), transfer.size_bytes, tail))
-    ways = {way for _, way, _, _ in steps}
-
-    def lasts(costs: Costs) -> int:
-        prices = {(how, kind): costs[how].cost(kind) for how, kind in ways}
-        free, end = 0, known.compute_ns
-        for ready, way, size, tail in steps:
-            free = max(free, ready) + prices[way].cost_ns(size)
-            end = max(end, free + tail)
-        return end
-
-    return lasts
+    return steps
 
 
 def _work_before(transfer: Transfer, heads: Sequence[int], backward_ns: int) -> int:

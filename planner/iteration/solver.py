@@ -21,7 +21,7 @@ from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
-from planner.iteration.evaluation import Evaluation, evaluate
+from planner.iteration.evaluation import Evaluation, evaluate, strained_of
 from planner.iteration.mixing import settled
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_many, too_small
@@ -93,7 +93,7 @@ def solve(
 def best_of(
     problem: Problem, candidates: Iterable[Alternative], runtime_s: float
 ) -> Result[Plan, Evaluation]:
-    """Return the best of all alternatives as a result; of equally good ones the first.
+    """Return the best of all alternatives as a result; of equally long ones the most robust.
 
     Parameters
     ----------
@@ -123,7 +123,11 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
             tuple(dict.fromkeys(name for cause in reasons for name in cause.binding)),
         )
         return Outcome(None, infeasibility=reason)
-    best = min(priced, key=lambda candidate: candidate.objective_ns or 0)
+    least = min(candidate.objective_ns or 0 for candidate in priced)
+    best = min(
+        (candidate for candidate in priced if candidate.objective_ns == least),
+        key=lambda candidate: strained_of(problem, candidate.plan) if candidate.plan else (),
+    )
     assert best.plan is not None
     lowest = min(
         _bound_for(problem, candidate, best.plan, best.objective_ns or 0)

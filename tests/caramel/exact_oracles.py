@@ -11,13 +11,18 @@ from planner.graphs import Graph
 Groups = Sequence[Sequence[tuple[int, int]]]
 
 
-def price(one: Windows, cost: TransferCost, groups: Groups) -> int:
-    """Simulate a plan; groups of (parameter, bytes), in transfer order."""
-    clock, value = 0, one.compute_ns
+def price(
+    one: Windows, cost: TransferCost, groups: Groups, slower: int = 1, longer: int = 1
+) -> int:
+    """Simulate a plan; groups of (parameter, bytes), in transfer order.
+
+    Transfers take `slower` times as long, computation `longer` times.
+    """
+    clock, value = 0, longer * one.compute_ns
     for group in groups:
-        clock = max([clock, *(one.heads[j] for j, _ in group)])
-        clock += cost.cost_ns(sum(amount for _, amount in group))
-        value = max([value, *(clock + one.tails[j] for j, _ in group)])
+        clock = max([clock, *(longer * one.heads[j] for j, _ in group)])
+        clock += slower * cost.cost_ns(sum(amount for _, amount in group))
+        value = max([value, *(clock + longer * one.tails[j] for j, _ in group)])
     return value
 
 
@@ -45,10 +50,13 @@ def ordered_partitions(items: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]
 
 def best_by_enumeration(one: Windows, cost: TransferCost) -> int:
     """Best plan of whole parameters, by trying all of them."""
-    return min(
-        price(one, cost, [[(j, one.sizes[j]) for j in group] for group in groups])
-        for groups in ordered_partitions(tuple(range(len(one.sizes))))
-    )
+    return min(price(one, cost, groups) for groups in whole_plans(one))
+
+
+def whole_plans(one: Windows) -> Iterator[list[list[tuple[int, int]]]]:
+    """Every plan of whole parameters."""
+    for groups in ordered_partitions(tuple(range(len(one.sizes)))):
+        yield [[(j, one.sizes[j]) for j in group] for group in groups]
 
 
 def _least(low: int, high: int, feasible: Callable[[int], bool]) -> int:

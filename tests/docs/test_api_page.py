@@ -19,6 +19,7 @@ INTERNAL = {
     "machine",
     "methods",
     "printing",
+    "robustness",
     "simulator",
     "units",
     "validation",

@@ -174,26 +174,6 @@ def test_both_exact_makespan_methods_agree(problem: Problem) -> None:
     assert first.lower_bound == second.lower_bound
 
 
-@settings(max_examples=400)
-@given(problems(additive=True, objective="makespan"))
-def test_exact_plans_have_the_fewest_batches_of_all_optimal_ones(problem: Problem) -> None:
-    from planner.deadline import Deadline
-    from planner.ibatch.dynamic import solve_general
-
-    result = solve(problem)
-    assume(result.plan is not None)
-    assert result.plan is not None
-    fewest = min(
-        len(boundaries) - 1
-        for boundaries in oracles.all_boundaries(problem)
-        if oracles.makespan(problem, boundaries) == result.objective_ns
-    )
-    assert len(result.plan.batches) == fewest
-    general = solve_general(problem, Deadline(None)).plan
-    assert general is not None
-    assert len(general.batches) == fewest
-
-
 def test_mg_wfbp_is_not_optimal() -> None:
     """Ten layers, backward 0.9, transfer 0.3, start-up 1: it ends at 13.0, the optimum is 10.6."""
     problem = Problem(direction="push", startup_ns=10, transfer_ns=[3] * 10, compute_ns=[9] * 10)

@@ -198,8 +198,10 @@ def test_large_gradients_want_bandwidth_and_small_ones_few_steps() -> None:
     result = solve(problem)
     plan = result.plan
     assert plan is not None
-    by_size = {transfer.size_bytes: plan.how(transfer) for transfer in plan.transfers}
-    assert by_size[max(by_size)][1] > by_size[min(by_size)][1] == 1
+    (large, small) = sorted(plan.transfers, key=lambda transfer: -transfer.size_bytes)
+    by_large, by_small = (problem.costs[plan.how(sent)] for sent in (large, small))
+    assert by_large.all_reduce.ns_per_byte < by_small.all_reduce.ns_per_byte
+    assert by_large.all_reduce.startup_ns > by_small.all_reduce.startup_ns
     assert result.objective_ns == result.lower_bound_ns
     for option in problem.single:  # the same by one algorithm at one depth, and planned for it
         alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option.half))]
