@@ -1,6 +1,6 @@
 """Requests in, answers out: the same for library calls, files and streams."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,7 +37,6 @@ __all__ = [
     "decode_answer",
     "decode_request",
     "reply",
-    "reply_lines",
     "solve",
 ]
 
@@ -203,12 +202,6 @@ def reply(data: bytes) -> Reply:
     except Exception as fault:  # noqa: BLE001 - one failing request must not harm the others
         answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
         return Reply(msgspec.json.encode(answer), 1, fault)
-
-
-def reply_lines(lines: Iterable[bytes]) -> Iterator[Reply]:
-    """Answer one request a line, in order; each line stands for itself."""
-    for line in lines:
-        yield reply(line)
 
 
 def decode_request(data: bytes) -> Any:
