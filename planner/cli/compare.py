@@ -7,6 +7,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.service import decode_request
+from planner.jsonio.types import or_none
 from planner.printing import printable
 
 __all__ = ["add_parser"]
@@ -201,6 +203,7 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedP
         request = decode_request(data)
         problem: str = request.problem
         compared = FAMILIES[problem].requested(request)
+        compared = replace(compared, time_limit=or_none(request.time_limit_s))
     except InvalidInputError as error:
         raise in_file(options.file, error) from None
     if options.problem not in (None, problem):
