@@ -15,10 +15,11 @@ from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time
+from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
 from planner.network import AnyNetwork, links
 from planner.network import Network as Links
 from planner.sweeps import Collective, Model
+from planner.validation import inside
 
 __all__ = [
     "LINK_RULES",
@@ -311,16 +312,8 @@ def _mark_of(field: str) -> str:
 
 
 def _nic(document: NetworkDocument, path: str) -> Nic:
-    fields = {
-        field: getattr(document, field)
-        for group in _FORMS["nic"]
-        for field in group
-        if _has(document, field)
-    }
-    try:
-        return Nic(**fields)
-    except InvalidInputError as error:
-        raise InvalidInputError(_at(path, error.path), error.message) from None
+    with inside(path):
+        return Nic(**fields_of(document))
 
 
 def _costs(document: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:
@@ -362,7 +355,5 @@ def _cost(document: CostDocument, path: str) -> AffineCost | TableCost:
         raise InvalidInputError(_at(path, "startup_ns"), f"missing{or_table}")
     if rate is UNSET:
         raise InvalidInputError(_at(path, "ns_per_byte"), "missing: it comes with startup_ns")
-    try:
+    with inside(path):
         return AffineCost(startup, rate)
-    except InvalidInputError as error:
-        raise InvalidInputError(_at(path, error.path), error.message) from None
