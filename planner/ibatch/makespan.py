@@ -60,7 +60,7 @@ def _sweep(problem: Problem, target: int | None) -> tuple[list[int] | None, int]
     arrival = problem.transfer_prefix
     assert arrival is not None
     computed = problem.compute_prefix
-    startup, count = problem.batch_startup_ns, problem.layers
+    startup, count = problem.transfer_startup_ns, problem.layers
     total = computed[count]
     limit = arrival[count] + (count + 1) * startup + total if target is None else target
     capped = problem.max_batch_bytes is not None
