@@ -24,7 +24,7 @@ from planner.errors import InvalidInputError
 from planner.network import AnyNetwork, batch_cost
 from planner.profiles import Granularity, Profile
 from planner.results import Infeasibility
-from planner.validation import integers, set_integer, shown, total
+from planner.validation import check_count, integers, set_integer, shown, total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,12 +110,7 @@ class Problem:
         }
         first = next(iter(lists))
         for name, values in lists.items():
-            if len(values) != len(lists[first]):
-                raise InvalidInputError(
-                    name,
-                    f"expected as many elements as {first} ({len(lists[first])}), "
-                    f"got {len(values)}",
-                )
+            check_count(values, len(lists[first]), name, first)
             object.__setattr__(self, name, values)
         if self.max_batch_bytes is not None:
             if self.layer_bytes is None:

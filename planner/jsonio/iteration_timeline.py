@@ -10,7 +10,12 @@ from planner.bml.replan import REPLAN
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.jsonio.heads import check_head
-from planner.jsonio.iteration_answer import IterationAnswer, SynchronisationAnswer, TransferAnswer
+from planner.jsonio.iteration_answer import (
+    VERBS,
+    IterationAnswer,
+    SynchronisationAnswer,
+    TransferAnswer,
+)
 from planner.jsonio.programs import ProgramAround, check_program, recipe_in
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
 from planner.jsonio.transfers import OpTimes, timeline_of
@@ -20,8 +25,6 @@ from planner.units import format_ns
 from planner.validation import check_same, shown
 
 __all__ = ["headline", "timeline"]
-
-_VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 
 
 def headline(answer: IterationAnswer) -> str:
@@ -51,7 +54,7 @@ def timeline(answer: IterationAnswer) -> Timeline:
     assert answer.schedule is not UNSET
     assert answer.backward_ns is not UNSET
     _check(answer, answer.transfers, answer.schedule)
-    verbs = [_VERBS[transfer.kind] for transfer in answer.transfers]
+    verbs = [VERBS[transfer.kind] for transfer in answer.transfers]
     return timeline_of(answer.schedule, answer.transfers, verbs, answer.backward_ns)
 
 

@@ -19,8 +19,7 @@ from planner.report.origin import memory, origin
 from planner.report.peers import BASELINE, Peer, peer_table, time_of
 from planner.report.sections import alternative_table, reasons, time_parts, transfer_table, verdict
 from planner.report.style import STYLE
-from planner.report.words import counted, rate_text
-from planner.units import format_ns
+from planner.units import counted, format_ns, format_rate
 
 __all__ = ["Report", "page"]
 
@@ -135,7 +134,7 @@ def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
             "With another bandwidth",
             sweeps.bandwidth,
             "bandwidth of a NIC",
-            [rate_text(speed * point.factor) for point in sweeps.bandwidth],
+            [format_rate(speed * point.factor) for point in sweeps.bandwidth],
         ),
         (
             "With another start-up cost",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import UNSET
 
 from planner.jsonio.iteration_answer import (
+    VERBS,
     AlternativeAnswer,
     IterationAnswer,
     SynchronisationAnswer,
@@ -12,18 +13,8 @@ from planner.jsonio.iteration_answer import (
 )
 from planner.report.html import Html, element, joined, listed, paragraph, table
 from planner.report.peers import BASELINE, Peer, time_of
-from planner.report.words import (
-    ALGORITHMS,
-    CHANGES,
-    METHODS,
-    MODES,
-    VERBS,
-    abbreviated,
-    counted,
-    percent,
-    times,
-)
-from planner.units import format_bytes, format_factor, format_ns, unit_of
+from planner.report.words import ALGORITHMS, CHANGES, METHODS, MODES, abbreviated, percent, times
+from planner.units import counted, format_bytes, format_factor, format_ns, unit_of
 
 __all__ = ["alternative_table", "reasons", "time_parts", "transfer_table", "verdict"]
 
@@ -43,7 +34,7 @@ def verdict(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
     synchronisation = answer.synchronisation
     transfers = () if answer.transfers is UNSET else answer.transfers
     kinds = [
-        counted(count, name, f"{name}es" if kind == "push" else None)
+        counted(count, name, f"{name}es" if kind == "push" else "")
         for kind, name in VERBS.items()
         if (count := sum(each.kind == kind for each in transfers))
     ]
