@@ -19,7 +19,7 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.machine import own_version
 from planner.methods import concrete, deadline_in
-from planner.report import Report, page, peers_of
+from planner.report import Report, page
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         cluster=job.cluster,
         about=about_cluster(job.cluster),
         job=_workload(job, problem),
-        peers=peers_of(_beside(others, result)),
+        peers=_beside(others, result),
         sweeps=sweeps,
         command=_command(options),
         version=own_version(),
