@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.layout import in_lines, number
+from planner.jsonio.layout import in_lines, numbers
 from planner.jsonio.profiles import ProvenanceDocument
 from planner.jsonio.types import fields_of, filled, or_none
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
@@ -177,12 +177,7 @@ class FitDocument(Struct, frozen=True, kw_only=True):
 
 def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
-    constants = ComputationConstants(
-        muladd_ns=number(computation.muladd_ns),
-        activation_ns=number(computation.activation_ns),
-        error_ns=number(computation.error_ns),
-        interference=tuple(map(number, computation.interference)),
-    )
+    constants = numbers(ComputationConstants, computation)
     provenance = msgspec.convert(msgspec.to_builtins(computation.provenance), ProvenanceDocument)
     return in_lines(ComputationDocument(constants=constants, provenance=provenance))
 
@@ -199,18 +194,8 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
     versions : mapping of str to str
         Versions of the software that matters.
     """
-    constants = result.constants
     document = FitDocument(
-        constants=FittedConstants(
-            muladd_ns=number(constants.muladd_ns),
-            activation_ns=number(constants.activation_ns),
-            error_ns=number(constants.error_ns),
-            latency_ns=tuple(map(number, constants.latency_ns)),
-            nic_bits_per_s=number(constants.nic_bits_per_s),
-            bits_per_activation=number(constants.bits_per_activation),
-            bits_per_weight=number(constants.bits_per_weight),
-            interference=tuple(map(number, constants.interference)),
-        ),
+        constants=numbers(FittedConstants, result.constants),
         provenance=filled(
             FitProvenance,
             result,
