@@ -18,10 +18,10 @@ from fractions import Fraction
 from functools import partial
 from typing import TypeVar
 
+from bml_algorithm1 import run_thread
 from tables import rows_below
 
 from planner.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
-from planner.bml.algorithm1 import run_thread
 from planner.bml.detour import detour
 from planner.bml.packing import pack
 from planner.deadline import Deadline

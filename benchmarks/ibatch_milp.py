@@ -39,7 +39,7 @@ def library(method: str) -> Callable[[Problem, float], Answer]:
 def compact(problem: Problem, limit: float) -> Answer:
     """Solve the compact formulation with HiGHS."""
     begin = time.perf_counter()
-    count, startup = problem.layers, problem.batch_startup_ns
+    count, startup = problem.layers, problem.transfer_startup_ns
     arrival, computed = problem.transfer_prefix, problem.compute_prefix
     assert arrival is not None
     upper = solve(problem, method="greedy").objective_ns

@@ -177,7 +177,7 @@ def linear_mg_wfbp(problem: Problem) -> list[int]:
         return problem.transfer_time(count - stop, count - first)
 
     ready = list(accumulate(reversed(problem.compute_ns)))
-    return mg_wfbp_groups(ready, duration, problem.batch_startup_ns)
+    return mg_wfbp_groups(ready, duration, problem.transfer_startup_ns)
 
 
 def against_mg_wfbp() -> None:

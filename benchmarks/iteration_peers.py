@@ -11,15 +11,23 @@ priced by one model; nothing is executed, and no number depends on the machine.
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 from planner.cli.compare_peers import chart_of, planned
-from planner.cli.peers_text import by, case_table, scale_text, summary_table
+from planner.cli.peers_text import (
+    above_text,
+    case_table,
+    markdown,
+    picked,
+    scale_text,
+    summary_table,
+    times_text,
+)
 from planner.draw.peers import save_peers
 from planner.iteration import METHODS as ALL
-from planner.iteration.peers import JOINT, PeerCase, Spread
+from planner.iteration.peers import BASELINE, JOINT, PeerCase, Spread, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.methods import concrete
@@ -61,6 +69,38 @@ def check(case: PeerCase) -> None:
 
 def stems(folder: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (DATA / folder).glob("*.json")))
+
+
+def by(
+    cases: Sequence[PeerCase], name: Callable[[PeerCase], str], what: str, methods: Sequence[str]
+) -> str:
+    """Return a row a profile or a cluster: every method's mean gain, and the joint plan's gap.
+
+    Parameters
+    ----------
+    cases : sequence of PeerCase
+        The cases.
+    name : callable
+        Returns the row a case belongs to.
+    what : str
+        What the rows are.
+    methods : sequence of str
+        Methods to show.
+    """
+    others = [method for method in methods if method != BASELINE]
+    rows = []
+    for group in dict.fromkeys(map(name, cases)):
+        own = standings([case for case in cases if name(case) == group], [*others, JOINT])
+        *gains, joint = own
+        over = joint.over_bound
+        rows.append(
+            [
+                group,
+                *(picked(standing.speedup, times_text, "mean") for standing in gains),
+                *(picked(over, above_text, pick) for pick in ("mean", "most")),
+            ]
+        )
+    return markdown([what, *others, f"{JOINT} above bound", "worst"], rows)
 
 
 def tables(cases: Sequence[PeerCase]) -> str:

@@ -187,7 +187,7 @@ def summary(settings: Sequence[tuple[str, Sequence[Measured]]]) -> str:
     return f"{about}\n\n{as_text((*header, 'wrongly'), rows)}"
 
 
-def side_by_side(title: str, runs: Sequence[tuple[str, Sequence[Event]]]) -> Chart:
+def side_by_side(title: str, runs: Sequence[tuple[str, Sequence[Event]]]) -> Chart[Timeline]:
     """Return the second last step of one rank under several variants as one chart."""
     resources: list[str] = []
     intervals = []

@@ -5,7 +5,7 @@ import os
 import platform
 from pathlib import Path
 
-__all__ = ["processor", "versions"]
+__all__ = ["own_version", "processor", "versions"]
 
 
 def processor(described: Path = Path("/proc/cpuinfo")) -> str:
@@ -28,8 +28,12 @@ def processor(described: Path = Path("/proc/cpuinfo")) -> str:
 
 def versions(**others: str) -> dict[str, str]:
     """Return the versions of Python, of `others`, and of this package."""
+    return {"python": platform.python_version(), **others, "planner": own_version("unknown")}
+
+
+def own_version(missing: str = "(not installed)") -> str:
+    """Return the version of this package; `missing` if it is not installed."""
     try:
-        planner = importlib.metadata.version("planner")
+        return importlib.metadata.version("planner")
     except importlib.metadata.PackageNotFoundError:
-        planner = "unknown"
-    return {"python": platform.python_version(), **others, "planner": planner}
+        return missing

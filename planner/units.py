@@ -15,6 +15,7 @@ __all__ = [
     "format_bytes",
     "format_factor",
     "format_ns",
+    "format_rate",
     "parse_bytes",
     "parse_rate",
     "parse_time",
@@ -118,6 +119,18 @@ def format_factor(factor: float) -> str:
     return f"{factor:.3g} times as much"
 
 
-def counted(count: int, what: str) -> str:
-    """Return a number of things, such as "1 layer" and "1,024 workers"; `what` is one of them."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def format_rate(bytes_per_s: float | Fraction) -> str:
+    """Return a speed in bits a second, as networks are sold, with four significant digits."""
+    bits = float(8 * bytes_per_s)
+    for scale, unit in ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
+        if bits >= scale:
+            return f"{bits / scale:.4g} {unit}"
+    return f"{bits:.4g} b/s"
+
+
+def counted(count: int, what: str, many: str = "") -> str:
+    """Return a number of things, such as "1 layer" and "1,024 workers".
+
+    `what` is one of them; several are `many`, by default the same with an s.
+    """
+    return f"{count:,} {what if count == 1 else many or f'{what}s'}"

@@ -4,7 +4,8 @@ Times and sizes are integers up to 2**62; whole schedules must fit in 63 bits, s
 solver, compiled or not, can wrap around.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -130,6 +131,47 @@ def set_integer(
     whole = integer(value, path or name, minimum, maximum)
     if whole is not value:
         object.__setattr__(owner, name, whole)
+
+
+def check_same(value: object, right: object, path: str) -> None:
+    """Refuse a value that is not the one it has to be.
+
+    Raises
+    ------
+    InvalidInputError
+        If they differ.
+    """
+    if value != right:
+        raise InvalidInputError(path, f"expected {shown(right)}, got {shown(value)}")
+
+
+def check_count(values: Sized, count: int, path: str, what: str) -> None:
+    """Refuse an array that has not as many elements as `what` counts.
+
+    Raises
+    ------
+    InvalidInputError
+        If it has more or fewer.
+    """
+    if len(values) != count:
+        message = f"expected as many elements as {what} ({count}), got {len(values)}"
+        raise InvalidInputError(path, message)
+
+
+@contextmanager
+def inside(path: str) -> Iterator[None]:
+    """Let paths of invalid input in the block begin with that of what it is in.
+
+    Raises
+    ------
+    InvalidInputError
+        In place of the error, with the longer path.
+    """
+    try:
+        yield
+    except InvalidInputError as error:
+        where = ".".join(filter(None, (path, error.path)))
+        raise InvalidInputError(where, error.message) from None
 
 
 def total(amount: int, path: str, what: str) -> int:

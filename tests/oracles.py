@@ -171,6 +171,6 @@ def literal_mg_wfbp(problem: Problem) -> tuple[int, ...]:
         return begin
 
     for layer in range(count - 1, 0, -1):
-        if ready[layer - 1] - starts()[layer] < problem.batch_startup_ns:
+        if ready[layer - 1] - starts()[layer] < problem.transfer_startup_ns:
             group_end[layer - 1] = group_end.pop(layer)
     return (0, *sorted(group_end.values()))

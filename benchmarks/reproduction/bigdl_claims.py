@@ -13,7 +13,7 @@ from pathlib import Path
 from grids import grid, sections
 
 from planner.bigdl import METHODS, Problem, evaluate, solve
-from planner.draw import HotSpotsChart, save_hot_spots
+from planner.draw import Chart, save_hot_spots
 from planner.jsonio import bigdl as bigdl_json
 from planner.network import Network
 
@@ -131,9 +131,7 @@ def save(path: Path) -> None:
     problem = case(16)
     answer = bigdl_json.answer(problem, solve(problem))
     save_hot_spots(
-        HotSpotsChart(
-            bigdl_json.headline(answer), bigdl_json.hot_spots(answer), answer.lower_bound_ns
-        ),
+        Chart(bigdl_json.headline(answer), bigdl_json.hot_spots(answer), answer.lower_bound_ns),
         path,
     )
 

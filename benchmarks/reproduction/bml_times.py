@@ -8,6 +8,7 @@ Method: the closed forms of `planner.collectives`, exact. Nothing is measured an
 The figure has no numbers on its bars; the paper's are those its text gives (§3.2, §3.3).
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from planner.collectives import (
     hierarchical_fattree,
     ps_bcube,
     ps_fattree,
-    switch_counts,
 )
 from planner.draw.bars import BarChart, BarPanel, BarSeries
 from planner.draw.bars_figure import save_bars
@@ -40,6 +40,43 @@ COLOURS = (5, 0, 6, 1)
 
 SCALES = (BCube(3, 2), BCube(4, 2), BCube(8, 2), BCube(32, 2), BCube(8, 3), BCube(16, 4))
 """Networks whose switches are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchCounts:
+    """Switches that connect N = n^k servers.
+
+    Attributes
+    ----------
+    bcube : int
+        Of n ports, in BCube(n, k): k·N/n.
+    fat_tree : int
+        Of n ports, in a Fat-Tree by the paper's count: 5·N/n rounded up.
+    k_nics : int
+        The same with k NICs a server, as many as in the BCube.
+    tree : FatTree
+        The smallest Fat-Tree that can be built for N servers; it has its own number of ports.
+    buildable : bool
+        Whether n-port switches can be built into a Fat-Tree of N servers: n is even, N ≤ n³/4.
+    """
+
+    bcube: int
+    fat_tree: int
+    k_nics: int
+    tree: FatTree
+    buildable: bool
+
+
+def switch_counts(bcube: BCube) -> SwitchCounts:
+    """Return how many switches the servers of a BCube take on each topology."""
+    single = Fabric.beside(bcube)
+    return SwitchCounts(
+        bcube.switches,
+        single.switches,
+        Fabric.beside(bcube, bcube.k).switches,
+        single.tree,
+        bcube.n % 2 == 0 and 4 * bcube.servers <= bcube.n**3,
+    )
 
 
 def curves(bcube: BCube, tree: FatTree) -> tuple[Collective, ...]:

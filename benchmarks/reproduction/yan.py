@@ -37,12 +37,12 @@ from yan_ranks import (
     ranking,
     transferred,
 )
+from yan_spread import spread
 
 from planner.results import Status
 from planner.yan import Problem, solve
 from planner.yan.model import estimate
 from planner.yan.sensitivity import scaled
-from planner.yan.spread import spread
 
 LIMIT = 10
 """How far constants are changed."""

@@ -47,7 +47,7 @@ from fractions import Fraction
 from math import inf, lcm
 from typing import TYPE_CHECKING
 
-from planner.bml.packing_plan import Packing, check_packing, load_of
+from planner.bml.packing_plan import Packing, load_of
 from planner.bml.rationals import solve_exactly
 from planner.bml.spanning import Edge, Port, SurvivingNetwork, Tree
 from planner.deadline import NEVER, Deadline, TimeUpError
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Packing", "Tree", "check_packing", "few_trees", "load_of", "pack"]
+__all__ = ["Packing", "Tree", "few_trees", "load_of", "pack"]
 
 GAP = 1e-9
 """Relative distance of load and bound at which the search ends."""

@@ -21,7 +21,7 @@ one link in a step.
 Complexity. O(k²) integers before the first transfer, then O(1) a transfer: 2k²(n-1) a server. With
 f detours O(f) once, and O(1) a transfer.
 
-Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1 (`planner.bml.algorithm1`).
+Source. Wang et al., "BML", NeurIPS 2018, section 3.2, Algorithm 1.
 """
 
 from collections import defaultdict, deque

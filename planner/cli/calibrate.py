@@ -4,19 +4,20 @@ import argparse
 import platform
 import shlex
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.calibrate_groups import add_groups
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import (
     Progress,
+    add_fit_options,
     check_outputs,
     command,
+    file_name,
     in_file,
     read,
+    write_fit,
     write_json,
-    write_text,
 )
 from planner.draw.table import format_table
 from planner.errors import InvalidInputError
@@ -91,7 +92,7 @@ def _add_fit(kinds: Any) -> None:
         "planner calibrate fit epochs.json -o constants.json",
     )
     parser.description = f"{parser.description}\n\n{_FIT}"
-    parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+    add_fit_options(parser)
     parser.add_argument(
         "--folds",
         type=int,
@@ -99,12 +100,6 @@ def _add_fit(kinds: Any) -> None:
         metavar="N",
         help="parts of the cross-validation; measurement i is in part i mod N; default: 5, or "
         "one a measurement if there are fewer",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="the same on standard output, instead of the table"
     )
 
 
@@ -144,30 +139,23 @@ def run_fit(options: argparse.Namespace) -> int:
     data = read(options.measurements)
     progress = Progress()
     try:
-        problem, measurements = decode_measurements(data)
-        result = fit(
-            problem,
-            measurements,
-            folds=options.folds,
-            progress=lambda done, of: progress(f"calibrate: fit {done} of {of}"),
-        )
-    except InvalidInputError as error:
-        raise in_file(options.measurements, error) from None
+        with in_file(options.measurements):
+            problem, measurements = decode_measurements(data)
+            result = fit(
+                problem,
+                measurements,
+                folds=options.folds,
+                progress=lambda done, of: progress(f"calibrate: fit {done} of {of}"),
+            )
     finally:
         progress.done()
-    name = "standard input" if options.measurements == "-" else Path(options.measurements).name
     text = encode_fit(
         result,
-        name.encode("utf-8", "replace").decode(),
+        file_name(options.measurements),
         {"python": platform.python_version()}
         | {package: version(package) for package in ("numpy", "scipy")},
     )
-    if options.output:
-        write_json(text, options.output)
-    if options.json:
-        write_json(text, None)
-    elif options.output != "-":
-        write_text(_report(problem.constants, result))
+    write_fit(options, text, lambda: _report(problem.constants, result))
     return 0
 
 

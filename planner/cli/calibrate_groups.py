@@ -2,12 +2,17 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import check_outputs, command, in_file, read, write_json, write_text
+from planner.cli.common import (
+    add_fit_options,
+    check_outputs,
+    command,
+    file_name,
+    read_as,
+    write_fit,
+)
 from planner.draw.table import format_table
-from planner.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from planner.drizzle import Calibration, Measurement
@@ -38,34 +43,17 @@ def add_groups(kinds: Any) -> None:
         "planner calibrate groups overheads.json -o constants.json",
     )
     parser.description = f"{parser.description}\n\n{_GROUPS}"
-    parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="the same on standard output, instead of the table"
-    )
+    add_fit_options(parser)
 
 
 def run_groups(options: argparse.Namespace) -> int:
     """Fit."""
     from planner.jsonio.drizzle_measurements import decode_overheads, encode_calibration
 
-    output: str | None = options.output
-    check_outputs({"--output": output}, (options.measurements,))
-    data = read(options.measurements)
-    try:
-        measurements, calibration = decode_overheads(data)
-    except InvalidInputError as error:
-        raise in_file(options.measurements, error) from None
-    name = "standard input" if options.measurements == "-" else Path(options.measurements).name
-    text = encode_calibration(calibration, name.encode("utf-8", "replace").decode())
-    if output:
-        write_json(text, output)
-    if options.json:
-        write_json(text, None)
-    elif output != "-":
-        write_text(_report(measurements, calibration))
+    check_outputs({"--output": options.output}, (options.measurements,))
+    measurements, calibration = read_as(options.measurements, decode_overheads)
+    text = encode_calibration(calibration, file_name(options.measurements))
+    write_fit(options, text, lambda: _report(measurements, calibration))
     return 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import machine
-from planner.cli.common import Progress, check_outputs, command, write_json, write_text
+from planner.cli.common import Progress, check_outputs, command, in_option, write_fit
 from planner.cli.network_report import curves, headline, report
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.draw.network import save_network
@@ -160,14 +160,11 @@ def _check(options: argparse.Namespace) -> None:
         )
     depths = parse_names(options.depths, "--depths")
     options.depths = tuple(parse_count(depth, "--depths") for depth in depths)
-    try:  # before the others are met: one that leaves first would hide the reason from them
+    # Before the others are met: one that leaves first would hide the reason from them.
+    with in_option("--depths"):
         check_depths(options.collective, options.depths)
-    except InvalidInputError as error:
-        raise InvalidInputError("--depths", error.message) from None
-    try:
+    with in_option("--largest"):
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
-    except InvalidInputError as error:
-        raise InvalidInputError("--largest", error.message) from None
     if options.interference and options.collective != "all_reduce":
         raise InvalidInputError("--interference", "only plans of all-reduces count it")
     if options.interference and options.sizes[-1] <= _LEAST_BESIDE:
@@ -256,11 +253,6 @@ def _write(
     from planner.jsonio.network_measurements import encode_network
 
     text = encode_network(sweep, fit, provenance, interference)
-    if options.output:
-        write_json(text, options.output)
-    if options.json:
-        write_json(text, None)
-    elif options.output != "-":
-        write_text(report(sweep, fit, interference))
+    write_fit(options, text, lambda: report(sweep, fit, interference))
     if options.picture:
         save_network(headline(sweep), curves(sweep, fit), Path(options.picture))

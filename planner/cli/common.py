@@ -3,9 +3,10 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from planner.cli.writing import write_file, writing
 from planner.errors import InvalidInputError, PlannerError
@@ -13,16 +14,24 @@ from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
     "Progress",
+    "add_fit_options",
     "check_outputs",
     "command",
+    "file_name",
     "in_file",
+    "in_option",
     "read",
+    "read_as",
+    "readable",
     "standard_input",
     "standard_output",
     "write_document",
+    "write_fit",
     "write_json",
     "write_text",
 ]
+
+T = TypeVar("T")
 
 
 def command(
@@ -61,10 +70,76 @@ def standard_output() -> BinaryIO:
     return stream.buffer
 
 
-def in_file(path: str, error: InvalidInputError) -> PlannerError:
-    """Return `error` with the name of the file it is about."""
-    name = "standard input" if path == "-" else path
-    return PlannerError(escaped(f"{name}: {error}"))
+def read_as(path: str, decoded: Callable[[bytes], T]) -> T:
+    """Return what a file, or standard input, holds."""
+    with in_file(path):
+        return decoded(read(path))
+
+
+@contextmanager
+def in_file(path: str, *, but: str | None = None) -> Iterator[None]:
+    """Say of invalid input in the block that it is in a file.
+
+    Raises
+    ------
+    PlannerError
+        In place of the error, with the file's name; errors whose path begins with `but`, such as
+        that of an option, stay what they are.
+    """
+    try:
+        yield
+    except InvalidInputError as error:
+        if but is not None and error.path.startswith(but):
+            raise
+        name = "standard input" if path == "-" else path
+        raise PlannerError(escaped(f"{name}: {error}")) from None
+
+
+@contextmanager
+def in_option(name: str) -> Iterator[None]:
+    """Say of invalid input in the block that it is what an option gives.
+
+    Raises
+    ------
+    InvalidInputError
+        In place of the error, with the option as its path.
+    """
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(name, error.message) from None
+
+
+def file_name(path: str) -> str:
+    """Return what a file is called."""
+    name = "standard input" if path == "-" else Path(path).name
+    return readable(name)
+
+
+def readable(name: str) -> str:
+    """Return a file's name as text, whatever its encoding was."""
+    return name.encode("utf-8", "replace").decode()
+
+
+def add_fit_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is fitted to, and where the constants go."""
+    parser.add_argument("measurements", metavar="MEASUREMENTS", help="'-': standard input")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="where the constants go, with their provenance"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="the same on standard output, instead of the table"
+    )
+
+
+def write_fit(options: argparse.Namespace, text: str, report: Callable[[], str]) -> None:
+    """Write what was found as JSON where that was asked for, and else what a person reads."""
+    if options.output:
+        write_json(text, options.output)
+    if options.json:
+        write_json(text, None)
+    elif options.output != "-":
+        write_text(report())
 
 
 def write_json(text: str, path: str | None) -> None:

@@ -7,6 +7,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.service import decode_request
+from planner.jsonio.types import or_none
 from planner.printing import printable
 
 __all__ = ["add_parser"]
@@ -129,10 +131,8 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("FILE", "expected one file; only --peers takes several profiles")
     (options.file,) = options.file
     data = read(options.file)
-    try:
+    with in_file(options.file):
         value = decode(data)
-    except InvalidInputError as error:
-        raise in_file(options.file, error) from None
     of_request = isinstance(value, dict) and "problem" in value
     name, compared = (_requested if of_request else _profiled)(data, options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
@@ -197,12 +197,11 @@ def _refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> No
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     """Return what a request asks, and the problem it makes."""
     _refuse(options, _apart()[1:], f"a request, and {options.file} holds one, not a profile")
-    try:
+    with in_file(options.file):
         request = decode_request(data)
         problem: str = request.problem
         compared = FAMILIES[problem].requested(request)
-    except InvalidInputError as error:
-        raise in_file(options.file, error) from None
+        compared = replace(compared, time_limit=or_none(request.time_limit_s))
     if options.problem not in (None, problem):
         raise InvalidInputError("--problem", f"{options.file} holds a request of {problem}")
     return problem, compared
@@ -225,11 +224,9 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
     _settle(options, problem)
     network = settle_network(options, family)
     family.check(options)
-    try:
+    with in_file(options.file):
         profile = decode_profile(data)
         part = family.part(profile, options)
-    except InvalidInputError as error:
-        raise in_file(options.file, error) from None
     typed = on_network(part, family, network, options)
     return problem, family.compared(profile, part, typed, options)
 

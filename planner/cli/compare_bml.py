@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from msgspec import UNSET
-
 from planner import bml
 from planner.bml.solver import AnyPlan
-from planner.cli.family import ComparedProblem, Family, Option, Profiled, lost, percent, provenance
+from planner.cli.family import ComparedProblem, Family, Option, Profiled, about, lost
 from planner.cli.parsing import parse_bcube
 from planner.collectives import COLLECTIVES, Collective, collective, lower_bound
-from planner.comparison import Comparison
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio import bml as bml_json
 from planner.jsonio.bml_answer import BmlAnswer, algorithm_answer, answer
+from planner.jsonio.types import or_none
 from planner.methods import known_method
 from planner.network import AnyNetwork
 from planner.profiles import Profile
@@ -23,17 +21,6 @@ from planner.results import Result
 from planner.units import format_bytes, format_ns
 
 __all__ = ["FAMILY"]
-
-_COLUMNS = (
-    "algorithm",
-    "NICs",
-    "switches",
-    "steps",
-    "× T_F",
-    "time",
-    "above bound",
-    "status",
-)
 
 _REPLANS = ("detour", "trees")
 """The methods for networks where something has failed."""
@@ -114,7 +101,7 @@ def _priced(compared: _OnTopologies, name: str) -> Result[Collective, None]:
 
 def _compared(
     compared: _OnTopologies,
-    about: tuple[str, ...],
+    lines: tuple[str, ...],
     name: str,
     method: str = "auto",
     limit: float | None = None,
@@ -137,7 +124,7 @@ def _compared(
     return ComparedProblem(
         compared,
         of_row,
-        about,
+        lines,
         name,
         time_limit=limit,
         best=planned,
@@ -146,7 +133,7 @@ def _compared(
     )
 
 
-def _about(problem: bml.Problem) -> str:
+def _summary(problem: bml.Problem) -> str:
     bcube = problem.bcube
     without = f", without {lost(problem.failed)}" if problem.failed else ""
     return (
@@ -160,8 +147,8 @@ def _requested(request: bml_json.BmlRequest) -> ComparedProblem:
     problem = bml_json.problem_of(request)
     bml_json.wanted_of(request, problem)
     compared = _OnTopologies(problem, problem.layer_bytes)
-    limit = None if request.time_limit_s is UNSET else request.time_limit_s
-    return _compared(compared, (f"request: {_about(problem)}",), "", request.method, limit)
+    lines = (f"request: {_summary(problem)}",)
+    return _compared(compared, lines, "", request.method, or_none(request.time_limit_s))
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -180,40 +167,30 @@ def _profiled(
     profile: Profile, _: Profile, compared: _OnTopologies, options: argparse.Namespace
 ) -> ComparedProblem:
     network = f"start-up {options.startup} a step, {options.bandwidth} a NIC"
-    if options.network is not None:
-        network = options.network.about
-    lines = (f"{profile.name}: {_about(compared.problem)}", provenance(profile))
-    about = (*lines, f"network: {network}")
-    return _compared(compared, about, profile.name)
-
-
-def _table(
-    comparison: Comparison[Any, Any],
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    return _COLUMNS, [_cells(row) for row in comparison.rows]
+    summary = f"{profile.name}: {_summary(compared.problem)}"
+    return _compared(compared, about(profile, summary, network, options), profile.name)
 
 
 def _cells(result: Result[Any, Any]) -> tuple[str, ...]:
     figures = _figures(result)
-    if figures is None or result.objective_ns is None:
-        return (result.method, *["–"] * 6, result.status)
+    assert figures is not None
+    assert result.objective_ns is not None
     return (
-        result.method,
         str(figures.nics),
         f"{figures.switches:,}",
         f"{figures.steps:,}",
         f"{float(figures.times_full_transfer):.4f}",
         format_ns(result.objective_ns),
-        percent(result.gap),
-        result.status,
     )
 
 
 FAMILY = Family(
     methods=[*COLLECTIVES, *_REPLANS],
     solve=_solve,
-    table=_table,
+    columns=("algorithm", "NICs", "switches", "steps", "× T_F", "time"),
+    cells=_cells,
     requested=_requested,
+    ends=("above bound", "status"),
     profiled=Profiled(
         options=_OPTIONS,
         check=_check,

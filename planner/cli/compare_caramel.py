@@ -3,12 +3,10 @@
 import argparse
 from typing import TypeAlias
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
-from planner.cli.family import ComparedProblem, Family, Option, Profiled, percent, provenance
-from planner.comparison import Comparison
+from planner.cli.family import ComparedProblem, Family, Option, Profiled, about
 from planner.errors import InvalidInputError
 from planner.interference import ALONE
 from planner.jsonio import caramel as caramel_json
@@ -25,18 +23,6 @@ _WORKERS = 8
 _MAX_WORKERS = 2**16
 
 _Result: TypeAlias = Result[caramel.Plan, caramel.Evaluation]
-
-_COLUMNS = (
-    "method",
-    "groups",
-    "iteration",
-    "stalls",
-    "overlap",
-    "utilisation",
-    "above bound",
-    "status",
-    "run time",
-)
 
 _OPTIONS = (
     Option(
@@ -108,12 +94,10 @@ def _compared(
         f"all-reduce among {counted(workers, 'worker')}, start-up {options.startup}, "
         f"{float(2 * scattered(workers)):.4g} bytes moved per byte over {options.bandwidth}"
     )
-    if options.network is not None:
-        network = options.network.about
     return ComparedProblem(
         problem,
         lambda result: replace(caramel_json.answer(problem, result), ranks=workers),
-        (f"{profile.name}: {_summary(problem)}", provenance(profile), f"network: {network}"),
+        about(profile, f"{profile.name}: {_summary(problem)}", network, options),
         profile.name,
     )
 
@@ -124,7 +108,6 @@ def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
         problem,
         lambda result: caramel_json.answer(problem, result),
         (f"request: {_summary(problem)}",),
-        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
     )
 
 
@@ -137,46 +120,26 @@ def _summary(problem: caramel.Problem) -> str:
     )
 
 
-def _table(
-    comparison: Comparison[caramel.Plan, caramel.Evaluation],
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    bounds = {row.method: row.lower_bound_ns for row in comparison.rows}
-    return _COLUMNS, [_cells(row, bounds.get("search")) for row in comparison.rows]
-
-
-def _cells(result: _Result, bound_ns: int | None) -> tuple[str, ...]:
+def _cells(result: _Result) -> tuple[str, ...]:
     evaluation = result.evaluation
     assert result.plan is not None
     assert evaluation is not None
     return (
-        result.method,
         str(len(result.plan.groups)),
         format_ns(evaluation.iteration_ns),
         format_ns(evaluation.stall_ns),
         f"{evaluation.overlap:.1%}",
         f"{evaluation.utilisation:.1%}",
-        percent(_above(result, bound_ns)),
-        result.status,
-        format_ns(round(result.runtime_s * 1e9)),
     )
-
-
-def _above(result: _Result, bound_ns: int | None) -> float | None:
-    """Return the distance to the bound of `auto`, or to the method's own without it.
-
-    `auto` can be stopped before it has looked at every other plan; a plan below its bound belongs
-    to another op order.
-    """
-    if bound_ns and result.objective_ns is not None and result.objective_ns >= bound_ns:
-        return result.objective_ns / bound_ns - 1
-    return result.gap
 
 
 FAMILY = Family(
     methods=concrete(caramel.METHODS),
     solve=caramel.solve,
-    table=_table,
+    columns=("method", "groups", "iteration", "stalls", "overlap", "utilisation"),
+    cells=_cells,
     requested=_requested,
+    bounding="search",
     profiled=Profiled(
         options=_OPTIONS,
         check=_check,

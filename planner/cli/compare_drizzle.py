@@ -2,8 +2,6 @@
 
 from fractions import Fraction
 
-from msgspec import UNSET
-
 from planner import drizzle
 from planner.cli.family import ComparedProblem, Family, percent
 from planner.comparison import Comparison
@@ -15,8 +13,6 @@ from planner.units import counted, format_ns
 from planner.validation import MAX_VALUE
 
 __all__ = ["FAMILY"]
-
-_COLUMNS = ("method", "group size", "overhead", "iteration", "group", "speed-up", "status")
 
 
 def _requested(request: drizzle_json.DrizzleRequest) -> ComparedProblem:
@@ -32,7 +28,6 @@ def _requested(request: drizzle_json.DrizzleRequest) -> ComparedProblem:
         problem,
         lambda result: drizzle_json.answer(problem, result),
         (summary,),
-        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
         notes=lambda comparison: _online(problem, comparison),
     )
 
@@ -59,31 +54,25 @@ def _online(
     return [f"online: for an overhead of {share}, the rule {course}, by measuring each group"]
 
 
-def _table(
-    comparison: Comparison[drizzle.Plan, drizzle.Evaluation],
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    return _COLUMNS, [_cells(row) for row in comparison.rows]
-
-
 def _cells(result: Result[drizzle.Plan, drizzle.Evaluation]) -> tuple[str, ...]:
     evaluation = result.evaluation
-    if result.plan is None or evaluation is None:
-        return (result.method, *["–"] * 5, result.status)
+    assert result.plan is not None
+    assert evaluation is not None
     return (
-        result.method,
         f"{result.plan.group_size:,}",
         percent(float(evaluation.overhead)),
         format_ns(evaluation.iteration_ns),
         format_ns(evaluation.group_ns),
         f"{float(evaluation.speedup):.4g}",
-        result.status,
     )
 
 
 FAMILY = Family(
     methods=concrete(drizzle.METHODS),
     solve=drizzle.solve,
-    table=_table,
+    columns=("method", "group size", "overhead", "iteration", "group", "speed-up"),
+    cells=_cells,
     requested=_requested,
+    ends=("status",),
 )
 """What is compared, and how it is shown."""

@@ -12,11 +12,12 @@ from planner.cli.family import (
     Family,
     Option,
     Profiled,
+    about,
     percent,
-    provenance,
 )
 from planner.comparison import Comparison
 from planner.jsonio import ibatch as ibatch_json
+from planner.jsonio.types import or_none
 from planner.methods import concrete
 from planner.network import AnyNetwork
 from planner.profiles import Profile
@@ -25,17 +26,6 @@ from planner.units import format_bytes, format_ns, parse_bytes
 from planner.validation import integer
 
 __all__ = ["FAMILY"]
-
-_COLUMNS = (
-    "method",
-    "batches",
-    "makespan",
-    "exposed comm.",
-    "overlap",
-    "above bound",
-    "status",
-    "run time",
-)
 
 _METHODS = concrete(ibatch.METHODS)
 
@@ -98,16 +88,8 @@ def _problem(chain: Profile, network: AnyNetwork, options: argparse.Namespace) -
 def _compared(
     profile: Profile, chain: Profile, problem: ibatch.Problem, options: argparse.Namespace
 ) -> ComparedProblem:
-    assert problem.layer_bytes is not None
-    summary = (
-        f"{profile.name}, {problem.direction}: {problem.layers} layers, "
-        f"{format_bytes(sum(problem.layer_bytes))} to send, "
-        f"{format_ns(problem.compute_prefix[-1])} to compute"
-    )
     network = f"start-up {options.startup}, bandwidth {options.bandwidth}"
-    ranks: int | UnsetType = UNSET
-    if options.network is not None:
-        network, ranks = options.network.about, options.network.ranks or UNSET
+    ranks = UNSET if options.network is None else options.network.ranks or UNSET
     names = tuple(layer.name for layer in chain.layers)
     parameters = chain.layer_parameters()
     limit = DEFAULT_SECONDS if options.time_limit is None else options.time_limit
@@ -133,7 +115,7 @@ def _compared(
     return ComparedProblem(
         problem,
         answer,
-        (summary, provenance(profile), f"network: {network}"),
+        about(profile, _summary(profile.name, problem), network, options),
         profile.name,
         methods=[name for name in _METHODS if name not in left_out],
         solve=(lambda _, **how: blocks.solve(**how)) if whole else None,
@@ -162,48 +144,39 @@ def _cost_of_blocks(
 
 def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
     problem = request.to_problem()
-    names = None if request.layer_names is UNSET else request.layer_names
-    parameters = None if request.layer_parameters is UNSET else request.layer_parameters
-    size = problem.layer_bytes and f"{format_bytes(sum(problem.layer_bytes))} to send, "
-    summary = (
-        f"request, {problem.direction}: {problem.layers} layers, {size or ''}"
-        f"{format_ns(problem.compute_prefix[-1])} to compute"
-    )
+    names, parameters = or_none(request.layer_names), or_none(request.layer_parameters)
     return ComparedProblem(
         problem,
         lambda result: ibatch_json.answer(problem, result, names, parameters),
-        (summary,),
-        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
+        (_summary("request", problem),),
     )
 
 
-def _table(
-    comparison: Comparison[ibatch.Plan, ibatch.Evaluation],
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    return _COLUMNS, [_cells(row) for row in comparison.rows]
+def _summary(name: str, problem: ibatch.Problem) -> str:
+    size = problem.layer_bytes and f"{format_bytes(sum(problem.layer_bytes))} to send, "
+    return (
+        f"{name}, {problem.direction}: {problem.layers} layers, {size or ''}"
+        f"{format_ns(problem.compute_prefix[-1])} to compute"
+    )
 
 
 def _cells(result: Result[ibatch.Plan, ibatch.Evaluation]) -> tuple[str, ...]:
     evaluation = result.evaluation
-    runtime = f"{result.runtime_s * 1e3:.3g} ms"
-    if result.plan is None or evaluation is None:
-        return (result.method, "–", "–", "–", "–", "–", result.status, runtime)
+    assert result.plan is not None
+    assert evaluation is not None
     return (
-        result.method,
         str(len(result.plan.batches)),
         format_ns(evaluation.makespan_ns),
         format_ns(evaluation.exposed_communication_ns),
         format_ns(evaluation.overlap_ns),
-        percent(result.gap),
-        result.status,
-        runtime,
     )
 
 
 FAMILY = Family(
     methods=_METHODS,
     solve=ibatch.solve,
-    table=_table,
+    columns=("method", "batches", "makespan", "exposed comm.", "overlap"),
+    cells=_cells,
     requested=_requested,
     profiled=Profiled(
         options=_OPTIONS,

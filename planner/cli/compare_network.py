@@ -2,10 +2,9 @@
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import in_file, read
+from planner.cli.common import file_name, in_file, read
 from planner.cli.family import Profiled
 from planner.clusters import Nic
 from planner.errors import InvalidInputError
@@ -86,7 +85,8 @@ def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
     for name in ("startup", "bandwidth"):
         if getattr(options, name) is None:
             raise InvalidInputError(
-                f"--{name}", "missing: it comes with a profile, or --network in place of both"
+                f"--{name}",
+                "missing: it comes with a profile, or --network in place of both",
             )
     startup = parse_time(options.startup, "--startup")
     return Nic(parse_rate(options.bandwidth, "--bandwidth"), startup)
@@ -103,8 +103,8 @@ def on_network(
             path = error.path if error.path.startswith("network.") else "network"
             if options.network.ranks is None:  # the document itself is the network
                 path = path.removeprefix("network").removeprefix(".")
-            message = InvalidInputError(path, error.message)
-            raise in_file(options.network.path, message) from None
+            with in_file(options.network.path):
+                raise InvalidInputError(path, error.message) from None
         raise InvalidInputError("--startup, --bandwidth", error.message) from None
 
 
@@ -113,17 +113,14 @@ def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
 
     path: str = options.network
     data = read(path)
-    name = "standard input" if path == "-" else Path(path).name
     model = options.network_model
-    try:
+    with in_file(path):
         described = decode_network(data, None if model is None else _MODELS[model])
         collective, beside = family.collective(options), family.beside
         network = measured_as(described, collective, "", beside=beside)
-    except InvalidInputError as error:
-        raise in_file(path, error) from None
-    about = f"as {name} describes it"
+    about = f"as {file_name(path)} describes it"
     if described.ranks is not None:
         how = f" ({described.algorithm})" if described.algorithm else ""
         measured = f"{described.collective}{how} among {described.ranks} ranks as measured"
-        about = f"{measured}: {model or 'table'} of {name}"
+        about = f"{measured}: {model or 'table'} of {file_name(path)}"
     return NetworkFile(path, network, described.ranks, about, described.interference)

@@ -6,7 +6,6 @@ Every profile is planned on every cluster, for every scale of computation, by ev
 import argparse
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import msgspec
 from planner.cli.common import (
     Progress,
     check_outputs,
-    in_file,
-    read,
+    in_option,
+    read_as,
     write_json,
     write_text,
 )
@@ -85,12 +84,12 @@ def run(options: argparse.Namespace) -> int:
         BARS.writer(picture)  # the same kinds of files
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (*options.file, *options.cluster))
-    profiles = [(path, _read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
+    profiles = [(path, read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
     clusters = [
-        (path, damaged(_read_as(path, decode_cluster), options.failed))
+        (path, damaged(read_as(path, decode_cluster), options.failed))
         for path in dict.fromkeys(options.cluster)
     ]
-    count = prod(map(len, (profiles, clusters, scales)))
+    count = len(profiles) * len(clusters) * len(scales)
     if count > MAX_CASES:
         raise InvalidInputError("--peers", f"expected at most {MAX_CASES:,} cases, got {count:,}")
     progress = Progress()
@@ -177,12 +176,10 @@ def _counted(names: Iterable[str], what: str) -> str:
 def _methods(text: str | None) -> tuple[str, ...]:
     """Return the methods to show: the joint plan first."""
     names = METHODS if text is None else parse_names(text, "--methods")
-    try:
+    with in_option("--methods"):
         return tuple(
             dict.fromkeys((JOINT, *concrete(known_method(name, METHODS) for name in names)))
         )
-    except InvalidInputError as error:
-        raise InvalidInputError("--methods", error.message) from None
 
 
 def _scales(text: str) -> tuple[Fraction, ...]:
@@ -194,10 +191,3 @@ def _scales(text: str) -> tuple[Fraction, ...]:
             "--computation", f"expected at most {MAX_SCALES} scales, got {len(distinct)}"
         )
     return distinct
-
-
-def _read_as(path: str, decoded: Any) -> Any:
-    try:
-        return decoded(read(path))
-    except InvalidInputError as error:
-        raise in_file(path, error) from None

@@ -1,32 +1,17 @@
 """``planner compare`` for the configuration of a job: only of requests."""
 
-from msgspec import UNSET
-
-from planner.cli.family import ComparedProblem, Family, percent
-from planner.comparison import Comparison
+from planner.cli.family import ComparedProblem, Family
 from planner.jsonio import yan as yan_json
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import concrete
 from planner.results import Result
-from planner.units import counted, format_ns
+from planner.units import counted
 from planner.views import epoch_text
 from planner.yan.configuration import Plan
 from planner.yan.model import Estimate
 from planner.yan.solver import METHODS, solve
 
 __all__ = ["FAMILY"]
-
-_COLUMNS = (
-    "method",
-    "workers",
-    "replicas",
-    "servers",
-    "machines",
-    "epoch",
-    "above bound",
-    "status",
-    "run time",
-)
 
 
 def _requested(request: yan_json.YanRequest) -> ComparedProblem:
@@ -65,49 +50,30 @@ def _requested(request: yan_json.YanRequest) -> ComparedProblem:
         problem,
         lambda result: answer(problem, result),
         tuple(lines),
-        time_limit=None if request.time_limit_s is UNSET else request.time_limit_s,
         best=best,
         methods=["auto"] if fixed else None,
     )
 
 
-def _table(comparison: Comparison[Plan, Estimate]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    bounds = [row.lower_bound_ns for row in comparison.rows if row.method == "exact"]
-    return _COLUMNS, [_cells(row, bounds[0] if bounds else None) for row in comparison.rows]
-
-
-def _cells(result: Result[Plan, Estimate], bound_ns: int | None) -> tuple[str, ...]:
-    runtime = format_ns(round(result.runtime_s * 1e9))
-    if result.plan is None or result.objective_ns is None:
-        return (result.method, *["–"] * 6, result.status, runtime)
+def _cells(result: Result[Plan, Estimate]) -> tuple[str, ...]:
+    assert result.plan is not None
+    assert result.objective_ns is not None
     configuration = result.plan.configuration
     return (
-        result.method,
         str(configuration.workers_per_replica),
         str(configuration.replicas),
         str(configuration.parameter_servers),
         str(configuration.machines_used),
         epoch_text(result.objective_ns),
-        percent(_above(result, bound_ns)),
-        result.status,
-        runtime,
     )
-
-
-def _above(result: Result[Plan, Estimate], bound_ns: int | None) -> float | None:
-    """Return the distance to the bound of `exact`, or to the method's own without it.
-
-    The bound of `exact` is one under the canonical mapping; other mappings can be below it.
-    """
-    if bound_ns and result.objective_ns is not None and result.objective_ns >= bound_ns:
-        return result.objective_ns / bound_ns - 1
-    return result.gap
 
 
 FAMILY = Family(
     methods=concrete(METHODS),
     solve=solve,
-    table=_table,
+    columns=("method", "workers", "replicas", "servers", "machines", "epoch"),
+    cells=_cells,
     requested=_requested,
+    bounding="exact",
 )
 """What is compared, and how it is shown."""

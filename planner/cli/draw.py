@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import check_outputs, command, in_file, read, write_text
+from planner.cli.common import check_outputs, command, read_as, write_text
 from planner.cli.writing import replacing
 from planner.draw.plans import DRAWINGS, plan_chart
-from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer
 
 __all__ = ["add_parser"]
@@ -37,10 +36,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw."""
-    try:
-        answer, view = decode_answer(read(options.plan))
-    except InvalidInputError as error:
-        raise in_file(options.plan, error) from None
+    answer, view = read_as(options.plan, decode_answer)
     drawing, chart = DRAWINGS[answer.problem], plan_chart(answer, view)
     if options.output is None:
         width = shutil.get_terminal_size((100, 24)).columns

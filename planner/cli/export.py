@@ -108,12 +108,8 @@ def run(options: argparse.Namespace) -> int:
     if options.tool in ("msccl", "mscclpp"):
         return write_algorithm(options)
     plans = [read(path) for path in options.plans]
-    try:
+    with in_file(" ".join(options.plans), but="--profile"):
         settings = _settings(options.tool, plans, graph, options.element_bytes)
-    except InvalidInputError as error:
-        if options.tool == "deepspeed" and error.path == "--profile":
-            raise
-        raise in_file(" ".join(options.plans), error) from None
     write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
     return 0
 
@@ -168,11 +164,8 @@ def _ready_order(graph: Graph, batches: Any) -> list[str]:
 
 
 def _graph(path: str) -> Graph:
-    try:
+    with in_file(path):
         graph = decode_profile(read(path)).graph
-    except InvalidInputError as error:
-        raise in_file(path, error) from None
-    if graph is None:
-        missing = InvalidInputError("parameters", "missing: expected a profile with its graph")
-        raise in_file(path, missing)
+        if graph is None:
+            raise InvalidInputError("parameters", "missing: expected a profile with its graph")
     return graph

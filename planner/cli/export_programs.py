@@ -25,7 +25,7 @@ def write_algorithm(options: argparse.Namespace) -> int:
     from planner.formats.mscclpp import write_mscclpp
 
     path = _only_plan(options)
-    try:
+    with in_file(path, but="--"):
         planned = _planned(read(path), options.algorithm)
         program = planned.program
         _check_depth(planned)
@@ -34,10 +34,6 @@ def write_algorithm(options: argparse.Namespace) -> int:
             text = write_msccl(program, name=name)
         else:
             text = write_mscclpp(program, name=name, channel=options.channel)
-    except InvalidInputError as error:
-        if error.path.startswith("--"):
-            raise
-        raise in_file(path, error) from None
     write_document(text, options.output)
     return 0
 
@@ -84,13 +80,9 @@ def write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
         raise InvalidInputError("--rank", "only with --messages: without, all traces are alike")
     if options.bytes is not None and not options.messages:
         raise InvalidInputError("--bytes", "only with --messages")
-    try:
+    with in_file(path, but="--"):
         write = _write_messages if options.messages else _write_collectives
         write(options, read(path), graph)
-    except InvalidInputError as error:
-        if error.path.startswith("--"):
-            raise
-        raise in_file(path, error) from None
     return 0
 
 

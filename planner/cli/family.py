@@ -11,6 +11,7 @@ from planner.printing import printable
 from planner.profiles import Profile
 from planner.results import Result
 from planner.topologies import Failures
+from planner.units import format_ns
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -18,6 +19,7 @@ __all__ = [
     "Family",
     "Option",
     "Profiled",
+    "about",
     "lost",
     "percent",
     "provenance",
@@ -66,7 +68,7 @@ class ComparedProblem:
     name : str
         The model's, if it has one.
     time_limit : float, optional
-        Seconds for each method, if whoever asks says nothing else.
+        Seconds for each method, if whoever asks says nothing else; a request may have its own.
     best : callable, optional
         Returns the JSON form of the best result, with parts that take extra time.
     methods : sequence of str, optional
@@ -132,19 +134,70 @@ class Family:
         Methods compared by default.
     solve : callable
         Solves a problem: called with it, and with `method` and `time_limit` by name.
-    table : callable
-        Returns the header and the rows of the table.
+    columns : sequence of str
+        Header of the table, from the method on, but for `ends`.
+    cells : callable
+        Returns what stands below them of a result with a plan, but for the method.
     requested : callable
         Returns what is compared for a request.
     profiled : Profiled, optional
         How problems are made of a profile, if they can be.
+    ends : sequence of str
+        The last columns, keys of `ENDS`.
+    bounding : str
+        The method whose bound every plan is held against, but plans below it: such a one has more
+        freedom than that method. Without one, and without its bound, a row has its own.
     """
 
     methods: Sequence[str]
     solve: Callable[..., Result[Any, Any]]
-    table: Callable[[Comparison[Any, Any]], tuple[Sequence[str], list[tuple[str, ...]]]]
+    columns: Sequence[str]
+    cells: Callable[[Result[Any, Any]], tuple[str, ...]]
     requested: Callable[[Any], ComparedProblem]
     profiled: Profiled | None = None
+    ends: Sequence[str] = ("above bound", "status", "run time")
+    bounding: str = ""
+
+    def table(
+        self, comparison: Comparison[Any, Any]
+    ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return the header and the rows of the table."""
+        bounds = {row.method: row.lower_bound_ns for row in comparison.rows}
+        bound, none = bounds.get(self.bounding), ("–",) * (len(self.columns) - 1)
+        rows = [
+            (
+                row.method,
+                *(none if row.plan is None else self.cells(row)),
+                *(ENDS[end](row, bound) for end in self.ends),
+            )
+            for row in comparison.rows
+        ]
+        return (*self.columns, *self.ends), rows
+
+
+def _above(result: Result[Any, Any], bound_ns: int | None) -> str:
+    if result.plan is None:
+        return "–"
+    if bound_ns and result.objective_ns is not None and result.objective_ns >= bound_ns:
+        return percent(result.objective_ns / bound_ns - 1)
+    return percent(result.gap)
+
+
+ENDS: Mapping[str, Callable[[Result[Any, Any], int | None], str]] = {
+    "above bound": _above,
+    "status": lambda result, _: result.status,
+    "run time": lambda result, _: format_ns(round(result.runtime_s * 1e9)),
+}
+"""Columns that tables of many families end with."""
+
+
+def about(
+    profile: Profile, summary: str, network: str, options: argparse.Namespace
+) -> tuple[str, str, str]:
+    """Return what is said above the table of a profile, whose network may be that of a file."""
+    if options.network is not None:
+        network = options.network.about
+    return summary, provenance(profile), f"network: {network}"
 
 
 def provenance(profile: Profile) -> str:

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import check_outputs, command, in_file, read, write_json
-from planner.errors import InvalidInputError
+from planner.cli.common import check_outputs, command, in_file, read, readable, write_json
 from planner.formats import READERS
 from planner.jsonio import encode_profile
 from planner.printing import escaped
@@ -36,11 +35,6 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
 
 
-def readable(name: str) -> str:
-    """Return a file's name as text, whatever its encoding was."""
-    return name.encode("utf-8", "replace").decode()
-
-
 def run(options: argparse.Namespace) -> int:
     """Import, with warnings on standard error."""
     if options.batch_size is not None:
@@ -49,15 +43,13 @@ def run(options: argparse.Namespace) -> int:
     data = read(options.file)
     path = Path(options.file)
     reader = READERS[options.format]
-    try:
+    with in_file(options.file):
         profile, warnings = reader.read(
             data,
             name=readable(options.name or reader.name_of(path.name)),
             source=readable(path.name),
             batch_size=options.batch_size,
         )
-    except InvalidInputError as error:
-        raise in_file(options.file, error) from None
     for warning in warnings:
         warn = escaped(f"{readable(path.name)}: {warning}")
         print(f"planner: warning: {warn}", file=sys.stderr)

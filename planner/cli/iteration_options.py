@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from planner.cli.common import in_file, read
+from planner.cli.common import read_as
 from planner.cli.parsing import parse_names, parse_number
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
@@ -166,15 +166,8 @@ def settle(options: argparse.Namespace) -> Job:
                 raise InvalidInputError(
                     "--algorithms", f"expected some of {', '.join(KNOWN)}, got {shown(name)}"
                 )
-    try:
-        profile = decode_profile(read(options.profile))
-    except InvalidInputError as error:
-        raise in_file(options.profile, error) from None
-    try:
-        cluster = decode_cluster(read(options.cluster))
-    except InvalidInputError as error:
-        raise in_file(options.cluster, error) from None
-    cluster = damaged(cluster, options.failed)
+    profile = read_as(options.profile, decode_profile)
+    cluster = damaged(read_as(options.cluster, decode_cluster), options.failed)
     settled = {
         "computation": scale,
         "optimiser": ratio,

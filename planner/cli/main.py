@@ -8,7 +8,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from planner.cli import (
     calibrate,
@@ -26,6 +25,7 @@ from planner.cli import (
 from planner.cli.complaint import complain
 from planner.cli.writing import writing
 from planner.errors import InvalidInputError, PlannerError
+from planner.machine import own_version
 from planner.printing import escaped
 
 __all__ = ["INTERRUPTED", "main"]
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"planner {_version()}")
+    parser.add_argument("--version", action="version", version=f"planner {own_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in (
         plan,
@@ -105,10 +105,3 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command.add_parser(commands)
     return parser
-
-
-def _version() -> str:
-    try:
-        return version("planner")
-    except PackageNotFoundError:
-        return "(not installed)"

@@ -8,7 +8,16 @@ from planner.iteration.peers import BASELINE, JOINT, PeerCase, Spread, standings
 from planner.printing import printable
 from planner.units import format_ns
 
-__all__ = ["by", "case_table", "markdown", "report", "scale_text", "summary_table"]
+__all__ = [
+    "above_text",
+    "case_table",
+    "markdown",
+    "picked",
+    "report",
+    "scale_text",
+    "summary_table",
+    "times_text",
+]
 
 _NONE = "–"
 
@@ -56,9 +65,9 @@ def case_table(cases: Iterable[PeerCase], methods: Sequence[str]) -> str:
                 case.cluster,
                 _time(case.time_ns(JOINT)),
                 _NONE if plan is None else f"{' + '.join(plan.algorithms)}, {plan.mode}",
-                _above(case.over_bound(JOINT)),
+                above_text(case.over_bound(JOINT)),
                 _time(case.time_ns(BASELINE)),
-                *(_times(case.speedup(method)) for method in others),
+                *(times_text(case.speedup(method)) for method in others),
             ]
         )
     return markdown([*header, *others], rows, 2)
@@ -74,43 +83,11 @@ def summary_table(cases: Sequence[PeerCase], methods: Sequence[str]) -> str:
             [
                 standing.method,
                 str(standing.cases),
-                *(_picked(gain, _times, pick) for pick in ("mean", "least", "most")),
-                *(_picked(over, _above, pick) for pick in ("mean", "most")),
+                *(picked(gain, times_text, pick) for pick in ("mean", "least", "most")),
+                *(picked(over, above_text, pick) for pick in ("mean", "most")),
             ]
         )
     return markdown(header, rows)
-
-
-def by(
-    cases: Sequence[PeerCase], name: Callable[[PeerCase], str], what: str, methods: Sequence[str]
-) -> str:
-    """Return a row a profile or a cluster: every method's mean gain, and the joint plan's gap.
-
-    Parameters
-    ----------
-    cases : sequence of PeerCase
-        The cases.
-    name : callable
-        Returns the row a case belongs to.
-    what : str
-        What the rows are.
-    methods : sequence of str
-        Methods to show.
-    """
-    others = [method for method in methods if method != BASELINE]
-    rows = []
-    for group in dict.fromkeys(map(name, cases)):
-        own = standings([case for case in cases if name(case) == group], [*others, JOINT])
-        *gains, joint = own
-        over = joint.over_bound
-        rows.append(
-            [
-                group,
-                *(_picked(standing.speedup, _times, "mean") for standing in gains),
-                *(_picked(over, _above, pick) for pick in ("mean", "most")),
-            ]
-        )
-    return markdown([what, *others, f"{JOINT} above bound", "worst"], rows)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], named: int = 1) -> str:
@@ -159,7 +136,8 @@ def _places(cases: Sequence[PeerCase], of: int) -> str:
     return f"{len(cases)} of {of} cases: {printable(', '.join(clusters))}"
 
 
-def _picked(spread: Spread | None, shown: Callable[[float | None], str], pick: str) -> str:
+def picked(spread: Spread | None, shown: Callable[[float | None], str], pick: str) -> str:
+    """Return one figure of a spread as text, if there is any."""
     return shown(None if spread is None else getattr(spread, pick))
 
 
@@ -167,9 +145,11 @@ def _time(value: int | None) -> str:
     return _NONE if value is None else format_ns(value)
 
 
-def _times(ratio: float | None) -> str:
+def times_text(ratio: float | None) -> str:
+    """Return a speed-up as a person reads it."""
     return _NONE if ratio is None else f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
 
 
-def _above(ratio: float | None) -> str:
+def above_text(ratio: float | None) -> str:
+    """Return the distance of a ratio above 1."""
     return _NONE if ratio is None else percent(ratio - 1)

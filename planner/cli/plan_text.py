@@ -10,6 +10,7 @@ from planner.clusters import Cluster
 from planner.draw import format_table
 from planner.iteration import Problem
 from planner.jsonio.iteration_answer import (
+    VERBS,
     AlternativeAnswer,
     CandidateAnswer,
     IterationAnswer,
@@ -19,9 +20,9 @@ from planner.jsonio.iteration_answer import (
     Why,
 )
 from planner.printing import printable
-from planner.report.words import CHANGES, VERBS
+from planner.report.words import CHANGES
 from planner.topologies import BCube, FatTree, Rails
-from planner.units import counted, format_bytes, format_factor, format_ns
+from planner.units import counted, format_bytes, format_factor, format_ns, format_rate
 
 __all__ = ["about_cluster", "lines", "sentence"]
 
@@ -73,17 +74,9 @@ def about_cluster(cluster: Cluster) -> str:
     shared = cluster.shared_bytes_per_s
     return (
         f"{printable(cluster.name)}: {counted(cluster.workers, 'worker')}, {kind}, "
-        f"{nic.per_machine} × {_rate(float(nic.bytes_per_s))} a machine, start-up "
-        f"{format_ns(nic.startup_ns)}" + (f", {_rate(float(shared))} shared" if shared else "")
+        f"{nic.per_machine} × {format_rate(nic.bytes_per_s)} a machine, start-up "
+        f"{format_ns(nic.startup_ns)}" + (f", {format_rate(shared)} shared" if shared else "")
     )
-
-
-def _rate(bytes_per_s: float) -> str:
-    bits = 8 * bytes_per_s
-    for scale, unit in ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
-        if bits >= scale:
-            return f"{bits / scale:.4g} {unit}"
-    return f"{bits:.4g} b/s"
 
 
 def sentence(answer: IterationAnswer) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import time
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from msgspec import UNSET
@@ -18,8 +17,9 @@ from planner.iteration.scheduling import scheduled
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
+from planner.machine import own_version
 from planner.methods import concrete, deadline_in
-from planner.report import Report, page, peers_of
+from planner.report import Report, page
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 
@@ -83,10 +83,10 @@ def run(options: argparse.Namespace) -> int:
         cluster=job.cluster,
         about=about_cluster(job.cluster),
         job=_workload(job, problem),
-        peers=peers_of(_beside(others, result)),
+        peers=_beside(others, result),
         sweeps=sweeps,
         command=_command(options),
-        version=_version(),
+        version=own_version(),
     )
     write_document(page(report), options.output)
     if options.output != "-":
@@ -131,10 +131,3 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
         if name not in ("profile", "cluster") and value != default:
             words += [f"--{name.replace('_', '-')}", str(value)]
     return tuple(words)
-
-
-def _version() -> str:
-    try:
-        return version("planner")
-    except PackageNotFoundError:
-        return "(not installed)"

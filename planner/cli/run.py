@@ -218,14 +218,10 @@ def _answers(paths: Sequence[str]) -> "tuple[list[Answer], Program]":
 
     answers = []
     for path in paths:
-        try:
+        with in_file(path):
             answers.append(read_plan(read(path)))
-        except InvalidInputError as error:
-            raise in_file(path, error) from None
-    try:
+    with in_file(" and ".join(paths)):
         return answers, program_of(*answers)
-    except InvalidInputError as error:
-        raise in_file(" and ".join(paths), error) from None
 
 
 def _trials(

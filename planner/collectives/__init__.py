@@ -6,7 +6,7 @@ does, message by message, is a `program`, which `check` proves right and `time_o
 """
 
 from planner.collectives.bml import bml_bcube
-from planner.collectives.bound import bcube_bound, lower_bound
+from planner.collectives.bound import lower_bound
 from planner.collectives.checking import check
 from planner.collectives.collective import Collective, Cost
 from planner.collectives.comparison import (
@@ -24,7 +24,7 @@ from planner.collectives.exchange import (
     shuffle_bcube,
     shuffle_fattree,
 )
-from planner.collectives.fabric import Fabric, SwitchCounts, switch_counts
+from planner.collectives.fabric import Fabric
 from planner.collectives.halving_doubling import halving_doubling_bcube, halving_doubling_fattree
 from planner.collectives.hierarchical import (
     groups_of,
@@ -56,8 +56,6 @@ __all__ = [
     "ListedProgram",
     "Message",
     "Program",
-    "SwitchCounts",
-    "bcube_bound",
     "bml_bcube",
     "check",
     "choose",
@@ -84,7 +82,6 @@ __all__ = [
     "round_robin",
     "shuffle_bcube",
     "shuffle_fattree",
-    "switch_counts",
     "time_of",
     "tree_groups",
 ]

@@ -22,10 +22,9 @@ Clusters of Workstations", JPDC 2009; BML meets it for k NICs (NeurIPS 2018, sec
 from fractions import Fraction
 
 from planner.collectives.collective import Cost
-from planner.topologies import BCube
 from planner.validation import integer
 
-__all__ = ["bcube_bound", "lower_bound"]
+__all__ = ["lower_bound"]
 
 
 def lower_bound(servers: int, nics: int = 1, diameter: int = 1) -> Cost:
@@ -53,8 +52,3 @@ def lower_bound(servers: int, nics: int = 1, diameter: int = 1) -> Cost:
         volume=Fraction(2 * (servers - 1), nics * servers),
         reduced=Fraction(servers - 1, servers),
     )
-
-
-def bcube_bound(bcube: BCube) -> Cost:
-    """Return the bound on a BCube: k NICs a server, and k hops between the farthest."""
-    return lower_bound(bcube.servers, bcube.k, bcube.k)

@@ -104,16 +104,16 @@ def _ranges(
     import numpy as np
 
     order = np.argsort(lanes, kind="stable")
-    found = []
+    ranges = []
     for lane in np.split(order, np.flatnonzero(np.diff(lanes[order])) + 1):
         cuts = np.unique(np.concatenate([firsts[lane], stops[lane]]))
         places = np.searchsorted(cuts, firsts[lane]), np.searchsorted(cuts, stops[lane])
-        begun, ended = (np.bincount(one, minlength=len(cuts)) for one in places)
+        begun, ended = (np.bincount(ends, minlength=len(cuts)) for ends in places)
         carried = np.cumsum(begun - ended)[:-1] > 0
-        ends = zip(cuts[:-1][carried].tolist(), cuts[1:][carried].tolist(), strict=True)
-        found += [(first, stop, lane) for first, stop in ends]
+        uncut = zip(cuts[:-1][carried].tolist(), cuts[1:][carried].tolist(), strict=True)
+        ranges += [(first, stop, lane) for first, stop in uncut]
     reached = 0
-    for first, stop, lane in sorted(found, key=itemgetter(0)):
+    for first, stop, lane in sorted(ranges, key=itemgetter(0)):
         if first < reached:
             raise InvalidPlanError(
                 f"lane {lanes[lane[0]]}, chunk {first}", "another lane carries it too"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from planner.topologies import BCube, FatTree
 from planner.validation import set_integer
 
-__all__ = ["Fabric", "SwitchCounts", "switch_counts"]
+__all__ = ["Fabric"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,40 +53,3 @@ class Fabric:
     def tree(self) -> FatTree:
         """The smallest three-layer Fat-Tree with room for the servers."""
         return FatTree.smallest_for(self.servers)
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchCounts:
-    """Switches that connect N = n^k servers.
-
-    Attributes
-    ----------
-    bcube : int
-        Of n ports, in BCube(n, k): k·N/n.
-    fat_tree : int
-        Of n ports, in a Fat-Tree by the paper's count: 5·N/n rounded up.
-    k_nics : int
-        The same with k NICs a server, as many as in the BCube.
-    tree : FatTree
-        The smallest Fat-Tree that can be built for N servers; it has its own number of ports.
-    buildable : bool
-        Whether n-port switches can be built into a Fat-Tree of N servers: n is even, N ≤ n³/4.
-    """
-
-    bcube: int
-    fat_tree: int
-    k_nics: int
-    tree: FatTree
-    buildable: bool
-
-
-def switch_counts(bcube: BCube) -> SwitchCounts:
-    """Return how many switches the servers of a BCube take on each topology."""
-    single = Fabric.beside(bcube)
-    return SwitchCounts(
-        bcube.switches,
-        single.switches,
-        Fabric.beside(bcube, bcube.k).switches,
-        single.tree,
-        bcube.n % 2 == 0 and 4 * bcube.servers <= bcube.n**3,
-    )

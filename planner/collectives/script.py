@@ -161,25 +161,27 @@ def scripts(
 
 def _steps(program: Program, rank: int) -> Iterator[_Step]:
     """Yield a rank's steps in the order of time, with what they wait for."""
-    found: dict[tuple[int, int], tuple[list[Message], list[Message]]] = defaultdict(
+    messages: dict[tuple[int, int], tuple[list[Message], list[Message]]] = defaultdict(
         lambda: ([], [])
     )
     for message in program.sends(rank):
-        found[message.step, message.lane][0].append(message)
+        messages[message.step, message.lane][0].append(message)
     for message in program.receives(rank):
         if message.adds and program.kind == "all_gather":
             raise InvalidPlanError(f"step {message.step}, rank {rank}", "adds to no sum")
-        found[message.step, message.lane][1].append(message)
+        messages[message.step, message.lane][1].append(message)
     written: dict[_Cell, int] = {}
     read: dict[_Cell, set[_Send]] = defaultdict(set)
-    for place, key in enumerate(sorted(found)):
-        sends, receives = found[key]
+    for place, key in enumerate(sorted(messages)):
+        sends, receives = messages[key]
         # Those behind a rank get first what it sends; nobody is then asked by all at once.
-        sends.sort(key=lambda one: _order(one, one.receiver - rank, program.ranks))
-        receives.sort(key=lambda one: _order(one, rank - one.sender, program.ranks))
-        sent = [_cells(one, one.source) for one in sends]
-        received = [_cells(one, one.target) for one in receives]
-        kept = [cells for one, cells in zip(receives, received, strict=True) if not one.adds]
+        sends.sort(key=lambda message: _order(message, message.receiver - rank, program.ranks))
+        receives.sort(key=lambda message: _order(message, rank - message.sender, program.ranks))
+        sent = [_cells(message, message.source) for message in sends]
+        received = [_cells(message, message.target) for message in receives]
+        kept = [
+            cells for message, cells in zip(receives, received, strict=True) if not message.adds
+        ]
         before, after = (
             max((written.get(cell, -1) for cells in several for cell in cells), default=-1)
             for several in (kept, sent)
@@ -215,10 +217,10 @@ def _script(
         {
             cell
             for _, step in steps
-            for one in (*step.sends, *step.receives)
-            for buffer in (one.source if one.sender == rank else one.target,)
+            for message in (*step.sends, *step.receives)
+            for buffer in (message.source if message.sender == rank else message.target,)
             if buffer != OWN
-            for cell in _cells(one, buffer)
+            for cell in _cells(message, buffer)
         }
     )
     room = 0
@@ -255,17 +257,17 @@ def _script(
         places[part, place] = turn
         sends = []
         for position, message in enumerate(step.sends):
-            one = hop(part, message, aside=False)
-            if one.start < one.stop:
+            sent = hop(part, message, aside=False)
+            if sent.start < sent.stop:
                 numbers[part, (place, position)] = next(number)
-                sends.append(one)
+                sends.append(sent)
         received = zip(step.receives, step.aside, strict=True)
         receives = [hop(part, message, aside) for message, aside in received]
         made.append(
             Step(
                 places.get((part, step.before), -1),
                 _numbered(numbers, part, step.clear),
-                tuple(one for one in receives if one.start < one.stop),
+                tuple(received for received in receives if received.start < received.stop),
                 places.get((part, step.after), -1),
                 tuple(sends),
                 _numbered(numbers, part, step.held),
@@ -290,8 +292,8 @@ def talking(messages: Sequence[Message]) -> Iterator[tuple[int, list[int]]]:
         of: dict[int, set[int]] = {}
         for message in messages:
             ends = message.sender, message.receiver
-            if message.link == link and (one := of.get(ends[0])) is not of.get(ends[1], of):
-                both = {*ends}.union(one or (), of.get(ends[1], ()))
+            if message.link == link and (joined := of.get(ends[0])) is not of.get(ends[1], of):
+                both = {*ends}.union(joined or (), of.get(ends[1], ()))
                 of.update(dict.fromkeys(both, both))
         for ranks in sorted({tuple(sorted(some)) for some in of.values()}):
             yield link, list(ranks)

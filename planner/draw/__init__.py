@@ -6,13 +6,11 @@ from planner.draw.bars_text import text_bars
 from planner.draw.chart import Chart
 from planner.draw.drawing import BARS, GANTT, GROUPS, HOT_SPOTS, SCALING, Drawing
 from planner.draw.gantt import save_gantt
-from planner.draw.groups import GroupsChart
 from planner.draw.groups_panels import save_groups
 from planner.draw.groups_text import text_groups
-from planner.draw.hot_spots import HotSpotsChart, text_hot_spots
+from planner.draw.hot_spots import text_hot_spots
 from planner.draw.hot_spots_panels import save_hot_spots
 from planner.draw.panels import save_scaling
-from planner.draw.scaling import ScalingChart
 from planner.draw.scaling_text import text_scaling
 from planner.draw.table import format_table
 from planner.draw.text import text_gantt
@@ -29,9 +27,6 @@ __all__ = [
     "BarSeries",
     "Chart",
     "Drawing",
-    "GroupsChart",
-    "HotSpotsChart",
-    "ScalingChart",
     "comparison_bars",
     "format_table",
     "save_bars",

@@ -1,13 +1,16 @@
 """Axes of counts and times that may span decades."""
 
+from collections.abc import Sequence
 from math import floor, log10
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from planner.draw.style import OUTLINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["set_range", "set_ticks"]
+__all__ = ["draw_star", "label_rows", "set_range", "set_ticks"]
 
 _NICE = (1, 2, 5)
 _MAX_TICKS = 10
@@ -76,6 +79,20 @@ def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> N
     if ends:
         texts.update(zip((low, high), _told_apart(low, high), strict=True))
     axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick, f"{tick:.6g}")))
+
+
+def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:
+    """Mark what was chosen."""
+    look = {"markersize": 13, "color": "white", "markeredgecolor": OUTLINE, "zorder": 5}
+    axes.plot([x], [y], marker="*", linestyle="", **{**look, **style})
+
+
+def label_rows(axes: "Axes", names: Sequence[str], size: float = 8) -> None:
+    """Name the rows of a panel of bars, the first one on top, with nothing but the names."""
+    axes.set_yticks(range(len(names)), names, fontsize=size, parse_math=False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _told_apart(low: float, high: float) -> list[str]:

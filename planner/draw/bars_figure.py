@@ -1,13 +1,12 @@
 """Bar charts as figures: panels side by side, their groups in columns or in rows."""
 
 from itertools import zip_longest
-from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 from planner.draw.bars import BarChart, BarPanel
 from planner.draw.chart import shortened
-from planner.draw.figure import figure_in
+from planner.draw.figure import saving
 from planner.draw.style import COLOURS, OUTLINE
 from planner.printing import printable
 
@@ -30,23 +29,9 @@ _MAX_TICKS = 6
 _BOUND = "#B00020"
 
 
-def save_bars(chart: BarChart, path: Path) -> None:
-    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
-    with figure_in(path) as figure:
-        _fill(figure, chart)
-
-
 def _fill(figure: "Figure", chart: BarChart) -> None:
     inner = _ROW_INCHES * len(chart.groups) if chart.horizontal else _COLUMNS_INCHES
     figure.set_size_inches(_WIDTH_INCHES, 1.6 + inner)
-    title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
-    title.set_in_layout(True)
     weights = [_weight(chart, panel) for panel in chart.panels]
     grid = figure.add_gridspec(1, len(chart.panels), width_ratios=weights)
     for place, panel in enumerate(chart.panels):
@@ -58,6 +43,9 @@ def _fill(figure: "Figure", chart: BarChart) -> None:
         else:
             _label_columns(axes, panel, _with_notes(names, chart.notes))
         _draw_legend(axes, panel)
+
+
+save_bars = saving(_fill)
 
 
 def _with_notes(names: list[str], notes: tuple[str, ...]) -> list[str]:

@@ -1,9 +1,9 @@
 """What every picture of a plan shows."""
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from planner.printing import printable
-from planner.timeline import Timeline
 
 __all__ = ["Chart", "shortened", "shorter_title"]
 
@@ -11,22 +11,25 @@ MAX_TITLE = 120
 """Longer titles are shortened."""
 
 
+View = TypeVar("View")
+
+
 @dataclass(frozen=True, slots=True)
-class Chart:
-    """A timeline with the words around it.
+class Chart(Generic[View]):
+    """What there is to show of a plan, with the words around it.
 
     Attributes
     ----------
     title : str
         What the plan is and what it costs.
-    timeline : Timeline
-        What happens when.
+    view : View
+        What is drawn: a timeline, or one of `planner.views`.
     lower_bound_ns : int or None
-        Proven bound on the end of every plan, drawn beside it.
+        Proven bound on what every plan costs, drawn beside it.
     """
 
     title: str
-    timeline: Timeline
+    view: View
     lower_bound_ns: int | None = None
 
     def __post_init__(self) -> None:

@@ -10,13 +10,11 @@ from planner.draw.bars_figure import save_bars
 from planner.draw.bars_text import text_bars
 from planner.draw.chart import Chart
 from planner.draw.gantt import save_gantt
-from planner.draw.groups import GroupsChart
 from planner.draw.groups_panels import save_groups
 from planner.draw.groups_text import text_groups
-from planner.draw.hot_spots import HotSpotsChart, text_hot_spots
+from planner.draw.hot_spots import text_hot_spots
 from planner.draw.hot_spots_panels import save_hot_spots
 from planner.draw.panels import save_scaling
-from planner.draw.scaling import ScalingChart
 from planner.draw.scaling_text import text_scaling
 from planner.draw.text import text_gantt
 from planner.draw.trace import save_trace
@@ -25,6 +23,7 @@ from planner.errors import InvalidInputError
 __all__ = ["BARS", "GANTT", "GROUPS", "HOT_SPOTS", "SCALING", "Drawing"]
 
 _TRACES = (".json", ".json.gz")
+_CHARTS = ".svg, .png, .pdf (a chart)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Drawing:
         for ending, reason in self.refused.items():
             if _ends(path.name, ending):
                 raise InvalidInputError(str(path), reason)
-        known = ".svg, .png, .pdf (a chart)"
+        known = _CHARTS
         if any(ending in self.writers for ending in _TRACES):
             known += " or .json, .json.gz (a trace)"
         raise InvalidInputError(str(path), f"expected a name ending in {known}")
@@ -77,53 +76,32 @@ def _charts(save: Callable[[Any, Path], None]) -> dict[str, Callable[[Any, Path]
     return dict.fromkeys((".svg", ".png", ".pdf"), save)
 
 
+def _without_times(
+    chart: Callable[..., Any],
+    text: Callable[[Any, int], str],
+    save: Callable[[Any, Path], None],
+    why: str,
+) -> Drawing:
+    """Return how plans are drawn that do not say when things happen: there is no trace of them."""
+    refusal = f"a trace shows when things happen, and {why}: expected a name ending in {_CHARTS}"
+    return Drawing(chart, text, _charts(save), dict.fromkeys(_TRACES, refusal))
+
+
 GANTT = Drawing(Chart, text_gantt, {**_charts(save_gantt), **dict.fromkeys(_TRACES, save_trace)})
 """Plans that are a timeline."""
 
-SCALING = Drawing(
-    ScalingChart,
-    text_scaling,
-    _charts(save_scaling),
-    dict.fromkeys(
-        _TRACES,
-        "a trace shows when things happen, and a configuration says only how long they take: "
-        "expected a name ending in .svg, .png, .pdf (a chart)",
-    ),
+SCALING = _without_times(
+    Chart, text_scaling, save_scaling, "a configuration says only how long they take"
 )
 """Plans that are a configuration of a job."""
 
-GROUPS = Drawing(
-    GroupsChart,
-    text_groups,
-    _charts(save_groups),
-    dict.fromkeys(
-        _TRACES,
-        "a trace shows when things happen, and a group size says only how often: "
-        "expected a name ending in .svg, .png, .pdf (a chart)",
-    ),
-)
+GROUPS = _without_times(Chart, text_groups, save_groups, "a group size says only how often")
 """Plans that are a group size."""
 
-HOT_SPOTS = Drawing(
-    HotSpotsChart,
-    text_hot_spots,
-    _charts(save_hot_spots),
-    dict.fromkeys(
-        _TRACES,
-        "a trace shows when things happen, and turns say only in which order: "
-        "expected a name ending in .svg, .png, .pdf (a chart)",
-    ),
-)
+HOT_SPOTS = _without_times(Chart, text_hot_spots, save_hot_spots, "turns say only in which order")
 """Plans that say who pulls from whom."""
 
-BARS = Drawing(
-    comparison_bars,
-    text_bars,
-    _charts(save_bars),
-    dict.fromkeys(
-        _TRACES,
-        "a trace shows when things happen, and a comparison says only how long they take: "
-        "expected a name ending in .svg, .png, .pdf (a chart)",
-    ),
+BARS = _without_times(
+    comparison_bars, text_bars, save_bars, "a comparison says only how long they take"
 )
 """Plans beside what else there is."""

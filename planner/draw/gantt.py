@@ -14,7 +14,7 @@ from planner.draw.figure import figure_in
 from planner.draw.passes import draw_passes
 from planner.draw.style import BACKWARD, COLOURS, DARK, FORWARD, MAX_OUTLINED, OUTLINE, OVERRUN
 from planner.draw.windows import MAX_WINDOWS, draw_windows, panel_inches
-from planner.timeline import Interval
+from planner.timeline import Interval, Timeline
 from planner.units import format_ns, unit_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MAX_BARS = 4000
 """With more bars in a lane, most are narrower than a pixel."""
 
 
-def save_gantt(chart: Chart, path: Path) -> None:
+def save_gantt(chart: Chart[Timeline], path: Path) -> None:
     """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
 
     Raises
@@ -42,7 +42,7 @@ def save_gantt(chart: Chart, path: Path) -> None:
     MissingExtraError
         If matplotlib is not installed.
     """
-    timeline = chart.timeline
+    timeline = chart.view
     lanes = timeline.resources
     windows = timeline.windows if len(timeline.windows) <= MAX_WINDOWS else ()
     lanes_inches = 1.6 + _LANE_INCHES * len(lanes) + (_MARK_INCHES if timeline.marks else 0)
@@ -81,10 +81,10 @@ def save_gantt(chart: Chart, path: Path) -> None:
         figure.tight_layout(rect=(0, foot, 1, 1))
 
 
-def _draw_mark_labels(axes: "Axes", chart: Chart, scale: float) -> None:
+def _draw_mark_labels(axes: "Axes", chart: Chart[Timeline], scale: float) -> None:
     """Write what marks mean above the lanes, on the side of the line that has more room."""
-    for mark in chart.timeline.marks:
-        left = mark.time_ns > chart.timeline.end_ns / 2
+    for mark in chart.view.marks:
+        left = mark.time_ns > chart.view.end_ns / 2
         text = f"{mark.label} ({format_ns(mark.time_ns)})"
         axes.annotate(
             text,
@@ -99,7 +99,7 @@ def _draw_mark_labels(axes: "Axes", chart: Chart, scale: float) -> None:
         )
 
 
-def _draw_legend(figure: "Figure", chart: Chart, *, with_windows: bool) -> float:
+def _draw_legend(figure: "Figure", chart: Chart[Timeline], *, with_windows: bool) -> float:
     """Draw the legend at the foot and return the share of the height it takes."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -108,9 +108,9 @@ def _draw_legend(figure: "Figure", chart: Chart, *, with_windows: bool) -> float
         return Patch(facecolor=colour, edgecolor=OUTLINE, hatch=hatch, label=label)
 
     legend: list[Patch | Line2D] = []
-    if any(interval.kind == "startup" for interval in chart.timeline.intervals):
+    if any(interval.kind == "startup" for interval in chart.view.intervals):
         legend.append(patch("white", "start-up", "////"))
-    if any(interval.kind in ("backward", "forward") for interval in chart.timeline.intervals):
+    if any(interval.kind in ("backward", "forward") for interval in chart.view.intervals):
         legend += [
             patch(COLOURS[0], "transfer"),
             patch(BACKWARD, "backward ops"),
@@ -132,7 +132,7 @@ def _draw_legend(figure: "Figure", chart: Chart, *, with_windows: bool) -> float
     figure.legend(
         handles=legend, loc="lower right", ncols=len(legend), frameon=False, fontsize=size
     )
-    if not chart.timeline.marks and not with_windows:
+    if not chart.view.marks and not with_windows:
         return 0.06
     return _LEGEND_INCHES / float(figure.get_size_inches()[1])
 

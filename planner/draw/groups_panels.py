@@ -1,12 +1,11 @@
 """Group scheduling as a figure: overhead and time of a group against its size, with both limits."""
 
 from math import ceil, log, log10
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from planner.draw.axes import set_range
-from planner.draw.figure import figure_in
-from planner.draw.groups import GroupsChart
+from planner.draw.axes import draw_star, set_range
+from planner.draw.chart import Chart
+from planner.draw.figure import saving
 from planner.draw.style import COLOURS, OUTLINE
 from planner.units import format_ns, unit_of
 from planner.views import Groups, share_text
@@ -33,23 +32,9 @@ _BEYOND = "#F3E3DA"
 """Where a limit is broken."""
 
 
-def save_groups(chart: GroupsChart, path: Path) -> None:
-    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
-    with figure_in(path) as figure:
-        figure.set_size_inches(_SIZE_INCHES)
-        _fill(figure, chart)
-
-
-def _fill(figure: "Figure", chart: GroupsChart) -> None:
-    groups = chart.groups
-    title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
-    title.set_in_layout(True)
+def _fill(figure: "Figure", chart: Chart[Groups]) -> None:
+    figure.set_size_inches(_SIZE_INCHES)
+    groups = chart.view
     left, right = figure.subplots(1, 2)
     most = groups.points[-1].group_size
     few = most <= _FEW
@@ -61,6 +46,9 @@ def _fill(figure: "Figure", chart: GroupsChart) -> None:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(visible=True, color="#E4E4E4", linewidth=0.6)
         axes.set_axisbelow(True)
+
+
+save_groups = saving(_fill)
 
 
 def _set_range(
@@ -122,17 +110,7 @@ def _draw_line(axes: "Axes", groups: Groups, heights: list[float], chosen: float
         markeredgecolor=OUTLINE,
         markeredgewidth=0.5,
     )
-    axes.plot(
-        [groups.chosen.group_size],
-        [chosen],
-        linestyle="",
-        marker="*",
-        markersize=14,
-        color="white",
-        markeredgecolor=OUTLINE,
-        zorder=5,
-        clip_on=False,
-    )
+    draw_star(axes, groups.chosen.group_size, chosen, markersize=14, clip_on=False)
 
 
 def _draw_limit(axes: "Axes", height: float, top: float, text: str, *, left: bool) -> None:

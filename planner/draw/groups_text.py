@@ -1,6 +1,6 @@
 """Group sizes for a terminal: a bar of overhead each, and the time of a group."""
 
-from planner.draw.groups import GroupsChart
+from planner.draw.chart import Chart
 from planner.draw.table import format_table
 from planner.units import format_ns
 from planner.views import Groups, share_text
@@ -12,9 +12,9 @@ _FIXED = 66
 """Characters of a row beside its bar."""
 
 
-def text_groups(chart: GroupsChart, width: int = 80) -> str:
+def text_groups(chart: Chart[Groups], width: int = 80) -> str:
     """Return `chart` as text, `width` characters wide."""
-    groups = chart.groups
+    groups = chart.view
     columns = max(10, width - _FIXED)
     longest = max(groups.max_overhead, *(point.overhead for point in groups.points)) or 1
     rows: list[tuple[str, ...]] = [

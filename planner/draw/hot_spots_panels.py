@@ -1,16 +1,15 @@
 """A synchronisation as a figure: who is asked by how many at once above, the methods below."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.draw.axes import set_ticks
-from planner.draw.chart import shortened
-from planner.draw.figure import figure_in
-from planner.draw.hot_spots import HotSpotsChart
+from planner.draw.axes import label_rows, set_ticks
+from planner.draw.chart import Chart, shortened
+from planner.draw.figure import saving
+from planner.draw.hot_spots import above_bound
 from planner.draw.style import BACKWARD, COLOURS, DARK, OUTLINE
 from planner.printing import printable
 from planner.units import format_ns, unit_of
-from planner.views import Pulls
+from planner.views import HotSpots, Pulls
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,30 +30,16 @@ _MAX_COUNTED = 8
 _NOBODY = "#F2F2F2"
 
 
-def save_hot_spots(chart: HotSpotsChart, path: Path) -> None:
-    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
-    with figure_in(path) as figure:
-        _fill(figure, chart)
-
-
-def _fill(figure: "Figure", chart: HotSpotsChart) -> None:
-    maps = chart.spots.maps
-    heights = [_MAP_INCHES] * bool(maps) + [0.9 + _ROW_INCHES * len(chart.spots.times_ns)]
+def _fill(figure: "Figure", chart: Chart[HotSpots]) -> None:
+    maps = chart.view.maps
+    heights = [_MAP_INCHES] * bool(maps) + [0.9 + _ROW_INCHES * len(chart.view.times_ns)]
     figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))
-    title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
-    title.set_in_layout(True)
     grid = figure.add_gridspec(len(heights), max(len(maps), 1), height_ratios=heights)
     most = max((pulls for _, rows in maps for row in rows for pulls in row), default=0)
     panels: list[Axes] = []
     for place, (name, rows) in enumerate(maps):
         panels.append(figure.add_subplot(grid[0, place]))
-        image = _draw_map(panels[-1], name, rows, most, chart.spots.nodes)
+        image = _draw_map(panels[-1], name, rows, most, chart.view.nodes)
     if maps:
         bar = figure.colorbar(image, ax=panels, pad=0.01, aspect=30)
         bar.set_label("nodes that pull gradients from it at once")
@@ -64,6 +49,9 @@ def _fill(figure: "Figure", chart: HotSpotsChart) -> None:
             bar.ax.minorticks_off()
             bar.set_ticks(range(1, most + 1), labels=[str(pulls) for pulls in range(1, most + 1)])
     _draw_bars(figure.add_subplot(grid[-1, :]), chart)
+
+
+save_hot_spots = saving(_fill)
 
 
 def _draw_map(axes: "Axes", name: str, rows: Pulls, most: int, nodes: int) -> "AxesImage":
@@ -103,21 +91,21 @@ def _draw_map(axes: "Axes", name: str, rows: Pulls, most: int, nodes: int) -> "A
     return image
 
 
-def _draw_bars(axes: "Axes", chart: HotSpotsChart) -> None:
+def _draw_bars(axes: "Axes", chart: Chart[HotSpots]) -> None:
     """Draw one bar a method, the fastest first, and the bound."""
-    ranking = chart.spots.ranking
+    ranking = chart.view.ranking
     longest = ranking[-1][1]
     unit, scale = unit_of(longest)
     axes.barh(
         range(len(ranking)),
         [time / scale for _, time in ranking],
         0.72,
-        color=[COLOURS[0] if name == chart.spots.method else BACKWARD for name, _ in ranking],
+        color=[COLOURS[0] if name == chart.view.method else BACKWARD for name, _ in ranking],
         edgecolor=OUTLINE,
         linewidth=0.4,
     )
     for row, (_, time) in enumerate(ranking):
-        above = chart.above_bound(time)
+        above = above_bound(time, chart.lower_bound_ns)
         axes.annotate(
             f"{format_ns(time)}{f'  ({above})' if above else ''}",
             (time / scale, row),
@@ -129,10 +117,7 @@ def _draw_bars(axes: "Axes", chart: HotSpotsChart) -> None:
     if chart.lower_bound_ns is not None:
         axes.axvline(chart.lower_bound_ns / scale, color=DARK[1], linewidth=1.2, linestyle="--")
     names = [shortened(printable(name), _MAX_NAME) for name, _ in ranking]
-    axes.set_yticks(range(len(names)), names, fontsize=8.5, parse_math=False)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    label_rows(axes, names, 8.5)
     axes.set_xlim(0, longest / scale * 1.27 or 1)
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
     axes.set_xlabel(f"time of one synchronisation ({unit}); dashed: the lower bound")
     axes.set_title("every way to synchronise", fontsize=10, loc="left")

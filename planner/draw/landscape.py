@@ -3,8 +3,7 @@
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from planner.draw.axes import set_range, set_ticks
-from planner.draw.style import OUTLINE
+from planner.draw.axes import draw_star, set_range, set_ticks
 from planner.units import unit_of
 from planner.views import Point, epoch_text
 
@@ -47,17 +46,7 @@ def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None
     )
     collection.set_array([time / scale for time in times])
     axes.add_collection(collection)
-    axes.plot(
-        [best.workers],
-        [best.replicas],
-        marker="*",
-        markersize=13,
-        color="white",
-        markeredgecolor=OUTLINE,
-        linestyle="",
-        clip_on=False,
-        zorder=5,
-    )
+    draw_star(axes, best.workers, best.replicas, clip_on=False)
     for which, edges in (("x", columns), ("y", rows)):
         ends = list(edges.values())
         logarithmic = max(edges) > _MAX_LINEAR

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.axes import set_range
-from planner.draw.figure import figure_in
+from planner.draw.figure import figure_in, write_title
 from planner.draw.style import COLOURS, OUTLINE
 from planner.units import unit_of
 
@@ -59,7 +59,7 @@ def save_network(title: str, curves: Sequence[Curve], path: Path) -> None:
     with figure_in(path) as figure:
         width, height = _PANEL_INCHES
         figure.set_size_inches(width * len(curves), height)
-        figure.suptitle(title, fontsize=11, x=0.01, ha="left", parse_math=False)
+        write_title(figure, title)
         panels = figure.subplots(1, len(curves), squeeze=False)[0]
         for axes, curve in zip(panels, curves, strict=True):
             _draw(axes, curve, scale)

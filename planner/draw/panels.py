@@ -5,18 +5,18 @@ number of machines, as far as they are known; without them the ranking of triple
 how far constants may be off, if that is known.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.draw.chart import shortened
-from planner.draw.figure import figure_in
+from planner.draw.axes import label_rows
+from planner.draw.chart import Chart, shortened
+from planner.draw.figure import saving
 from planner.draw.landscape import draw_landscape
 from planner.draw.ranges import draw_ranges
-from planner.draw.scaling import ScalingChart, grouped, slowdown_text
+from planner.draw.scaling import grouped, slowdown_text
 from planner.draw.staircase import draw_front, thin_out
 from planner.draw.style import BACKWARD, COLOURS, OUTLINE
 from planner.units import unit_of
-from planner.views import PHASES, LayerTime, Point, epoch_text
+from planner.views import PHASES, LayerTime, Point, Scaling, epoch_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,20 +33,8 @@ _MAX_NAME = 24
 _COLOURS = dict(zip(PHASES, (*COLOURS[:3], COLOURS[6], COLOURS[4]), strict=True))
 
 
-def save_scaling(chart: ScalingChart, path: Path) -> None:
-    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
-    with figure_in(path) as figure:
-        _fill(figure, chart)
-
-
-def _fill(figure: "Figure", chart: ScalingChart) -> None:
-    scaling = chart.scaling
+def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:
+    scaling = chart.view
     layers = grouped(scaling.layers, _MAX_LAYERS)
     ranked = scaling.ranking[:_MAX_RANKED]
     maps = bool(scaling.landscape) + bool(scaling.front)
@@ -56,8 +44,6 @@ def _fill(figure: "Figure", chart: ScalingChart) -> None:
     if scaling.ranges:
         heights.append(0.9 + _ROW_INCHES * len(scaling.ranges))
     figure.set_size_inches(_WIDTH_INCHES, 0.4 + sum(heights))
-    title = figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
-    title.set_in_layout(True)
     grid = figure.add_gridspec(len(heights), max(maps, 1), height_ratios=heights)
     _draw_layers(figure.add_subplot(grid[0, :]), layers)
     lower = [figure.add_subplot(grid[1, place]) for place in range(max(maps, 1))]
@@ -71,6 +57,9 @@ def _fill(figure: "Figure", chart: ScalingChart) -> None:
         thin_out(labels)
     if not maps:
         _draw_ranking(lower[0], ranked, len(scaling.ranking))
+
+
+save_scaling = saving(_fill)
 
 
 def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
@@ -91,7 +80,7 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
             label=name,
         )
         starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-    _label_rows(axes, [shortened(layer.name, _MAX_NAME) for layer in layers])
+    label_rows(axes, [shortened(layer.name, _MAX_NAME) for layer in layers])
     whole = sum(starts)
     _write_ends(
         axes, [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
@@ -121,7 +110,7 @@ def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
         edgecolor=OUTLINE,
         linewidth=0.4,
     )
-    _label_rows(axes, [point.label for point in points])
+    label_rows(axes, [point.label for point in points])
     ends = [(points[0].epoch_ns / scale, epoch_text(points[0].epoch_ns))]
     for point in points[1:]:
         slower = slowdown_text(point.epoch_ns, points[0].epoch_ns)
@@ -131,13 +120,6 @@ def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
     axes.set_xlabel(f"time of an epoch ({unit})")
     shown = f"the first {len(points)} of {count}" if len(points) < count else "the best of each"
     axes.set_title(f"workers × replicas + servers, {shown}", fontsize=10, loc="left")
-
-
-def _label_rows(axes: "Axes", names: list[str]) -> None:
-    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _write_ends(axes: "Axes", ends: list[tuple[float, str]], share: float = 0.09) -> None:

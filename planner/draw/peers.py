@@ -9,12 +9,11 @@ axis ends in an arrow.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, log, log10
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.draw.axes import set_range
 from planner.draw.chart import shortened, shorter_title
-from planner.draw.figure import figure_in
+from planner.draw.figure import saving
 from planner.draw.style import COLOURS, OUTLINE
 from planner.iteration.peers import BASELINE, JOINT, Spread, Standing
 from planner.printing import printable
@@ -126,23 +125,10 @@ _PANELS = (
 )
 
 
-def save_peers(chart: PeersChart, path: Path) -> None:
-    """Draw `chart` into `path`, in the format of its suffix (``.svg``, ``.png``, ``.pdf``).
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
-    with figure_in(path) as figure:
-        _fill(figure, chart)
-
-
 def _fill(figure: "Figure", chart: PeersChart) -> None:
     methods = chart.methods
     lines = len(methods) * (len(chart.scales) + 0.6)
     figure.set_size_inches(_WIDTH_INCHES, 1.9 + _LINE_INCHES * lines)
-    figure.suptitle(chart.title, fontsize=11, x=0.01, ha="left", parse_math=False)
     grid = figure.add_gridspec(1, len(_PANELS))
     for place, panel in enumerate(_PANELS):
         axes = figure.add_subplot(grid[place])
@@ -155,6 +141,9 @@ def _fill(figure: "Figure", chart: PeersChart) -> None:
         axes.set_xlabel(panel.axis, fontsize=9)
         axes.spines[["top", "right", "left"]].set_visible(False)
     _draw_legend(figure, chart)
+
+
+save_peers = saving(_fill)
 
 
 def _name(method: str) -> str:

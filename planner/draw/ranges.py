@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from planner.draw.axes import set_range
+from planner.draw.axes import label_rows, set_range
 from planner.draw.chart import shortened
 from planner.draw.scaling import factor_text
 from planner.draw.style import COLOURS, OUTLINE
@@ -58,10 +58,7 @@ def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: Regret | None) 
                 )
     axes.axvline(1, color=OUTLINE, linewidth=0.8)
     names = [shortened(printable(factors.constant), _MAX_NAME) for factors in ranges]
-    axes.set_yticks(range(len(names)), names, fontsize=8, parse_math=False)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
+    label_rows(axes, names)
     set_range(axes, "x", (reach**-_ROOM, reach**_ROOM), logarithmic=True)
     axes.set_xlabel("factor of the constant, all others as given")
     title = "factors of a constant with which this stays the best"

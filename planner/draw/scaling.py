@@ -1,35 +1,11 @@
-"""What is drawn of a configuration of a job: where its time goes, and those next to it."""
+"""What texts and pictures of a configuration of a job say alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from planner.draw.chart import shorter_title
 from planner.printing import printable
-from planner.views import LayerTime, Scaling
+from planner.views import LayerTime
 
-__all__ = ["ScalingChart", "factor_text", "grouped", "slowdown_text"]
-
-
-@dataclass(frozen=True, slots=True)
-class ScalingChart:
-    """A configuration with the words around it.
-
-    Attributes
-    ----------
-    title : str
-        What the configuration is and what it costs.
-    scaling : Scaling
-        What is drawn.
-    lower_bound_ns : int or None
-        Proven bound on an epoch in every configuration.
-    """
-
-    title: str
-    scaling: Scaling
-    lower_bound_ns: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "title", shorter_title(self.title))
+__all__ = ["factor_text", "grouped", "slowdown_text"]
 
 
 def factor_text(factor: float | None) -> str:

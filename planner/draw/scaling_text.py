@@ -2,26 +2,24 @@
 
 from math import log
 
-from planner.draw.chart import shortened
-from planner.draw.scaling import ScalingChart, factor_text, grouped, slowdown_text
-from planner.draw.table import format_table
-from planner.views import PHASES, LayerTime, Point, Range, Regret, epoch_text
+from planner.draw.chart import Chart, shortened
+from planner.draw.scaling import factor_text, grouped, slowdown_text
+from planner.draw.table import cut, format_table
+from planner.views import PHASES, LayerTime, Point, Range, Regret, Scaling, epoch_text
 
 __all__ = ["text_scaling"]
 
 _LETTERS = dict(zip(PHASES, "fbucw", strict=True))
 _MAX_LAYERS = 24
-_MAX_ROWS = 40
-"""Longer lists are cut in the middle."""
 _MAX_NAME = 24
 _MAX_CELLS = 20
 """More workers or replicas share a character."""
 _SHADES = "0123456789"
 
 
-def text_scaling(chart: ScalingChart, width: int = 80) -> str:
+def text_scaling(chart: Chart[Scaling], width: int = 80) -> str:
     """Return `chart` as text, `width` characters wide."""
-    scaling = chart.scaling
+    scaling = chart.view
     parts = [
         chart.title,
         _bars(grouped(scaling.layers, _MAX_LAYERS), width),
@@ -71,24 +69,16 @@ def _ranking(points: tuple[Point, ...]) -> str:
         for rank, point in enumerate(points, start=1)
     ]
     header = ["rank", "workers", "replicas", "servers", "machines", "epoch", "slower by"]
-    return format_table(header, _cut(rows))
+    return format_table(header, cut(rows))
 
 
 def _front(points: tuple[Point, ...]) -> str:
     rows = [[str(point.machines), epoch_text(point.epoch_ns), *_triple(point)] for point in points]
-    return format_table(["machines", "epoch", "workers", "replicas", "servers"], _cut(rows))
+    return format_table(["machines", "epoch", "workers", "replicas", "servers"], cut(rows))
 
 
 def _triple(point: Point) -> tuple[str, str, str]:
     return str(point.workers), str(point.replicas), str(point.servers)
-
-
-def _cut(rows: list[list[str]]) -> list[list[str]]:
-    """Return the rows without the middle of too many."""
-    if len(rows) <= _MAX_ROWS:
-        return rows
-    left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)
-    return [*rows[: _MAX_ROWS // 2], left_out, *rows[-_MAX_ROWS // 2 :]]
 
 
 def _landscape(points: tuple[Point, ...]) -> str:

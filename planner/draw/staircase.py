@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import dist, hypot
 from typing import TYPE_CHECKING
 
-from planner.draw.axes import set_range
+from planner.draw.axes import draw_star, set_range
 from planner.draw.style import COLOURS, OUTLINE
 from planner.units import unit_of
 from planner.views import Point
@@ -46,16 +46,7 @@ def draw_front(
         markeredgecolor=OUTLINE,
         markeredgewidth=0.5,
     )
-    axes.plot(
-        [best.machines],
-        [max(best.epoch_ns, 1) / scale],
-        linestyle="",
-        marker="*",
-        markersize=13,
-        color="white",
-        markeredgecolor=OUTLINE,
-        zorder=5,
-    )
+    draw_star(axes, best.machines, max(best.epoch_ns, 1) / scale)
     wide = any(max(values) > _LOGARITHMIC * min(values) for values in (machines, times))
     room = _CHARACTER_INCHES * (len(points[-1].label) + 3) / (_AXES_SHARE * width_inches)
     for which, values, margin in (("x", machines, room / (1 - room)), ("y", times, 0.08)):

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from planner.printing import printable
 
-__all__ = ["format_table"]
+__all__ = ["cut", "format_table"]
+
+_MAX_ROWS = 40
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -19,3 +21,11 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         )
         lines.append("  ".join([first, *others]).rstrip())
     return "\n".join(lines)
+
+
+def cut(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows without the middle of too many."""
+    if len(rows) <= _MAX_ROWS:
+        return rows
+    left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)
+    return [*rows[: _MAX_ROWS // 2], left_out, *rows[-_MAX_ROWS // 2 :]]

@@ -8,15 +8,13 @@ the backward and the forward pass.
 from math import ceil, log10
 
 from planner.draw.chart import Chart, shortened
-from planner.draw.table import format_table
+from planner.draw.table import cut, format_table
 from planner.printing import printable
 from planner.timeline import Interval, Kind, Mark, Timeline
 from planner.units import format_ns, unit_of
 
 __all__ = ["text_gantt"]
 
-_MAX_ROWS = 40
-"""Longer lists of batches are cut in the middle."""
 _TIMES_WIDTH = 52
 """Characters that the times of a transfer take at most as a rule."""
 _MIN_LABEL = 32
@@ -24,9 +22,9 @@ _SYMBOLS: dict[Kind, str] = {"startup": "░", "backward": "b", "forward": "f"}
 """What is not shown by the number of its batch."""
 
 
-def text_gantt(chart: Chart, width: int = 80) -> str:
+def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
     """Return `chart` as text, `width` characters wide."""
-    timeline = chart.timeline
+    timeline = chart.view
     margin = max(map(len, timeline.resources)) + 2
     columns = max(20, width - margin)
     lines = [chart.title, ""]
@@ -95,7 +93,7 @@ def _list(timeline: Timeline) -> str:
     header = ["batch"]
     for resource in timeline.resources:
         header += [f"{resource} ({unit})", "until"]
-    return format_table(header, _cut(rows))
+    return format_table(header, cut(rows))
 
 
 def _list_of_windows(timeline: Timeline, width: int) -> str:
@@ -116,18 +114,10 @@ def _list_of_windows(timeline: Timeline, width: int) -> str:
         for window in timeline.windows
     ]
     header = ["transfer", f"ready ({unit})", "start", "end", "due", "past due"]
-    return format_table(header, _cut(rows))
+    return format_table(header, cut(rows))
 
 
 def _decimals(lengths: list[int], scale: int) -> int:
     """Return enough decimals for two digits of the shortest, so that none looks like nothing."""
     shortest = min((length for length in lengths if length), default=1)
     return min(max(ceil(log10(scale / shortest)) + 1, 1), round(log10(scale)))
-
-
-def _cut(rows: list[list[str]]) -> list[list[str]]:
-    """Return the rows without the middle of too many."""
-    if len(rows) <= _MAX_ROWS:
-        return rows
-    left_out = [f"… {len(rows) - _MAX_ROWS} more …"] + [""] * (len(rows[0]) - 1)
-    return [*rows[: _MAX_ROWS // 2], left_out, *rows[-_MAX_ROWS // 2 :]]

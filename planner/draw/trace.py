@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from planner.draw.chart import Chart
-from planner.timeline import Interval, Window
+from planner.timeline import Interval, Timeline, Window
 
 __all__ = ["save_trace"]
 
 
-def save_trace(chart: Chart, path: Path) -> None:
+def save_trace(chart: Chart[Timeline], path: Path) -> None:
     """Write `chart` as a trace, compressed if the name ends in ``.gz``."""
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": chart.title}}
     ]
-    for thread, resource in enumerate(chart.timeline.resources, start=1):
+    for thread, resource in enumerate(chart.view.resources, start=1):
         name = {
             "ph": "M",
             "pid": 1,
@@ -42,14 +42,14 @@ def save_trace(chart: Chart, path: Path) -> None:
                 "cat": interval.kind,
                 "args": _arguments(interval),
             }
-            for interval in chart.timeline.on(resource)
+            for interval in chart.view.on(resource)
             if interval.end_ns > interval.start_ns
         ]
-    for window in chart.timeline.windows:
+    for window in chart.view.windows:
         events += _window_events(window)
     events += [
         {"ph": "i", "s": "p", "pid": 1, "tid": 1, "ts": mark.time_ns / 1000, "name": mark.label}
-        for mark in chart.timeline.marks
+        for mark in chart.view.marks
     ]
     text = json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
     data = text.encode()

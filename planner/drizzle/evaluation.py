@@ -77,10 +77,7 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
 
 
 def _overhead(problem: Problem, size: int) -> Fraction:
-    tasks = problem.tasks
-    assert tasks is not None
-    once = Fraction(problem.group_ns) + Fraction(problem.task_ns) * tasks
-    return once / size + Fraction(problem.constant_task_ns) * tasks
+    return problem.once_ns / size + problem.always_ns
 
 
 def check(problem: Problem, plan: Plan) -> None:

@@ -70,7 +70,7 @@ def message_nodes(
     written: dict[tuple[int, int], list[int]] = defaultdict(list)  # by buffer and chunk
     nodes: list[MessageNode] = []
     both = sorted(
-        [*program.sends(rank), *program.receives(rank)], key=lambda one: _order(one, rank)
+        [*program.sends(rank), *program.receives(rank)], key=lambda message: _order(message, rank)
     )
     for message in both:
         size = layout.span(message.first, message.stop - message.first)
@@ -128,11 +128,11 @@ def encoded(nodes: Sequence[MessageNode], first: int, needs: Sequence[int]) -> l
     return [
         node(
             first + place,
-            one.name,
-            one.kind,
-            (*needs, *(first + number for number in one.needs)),
+            message.name,
+            message.kind,
+            (*needs, *(first + number for number in message.needs)),
             0,
-            one.attributes,
+            message.attributes,
         )
-        for place, one in enumerate(nodes)
+        for place, message in enumerate(nodes)
     ]

@@ -187,13 +187,13 @@ class Rank:
                     "channels": [
                         {
                             "channel_type": kind,
-                            "channel_ids": [self._channels[one] for one in block.channels],
+                            "channel_ids": [self._channels[used] for used in block.channels],
                         }
                     ],
                     "remote_buffer_refs": [
                         {
                             "access_channel_type": kind,
-                            "remote_buffer_ids": [remotes[one] for one in block.remotes],
+                            "remote_buffer_ids": [remotes[used] for used in block.remotes],
                         }
                     ],
                 }

@@ -48,7 +48,7 @@ def mg_wfbp(problem: Problem, _: Deadline) -> Outcome[Plan]:
         return problem.transfer_time(count - stop, count - first)
 
     ready = list(accumulate(problem.compute_ns[::-1]))
-    return _from_ready_order(problem, mg_wfbp_groups(ready, duration, problem.batch_startup_ns))
+    return _from_ready_order(problem, mg_wfbp_groups(ready, duration, problem.transfer_startup_ns))
 
 
 def _from_ready_order(problem: Problem, groups: Sequence[int]) -> Outcome[Plan]:

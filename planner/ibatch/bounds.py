@@ -25,7 +25,7 @@ def relaxation(problem: Problem) -> int:
     count, computed = problem.layers, problem.compute_prefix
     total = computed[count]
     if problem.transfer_prefix is not None:
-        arrival = [problem.batch_startup_ns + time for time in problem.transfer_prefix]
+        arrival = [problem.transfer_startup_ns + time for time in problem.transfer_prefix]
     else:
         arrival = _cheapest_arrivals(problem)
     if problem.objective == "eq4":

@@ -156,7 +156,7 @@ def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
         problem.direction,
         [problem.transfer_time(start, stop) for start, stop in plan.batches],
         [prefix[stop] - prefix[start] for start, stop in plan.batches],
-        problem.batch_startup_ns,
+        problem.transfer_startup_ns,
     )
 
 

@@ -76,7 +76,7 @@ def sweep(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[
     arrival = problem.transfer_prefix
     assert arrival is not None
     computed = problem.compute_prefix
-    startup, count = problem.batch_startup_ns, problem.layers
+    startup, count = problem.transfer_startup_ns, problem.layers
     total = computed[count]
     (transfer, compute), most = last
     capped = problem.max_batch_bytes is not None

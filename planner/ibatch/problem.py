@@ -24,7 +24,7 @@ from planner.errors import InvalidInputError
 from planner.network import AnyNetwork, batch_cost
 from planner.profiles import Granularity, Profile
 from planner.results import Infeasibility
-from planner.validation import integers, set_integer, shown, total
+from planner.validation import check_count, integers, set_integer, shown, total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,12 +110,7 @@ class Problem:
         }
         first = next(iter(lists))
         for name, values in lists.items():
-            if len(values) != len(lists[first]):
-                raise InvalidInputError(
-                    name,
-                    f"expected as many elements as {first} ({len(lists[first])}), "
-                    f"got {len(values)}",
-                )
+            check_count(values, len(lists[first]), name, first)
             object.__setattr__(self, name, values)
         if self.max_batch_bytes is not None:
             if self.layer_bytes is None:
@@ -198,7 +193,7 @@ class Problem:
 
     @cached_property
     def transfer_prefix(self) -> list[int] | None:
-        """Prefix sums PT such that batch (a, b] takes ``batch_startup_ns + PT[b] - PT[a]``.
+        """Prefix sums PT such that batch (a, b] takes ``transfer_startup_ns + PT[b] - PT[a]``.
 
         None if the cost of a batch is no such sum: a table that is not affine, or a rate whose
         products with the layers' sizes are no whole nanoseconds (rounded up once per transfer).
@@ -218,7 +213,7 @@ class Problem:
         )
 
     @property
-    def batch_startup_ns(self) -> int:
+    def transfer_startup_ns(self) -> int:
         """Start-up cost Ts of one communication (of a table: its cheapest point's part)."""
         if self.startup_ns is not None:
             return self.startup_ns
@@ -234,7 +229,7 @@ class Problem:
         """Return the communication time of layers start … stop-1 together, start-up included."""
         prefix = self.transfer_prefix
         if prefix is not None:
-            return self.batch_startup_ns + prefix[stop] - prefix[start]
+            return self.transfer_startup_ns + prefix[stop] - prefix[start]
         assert self.cost is not None
         assert self.size_prefix is not None
         return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
@@ -245,7 +240,7 @@ class Problem:
 
         if self.transfer_prefix is not None:
             ends = np.array(self.transfer_prefix[start + 1 : stop + 1], dtype=np.int64)
-            return self.batch_startup_ns + (ends - self.transfer_prefix[start])
+            return self.transfer_startup_ns + (ends - self.transfer_prefix[start])
         assert self.cost is not None
         assert self.size_prefix is not None
         ends = np.array(self.size_prefix[start + 1 : stop + 1], dtype=np.int64)

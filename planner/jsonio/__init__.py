@@ -8,7 +8,6 @@ from planner.jsonio.service import (
     decode_answer,
     decode_request,
     reply,
-    reply_lines,
     solve,
 )
 from planner.jsonio.streams import limited_replies, one_message, read_lines
@@ -24,7 +23,6 @@ __all__ = [
     "one_message",
     "read_lines",
     "reply",
-    "reply_lines",
     "schema",
     "solve",
 ]

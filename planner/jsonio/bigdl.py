@@ -16,12 +16,22 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import Head, check_head, head
 from planner.jsonio.network import LINK_RULES, Network, links_of
 from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
-from planner.jsonio.types import Count, Moment, PositiveRate, PositiveSize, Rate, Seconds, Time
+from planner.jsonio.types import (
+    Count,
+    Moment,
+    PositiveRate,
+    PositiveSize,
+    Rate,
+    Seconds,
+    Time,
+    filled,
+    or_none,
+)
 from planner.methods import concrete
 from planner.network import Network as Links
 from planner.results import Result
 from planner.units import format_ns
-from planner.validation import MAX_TOTAL, MAX_VALUE, shown, total
+from planner.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, shown, total
 from planner.views import MAX_CELLS, HotSpots, Pulls
 
 __all__ = [
@@ -149,7 +159,7 @@ def run(request: BigdlRequest) -> BigdlAnswer:
     problem = request.to_problem()
     if request.method not in _DRIVERS:
         _check_listed(problem.nodes, request.pull_order)  # before anything is built
-    limit = None if request.time_limit_s is UNSET else request.time_limit_s
+    limit = or_none(request.time_limit_s)
     result = bigdl.solve(problem, method=request.method, time_limit=limit)
     return answer(problem, result, pull_order=request.pull_order)
 
@@ -189,23 +199,14 @@ def answer(
     assert plan is not None
     assert cost is not None
     full_transfer = problem.network.full_transfer_ns(problem.gradient_bytes)
-    base = BigdlAnswer(
+    base = filled(
+        BigdlAnswer,
+        problem,
         **head(BigdlAnswer, result),
-        elements=problem.elements,
-        element_bytes=problem.element_bytes,
-        nodes=problem.nodes,
-        partitions_per_node=problem.partitions_per_node,
-        gradient_bytes=problem.gradient_bytes,
         full_transfer_ns=total(full_transfer, "elements", "the time of a full transfer"),
         times_full_transfer=float(cost.times_full_transfer),
         phases=tuple(
-            PhaseAnswer(
-                name=phase.name,  # type: ignore[arg-type]  # a test holds the names together
-                start_ns=start,
-                end_ns=end,
-                sent_bytes=phase.sent_bytes,
-                added_bytes=phase.added_bytes,
-            )
+            filled(PhaseAnswer, phase, start_ns=start, end_ns=end)
             for phase, start, end in zip(
                 cost.phases, (0, *cost.ends_ns), cost.ends_ns, strict=False
             )
@@ -240,12 +241,8 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
             cost = bigdl.evaluate(problem, _planned(problem, name))
         except NotApplicableError:
             continue
-        rows[name] = MethodCost(
-            time_ns=cost.objective_ns,
-            times_full_transfer=float(cost.times_full_transfer),
-            driver_bytes=cost.driver_bytes,
-            driver_added_bytes=cost.driver_added_bytes,
-        )
+        ratio = float(cost.times_full_transfer)
+        rows[name] = filled(MethodCost, cost, time_ns=cost.objective_ns, times_full_transfer=ratio)
     return rows
 
 
@@ -311,11 +308,7 @@ def _check_bytes(answer: BigdlAnswer) -> None:
         plan = _planned(problem, name)
         cost = bigdl.evaluate(problem, plan)
         for field in ("driver_bytes", "driver_added_bytes"):
-            if getattr(row, field) != getattr(cost, field):
-                raise InvalidInputError(
-                    f"comparison.{name}.{field}",
-                    f"expected {getattr(cost, field)}, got {getattr(row, field)}",
-                )
+            check_same(getattr(row, field), getattr(cost, field), f"comparison.{name}.{field}")
         if name != answer.method:
             continue
         if row.times_full_transfer != answer.times_full_transfer:
@@ -367,10 +360,7 @@ def _maps(answer: BigdlAnswer) -> tuple[tuple[str, Pulls], ...]:
     if answer.slices is UNSET:
         raise InvalidInputError("slices", "missing: they come with the order of pulls")
     nodes, rotated = answer.nodes, answer.method != "same_order"
-    if len(answer.slices) != nodes:
-        raise InvalidInputError(
-            "slices", f"expected as many elements as nodes ({nodes}), got {len(answer.slices)}"
-        )
+    check_count(answer.slices, nodes, "slices", "nodes")
     if answer.pull_order is not UNSET:
         rows = answer.pull_order
         bigdl.check_pulls(answer.elements, answer.slices, rows, spread=rotated)

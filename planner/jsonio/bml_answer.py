@@ -21,7 +21,7 @@ from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
-from planner.jsonio.types import Moment
+from planner.jsonio.types import Moment, filled
 from planner.results import Result
 from planner.topologies import BCube
 from planner.units import format_ns
@@ -157,12 +157,7 @@ def answer(
         rounds=plan.rounds,
         times_full_transfer=float(evaluation.load),
         steps=tuple(
-            StepRow(
-                stage=step.stage,
-                step=step.step,
-                pieces=step.pieces,
-                bytes=total(step.bytes, "layer_bytes", "the bytes of a step"),
-            )
+            filled(StepRow, step, bytes=total(step.bytes, "layer_bytes", "the bytes of a step"))
             for step in evaluation.steps
         ),
         comparison=comparison_of(problem),
@@ -239,14 +234,8 @@ def _compared(problem: Problem, algorithm: Collective) -> ComparisonRow:
         time: int | None = algorithm.time_ns(problem.network, problem.size_bytes)
     except InvalidInputError:
         time = None
-    return ComparisonRow(
-        times_full_transfer=float(algorithm.volume),
-        time_ns=time,
-        steps=algorithm.steps,
-        nics=algorithm.nics,
-        switches=algorithm.switches,
-        built_switches=algorithm.built_switches,
-    )
+    volume = float(algorithm.volume)
+    return filled(ComparisonRow, algorithm, times_full_transfer=volume, time_ns=time)
 
 
 def check_listable(problem: Problem, wanted: range) -> None:

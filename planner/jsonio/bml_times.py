@@ -12,7 +12,7 @@ from planner.jsonio.bml_transfers import check_transfers, lists_all
 from planner.jsonio.heads import check_head
 from planner.jsonio.programs import LISTED, check_summed_up
 from planner.topologies import BCube
-from planner.validation import shown
+from planner.validation import check_same, shown
 from planner.views import Compared
 
 __all__ = ["times"]
@@ -36,8 +36,7 @@ def times(answer: BmlAnswer) -> tuple[Compared, ...]:
     assert answer.comparison is not UNSET
     bcube = BCube(answer.n, answer.k)
     for path, number in (("servers", bcube.servers), ("switches", bcube.switches)):
-        if getattr(answer, path) != number:
-            raise InvalidInputError(path, f"expected {number}, got {getattr(answer, path)}")
+        check_same(getattr(answer, path), number, path)
     if "bml_bcube" not in answer.comparison:
         raise InvalidInputError("comparison.bml_bcube", "missing")
     _check_comparison(bcube, answer.comparison)
@@ -84,8 +83,4 @@ def _check_comparison(bcube: BCube, rows: Mapping[str, ComparisonRow]) -> None:
             ("switches", algorithm.switches),
             ("built_switches", algorithm.built_switches),
         ):
-            if getattr(row, field) != right:
-                raise InvalidInputError(
-                    f"comparison.{name}.{field}",
-                    f"expected {shown(right)}, got {shown(getattr(row, field))}",
-                )
+            check_same(getattr(row, field), right, f"comparison.{name}.{field}")

@@ -215,12 +215,12 @@ def check_transfers(answer: BmlAnswer) -> None:
 def _told(error: str, servers: Sequence[list[int]], edges: Sequence[int]) -> str:
     """Return what is wrong with a program, with the servers and bytes of the answer."""
 
-    def span(found: re.Match[str]) -> str:
-        first, last = int(found[1]), int(found[2] or found[1])
+    def span(match: re.Match[str]) -> str:
+        first, last = int(match[1]), int(match[2] or match[1])
         return f"bytes {edges[first]}…{edges[last + 1] - 1}"
 
     text = re.sub(r"chunks? (\d+)(?:…(\d+))?", span, error)
-    return re.sub(r"rank (\d+)", lambda found: f"server {servers[int(found[1])]}", text)
+    return re.sub(r"rank (\d+)", lambda match: f"server {servers[int(match[1])]}", text)
 
 
 def _check_steps(answer: BmlAnswer, *, whole: bool) -> None:

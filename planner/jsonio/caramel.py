@@ -1,6 +1,6 @@
 """The JSON interface of gradient transfers."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,22 +9,27 @@ from planner import caramel
 from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, plan_heads
 from planner.caramel.paper import threshold_of
-from planner.caramel.problem import Group, Plan, Problem, Stages
+from planner.caramel.problem import Plan, Problem, Stages
 from planner.caramel.solver import RULES
 from planner.costs import DepthCost
 from planner.errors import InvalidInputError
-from planner.graphs import Graph
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head
 from planner.jsonio.network import Network, described, measured_as
-from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
-from planner.jsonio.types import Moment, PositiveSize, Seconds, Size, or_none
+from planner.jsonio.transfers import (
+    Names,
+    OpTimes,
+    ParameterBytes,
+    TransferDocument,
+    op_times,
+    sent,
+)
+from planner.jsonio.types import Moment, PositiveSize, Seconds, Size, filled, or_none
 from planner.network import ring_cost
 from planner.results import Result
 from planner.validation import MAX_VALUE, total
 
 __all__ = [
-    "REQUEST_RULES",
     "CaramelAnswer",
     "CaramelRequest",
     "GroupAnswer",
@@ -83,10 +88,6 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             element_bytes=self.element_bytes,
             interference=network.interference,
         )
-
-
-REQUEST_RULES: dict[str, Any] = {}
-"""What the schema says of a request beside the fields' own types: nothing."""
 
 
 class GroupAnswer(TransferDocument, frozen=True, kw_only=True):
@@ -157,21 +158,16 @@ def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
     order = _parameter_order(problem, plan)
     threshold = threshold_of(problem)
     schedule = _schedule(problem, plan, evaluation)
-    return CaramelAnswer(
+    return filled(
+        CaramelAnswer,
+        evaluation,
         **head(CaramelAnswer, result),
         op_order=tuple(row.op for row in schedule),
         order=tuple(graph.parameters[j].name for j in order),
         control_edges=_edges(problem, plan) if enforced else (),
         threshold_bytes=None if threshold is None or threshold > MAX_VALUE else threshold,
         groups=_groups(problem, plan, evaluation),
-        iteration_ns=evaluation.iteration_ns,
         backward_ns=evaluation.iteration.backward[-1][1],
-        computation_ns=evaluation.computation_ns,
-        communication_ns=evaluation.communication_ns,
-        stall_ns=evaluation.stall_ns,
-        rho=evaluation.rho,
-        overlap=evaluation.overlap,
-        utilisation=evaluation.utilisation,
         schedule=schedule,
         barrier=plan.barrier,
         traffic=float(plan.traffic),
@@ -229,46 +225,24 @@ def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpT
     spans = dict(zip(indices, (*iteration.backward, *iteration.forward), strict=True))
     if problem.op_order is not None:
         indices = tuple(graph.position[name] for name in problem.op_order)
-    return tuple(
-        OpTimes(
-            op=graph.ops[index].name,
-            phase=graph.ops[index].phase,
-            start_ns=spans[index][0],
-            end_ns=spans[index][1],
-        )
-        for index in indices
-    )
+    return op_times(graph, indices, [spans[index] for index in indices])
 
 
 def _groups(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[GroupAnswer, ...]:
-    parameters = problem.graph.parameters
+    names = [parameter.name for parameter in problem.graph.parameters]
+    sizes = [parameter.size_bytes for parameter in problem.graph.parameters]
     cost = problem.cost
     answers = []
     for group, times in zip(plan.groups, evaluation.times, strict=True):
         own = cost.at_depth(group.depth) if isinstance(cost, DepthCost) else cost
         answers.append(
-            GroupAnswer(
-                parameters=tuple(
-                    dict.fromkeys(parameters[part.parameter].name for part in group.parts)
-                ),
+            filled(
+                GroupAnswer,
+                times,
+                **sent(group.parts, names, sizes),
                 bytes=group.size_bytes,
                 depth=group.depth,
-                ready_ns=times.ready_ns,
-                start_ns=times.start_ns,
                 startup_end_ns=min(times.start_ns + own.startup_ns, times.end_ns),
-                end_ns=times.end_ns,
-                due_ns=times.due_ns,
-                part=_part(problem.graph, group),
             )
         )
     return tuple(answers)
-
-
-def _part(graph: Graph, group: Group) -> dict[str, tuple[int, int]] | UnsetType:
-    cut: dict[str, tuple[int, int]] = {}
-    for index, start, stop in group.parts:
-        parameter = graph.parameters[index]
-        if stop - start < parameter.size_bytes:
-            first, last = cut.get(parameter.name, (start, stop))
-            cut[parameter.name] = (min(first, start), max(last, stop))
-    return cut or UNSET

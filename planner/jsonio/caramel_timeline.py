@@ -9,10 +9,10 @@ from planner.errors import InvalidInputError
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.heads import check_head
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
-from planner.jsonio.transfers import carried, drawn
-from planner.timeline import Interval, Mark, Timeline
+from planner.jsonio.transfers import timeline_of
+from planner.timeline import Timeline
 from planner.units import format_ns
-from planner.validation import shown
+from planner.validation import check_same, shown
 
 __all__ = ["headline", "timeline"]
 
@@ -38,22 +38,8 @@ def timeline(answer: CaramelAnswer) -> Timeline:
     check_head(answer, "groups", costs="iteration_ns")
     _check_numbers(answer)
     _check_groups(answer)
-    computation, network = "computation", "network"
-    intervals = [
-        Interval(computation, row.start_ns, row.end_ns, row.phase, -1, row.op)
-        for row in answer.schedule
-    ]
-    windows = []
-    for number, group in enumerate(answer.groups):
-        spans, window = drawn(number, group, f"transfer {number + 1}: {carried(group)}")
-        intervals += spans
-        windows.append(window)
-    return Timeline(
-        (computation, network),
-        tuple(intervals),
-        tuple(windows),
-        (Mark(answer.backward_ns, "end of the backward pass"),),
-    )
+    verbs = ["transfer"] * len(answer.groups)
+    return timeline_of(answer.schedule, answer.groups, verbs, answer.backward_ns)
 
 
 def _check_numbers(answer: CaramelAnswer) -> None:
@@ -79,10 +65,7 @@ def _check_numbers(answer: CaramelAnswer) -> None:
         ("overlap", cost.overlap),
         ("utilisation", cost.utilisation),
     ):
-        if getattr(answer, name) != value:
-            raise InvalidInputError(
-                name, f"expected {shown(value)}, got {shown(getattr(answer, name))}"
-            )
+        check_same(getattr(answer, name), value, name)
     if not isfinite(answer.traffic):
         raise InvalidInputError("traffic", f"expected a number, got {shown(answer.traffic)}")
     ops = set(answer.op_order)

@@ -1,8 +1,7 @@
 """Cluster files: reading, and their schema."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -11,8 +10,9 @@ from planner.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.failures import FailedDocument, failures_of
-from planner.jsonio.types import PositiveRate, PositiveSize, Time
+from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
+from planner.validation import inside
 
 __all__ = ["ClusterDocument", "cluster_of", "decode_cluster", "without"]
 
@@ -135,14 +135,13 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
     InvalidInputError
         With a path into it.
     """
-    start = f"{path}." if path else ""
-    topology = _within(f"{start}topology.", lambda: _topology(document))
-    nic = _within(f"{start}nic.", lambda: Nic(**msgspec.structs.asdict(document.nic)))
-    failed = _within(start, lambda: _failures(topology, document.failed))
-    scheduling = document.scheduling
-    return _within(
-        start,
-        lambda: Cluster(
+    with inside(path):
+        with inside("topology"):
+            topology = _topology(document)
+        with inside("nic"):
+            nic = Nic(**msgspec.structs.asdict(document.nic))
+        scheduling = or_none(document.scheduling)
+        return Cluster(
             name=document.name,
             source=document.source,
             machines=document.machines,
@@ -150,16 +149,11 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             nic=nic,
             cores=document.cores,
             memory_bytes=document.memory_bytes,
-            shared_bytes_per_s=(
-                None if document.shared_bytes_per_s is UNSET else document.shared_bytes_per_s
-            ),
-            scheduling=(
-                None if scheduling is UNSET else Scheduling(**msgspec.structs.asdict(scheduling))
-            ),
+            shared_bytes_per_s=or_none(document.shared_bytes_per_s),
+            scheduling=None if scheduling is None else Scheduling(**fields_of(scheduling)),
             notes=document.notes,
-            failed=failed,
-        ),
-    )
+            failed=_failures(topology, document.failed),
+        )
 
 
 def _topology(document: ClusterDocument) -> Topology:
@@ -171,11 +165,8 @@ def _topology(document: ClusterDocument) -> Topology:
             raise InvalidInputError(name, f"missing: kind {topology.kind} needs it")
         if value is not UNSET and name not in (*needed, *optional):
             raise InvalidInputError(name, f"not with kind {topology.kind}")
-    fields: dict[str, Any] = {
-        name: getattr(topology, name)
-        for name in (*needed, *optional)
-        if getattr(topology, name) is not UNSET
-    }
+    fields = fields_of(topology)
+    del fields["kind"]
     if topology.kind == "bcube":
         return BCube(**fields)
     if topology.kind == "fattree":
@@ -191,11 +182,3 @@ def _failures(topology: Topology, document: FailedDocument | UnsetType) -> Failu
     if not isinstance(topology, BCube):
         raise InvalidInputError("failed", "only with a topology of kind bcube")
     return failures_of(topology, document)
-
-
-def _within(start: str, make: Callable[[], T]) -> T:
-    """Return what is made; the path of an error gets `start` before it."""
-    try:
-        return make()
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{start}{error.path}".rstrip("."), error.message) from None

@@ -14,7 +14,7 @@ from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
 from planner.jsonio.heads import PlanOrReason, check_head, head
-from planner.jsonio.types import Count, Moment, Rate, Seconds, Time, or_none
+from planner.jsonio.types import Count, Moment, Rate, Seconds, Time, fields_of, filled, or_none
 from planner.results import Result
 from planner.units import format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown
@@ -149,7 +149,7 @@ def answer(
     priced = result.evaluation
     assert priced is not None
     beside, largest = priced.overhead_of_compute, largest_group(problem)
-    rows = tuple(TriggersAnswer(**_fields(triggers)) for triggers in plan.stages)
+    rows = tuple(filled(TriggersAnswer, triggers) for triggers in plan.stages)
     return msgspec.structs.replace(
         base,
         group_size=plan.group_size,
@@ -166,10 +166,6 @@ def answer(
             for size, group in curve(problem, plan.group_size)
         ),
     )
-
-
-def _fields(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in TriggersAnswer.__struct_fields__}
 
 
 def headline(answer: DrizzleAnswer) -> str:
@@ -282,7 +278,7 @@ def _check_prices(
 
 def _check_stages(rows: tuple[TriggersAnswer, ...]) -> None:
     """Refuse triggers that are not those of the stages."""
-    triggers = tuple(drizzle.Triggers(**_fields(row)) for row in rows)
+    triggers = tuple(drizzle.Triggers(**fields_of(row)) for row in rows)
     stages = checked_stages(
         tuple(drizzle.Stage(row.name, row.tasks, row.after) for row in triggers)
     )

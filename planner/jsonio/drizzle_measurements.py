@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.drizzle.calibration import CONSTANTS, Calibration, Measurement, calibrate
+from planner.drizzle.calibration import Calibration, Measurement, calibrate
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.layout import in_lines, number
+from planner.jsonio.layout import in_lines, numbers
 from planner.jsonio.types import Count
 from planner.validation import MAX_VALUE
 
@@ -99,9 +99,7 @@ def encode_calibration(calibration: Calibration, source: str) -> str:
     left_out = calibration.held_out
     return in_lines(
         GroupsDocument(
-            constants=GroupsConstants(
-                **{name: number(getattr(calibration, name)) for name in CONSTANTS}
-            ),
+            constants=numbers(GroupsConstants, calibration),
             provenance=GroupsProvenance(
                 source=source,
                 measurements=len(calibration.errors),

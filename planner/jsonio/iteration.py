@@ -27,9 +27,9 @@ from planner.jsonio.types import (
 )
 from planner.methods import deadline_in, known_method
 from planner.profiles import Profile
-from planner.validation import MAX_VALUE
+from planner.validation import MAX_VALUE, inside
 
-__all__ = ["REQUEST_RULES", "IterationRequest", "planned", "run"]
+__all__ = ["IterationRequest", "planned", "run"]
 
 
 MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.METHODS)})]
@@ -105,16 +105,10 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         InvalidInputError
             With a path into ``profile``.
         """
-        try:
+        with inside("profile"):
             profile = profile_of(self.profile)
             profile.dataflow()  # refuses a model without gradients
-        except InvalidInputError as error:
-            raise InvalidInputError(f"profile.{error.path}".rstrip("."), error.message) from None
         return profile
-
-
-REQUEST_RULES: dict[str, Any] = {}
-"""What the schema says of a request beside the fields' own types: nothing."""
 
 
 def run(request: IterationRequest) -> IterationAnswer:

@@ -12,6 +12,7 @@ from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDoc
 from planner.jsonio.types import Moment, Size
 
 __all__ = [
+    "VERBS",
     "AlgorithmAnswer",
     "AlternativeAnswer",
     "CandidateAnswer",
@@ -28,6 +29,10 @@ Count = Annotated[int, Meta(ge=1)]
 Depth = Annotated[
     int, Meta(ge=1, description="in how many parts, each a step behind the one before; if not 1")
 ]
+
+
+VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
+"""What kinds of transfers are called."""
 
 
 class TransferAnswer(TransferDocument, frozen=True, kw_only=True):

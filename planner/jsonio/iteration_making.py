@@ -41,7 +41,8 @@ from planner.jsonio.iteration_answer import (
     Why,
 )
 from planner.jsonio.programs import program_answer
-from planner.jsonio.transfers import OpTimes
+from planner.jsonio.transfers import OpTimes, op_times, sent
+from planner.jsonio.types import filled
 from planner.results import Result
 from planner.topologies import BCube
 from planner.validation import MAX_TOTAL
@@ -98,7 +99,9 @@ def answer(
     evaluation = result.evaluation
     assert evaluation is not None
     schedule = _schedule(problem, plan, evaluation)
-    return IterationAnswer(
+    return filled(
+        IterationAnswer,
+        evaluation,
         **known,
         network_bound_ns=network_bound(problem, plan),
         synchronisation=_synchronisation(problem, plan),
@@ -108,12 +111,7 @@ def answer(
             for transfer, times in zip(plan.transfers, evaluation.times, strict=True)
         ),
         barrier=plan.barrier,
-        iteration_ns=evaluation.iteration_ns,
         backward_ns=evaluation.iteration.backward[-1][1],
-        computation_ns=evaluation.computation_ns,
-        communication_ns=evaluation.communication_ns,
-        startup_ns=evaluation.startup_ns,
-        stall_ns=evaluation.stall_ns,
         schedule=schedule,
         parameter_bytes=_sizes(problem, problem.pushed),
         pull_bytes=UNSET if problem.pulled == problem.pushed else _sizes(problem, problem.pulled),
@@ -139,13 +137,12 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
         at_most=max(candidate.machines for candidate in sizing.candidates),
         proven=not sizing.timed_out,
         candidates=tuple(
-            CandidateAnswer(
-                machines=candidate.machines,
+            filled(
+                CandidateAnswer,
+                candidate,
                 workers=candidate.cluster.workers,
-                iterations=candidate.iterations,
                 yan_epoch_ns=candidate.estimate_ns,
                 bound_epoch_ns=candidate.bound_ns,
-                epoch_ns=candidate.epoch_ns,
             )
             for candidate in sizing.candidates
         ),
@@ -183,10 +180,9 @@ def _counted(time_ns: int | None) -> int | None:
 
 def _why(explanation: Explanation) -> Why:
     runner_up = explanation.runner_up
-    return Why(
-        computation_ns=explanation.computation_ns,
-        exposed_bytes_ns=explanation.exposed_bytes_ns,
-        exposed_startup_ns=explanation.exposed_startup_ns,
+    return filled(
+        Why,
+        explanation,
         runner_up=None
         if runner_up is None or runner_up.objective_ns is None
         else RunnerUp(
@@ -194,10 +190,7 @@ def _why(explanation: Explanation) -> Why:
             mode=runner_up.mode,
             objective_ns=runner_up.objective_ns,
             dominated_by=explanation.dominated_by,
-            wins_if=tuple(
-                ChangeAnswer(what=change.what, factor=change.factor)
-                for change in explanation.changes
-            ),
+            wins_if=tuple(filled(ChangeAnswer, change) for change in explanation.changes),
         ),
     )
 
@@ -244,37 +237,26 @@ def _sizes(problem: Problem, sizes: Sequence[int]) -> dict[str, int]:
 
 
 def _schedule(problem: Problem, plan: Plan, evaluation: Evaluation) -> tuple[OpTimes, ...]:
-    ops, iteration = problem.graph.ops, evaluation.iteration
+    iteration = evaluation.iteration
     indices = (*plan.backward_orders[0], *plan.forward_order)
-    spans = (*iteration.backward, *iteration.forward)
-    return tuple(
-        OpTimes(op=ops[index].name, phase=ops[index].phase, start_ns=start, end_ns=end)
-        for index, (start, end) in zip(indices, spans, strict=True)
-    )
+    return op_times(problem.graph, indices, (*iteration.backward, *iteration.forward))
 
 
 def _transfer(
     problem: Problem, plan: Plan, transfer: Transfer, ready: int, start: int, end: int, due: int
 ) -> TransferAnswer:
-    parameters = problem.graph.parameters
+    names = [parameter.name for parameter in problem.graph.parameters]
     sizes = problem.pulled if transfer.kind == "pull" else problem.pushed
-    cut: dict[str, tuple[int, int]] = {}
-    for index, first, stop in transfer.parts:
-        if stop - first < sizes[index]:
-            name = parameters[index].name
-            low, high = cut.get(name, (first, stop))
-            cut[name] = (min(low, first), max(high, stop))
     startup = cost_of(problem.costs, plan, transfer).startup_ns
     return TransferAnswer(
         kind=transfer.kind,
-        parameters=tuple(dict.fromkeys(parameters[part.parameter].name for part in transfer.parts)),
+        **sent(transfer.parts, names, sizes),
         bytes=transfer.size_bytes,
         ready_ns=ready,
         start_ns=start,
         startup_end_ns=min(start + startup, end),
         end_ns=end,
         due_ns=due,
-        part=cut or UNSET,
         algorithm=transfer.algorithm or UNSET,
         depth=transfer.depth if transfer.depth > 1 else UNSET,
     )

@@ -10,18 +10,21 @@ from planner.bml.replan import REPLAN
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.jsonio.heads import check_head
-from planner.jsonio.iteration_answer import IterationAnswer, SynchronisationAnswer, TransferAnswer
+from planner.jsonio.iteration_answer import (
+    VERBS,
+    IterationAnswer,
+    SynchronisationAnswer,
+    TransferAnswer,
+)
 from planner.jsonio.programs import ProgramAround, check_program, recipe_in
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
-from planner.jsonio.transfers import OpTimes, carried, drawn
-from planner.timeline import Interval, Mark, Timeline
+from planner.jsonio.transfers import OpTimes, timeline_of
+from planner.timeline import Timeline
 from planner.topologies import BCube
 from planner.units import format_ns
-from planner.validation import shown
+from planner.validation import check_same, shown
 
 __all__ = ["headline", "timeline"]
-
-_VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
 
 
 def headline(answer: IterationAnswer) -> str:
@@ -51,23 +54,8 @@ def timeline(answer: IterationAnswer) -> Timeline:
     assert answer.schedule is not UNSET
     assert answer.backward_ns is not UNSET
     _check(answer, answer.transfers, answer.schedule)
-    computation, network = "computation", "network"
-    intervals = [
-        Interval(computation, row.start_ns, row.end_ns, row.phase, -1, row.op)
-        for row in answer.schedule
-    ]
-    windows = []
-    for number, transfer in enumerate(answer.transfers):
-        label = f"{_VERBS[transfer.kind]} {number + 1}: {carried(transfer)}"
-        spans, window = drawn(number, transfer, label)
-        intervals += spans
-        windows.append(window)
-    return Timeline(
-        (computation, network),
-        tuple(intervals),
-        tuple(windows),
-        (Mark(answer.backward_ns, "end of the backward pass"),),
-    )
+    verbs = [VERBS[transfer.kind] for transfer in answer.transfers]
+    return timeline_of(answer.schedule, answer.transfers, verbs, answer.backward_ns)
 
 
 def _check(
@@ -100,10 +88,7 @@ def _check(
         ("stall_ns", iteration.end_ns - computation),
         ("startup_ns", answer.startup_ns if answer.synchronisation is UNSET else startup),
     ):
-        if getattr(answer, name) != value:
-            raise InvalidInputError(
-                name, f"expected {shown(value)}, got {shown(getattr(answer, name))}"
-            )
+        check_same(getattr(answer, name), value, name)
     _check_sent(answer, transfers)
 
 
@@ -174,10 +159,7 @@ def _check_costs(
                 f"takes {took} ns, and {cost.startup_ns + ceil(sending)} is what it costs",
             )
         right = min(transfer.start_ns + cost.startup_ns, transfer.end_ns)
-        if transfer.startup_end_ns != right:
-            raise InvalidInputError(
-                f"{path}.startup_end_ns", f"expected {right}, got {transfer.startup_end_ns}"
-            )
+        check_same(transfer.startup_end_ns, right, f"{path}.startup_end_ns")
     return startup
 
 

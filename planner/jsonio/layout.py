@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["in_lines", "number"]
+__all__ = ["in_lines", "numbers"]
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def in_lines(document: msgspec.Struct) -> str:
@@ -24,6 +26,17 @@ def in_lines(document: msgspec.Struct) -> str:
     return "{\n" + ",\n".join(texts) + "\n}\n"
 
 
-def number(value: Fraction) -> float:
+def numbers(kind: type[S], source: object) -> S:
+    """Return a document of numbers: fractions, and tuples of them, under its fields' names."""
+    values = {name: getattr(source, name) for name in kind.__struct_fields__}
+    return kind(
+        **{
+            name: tuple(map(_number, value)) if isinstance(value, tuple) else _number(value)
+            for name, value in values.items()
+        }
+    )
+
+
+def _number(value: Fraction) -> float:
     """Return a fraction as JSON shows it: whole, or as a float."""
     return int(value) if value.denominator == 1 else float(value)

@@ -1,6 +1,7 @@
 """The JSON interface of calibration: measured epochs in, constants with their provenance out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -8,8 +9,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.layout import in_lines, number
+from planner.jsonio.layout import in_lines, numbers
 from planner.jsonio.profiles import ProvenanceDocument
+from planner.jsonio.types import fields_of, filled, or_none
 from planner.jsonio.yan import ChoiceDocument, Machines, Worker, YanRequest, problem_of
 from planner.validation import MAX_VALUE
 from planner.yan.configuration import Configuration, LayerChoice, check_choice
@@ -79,15 +81,7 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
             f"expected as many as the network has ({len(problem.layers)}), "
             f"got {len(document.layers)}",
         )
-    choices = [
-        LayerChoice(
-            chosen.partitions,
-            chosen.threads,
-            chosen.copies,
-            () if chosen.mapping is UNSET else chosen.mapping,
-        )
-        for chosen in document.layers
-    ]
+    choices = [LayerChoice(**fields_of(choice)) for choice in document.layers]
     workers = document.workers_per_replica
     for place, (choice, layer) in enumerate(zip(choices, problem.layers, strict=True)):
         where = f"{path}.layers[{place}]"
@@ -98,18 +92,18 @@ def _measurement(problem: Problem, document: MeasurementDocument, path: str) -> 
             )
     if not choices[0].mapping:
         mappings = canonical_mapping(
-            [(chosen.partitions, chosen.copies) for chosen in choices], workers
+            [(choice.partitions, choice.copies) for choice in choices], workers
         )
         choices = [
-            LayerChoice(chosen.partitions, chosen.threads, chosen.copies, mapping)
-            for chosen, mapping in zip(choices, mappings, strict=True)
+            replace(choice, mapping=mapping)
+            for choice, mapping in zip(choices, mappings, strict=True)
         ]
     configuration = Configuration(
         document.parameter_servers,
         document.replicas,
         workers,
         tuple(choices),
-        None if document.machines is UNSET else document.machines,
+        or_none(document.machines),
     )
     from planner.yan.calibration import MeasuredEpoch
 
@@ -183,12 +177,7 @@ class FitDocument(Struct, frozen=True, kw_only=True):
 
 def encode_computation(computation: "Computation") -> str:
     """Return the constants of computation and their provenance as JSON text."""
-    constants = ComputationConstants(
-        muladd_ns=number(computation.muladd_ns),
-        activation_ns=number(computation.activation_ns),
-        error_ns=number(computation.error_ns),
-        interference=tuple(map(number, computation.interference)),
-    )
+    constants = numbers(ComputationConstants, computation)
     provenance = msgspec.convert(msgspec.to_builtins(computation.provenance), ProvenanceDocument)
     return in_lines(ComputationDocument(constants=constants, provenance=provenance))
 
@@ -205,34 +194,23 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
     versions : mapping of str to str
         Versions of the software that matters.
     """
-    constants = result.constants
     document = FitDocument(
-        constants=FittedConstants(
-            muladd_ns=number(constants.muladd_ns),
-            activation_ns=number(constants.activation_ns),
-            error_ns=number(constants.error_ns),
-            latency_ns=tuple(map(number, constants.latency_ns)),
-            nic_bits_per_s=number(constants.nic_bits_per_s),
-            bits_per_activation=number(constants.bits_per_activation),
-            bits_per_weight=number(constants.bits_per_weight),
-            interference=tuple(map(number, constants.interference)),
-        ),
-        provenance=FitProvenance(
+        constants=numbers(FittedConstants, result.constants),
+        provenance=filled(
+            FitProvenance,
+            result,
             source=source,
             measurements=len(result.predictions_ns),
-            rounds=result.rounds,
-            held=result.held,
-            at_floor=result.at_floor,
             mean_error=result.fitted.mean,
             largest_error=result.fitted.largest,
-            held_out=HeldOut(
-                folds=result.folds,
+            held_out=filled(
+                HeldOut,
+                result,
                 mean_error=result.held_out.mean,
                 largest_error=result.held_out.largest,
                 kendall_tau_b=result.kendall,
                 spearman_rho=result.spearman,
                 regret=float(result.regret),
-                predictions_ns=result.predictions_ns,
             ),
             versions=dict(versions),
         ),

@@ -10,17 +10,17 @@ from fractions import Fraction
 from typing import Annotated, Any, Protocol
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict
 
 from planner.clusters import Nic
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time
+from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
 from planner.network import AnyNetwork, links
 from planner.network import Network as Links
 from planner.sweeps import Collective, Model
+from planner.validation import inside
 
 __all__ = [
     "LINK_RULES",
@@ -111,11 +111,8 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def typed(self, path: str) -> Interference:
         """Return the typed interference, or refuse it with a path into it."""
-        given = {field: value for field, value in asdict(self).items() if value is not UNSET}
-        try:
-            return Interference(**given)
-        except InvalidInputError as error:
-            raise InvalidInputError(_at(path, error.path), error.message) from None
+        with inside(path):
+            return Interference(**fields_of(self))
 
 
 class TimingDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -353,16 +350,10 @@ def _mark_of(field: str) -> str:
 
 
 def _nic(document: NetworkDocument, path: str) -> Nic:
-    fields = {
-        field: getattr(document, field)
-        for group in _FORMS["nic"]
-        for field in group
-        if field != "interference" and _has(document, field)
-    }
-    try:
+    fields = fields_of(document)
+    fields.pop("interference", None)
+    with inside(path):
         return Nic(**fields)
-    except InvalidInputError as error:
-        raise InvalidInputError(_at(path, error.path), error.message) from None
 
 
 def _costs(document: CostsDocument, path: str) -> AffineCost | TableCost | DepthCost:
@@ -404,7 +395,5 @@ def _cost(document: CostDocument, path: str) -> AffineCost | TableCost:
         raise InvalidInputError(_at(path, "startup_ns"), f"missing{or_table}")
     if rate is UNSET:
         raise InvalidInputError(_at(path, "ns_per_byte"), "missing: it comes with startup_ns")
-    try:
+    with inside(path):
         return AffineCost(startup, rate)
-    except InvalidInputError as error:
-        raise InvalidInputError(_at(path, error.path), error.message) from None

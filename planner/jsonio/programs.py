@@ -17,7 +17,7 @@ from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.jsonio.failures import FailedDocument, failed_document, failures_of
 from planner.topologies import BCube
-from planner.validation import shown
+from planner.validation import check_same, inside, shown
 
 __all__ = [
     "LISTED",
@@ -141,10 +141,8 @@ def check_program(algorithm: str, program: ProgramAnswer | UnsetType, ranks: int
         raise InvalidInputError(
             f"{path}.generator", f"expected a program of {shown(algorithm)}, got {recipe.generator}"
         )
-    try:
+    with inside(path):
         stated = ranks_of(recipe)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{path}.{error.path}", error.message) from None
     if stated != ranks:
         raise InvalidInputError(
             f"{path}.shape", f"expected {ranks} ranks, got {stated}: {list(recipe.shape)}"
@@ -177,9 +175,5 @@ def check_summed_up(stated: SummedUpBy | UnsetType, algorithm: str, program: Rec
     if stated.program is UNSET:
         return
     for field in ("generator", "shape"):
-        right = getattr(program, field)
-        value = getattr(stated.program, field)
-        if value != right:
-            raise InvalidInputError(
-                f"synchronisation.program.{field}", f"expected {shown(right)}, got {shown(value)}"
-            )
+        path = f"synchronisation.program.{field}"
+        check_same(getattr(stated.program, field), getattr(program, field), path)

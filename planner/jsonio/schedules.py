@@ -19,7 +19,7 @@ from msgspec import UNSET
 from planner.errors import InvalidInputError
 from planner.jsonio.transfers import OpTimes, TransferDocument
 from planner.simulator import Iteration, TimedTransfer, simulate
-from planner.validation import shown
+from planner.validation import check_count, check_same, shown
 
 __all__ = ["check_parts", "check_sizes", "check_startups", "in_passes", "simulated"]
 
@@ -37,11 +37,7 @@ def in_passes(
     InvalidInputError
         If the schedule is not one of these ops, each once.
     """
-    if len(schedule) != len(op_order):
-        raise InvalidInputError(
-            "schedule",
-            f"expected as many elements as op_order ({len(op_order)}), got {len(schedule)}",
-        )
+    check_count(schedule, len(op_order), "schedule", "op_order")
     seen: set[str] = set()
     for place, (row, name) in enumerate(zip(schedule, op_order, strict=True)):
         if row.op != name:
@@ -158,8 +154,7 @@ def _needed_by(
 
 def _same(path: str, stated: tuple[int, int], right: tuple[int, int]) -> None:
     for field, value, expected in zip(("start_ns", "end_ns"), stated, right, strict=True):
-        if value != expected:
-            raise InvalidInputError(f"{path}.{field}", f"expected {expected}, got {value}")
+        check_same(value, expected, f"{path}.{field}")
 
 
 def check_startups(
@@ -177,11 +172,7 @@ def check_startups(
         longest[kind] = max(longest[kind], transfer.startup_end_ns - transfer.start_ns)
     for number, (transfer, kind) in enumerate(zip(transfers, kinds, strict=True)):
         right = min(transfer.start_ns + longest[kind], transfer.end_ns)
-        if transfer.startup_end_ns != right:
-            raise InvalidInputError(
-                f"{name}[{number}].startup_end_ns",
-                f"expected {right}, got {transfer.startup_end_ns}",
-            )
+        check_same(transfer.startup_end_ns, right, f"{name}[{number}].startup_end_ns")
 
 
 def check_parts(
@@ -270,7 +261,4 @@ def check_sizes(
             part[key][1] - part[key][0] if key in part else (sizes or {})[key]
             for key in transfer.parameters
         )
-        if transfer.bytes != size:
-            raise InvalidInputError(
-                f"{name}[{number}].bytes", f"expected {size}, got {transfer.bytes}"
-            )
+        check_same(transfer.bytes, size, f"{name}[{number}].bytes")

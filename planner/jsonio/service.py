@@ -1,7 +1,7 @@
 """Requests in, answers out: the same for library calls, files and streams."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -37,7 +37,6 @@ __all__ = [
     "decode_answer",
     "decode_request",
     "reply",
-    "reply_lines",
     "solve",
 ]
 
@@ -57,7 +56,7 @@ class Interface:
     view : callable
         Checks an answer read again and returns what there is to draw of it, such as its timeline.
     request_rules : mapping
-        What the schema says of a request beside the fields' own types.
+        What the schema says of a request beside the fields' own types; by default nothing.
     """
 
     request: type[msgspec.Struct]
@@ -65,7 +64,7 @@ class Interface:
     run: Callable[[Any], msgspec.Struct]
     headline: Callable[[Any], str]
     view: Callable[[Any], Any]
-    request_rules: Mapping[str, Any]
+    request_rules: Mapping[str, Any] = field(default_factory=dict)
 
 
 PROBLEMS: Mapping[str, Interface] = {
@@ -83,7 +82,6 @@ PROBLEMS: Mapping[str, Interface] = {
         caramel.run,
         caramel_timeline.headline,
         caramel_timeline.timeline,
-        caramel.REQUEST_RULES,
     ),
     "yan": Interface(
         yan.YanRequest,
@@ -91,7 +89,6 @@ PROBLEMS: Mapping[str, Interface] = {
         yan.run,
         yan_scaling.headline,
         yan_scaling.scaling,
-        yan.REQUEST_RULES,
     ),
     "bml": Interface(
         bml.BmlRequest,
@@ -123,7 +120,6 @@ PROBLEMS: Mapping[str, Interface] = {
         iteration.run,
         iteration_timeline.headline,
         iteration_timeline.timeline,
-        iteration.REQUEST_RULES,
     ),
 }
 """Every problem that can be asked, by the name requests use."""
@@ -203,12 +199,6 @@ def reply(data: bytes) -> Reply:
     except Exception as fault:  # noqa: BLE001 - one failing request must not harm the others
         answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
         return Reply(msgspec.json.encode(answer), 1, fault)
-
-
-def reply_lines(lines: Iterable[bytes]) -> Iterator[Reply]:
-    """Answer one request a line, in order; each line stands for itself."""
-    for line in lines:
-        yield reply(line)
 
 
 def decode_request(data: bytes) -> Any:

@@ -1,14 +1,23 @@
 """Transfers in answers, of gradients or of whole iterations: what is said and drawn."""
 
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from planner.graphs import Phase
+from planner.graphs import Graph, Phase
 from planner.jsonio.types import Moment, PositiveSize, Size
-from planner.timeline import Interval, Kind, Window
+from planner.timeline import Interval, Kind, Mark, Timeline, Window
 
-__all__ = ["Names", "OpTimes", "ParameterBytes", "TransferDocument", "carried", "drawn"]
+__all__ = [
+    "Names",
+    "OpTimes",
+    "ParameterBytes",
+    "TransferDocument",
+    "op_times",
+    "sent",
+    "timeline_of",
+]
 
 MAX_SHOWN_PARAMETERS = 3
 """More parameters of a transfer are left out of its label."""
@@ -47,7 +56,40 @@ class TransferDocument(Struct, frozen=True, kw_only=True):
     ) = UNSET
 
 
-def carried(transfer: TransferDocument) -> str:
+def op_times(
+    graph: Graph, indices: Sequence[int], spans: Sequence[tuple[int, int]]
+) -> tuple[OpTimes, ...]:
+    """Return when each of some ops runs."""
+    return tuple(
+        OpTimes(op=graph.ops[index].name, phase=graph.ops[index].phase, start_ns=start, end_ns=end)
+        for index, (start, end) in zip(indices, spans, strict=True)
+    )
+
+
+def sent(
+    parts: Iterable[tuple[int, int, int]], names: Sequence[str], sizes: Sequence[int]
+) -> dict[str, Any]:
+    """Return the fields that say what a transfer carries: its parameters, and parts of them.
+
+    Parameters
+    ----------
+    parts : iterable of (int, int, int)
+        Of each its parameter, and its first byte and the one after the last.
+    names, sizes : sequence
+        Of all parameters; sizes in bytes.
+    """
+    carries: dict[str, None] = {}
+    cut: dict[str, tuple[int, int]] = {}
+    for index, start, stop in parts:
+        name = names[index]
+        carries[name] = None
+        if stop - start < sizes[index]:
+            first, last = cut.get(name, (start, stop))
+            cut[name] = (min(first, start), max(last, stop))
+    return {"parameters": tuple(carries), "part": cut or UNSET}
+
+
+def _carried(transfer: TransferDocument) -> str:
     """Return what a transfer carries, in a few words."""
     part = {} if transfer.part is UNSET else transfer.part
     names = [
@@ -59,7 +101,7 @@ def carried(transfer: TransferDocument) -> str:
     return ", ".join(names)
 
 
-def drawn(number: int, transfer: TransferDocument, label: str) -> tuple[list[Interval], Window]:
+def _drawn(number: int, transfer: TransferDocument, label: str) -> tuple[list[Interval], Window]:
     """Return the intervals of a transfer on the network, and its window."""
     spans: tuple[tuple[Kind, int, int], ...] = (
         ("startup", transfer.start_ns, transfer.startup_end_ns),
@@ -68,3 +110,22 @@ def drawn(number: int, transfer: TransferDocument, label: str) -> tuple[list[Int
     intervals = [Interval("network", start, end, kind, number, label) for kind, start, end in spans]
     times = transfer.ready_ns, transfer.start_ns, transfer.end_ns, transfer.due_ns
     return intervals, Window(number, *times, label)
+
+
+def timeline_of(
+    schedule: Sequence[OpTimes],
+    transfers: Sequence[TransferDocument],
+    verbs: Sequence[str],
+    backward_ns: int,
+) -> Timeline:
+    """Return what ops and transfers, each with a word for what it does, occupy when."""
+    intervals = [
+        Interval("computation", row.start_ns, row.end_ns, row.phase, -1, row.op) for row in schedule
+    ]
+    windows = []
+    for number, (transfer, verb) in enumerate(zip(transfers, verbs, strict=True)):
+        spans, window = _drawn(number, transfer, f"{verb} {number + 1}: {_carried(transfer)}")
+        intervals += spans
+        windows.append(window)
+    end = Mark(backward_ns, "end of the backward pass")
+    return Timeline(("computation", "network"), tuple(intervals), tuple(windows), (end,))

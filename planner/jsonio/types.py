@@ -1,9 +1,9 @@
 """The scalar types of the JSON interface, with their ranges and units."""
 
 from fractions import Fraction
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from planner.validation import MAX_TOTAL, MAX_VALUE
 
@@ -22,10 +22,13 @@ __all__ = [
     "Sizes",
     "Time",
     "Times",
+    "fields_of",
+    "filled",
     "or_none",
 ]
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 Time = Annotated[int, Meta(ge=0, le=MAX_VALUE, description="nanoseconds")]
 PositiveTime = Annotated[int, Meta(ge=1, le=MAX_VALUE, description="nanoseconds")]
@@ -57,6 +60,20 @@ Index = Annotated[int, Meta(ge=0, le=2**31)]
 LayerRange = Annotated[
     tuple[Index, Index], Meta(description="half-open: [a, b] holds layers a … b-1")
 ]
+
+
+def filled(kind: type[S], source: object, /, **others: Any) -> S:
+    """Return a document with `others`, and with what `source` has under the names of its fields."""
+    names = [
+        name for name in kind.__struct_fields__ if name not in others and hasattr(source, name)
+    ]
+    return kind(**{name: getattr(source, name) for name in names}, **others)
+
+
+def fields_of(document: Struct) -> dict[str, Any]:
+    """Return the fields that a document has a value for."""
+    fields = structs.asdict(document)
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 def or_none(value: T | UnsetType) -> T | None:

@@ -1,16 +1,15 @@
 """The JSON interface of scaling: requests, and the problems they stand for."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.deadline import Deadline
-from planner.errors import InvalidInputError
-from planner.jsonio.types import Count, PositiveRate, Seconds, or_none
+from planner.jsonio.types import Count, PositiveRate, Seconds, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import known_method
+from planner.validation import inside
 from planner.yan.configuration import Fixed, LayerChoice
 from planner.yan.layers import MAX_COUNT, MAX_SIDE, NeuronLayer
 from planner.yan.problem import (
@@ -25,7 +24,6 @@ from planner.yan.problem import (
 from planner.yan.solver import METHODS, solve
 
 __all__ = [
-    "REQUEST_RULES",
     "ConstantsDocument",
     "FixedDocument",
     "NeuronLayerDocument",
@@ -137,10 +135,6 @@ class YanRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: Annotated[str, Meta(description="where the numbers come from")] | UnsetType = UNSET
 
 
-REQUEST_RULES: dict[str, Any] = {}
-"""What the schema says of a request beside the fields' own types: nothing."""
-
-
 def problem_of(request: YanRequest) -> Problem:
     """Return the typed problem.
 
@@ -177,10 +171,8 @@ def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ..
     """
     layers = []
     for place, document in enumerate(documents):
-        try:
-            layers.append(NeuronLayer(**_fields(document)))
-        except InvalidInputError as error:
-            raise InvalidInputError(f"layers[{place}].{error.path}", error.message) from None
+        with inside(f"layers[{place}]"):
+            layers.append(NeuronLayer(**fields_of(document)))
     return tuple(layers)
 
 
@@ -192,7 +184,7 @@ def constants_of(document: ConstantsDocument) -> Constants:
     InvalidInputError
         If one is not above 0, with a path that starts with ``constants.``.
     """
-    return Constants(**_fields(document))
+    return Constants(**fields_of(document))
 
 
 def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
@@ -204,15 +196,7 @@ def fixed_of(documents: Sequence[FixedDocument]) -> tuple[Fixed, ...]:
             document.workers_per_replica,
             None
             if document.layers is UNSET
-            else tuple(
-                LayerChoice(
-                    choice.partitions,
-                    choice.threads,
-                    choice.copies,
-                    () if choice.mapping is UNSET else choice.mapping,
-                )
-                for choice in document.layers
-            ),
+            else tuple(LayerChoice(**fields_of(choice)) for choice in document.layers),
         )
         for document in documents
     )
@@ -236,9 +220,3 @@ def run(request: YanRequest) -> YanAnswer:
         sensitivity=request.sensitivity,
         deadline=deadline,
     )
-
-
-def _fields(document: Struct) -> dict[str, Any]:
-    """Return the fields that were given."""
-    fields = msgspec.structs.asdict(document)
-    return {name: value for name, value in fields.items() if value is not UNSET}

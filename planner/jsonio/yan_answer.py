@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.jsonio.heads import PlanOrReason, head
-from planner.jsonio.types import Index, Moment
+from planner.jsonio.types import Index, Moment, filled
 from planner.results import Result, Status
 from planner.validation import total
 from planner.yan.configuration import Configuration, Plan, Ranked
@@ -169,19 +169,13 @@ def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:
         return base
     estimate = result.evaluation
     assert estimate is not None
-    explored = plan.explored
     return msgspec.structs.replace(
         base,
         epoch_ns=_rounded(estimate.epoch),
         configuration=_configuration(problem, plan.configuration),
         breakdown=_breakdown(problem, estimate),
         top=tuple(_top_row(ranked) for ranked in plan.ranking),
-        explored=ExploredAnswer(
-            triples=explored.triples,
-            triples_cut=explored.triples_cut,
-            states=explored.states,
-            states_cut=explored.states_cut,
-        ),
+        explored=filled(ExploredAnswer, plan.explored),
         lower_bound_any_mapping_ns=plan.any_mapping_bound_ns,
     )
 
@@ -272,19 +266,11 @@ def _rounded(epoch: Fraction) -> int:
 
 
 def _configuration(problem: Problem, configuration: Configuration) -> ConfigurationAnswer:
-    return ConfigurationAnswer(
-        parameter_servers=configuration.parameter_servers,
-        replicas=configuration.replicas,
-        workers_per_replica=configuration.workers_per_replica,
-        machines_used=configuration.machines_used,
+    return filled(
+        ConfigurationAnswer,
+        configuration,
         layers=tuple(
-            MappedAnswer(
-                name=layer.name,
-                partitions=choice.partitions,
-                threads=choice.threads,
-                copies=choice.copies,
-                mapping=choice.mapping,
-            )
+            filled(MappedAnswer, choice, name=layer.name)
             for layer, choice in zip(problem.layers, configuration.layers, strict=True)
         ),
         machines=UNSET if configuration.machines is None else configuration.machines,
@@ -331,27 +317,21 @@ def _whole(times: Sequence[Fraction]) -> Iterator[int]:
 
 def _top_row(ranked: Ranked) -> TopRow:
     configuration = ranked.configuration
-    return TopRow(
-        workers_per_replica=configuration.workers_per_replica,
-        replicas=configuration.replicas,
-        parameter_servers=configuration.parameter_servers,
-        machines_used=configuration.machines_used,
+    return filled(
+        TopRow,
+        configuration,
         epoch_ns=_rounded(ranked.epoch),
-        layers=tuple(
-            ChoiceAnswer(partitions=choice.partitions, threads=choice.threads, copies=choice.copies)
-            for choice in configuration.layers
-        ),
+        layers=tuple(filled(ChoiceAnswer, choice) for choice in configuration.layers),
     )
 
 
 def _front_rows(ranking: Sequence[Ranked]) -> tuple[FrontRow, ...]:
     return tuple(
-        FrontRow(
+        filled(
+            FrontRow,
+            ranked.configuration,
             machines=ranked.configuration.machines_used,
             epoch_ns=_rounded(ranked.epoch),
-            workers_per_replica=ranked.configuration.workers_per_replica,
-            replicas=ranked.configuration.replicas,
-            parameter_servers=ranked.configuration.parameter_servers,
         )
         for ranked in ranking
     )

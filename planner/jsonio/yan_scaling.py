@@ -16,7 +16,7 @@ from planner.jsonio.yan_answer import (
     TopRow,
     YanAnswer,
 )
-from planner.validation import shown
+from planner.validation import check_count, shown
 from planner.views import LayerTime, Point, Range, Regret, Scaling, epoch_text
 from planner.yan.checker import check_machines
 from planner.yan.configuration import LayerChoice, check_segments
@@ -29,12 +29,7 @@ def headline(answer: YanAnswer) -> str:
     configuration = answer.configuration
     if configuration is UNSET or answer.epoch_ns is UNSET:
         return f"yan · {answer.method} · {answer.status}"
-    point = Point(
-        configuration.workers_per_replica,
-        configuration.replicas,
-        configuration.parameter_servers,
-        answer.epoch_ns,
-    )
+    point = _point(configuration, answer.epoch_ns)
     return (
         f"yan · {answer.method} · {point.words} "
         f"({point.machines} of {answer.machines} machines) · "
@@ -61,12 +56,7 @@ def scaling(answer: YanAnswer) -> Scaling:
         raise InvalidInputError("lower_bound_any_mapping_ns", f"more than epoch_ns ({epoch})")
     _check_configuration(configuration, answer.machines)
     layers = _layers(breakdown, configuration, epoch)
-    best = Point(
-        configuration.workers_per_replica,
-        configuration.replicas,
-        configuration.parameter_servers,
-        epoch,
-    )
+    best = _point(configuration, epoch)
     ranking = _ranking(() if answer.top is UNSET else answer.top, best, len(configuration.layers))
     front = () if answer.pareto is UNSET else answer.pareto
     return Scaling(
@@ -79,16 +69,19 @@ def scaling(answer: YanAnswer) -> Scaling:
     )
 
 
+def _point(triple: ConfigurationAnswer | TopRow | FrontRow, epoch_ns: int) -> Point:
+    return Point(triple.workers_per_replica, triple.replicas, triple.parameter_servers, epoch_ns)
+
+
+def _check_used(stated: int, used: int, path: str) -> None:
+    if stated != used:
+        what = "parameter_servers + replicas x workers_per_replica"
+        raise InvalidInputError(path, f"expected {what} ({used}), got {stated}")
+
+
 def _check_configuration(configuration: ConfigurationAnswer, machines: int) -> None:
-    used = (
-        configuration.parameter_servers + configuration.replicas * configuration.workers_per_replica
-    )
-    if configuration.machines_used != used:
-        raise InvalidInputError(
-            "configuration.machines_used",
-            f"expected parameter_servers + replicas x workers_per_replica ({used}), "
-            f"got {configuration.machines_used}",
-        )
+    used = _point(configuration, 0).machines
+    _check_used(configuration.machines_used, used, "configuration.machines_used")
     if used > machines:
         raise InvalidInputError("machines", f"expected an integer >= {used}, got {machines}")
     for place, layer in enumerate(configuration.layers):
@@ -103,12 +96,8 @@ def _check_configuration(configuration: ConfigurationAnswer, machines: int) -> N
 def _layers(
     breakdown: Breakdown, configuration: ConfigurationAnswer, epoch: int
 ) -> tuple[LayerTime, ...]:
-    if len(breakdown.layers) != len(configuration.layers):
-        raise InvalidInputError(
-            "breakdown.layers",
-            f"expected as many elements as configuration.layers ({len(configuration.layers)}), "
-            f"got {len(breakdown.layers)}",
-        )
+    count = len(configuration.layers)
+    check_count(breakdown.layers, count, "breakdown.layers", "configuration.layers")
     for place, (row, choice) in enumerate(zip(breakdown.layers, configuration.layers, strict=True)):
         if row.name != choice.name:
             raise InvalidInputError(
@@ -148,14 +137,9 @@ def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, .
     points: list[Point] = []
     seen: set[tuple[str, tuple[ChoiceAnswer, ...]]] = set()
     for place, row in enumerate(rows):
-        point = Point(row.workers_per_replica, row.replicas, row.parameter_servers, row.epoch_ns)
+        point = _point(row, row.epoch_ns)
         path = f"top[{place}]"
-        if row.machines_used != point.machines:
-            raise InvalidInputError(
-                f"{path}.machines_used",
-                f"expected parameter_servers + replicas x workers_per_replica ({point.machines}), "
-                f"got {row.machines_used}",
-            )
+        _check_used(row.machines_used, point.machines, f"{path}.machines_used")
         configuration = point.label, row.layers
         if configuration in seen:
             raise InvalidInputError(path, f"{point.label} with these layers is given twice")
@@ -165,12 +149,7 @@ def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, .
             raise InvalidInputError(
                 f"{path}.epoch_ns", f"expected an integer >= {least}, got {point.epoch_ns}"
             )
-        if len(row.layers) != layers:
-            raise InvalidInputError(
-                f"{path}.layers",
-                f"expected as many elements as configuration.layers ({layers}), "
-                f"got {len(row.layers)}",
-            )
+        check_count(row.layers, layers, f"{path}.layers", "configuration.layers")
         points.append(point)
     if points and points[0] != best:
         raise InvalidInputError("top[0]", "expected the configuration")
@@ -180,13 +159,8 @@ def _ranking(rows: Iterable[TopRow], best: Point, layers: int) -> tuple[Point, .
 def _points(rows: Iterable[FrontRow], path: str) -> tuple[Point, ...]:
     points: list[Point] = []
     for place, row in enumerate(rows):
-        point = Point(row.workers_per_replica, row.replicas, row.parameter_servers, row.epoch_ns)
-        if row.machines != point.machines:
-            raise InvalidInputError(
-                f"{path}[{place}].machines",
-                f"expected parameter_servers + replicas x workers_per_replica ({point.machines}), "
-                f"got {row.machines}",
-            )
+        point = _point(row, row.epoch_ns)
+        _check_used(row.machines, point.machines, f"{path}[{place}].machines")
         if path == "pareto" and points:
             before = points[-1]
             if point.machines <= before.machines:

@@ -70,11 +70,6 @@ class Structure:
     node_names: tuple[str, ...]
     node_ops: tuple[int, ...]
 
-    @property
-    def node_layers(self) -> tuple[int, ...]:
-        """Layer of each node."""
-        return tuple(self.ops[op].layer for op in self.node_ops)
-
     def by_layer(self, times: Sequence[int]) -> list[int]:
         """Return the layers' times from their ops'."""
         sums = [0] * len(self.names)

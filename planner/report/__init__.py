@@ -4,6 +4,5 @@
 """
 
 from planner.report.page import Report, page
-from planner.report.peers import Peer, peers_of
 
-__all__ = ["Peer", "Report", "page", "peers_of"]
+__all__ = ["Report", "page"]

@@ -13,12 +13,12 @@ from msgspec import UNSET
 
 from planner.draw.chart import shortened
 from planner.draw.passes import pass_blocks
-from planner.jsonio.iteration_answer import IterationAnswer, TransferAnswer
+from planner.jsonio.iteration_answer import VERBS, IterationAnswer, TransferAnswer
 from planner.jsonio.iteration_timeline import timeline
 from planner.report.html import Html, element, joined, listed, scrolled
-from planner.report.words import VERBS, counted, tick_text, ticks
+from planner.report.words import tick_text, ticks
 from planner.timeline import Interval
-from planner.units import format_bytes, format_ns, unit_of
+from planner.units import counted, format_bytes, format_ns, unit_of
 
 __all__ = ["gantt"]
 

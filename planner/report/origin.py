@@ -9,7 +9,8 @@ from planner.clusters import Cluster
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.profiles import Profile
 from planner.report.html import Html, element, joined, listed, paragraph
-from planner.report.words import counted, size_text
+from planner.report.words import size_text
+from planner.units import counted
 
 __all__ = ["memory", "origin"]
 

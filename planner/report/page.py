@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from planner.clusters import Cluster
 from planner.iteration import JOINT
+from planner.iteration.peers import BASELINE
 from planner.iteration.sensitivity import SweepPoint, Sweeps
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.profiles import Profile
@@ -16,11 +17,10 @@ from planner.report.gantt import gantt
 from planner.report.html import Html, element, paragraph
 from planner.report.lines import line_chart, line_legend, sweep_table, winners
 from planner.report.origin import memory, origin
-from planner.report.peers import BASELINE, Peer, peer_table, time_of
+from planner.report.peers import Peers, peer_table, time_of
 from planner.report.sections import alternative_table, reasons, time_parts, transfer_table, verdict
 from planner.report.style import STYLE
-from planner.report.words import counted, rate_text
-from planner.units import format_ns
+from planner.units import counted, format_ns, format_rate
 
 __all__ = ["Report", "page"]
 
@@ -41,8 +41,8 @@ class Report:
         A line about the cluster.
     job : str
         A line about the job: sizes and time of computation.
-    peers : tuple of Peer
-        This plan, as ``auto``, and the other methods, by time.
+    peers : Comparison
+        This plan, as the joint one, and the other methods, by time.
     sweeps : Sweeps or None
         What becomes of it with other networks; None without a plan.
     command : tuple of str
@@ -56,7 +56,7 @@ class Report:
     cluster: Cluster
     about: str
     job: str
-    peers: tuple[Peer, ...]
+    peers: Peers
     sweeps: Sweeps | None
     command: tuple[str, ...]
     version: str
@@ -114,8 +114,8 @@ def _section(name: str, title: str, *content: str) -> Html:
     return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
 
 
-def _peers(peers: Sequence[Peer], bound_ns: int | None) -> Iterator[Html]:
-    if any(peer.iteration_ns for peer in peers):
+def _peers(peers: Peers, bound_ns: int | None) -> Iterator[Html]:
+    if any(row.objective_ns for row in peers.rows):
         yield peer_table(peers, bound_ns)
         above = "the bound is that of the verdict: it holds for the op order of this plan"
         if time_of(peers, BASELINE):
@@ -123,7 +123,8 @@ def _peers(peers: Sequence[Peer], bound_ns: int | None) -> Iterator[Html]:
             yield paragraph(line, above, ".", class_="note")
         else:
             yield paragraph(above.capitalize(), ".", class_="note")
-    without = [(peer.method, peer.reason) for peer in peers if peer.reason and peer.method != JOINT]
+    without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
+    without = [pair for pair in (*without, *peers.left_out) if pair[0] != JOINT]
     yield reasons("Methods without a plan here:", without)
 
 
@@ -135,7 +136,7 @@ def _sensitivity(sweeps: Sweeps, cluster: Cluster) -> Iterator[Html]:
             "With another bandwidth",
             sweeps.bandwidth,
             "bandwidth of a NIC",
-            [rate_text(speed * point.factor) for point in sweeps.bandwidth],
+            [format_rate(speed * point.factor) for point in sweeps.bandwidth],
         ),
         (
             "With another start-up cost",

@@ -1,75 +1,41 @@
 """The plan beside what one would use instead: speed-ups and distances to the bound, as bars."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from planner.comparison import Comparison
 from planner.iteration import JOINT, Evaluation, Plan
+from planner.iteration.peers import BASELINE
 from planner.report.html import Html, element, joined, table
 from planner.report.words import METHODS, percent, times
 from planner.units import format_ns
 
-__all__ = ["BASELINE", "Peer", "peer_table", "peers_of", "time_of"]
-
-BASELINE = "ddp"
-"""What speed-ups count from."""
+__all__ = ["Peers", "peer_table", "time_of"]
 
 _HEADER = ("method", "what it is", "synchronises by", "iteration")
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """What one method does.
-
-    Attributes
-    ----------
-    method : str
-        Its name.
-    iteration_ns : int or None
-        How long an iteration lasts; None without a plan.
-    travels : str
-        By which algorithm and in which mode.
-    reason : str
-        Why there is no plan, if so.
-    """
-
-    method: str
-    iteration_ns: int | None
-    travels: str = ""
-    reason: str = ""
+Peers: TypeAlias = Comparison[Plan, Evaluation]
+"""This plan, as the joint one, and the other methods, by time."""
 
 
-def peers_of(comparison: Comparison[Plan, Evaluation]) -> tuple[Peer, ...]:
-    """Return all methods of a comparison, the fastest first; those without a plan last."""
-    peers = [
-        Peer(
-            row.method,
-            row.objective_ns,
-            f"{' + '.join(row.plan.algorithms)}, {row.plan.mode}" if row.plan is not None else "",
-            row.infeasibility.reason if row.infeasibility else "",
-        )
-        for row in comparison.rows
-    ]
-    peers += [Peer(name, None, reason=reason) for name, reason in comparison.left_out]
-    return tuple(peers)
-
-
-def time_of(peers: Sequence[Peer], method: str) -> int | None:
+def time_of(peers: Peers, method: str) -> int | None:
     """Return how long an iteration lasts with a method; None if it has no plan."""
-    return next((peer.iteration_ns for peer in peers if peer.method == method), None)
+    return next((row.objective_ns for row in peers.rows if row.method == method), None)
 
 
-def peer_table(peers: Sequence[Peer], bound_ns: int | None) -> Html:
+def peer_table(peers: Peers, bound_ns: int | None) -> Html:
     """Return the table of all methods with a plan, with bars."""
-    shown = [peer for peer in peers if peer.iteration_ns]
+    shown = [row for row in peers.rows if row.objective_ns]
     base = time_of(peers, BASELINE)
-    gains = [_ratio(base, peer.iteration_ns) for peer in shown]
-    above = [_ratio(peer.iteration_ns, bound_ns) for peer in shown]
+    gains = [_ratio(base, peer.objective_ns) for peer in shown]
+    above = [_ratio(peer.objective_ns, bound_ns) for peer in shown]
     most = max((speedup for speedup in gains if speedup), default=1.0)
     farthest = max((ratio - 1 for ratio in above if ratio), default=0.0)
     rows: list[tuple[str, ...]] = []
     for peer, gain, distance in zip(shown, gains, above, strict=True):
-        assert peer.iteration_ns is not None
+        assert peer.objective_ns is not None
+        assert peer.plan is not None
+        travels = f"{' + '.join(peer.plan.algorithms)}, {peer.plan.mode}"
         far = 0.0 if distance is None else max(distance - 1, 0)
         faster = (
             "–" if gain is None else _measured(_bar(gain / most, "gain", 1 / most), times(gain))
@@ -79,9 +45,7 @@ def peer_table(peers: Sequence[Peer], bound_ns: int | None) -> Html:
             share = far / farthest if farthest else 0.0
             farther = _measured(_bar(share, "far"), "below it" if distance < 1 else percent(far))
         known = METHODS.get(peer.method, "")
-        rows.append(
-            (peer.method, known, peer.travels, format_ns(peer.iteration_ns), faster, farther)
-        )
+        rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster, farther))
     header = (*_HEADER, f"speed-up over {BASELINE}", "above the bound")
     place = next((i for i, peer in enumerate(shown) if peer.method == JOINT), None)
     return table(

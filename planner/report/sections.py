@@ -4,31 +4,23 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET
 
+from planner.iteration.peers import BASELINE
 from planner.jsonio.iteration_answer import (
+    VERBS,
     AlternativeAnswer,
     IterationAnswer,
     SynchronisationAnswer,
     Why,
 )
 from planner.report.html import Html, element, joined, listed, paragraph, table
-from planner.report.peers import BASELINE, Peer, time_of
-from planner.report.words import (
-    ALGORITHMS,
-    CHANGES,
-    METHODS,
-    MODES,
-    VERBS,
-    abbreviated,
-    counted,
-    percent,
-    times,
-)
-from planner.units import format_bytes, format_factor, format_ns, unit_of
+from planner.report.peers import Peers, time_of
+from planner.report.words import ALGORITHMS, CHANGES, METHODS, MODES, abbreviated, percent, times
+from planner.units import counted, format_bytes, format_factor, format_ns, unit_of
 
 __all__ = ["alternative_table", "reasons", "time_parts", "transfer_table", "verdict"]
 
 
-def verdict(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
+def verdict(answer: IterationAnswer, peers: Peers) -> Html:
     """Return what was found, in three sentences; of no plan, why there is none."""
     on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
     if answer.synchronisation is UNSET or answer.iteration_ns is UNSET:
@@ -43,7 +35,7 @@ def verdict(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
     synchronisation = answer.synchronisation
     transfers = () if answer.transfers is UNSET else answer.transfers
     kinds = [
-        counted(count, name, f"{name}es" if kind == "push" else None)
+        counted(count, name, f"{name}es" if kind == "push" else "")
         for kind, name in VERBS.items()
         if (count := sum(each.kind == kind for each in transfers))
     ]
@@ -69,7 +61,7 @@ def _algorithms(synchronisation: SynchronisationAnswer) -> Iterable[Html | str]:
         yield f" ({ALGORITHMS.get(used.algorithm, '')})"
 
 
-def _standing(answer: IterationAnswer, peers: tuple[Peer, ...]) -> Html:
+def _standing(answer: IterationAnswer, peers: Peers) -> Html:
     """Return how good that is: the distance to the bound, and the speed-up."""
     time, bound = answer.objective_ns or 0, answer.lower_bound_ns
     how_good = ""

@@ -11,13 +11,10 @@ __all__ = [
     "CHANGES",
     "METHODS",
     "MODES",
-    "VERBS",
     "abbreviated",
-    "counted",
     "factor_text",
     "logarithmic_ticks",
     "percent",
-    "rate_text",
     "size_text",
     "tick_text",
     "ticks",
@@ -58,9 +55,6 @@ METHODS = {
 }
 """What a method does, for those that need a word."""
 
-VERBS = {"all_reduce": "all-reduce", "push": "push", "pull": "pull"}
-"""What kinds of transfers are called."""
-
 CHANGES = {
     "startup": "start-ups cost",
     "message": "further messages cost",
@@ -84,23 +78,9 @@ def times(ratio: float) -> str:
     return f"{ratio:.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
-def counted(count: int, what: str, many: str | None = None) -> str:
-    """Return a number of things."""
-    return f"{count:,} {what if count == 1 else many or what + 's'}"
-
-
 def factor_text(factor: Fraction) -> str:
     """Return what something is multiplied by."""
     return f"× {factor}"
-
-
-def rate_text(bytes_per_s: Fraction) -> str:
-    """Return a speed in bits a second, as networks are sold."""
-    bits = float(8 * bytes_per_s)
-    for scale, unit in ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s")):
-        if bits >= scale:
-            return f"{bits / scale:.4g} {unit}"
-    return f"{bits:.4g} b/s"
 
 
 def size_text(size: int) -> str:

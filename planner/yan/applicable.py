@@ -3,7 +3,7 @@
 from planner.errors import NotApplicableError
 from planner.yan.problem import Problem
 
-__all__ = ["refuse_different", "refuse_fixed"]
+__all__ = ["DEPENDS", "refuse_different", "refuse_fixed"]
 
 
 def refuse_fixed(problem: Problem, method: str) -> None:
@@ -12,12 +12,20 @@ def refuse_fixed(problem: Problem, method: str) -> None:
         raise NotApplicableError("fixed", f"{method} prices no given configuration; use 'auto'")
 
 
-def refuse_different(problem: Problem, method: str) -> None:
-    """Raise an error if machines differ."""
+DEPENDS = (
+    "takes machines that are all alike: where they differ, time depends on which ones are in use"
+)
+"""Why a study of numbers of machines does not apply."""
+
+
+def refuse_different(
+    problem: Problem, what: str, why: str = "is for machines that are alike; use 'auto'"
+) -> None:
+    """Raise an error if machines differ, which says what is not for them, and why."""
     if not problem.uniform:
         fields = [
             field
             for field in ("machine_speeds", "nic_speeds")
             if len(set(getattr(problem, field) or ())) > 1
         ]
-        raise NotApplicableError(fields[0], f"{method} is for machines that are alike; use 'auto'")
+        raise NotApplicableError(fields[0], f"{what} {why}")

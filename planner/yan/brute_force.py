@@ -144,8 +144,8 @@ def assignments(
     if problem.uniform:
         yield None
         return
-    ones = [Fraction(1)] * problem.machines
-    kinds = list(zip(problem.machine_speeds or ones, problem.nic_speeds or ones, strict=True))
+    alike = [Fraction(1)] * problem.machines
+    kinds = list(zip(problem.machine_speeds or alike, problem.nic_speeds or alike, strict=True))
     for chosen in _arranged(Counter(kinds), workers, replicas, servers):
         spare: dict[Speeds, list[int]] = {}
         for machine in reversed(range(problem.machines)):

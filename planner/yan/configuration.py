@@ -33,13 +33,14 @@ class LayerChoice:
     copies : int
         Copies within one replica of the model, ``R_l``; sample i goes to copy i mod R_l.
     mapping : tuple of tuple of int
-        Worker of the replica that holds partition p of copy r: ``mapping[p][r]``.
+        Worker of the replica that holds partition p of copy r: ``mapping[p][r]``; empty until the
+        canonical mapping is known.
     """
 
     partitions: int
     threads: int
     copies: int
-    mapping: tuple[tuple[int, ...], ...]
+    mapping: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

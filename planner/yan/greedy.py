@@ -216,7 +216,7 @@ class Greedy:
         self.states += int(sum(kept.sum() for kept in keep))
         if self.deadline.passed:
             self.stopped = True
-        elif not all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
+        elif not all(set(rows) <= set(tried) for rows, tried in zip(left, few, strict=True)):
             cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
             program = layerwise.reduced(triple, left).plus(cut)
             try:

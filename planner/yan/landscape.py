@@ -20,10 +20,11 @@ from collections.abc import Callable
 
 from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
+from planner.yan.applicable import DEPENDS, refuse_different
 from planner.yan.configuration import Ranked
 from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import Triple
-from planner.yan.pareto import FrugalEngine, refuse_different_machines
+from planner.yan.pareto import FrugalEngine
 from planner.yan.problem import Problem
 
 __all__ = ["MAX_CELLS", "landscape"]
@@ -60,7 +61,7 @@ def landscape(
     NotApplicableError
         If machines differ, or there are more than `MAX_CELLS` cells.
     """
-    refuse_different_machines(problem, "a landscape")
+    refuse_different(problem, "a landscape", DEPENDS)
     if infeasibility(problem) is not None:
         return ()
     engine = FrugalEngine(problem)

@@ -343,7 +343,7 @@ class Layerwise:
         keep = [costs <= limit for costs in through]
         states = int(sum(kept.sum() for kept in keep))
         left = [np.flatnonzero(kept.any(axis=1)) for kept in keep]
-        if all(set(rows) <= set(those) for rows, those in zip(left, few, strict=True)):
+        if all(set(rows) <= set(tried) for rows, tried in zip(left, few, strict=True)):
             return first, states
         cut = [np.where(kept[rows], 0.0, np.inf) for kept, rows in zip(keep, left, strict=True)]
         program = self.reduced(triple, left).plus(cut)

@@ -61,8 +61,8 @@ class OrderedMachines:
         self.problem = problem
         self.deadline = deadline
         count = problem.machines
-        ones = (Fraction(1),) * count
-        speeds, nics = problem.machine_speeds or ones, problem.nic_speeds or ones
+        alike = (Fraction(1),) * count
+        speeds, nics = problem.machine_speeds or alike, problem.nic_speeds or alike
         self.speeds: list[Speed] = list(zip(speeds, nics, strict=True))
         by_speed = sorted(range(count), key=lambda machine: (-speeds[machine], -nics[machine]))
         by_nic = sorted(range(count), key=lambda machine: (-nics[machine], -speeds[machine]))

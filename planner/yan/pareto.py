@@ -32,14 +32,14 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from planner.deadline import Deadline
-from planner.errors import NotApplicableError
+from planner.yan.applicable import DEPENDS, refuse_different
 from planner.yan.configuration import Ranked
 from planner.yan.engine import Engine, rank
 from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import Triple
 from planner.yan.problem import Problem
 
-__all__ = ["FrugalEngine", "pareto_front", "refuse_different_machines"]
+__all__ = ["FrugalEngine", "pareto_front"]
 
 MAX_TIME = sys.float_info.max / 4
 """Bound where there is nothing; not infinite, as bounds are subtracted."""
@@ -52,17 +52,6 @@ class FrugalEngine(Engine):
         """Free what is kept of a triple: its program may take megabytes."""
         self._solved.pop(self.key(triple), None)
         self._exact.pop(self.key(triple), None)
-
-
-def refuse_different_machines(problem: Problem, what: str) -> None:
-    """Raise an error if machines differ."""
-    if not problem.uniform:
-        speeds = problem.machine_speeds or ()
-        raise NotApplicableError(
-            "machine_speeds" if len(set(speeds)) > 1 else "nic_speeds",
-            f"{what} takes machines that are all alike: where they differ, "
-            "time depends on which ones are in use",
-        )
 
 
 def pareto_front(
@@ -92,7 +81,7 @@ def pareto_front(
     NotApplicableError
         If machines differ.
     """
-    refuse_different_machines(problem, "a front")
+    refuse_different(problem, "a front", DEPENDS)
     if infeasibility(problem) is not None:
         return ()
     candidates = _Candidates(problem)

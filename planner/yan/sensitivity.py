@@ -36,10 +36,10 @@ from typing import Any
 from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError
 from planner.validation import shown
+from planner.yan.applicable import DEPENDS, refuse_different
 from planner.yan.configuration import Configuration, Ranked
 from planner.yan.engine import Engine
 from planner.yan.model import estimate
-from planner.yan.pareto import refuse_different_machines
 from planner.yan.problem import Problem
 
 __all__ = ["ERROR", "FARTHEST", "TOLERANCE", "FactorRange", "Sensitivity", "scaled", "sensitivity"]
@@ -173,7 +173,7 @@ def sensitivity(
     TimeUpError
         At the deadline.
     """
-    refuse_different_machines(problem, "sensitivity")
+    refuse_different(problem, "sensitivity", DEPENDS)
     if not 0 <= error < 1:
         raise InvalidInputError("error", f"expected a number in [0, 1), got {shown(error)}")
     study = _Study(problem, configuration, deadline)

@@ -1,16 +1,14 @@
-"""How far configurations lie apart: the best, the median and the worst one.
+"""How far configurations lie apart from the best: the median and the worst one.
 
-Problem: the paper says that a good configuration is several times as fast as a middling one; for
-that the middle and the worst of the space must be known.
+Problem: what the middle and the worst configuration of the space are.
 
 Method: the worst of each triple by the dynamic program of `planner.yan.layerwise` with the most in
 place of the least; of servers the fewest, as more never cost more. The median by a sample drawn
 uniformly from all configurations (a triple as often as it has configurations), priced by the
-tables of the search; what is reported is priced exactly.
+tables of the search; what is returned is priced exactly.
 
 Guarantee: `worst` is the worst configuration under the canonical mapping, but for rounding. The
-median is that of the sample; its interval holds the median of the space with a probability of at
-least 95 %, by order statistics, whatever the times are distributed like.
+median is that of the sample.
 
 Complexity: `worst` O(N·ln N·L·K·C²) with C choices a layer, refused above `MAX_STEPS`; the median
 O(samples·L·P) beside the tables. Source: own; figures in Yan et al., KDD'15.
@@ -18,7 +16,6 @@ O(samples·L·P) beside the tables. Source: own; figures in Yan et al., KDD'15.
 
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate
@@ -35,13 +32,13 @@ from planner.yan.applicable import refuse_different, refuse_fixed
 from planner.yan.configuration import Configuration, Explored, Plan, Ranked
 from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of
-from planner.yan.exact import any_mapping_bound, exact
+from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import infeasibility
 from planner.yan.layerwise import NEVER, LayerState, Triple, state_at
 from planner.yan.model import estimate, reading_factor
 from planner.yan.problem import Problem
 
-__all__ = ["MAX_STEPS", "SAMPLES", "EpochSpread", "median", "spread", "worst"]
+__all__ = ["MAX_STEPS", "SAMPLES", "Sample", "median", "sample", "worst"]
 
 MAX_STEPS = 2**30
 """Most sums the search for the worst takes: some seconds."""
@@ -51,83 +48,6 @@ SAMPLES = 10_000
 
 TRIES = 20
 """Draws for each configuration that is to fit in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSpread:
-    """Times of an epoch over all configurations of a problem, in nanoseconds, exact.
-
-    Attributes
-    ----------
-    best : Fraction
-        The least.
-    median : Fraction
-        The median of the sample.
-    median_low, median_high : Fraction
-        Between them lies the median of all configurations, with a probability of 95 % or more.
-    worst : Fraction
-        The most.
-    sampled : int
-        Configurations in the sample.
-    """
-
-    best: Fraction
-    median: Fraction
-    median_low: Fraction
-    median_high: Fraction
-    worst: Fraction
-    sampled: int
-
-
-def spread(problem: Problem, *, samples: int = SAMPLES, seed: int = 0) -> EpochSpread:
-    """Return how far configurations lie apart.
-
-    Parameters
-    ----------
-    problem : Problem
-        The network and the machines; some configuration fits.
-    samples : int
-        Configurations to draw.
-    seed : int
-        Of the sample.
-
-    Raises
-    ------
-    NotApplicableError
-        If machines differ, configurations are fixed, the space is too large, or memory too short.
-    """
-    last, first = worst(problem, NEVER), exact(problem, NEVER)
-    if last.plan is None or first.plan is None:
-        raise NotApplicableError("memory_bytes", "no configuration fits")
-    drawn = _sample(problem, samples, seed, NEVER)
-    low, high = _interval(len(drawn.order))
-
-    def epoch(rank: int) -> Fraction:
-        return estimate(problem, drawn.configuration(rank)).epoch
-
-    return EpochSpread(
-        first.plan.ranking[0].epoch,
-        epoch((len(drawn.order) - 1) // 2),
-        epoch(low),
-        epoch(high),
-        last.plan.ranking[0].epoch,
-        len(drawn.order),
-    )
-
-
-def _interval(count: int) -> tuple[int, int]:
-    """Return the ranks between which the median of all lies, with a probability of 95 %.
-
-    At most k of the sample lie below it with the probability that a fair coin falls so. A sample
-    of fewer than six is too small for that.
-    """
-    skipped, term, total = 0, 1, 1  # total: ways for at most `skipped` of them
-    while total * 40 <= 2**count:
-        term = term * (count - skipped) // (skipped + 1)
-        total += term
-        skipped += 1
-    low = max(0, skipped - 1)
-    return low, count - 1 - low
 
 
 def median(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -141,7 +61,7 @@ def median(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     nothing = _refused(problem, "median")
     if nothing is not None:
         return nothing
-    drawn = _sample(problem, SAMPLES, 0, deadline)
+    drawn = sample(problem, SAMPLES, 0, deadline)
     return _outcome(
         problem,
         drawn.engine,
@@ -267,7 +187,7 @@ def _worst_states(engine: Engine, triple: Triple) -> list[LayerState]:
     return states[::-1]
 
 
-class _Sample(NamedTuple):
+class Sample(NamedTuple):
     """Configurations drawn, and their places by time."""
 
     engine: Engine
@@ -289,8 +209,25 @@ class _Sample(NamedTuple):
         )
 
 
-def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _Sample:
-    """Draw from all configurations that fit, each as likely as the others, and price them."""
+def sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> Sample:
+    """Draw from all configurations that fit, each as likely as the others, and price them.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan; its machines alike.
+    samples : int
+        Configurations to draw.
+    seed : int
+        Of the sample.
+    deadline : Deadline
+        When to leave it at those drawn so far.
+
+    Raises
+    ------
+    NotApplicableError
+        If hardly any configuration fits in memory.
+    """
     engine = Engine(problem, deadline=deadline)
     layerwise, memory, threads = engine.layerwise, engine.memory, engine.tables.problem.threads
     pairs = [
@@ -333,8 +270,8 @@ def _sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> _S
     try:
         times = _times(engine, triples, np.array(states), deadline)
     except TimeUpError:  # the first drawn is as good as any
-        return _Sample(engine, triples[:1], states[:1], [0], timed_out=True)
-    return _Sample(engine, triples, states, np.argsort(times, kind="stable").tolist(), timed_out)
+        return Sample(engine, triples[:1], states[:1], [0], timed_out=True)
+    return Sample(engine, triples, states, np.argsort(times, kind="stable").tolist(), timed_out)
 
 
 def _times(

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.bml import Damage, Failures
-from planner.bml.packing import check_packing, pack
+from planner.bml.packing import pack
 from planner.bml.spanning import Tree
 from planner.deadline import Deadline
 from planner.topologies import BCube
@@ -20,6 +20,7 @@ from tests.bml.networks import (
     links_left,
     single_failures,
 )
+from tests.bml.packing_checker import check_packing
 
 
 def least_load(damage: Damage) -> Fraction:

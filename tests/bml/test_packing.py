@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult, linprog
 
-from planner.bml.packing import Packing, check_packing, load_of, pack
+from planner.bml.packing import Packing, load_of, pack
 from planner.bml.spanning import Edge, Port
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidPlanError
 from planner.topologies import BCube
+from tests.bml.packing_checker import check_packing
 
 Damage = tuple[BCube, frozenset[int], frozenset[Port]]
 NOTHING: frozenset[Any] = frozenset()

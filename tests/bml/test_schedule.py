@@ -4,11 +4,12 @@ from fractions import Fraction
 from functools import cache
 from itertools import islice, product
 
+import bml_algorithm1 as algorithm1
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.bml import Failures, Problem, Schedule, Transfer, algorithm1, evaluate
+from planner.bml import Failures, Problem, Schedule, Transfer, evaluate
 from planner.bml.damage import Damage
 from planner.bml.detour import detour
 from planner.bml.schedule import slice_of

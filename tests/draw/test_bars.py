@@ -65,9 +65,11 @@ def drawn(chart: BarChart) -> Any:
     from matplotlib.figure import Figure
 
     from planner.draw.bars_figure import _fill
+    from planner.draw.figure import write_title
 
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
+    write_title(figure, chart.title)
     _fill(figure, chart)
     figure.draw_without_rendering()
     return figure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planner.draw import GROUPS, GroupsChart, save_groups, text_groups
+from planner.draw import GROUPS, Chart, save_groups, text_groups
 from planner.errors import InvalidInputError
 from planner.views import GroupPoint, Groups, share_text
 
@@ -19,11 +19,11 @@ def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:
     return replace(Groups(points, plan, 0.02, 20 * 10**9), **change)
 
 
-def chart(title: str = "drizzle · exact", **change: Any) -> GroupsChart:
-    return GroupsChart(title, groups(**change), 7)
+def chart(title: str = "drizzle · exact", **change: Any) -> Chart[Groups]:
+    return Chart(title, groups(**change), 7)
 
 
-def saved(drawn: GroupsChart, folder: Path, name: str = "p.svg") -> str:
+def saved(drawn: Chart[Groups], folder: Path, name: str = "p.svg") -> str:
     pytest.importorskip("matplotlib")
     save_groups(drawn, folder / name)
     return (folder / name).read_text() if name.endswith("svg") else ""
@@ -80,24 +80,24 @@ def test_a_picture_shows_the_plan_and_the_limits(change: dict[str, Any], tmp_pat
     drawn = chart(title="a $title$ 名", **change)
     svg = saved(drawn, tmp_path)
     assert "a $title$" in svg
-    assert f"limit {share_text(drawn.groups.max_overhead)}" in svg
-    size = drawn.groups.chosen.group_size
+    assert f"limit {share_text(drawn.view.max_overhead)}" in svg
+    size = drawn.view.chosen.group_size
     assert f"{size}: " in svg or "1.049e+06: " in svg
-    assert svg.count("limit ") >= (2 if drawn.groups.max_group_ns is None else 4) // 2
+    assert svg.count("limit ") >= (2 if drawn.view.max_group_ns is None else 4) // 2
     assert svg == saved(drawn, tmp_path, "q.svg")
 
 
 def test_nothing_takes_time(tmp_path: Path) -> None:
     points = tuple(GroupPoint(size, 0.0, 0) for size in (1, 2, 4))
-    drawn = GroupsChart("nothing", Groups(points, points[0], 0.1))
+    drawn = Chart("nothing", Groups(points, points[0], 0.1))
     assert "1: 0.00%" in saved(drawn, tmp_path)
     assert "0 ns" in text_groups(drawn)
-    unlimited = replace(drawn, groups=replace(drawn.groups, max_overhead=0.0))
+    unlimited = replace(drawn, view=replace(drawn.view, max_overhead=0.0))
     assert "█" not in text_groups(unlimited)
     saved(unlimited, tmp_path)
 
 
-def figure_of(drawn: GroupsChart) -> Any:
+def figure_of(drawn: Chart[Groups]) -> Any:
     pytest.importorskip("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -113,7 +113,7 @@ def figure_of(drawn: GroupsChart) -> Any:
 
 def test_a_group_of_no_time_is_drawn_at_nothing() -> None:
     points = tuple(GroupPoint(size, 0.0, 0) for size in (1, 2, 4))
-    _, times = figure_of(GroupsChart("nothing", Groups(points, points[0], 0.1))).axes
+    _, times = figure_of(Chart("nothing", Groups(points, points[0], 0.1))).axes
     assert all(not any(line.get_ydata()) for line in times.lines)
     assert times.get_ylim()[0] == 0
 

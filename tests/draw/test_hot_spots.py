@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from planner.bigdl import Exchange, pulls_at_once
-from planner.draw import HOT_SPOTS, HotSpotsChart, save_hot_spots, text_hot_spots
+from planner.draw import HOT_SPOTS, Chart, save_hot_spots, text_hot_spots
+from planner.draw.hot_spots import above_bound
 from planner.errors import InvalidInputError
 from planner.views import MAX_CELLS, HotSpots
 
@@ -24,11 +25,11 @@ def spots(nodes: int = 6, **change: Any) -> HotSpots:
     return replace(HotSpots(nodes, "rotated", TIMES, maps), **change)
 
 
-def chart(bound: int | None = 100, nodes: int = 6, **change: Any) -> HotSpotsChart:
-    return HotSpotsChart("bigdl · rotated", spots(nodes, **change), bound)
+def chart(bound: int | None = 100, nodes: int = 6, **change: Any) -> Chart[HotSpots]:
+    return Chart("bigdl · rotated", spots(nodes, **change), bound)
 
 
-def written(drawn: HotSpotsChart, folder: Path, name: str = "p.svg") -> str:
+def written(drawn: Chart[HotSpots], folder: Path, name: str = "p.svg") -> str:
     pytest.importorskip("matplotlib")
     save_hot_spots(drawn, folder / name)
     return (folder / name).read_text() if name.endswith("svg") else ""
@@ -81,7 +82,7 @@ def test_without_maps_there_are_only_bars() -> None:
     ],
 )
 def test_distances_to_the_bound(bound: int | None, time: int, words: str) -> None:
-    assert chart(bound).above_bound(time) == words
+    assert above_bound(time, bound) == words
 
 
 def test_nothing_to_send_takes_no_bar() -> None:

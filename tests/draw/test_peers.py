@@ -28,10 +28,12 @@ def drawn(given: PeersChart) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from planner.draw.figure import write_title
     from planner.draw.peers import _fill
 
     figure = Figure(dpi=140, layout="constrained")
     FigureCanvasAgg(figure)
+    write_title(figure, given.title)
     _fill(figure, given)
     figure.draw_without_rendering()
     return figure

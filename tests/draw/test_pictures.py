@@ -11,12 +11,13 @@ from hypothesis import given
 
 from planner.draw import Chart, format_table, save_gantt, save_trace, text_gantt
 from planner.ibatch import Problem, solve, timeline
+from planner.timeline import Timeline
 from tests.strategies import problems
 
 PROBLEM = Problem(startup_ns=400, transfer_ns=[300, 100, 500], compute_ns=[200, 600, 100])
 
 
-def chart(problem: Problem = PROBLEM) -> Chart:
+def chart(problem: Problem = PROBLEM) -> Chart[Timeline]:
     result = solve(problem, method="layer_by_layer")
     assert result.plan is not None
     return Chart("a title", timeline(problem, result.plan), result.lower_bound_ns)
@@ -36,7 +37,7 @@ def test_traces_have_a_thread_a_resource_and_all_intervals(tmp_path: Path, name:
         for e in events
         if e["ph"] == "X"
     }
-    assert found == {(i.resource, i.start_ns, i.end_ns, i.kind) for i in drawn.timeline.intervals}
+    assert found == {(i.resource, i.start_ns, i.end_ns, i.kind) for i in drawn.view.intervals}
 
 
 @given(problems(objective="makespan", max_layers=12, capped=False))
@@ -50,7 +51,7 @@ def test_text_has_one_character_a_stretch(problem: Problem) -> None:
         assert len(lane) == 60 - 15
         marks = set(lane) - {"·", "░"}
         assert all(mark.isdigit() for mark in marks)
-        if not any(i.end_ns > i.start_ns for i in drawn.timeline.on(resource)):
+        if not any(i.end_ns > i.start_ns for i in drawn.view.on(resource)):
             assert set(lane) <= {"·"}
     assert sum(line.startswith("batch ") for line in lines) == 1 + problem.layers
 
@@ -94,7 +95,7 @@ def test_gantt_draws_a_bar_for_every_interval() -> None:
     from planner.draw.gantt import _draw_lane
 
     axes = Figure().add_subplot()
-    lane = chart().timeline.on("communication")
+    lane = chart().view.on("communication")
     _draw_lane(axes, lane, 0, 1.0, 2200)
     bars = {
         (round(box.x0), round(box.x1))
@@ -111,7 +112,7 @@ def test_crowded_lanes_are_thinned_without_gaps_or_overlaps() -> None:
 
     count = 20_000
     problem = Problem(startup_ns=3, transfer_ns=[2] * count, compute_ns=[5] * count)
-    lane = chart(problem).timeline.on("communication")
+    lane = chart(problem).view.on("communication")
     thinned = _distinguishable(lane, lane[-1].end_ns)
     assert len(thinned) < 10_000 < len(lane)
     assert thinned[0].start_ns == lane[0].start_ns
@@ -122,7 +123,7 @@ def test_crowded_lanes_are_thinned_without_gaps_or_overlaps() -> None:
 
 def test_titles_are_shortened_and_made_printable(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    timeline = chart().timeline
+    timeline = chart().view
     long = Chart("m" * 300 + "\x1b[31m\n · makespan 5 s", timeline)
     assert len(long.title) <= 120
     assert long.title.isprintable()
@@ -134,7 +135,7 @@ def test_the_lower_bound_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawn = chart()
     save_gantt(drawn, tmp_path / "with.svg")
-    save_gantt(Chart(drawn.title, drawn.timeline), tmp_path / "without.svg")
+    save_gantt(Chart(drawn.title, drawn.view), tmp_path / "without.svg")
     with_bound, without = ((tmp_path / f"{n}.svg").read_text() for n in ("with", "without"))
     assert "lower bound" in with_bound
     assert "stroke-dasharray" in with_bound

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.draw import GANTT, SCALING, ScalingChart, save_scaling, text_scaling
+from planner.draw import GANTT, SCALING, Chart, save_scaling, text_scaling
 from planner.draw.scaling import grouped, slowdown_text
 from planner.errors import InvalidInputError
 from planner.views import PHASES, LayerTime, Point, Range, Regret, Scaling, epoch_text
@@ -48,11 +48,11 @@ def scaling(machines: int = 20, layers: int = 4, *, maps: bool = True) -> Scalin
     )
 
 
-def chart(**change: Any) -> ScalingChart:
-    return ScalingChart("yan · exact", replace(scaling(maps=False), **change), 7)
+def chart(**change: Any) -> Chart[Scaling]:
+    return Chart("yan · exact", replace(scaling(maps=False), **change), 7)
 
 
-def saved(drawn: ScalingChart, folder: Path, name: str = "p.svg") -> str:
+def saved(drawn: Chart[Scaling], folder: Path, name: str = "p.svg") -> str:
     pytest.importorskip("matplotlib")
     save_scaling(drawn, folder / name)
     return (folder / name).read_text() if name.endswith("svg") else ""
@@ -145,9 +145,7 @@ def test_nothing_takes_time_in_a_picture(tmp_path: Path) -> None:
     free = Point(1, 1, 1, 0)
     still = chart(layers=(zero,), best=free, ranking=(free,))
     saved(still, tmp_path)
-    saved(
-        replace(still, scaling=replace(still.scaling, landscape=(free,), front=(free,))), tmp_path
-    )
+    saved(replace(still, view=replace(still.view, landscape=(free,), front=(free,))), tmp_path)
 
 
 @pytest.mark.slow
@@ -168,7 +166,7 @@ def test_panels_are_those_there_is_something_for(
     import matplotlib as mpl
 
     full = scaling(machines)
-    drawn = ScalingChart(
+    drawn = Chart(
         "yan",
         replace(
             full,
@@ -200,11 +198,11 @@ def test_sensitivity_has_a_panel_of_its_own(maps: bool, tmp_path: Path) -> None:
         Range("latency_ns", 1e-200, 5e-324),
         Range("nic_bits_per_s", 1.0, 1e300),
     )
-    drawn = ScalingChart("yan", replace(scaling(maps=maps), ranges=ranges))
+    drawn = Chart("yan", replace(scaling(maps=maps), ranges=ranges))
     with mpl.rc_context({"svg.fonttype": "none"}):
         bare = saved(drawn, tmp_path)
-        full = replace(drawn.scaling, regret=Regret(0.031, 0.0, 0.25))
-        text = saved(replace(drawn, scaling=full), tmp_path)
+        full = replace(drawn.view, regret=Regret(0.031, 0.0, 0.25))
+        text = saved(replace(drawn, view=full), tmp_path)
     for words in ("muladd_ns", "0.374", "$x$", "factor of the constant", "stays the best"):
         assert words in bare
         assert words in text
@@ -282,7 +280,7 @@ def test_names_are_no_formulas(tmp_path: Path) -> None:
 def test_every_format_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("p.svg", "p.png", "p.pdf"):
-        SCALING.writer(tmp_path / name)(ScalingChart("t", scaling(6)), tmp_path / name)
+        SCALING.writer(tmp_path / name)(Chart("t", scaling(6)), tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.draw import GroupsChart, save_groups, text_groups
+from planner.draw import Chart, save_groups, text_groups
 from planner.drizzle import evaluate, solve
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_answer, decode_request, reply, schema
@@ -83,7 +83,7 @@ def test_limits_that_are_rounded_to_an_end_are_read_again(
     data = reply(text.replace('"max_overhead": 0.5', f'"max_overhead": {limit}').encode()).data
     answer, content = decode_answer(data)
     assert answer.max_overhead == content.max_overhead == echo
-    chart = GroupsChart("limits", content)
+    chart = Chart("limits", content)
     assert "<- chosen" in text_groups(chart)
     pytest.importorskip("matplotlib")
     save_groups(chart, tmp_path / "p.svg")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner import ibatch
-from planner.jsonio import decode_answer, reply, reply_lines, schema
+from planner.jsonio import decode_answer, reply, schema
 from planner.validation import MAX_VALUE
 from tests import schemas
 
@@ -289,7 +289,7 @@ def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.Monk
     methods = {**ibatch.METHODS, "greedy": broken}
     monkeypatch.setattr("planner.ibatch.solver.METHODS", methods)
     lines = [json.dumps({**EXAMPLE, "method": m}).encode() for m in ("exact", "greedy", "exact")]
-    replies = list(reply_lines(lines))
+    replies = list(map(reply, lines))
     assert [one.exit_status for one in replies] == [0, 1, 0]
     assert json.loads(replies[1].data)["error"]["code"] == "internal_error"
     assert isinstance(replies[1].fault, ZeroDivisionError)
@@ -307,9 +307,9 @@ def test_ten_thousand_requests_in_one_process_leak_nothing() -> None:
                 else json.dumps({**EXAMPLE, "startup_ns": number}).encode()
             )
 
-    assert all(one.exit_status in (0, 2) for one in reply_lines(lines(1000)))
+    assert all(one.exit_status in (0, 2) for one in map(reply, lines(1000)))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    statuses = [one.exit_status for one in reply_lines(lines(10_000))]
+    statuses = [one.exit_status for one in map(reply, lines(10_000))]
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert statuses == [2 if number % 10 == 9 else 0 for number in range(10_000)]
     assert after - before < 8 * 1024  # KiB; a leak of a kilobyte a request would be 10 MB

@@ -111,9 +111,9 @@ def test_every_moment_belongs_to_a_layer(case: Case) -> None:
     trained = [
         layer for parameter, layer in structure.parameters.items() if parameter.grad is not None
     ]
+    node_layers = [structure.ops[op].layer for op in structure.node_ops]
     moments = [
-        structure.node_layers.count(layer) + trained.count(layer)
-        for layer in range(len(structure.names))
+        node_layers.count(layer) + trained.count(layer) for layer in range(len(structure.names))
     ]
     assert run.backward_ns == moments
     assert [moment is not None for moment in run.ready_ns] == [

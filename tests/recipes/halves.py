@@ -15,7 +15,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from planner.cli.family import ComparedProblem, Family
-from planner.comparison import Comparison
 from planner.deadline import Deadline
 from planner.draw.chart import Chart
 from planner.draw.drawing import GANTT
@@ -155,8 +154,11 @@ def requested(request: HalvesRequest) -> ComparedProblem:
     return ComparedProblem(problem, lambda result: answer(problem, result), ("two links",))
 
 
-def table(comparison: Comparison[Plan, int]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    return ("method", "end"), [(row.method, str(row.evaluation)) for row in comparison.rows]
-
-
-FAMILY = Family(concrete(METHODS), solve, table, requested)
+FAMILY = Family(
+    concrete(METHODS),
+    solve,
+    columns=("method", "end"),
+    cells=lambda row: (str(row.evaluation),),
+    requested=requested,
+    ends=(),
+)

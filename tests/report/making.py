@@ -13,7 +13,7 @@ from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
 from planner.methods import deadline_in
 from planner.profiles import Layer, Profile, Provenance
-from planner.report import Report, peers_of
+from planner.report import Report
 from planner.topologies import Switch
 
 FACTORS = (Fraction(1, 2), Fraction(1), Fraction(2))
@@ -53,7 +53,7 @@ def report(
         cluster=where,
         about=about_cluster(where),
         job="a job",
-        peers=peers_of(Comparison(rows, others.left_out)),
+        peers=Comparison(rows, others.left_out),
         sweeps=sweep(problem, found, FACTORS),
         command=("planner", "report", "a model.json"),
         version="1.2.3",

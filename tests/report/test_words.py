@@ -10,11 +10,11 @@ from planner.report.words import (
     factor_text,
     logarithmic_ticks,
     percent,
-    rate_text,
     size_text,
     ticks,
     times,
 )
+from planner.units import format_rate
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_ratios_rates_and_sizes() -> None:
     assert times(1.714) == "1.71×"
     assert times(1234.5) == "1,234×"
     assert factor_text(Fraction(1, 8)) == "× 1/8"
-    assert rate_text(Fraction(1250000000)) == "10 Gb/s"
-    assert rate_text(Fraction(1, 8)) == "1 b/s"
+    assert format_rate(Fraction(1250000000)) == "10 Gb/s"
+    assert format_rate(Fraction(1, 8)) == "1 b/s"
     assert size_text(12) == "12 B"
     assert size_text(2**20) == "1 MiB (1,048,576 B)"
 

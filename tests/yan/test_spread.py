@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from yan_spread import interval, spread
 
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
-from planner.yan import Problem, estimate, solve, spread
+from planner.yan import Problem, estimate, solve
 from planner.yan.engine import configuration_of
 from planner.yan.layerwise import state_at
+from planner.yan.spread import _times, sample
 from tests.yan.small_problems import TINY, everything, small_problems
 from tests.yan.yan_strategies import problems
 
@@ -50,7 +52,7 @@ def test_sample_is_uniform(memory: int | None) -> None:
     problem = replace(TINY, memory_bytes=memory)
     every = everything(problem)
     count = 20_000
-    drawn = spread._sample(problem, count, 1, Deadline(None))
+    drawn = sample(problem, count, 1, Deadline(None))
     assert len(drawn.order) == count
     seen = Counter(drawn.configuration(rank) for rank in range(count))
     expected = count / len(every)
@@ -63,8 +65,8 @@ def test_sample_is_uniform(memory: int | None) -> None:
 @settings(max_examples=30)
 @given(problems(max_machines=9, max_layers=4), st.integers(0, 3))
 def test_samples_are_priced_like_the_model(problem: Problem, seed: int) -> None:
-    drawn = spread._sample(problem, 40, seed, Deadline(None))
-    times = spread._times(drawn.engine, drawn.triples, np.array(drawn.states))
+    drawn = sample(problem, 40, seed, Deadline(None))
+    times = _times(drawn.engine, drawn.triples, np.array(drawn.states))
     options = drawn.engine.layerwise.options
     for which, triple in enumerate(drawn.triples):
         states = [
@@ -78,7 +80,7 @@ def test_samples_are_priced_like_the_model(problem: Problem, seed: int) -> None:
 
 def test_spread_of_a_small_problem() -> None:
     times = sorted(time for time, _ in everything(TINY))
-    found = spread.spread(TINY)
+    found = spread(TINY)
     assert (found.best, found.worst) == (times[0], times[-1])
     assert found.best < found.median_low <= found.median <= found.median_high < found.worst
     middle = times[(len(times) - 1) // 2]
@@ -87,12 +89,12 @@ def test_spread_of_a_small_problem() -> None:
     median = solve(TINY, method="median").plan
     assert median is not None
     assert median.ranking[0].epoch == found.median
-    assert spread.spread(TINY, samples=10, seed=1).sampled == 10
+    assert spread(TINY, samples=10, seed=1).sampled == 10
 
 
 @given(st.integers(6, 300))
 def test_interval_of_the_median(count: int) -> None:
-    low, high = spread._interval(count)
+    low, high = interval(count)
     assert low + high == count - 1
 
     def missed(rank: int) -> Fraction:
