@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 from collections.abc import Generator
 from hashlib import sha256
@@ -66,6 +67,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Hypothesis has no public way to a test's settings.
             test._hypothesis_internal_use_settings = shared(test._hypothesis_internal_use_settings)
     items.sort(key=place)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Leave what is imported to no garbage collector.
+
+    Torch is millions of objects, and all of them would be looked at in each full collection: half a
+    second, and every measurement of a model begins with one.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def place(item: pytest.Item) -> int:
