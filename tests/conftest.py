@@ -25,7 +25,7 @@ settings.register_profile("thorough", settings.get_profile("planner"), max_examp
 settings.register_profile(
     "fresh", settings.get_profile("thorough"), derandomize=False, database=None
 )
-# A first look, for `benchmarks/mutations.py`.
+# A first look: for `benchmarks/mutations.py`, and for `-m "not slow"`.
 settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
 settings.load_profile("planner")
 
@@ -101,7 +101,12 @@ def shared(asked: settings) -> settings:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of this run: the one given, or a new one, the same in all processes."""
+    """Choose the examples of this run, and its seed, the same in all processes.
+
+    The seed is the one given, or a new one.
+    """
+    if config.option.markexpr == "not slow" and not config.getoption("--hypothesis-profile", None):
+        settings.load_profile("again")
     given = str(config.getoption("hypothesis_seed", default=None))
     worker = getattr(config, "workerinput", None)
     if given.isdecimal():
