@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 from collections.abc import Generator
 from hashlib import sha256
@@ -24,7 +25,7 @@ settings.register_profile("thorough", settings.get_profile("planner"), max_examp
 settings.register_profile(
     "fresh", settings.get_profile("thorough"), derandomize=False, database=None
 )
-# A first look, for `benchmarks/mutations.py`.
+# A first look: for `benchmarks/mutations.py`, and for `-m "not slow"`.
 settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
 settings.load_profile("planner")
 
@@ -68,6 +69,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Leave what is imported to no garbage collector.
+
+    Torch is millions of objects, and all of them would be looked at in each full collection: half a
+    second, and every measurement of a model begins with one.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def place(item: pytest.Item) -> int:
     """Return where a test stands: jobs that wait, long jobs, jobs, tests, long tests."""
     if item.nodeid.startswith(WAITING):
@@ -85,7 +101,12 @@ def shared(asked: settings) -> settings:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of this run: the one given, or a new one, the same in all processes."""
+    """Choose the examples of this run, and its seed, the same in all processes.
+
+    The seed is the one given, or a new one.
+    """
+    if config.option.markexpr == "not slow" and not config.getoption("--hypothesis-profile", None):
+        settings.load_profile("again")
     given = str(config.getoption("hypothesis_seed", default=None))
     worker = getattr(config, "workerinput", None)
     if given.isdecimal():

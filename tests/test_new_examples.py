@@ -64,3 +64,11 @@ def test_a_seed_brings_its_examples_back_and_another_one_others(folder: Path) ->
 def test_a_thorough_run_has_all_examples(folder: Path) -> None:
     seen, _ = run(folder, "--hypothesis-profile=thorough")
     assert {len(values.split()) for values in seen} == {60}
+
+
+@pytest.mark.slow
+def test_without_slow_tests_a_run_has_few_examples_unless_told(folder: Path) -> None:
+    seen, _ = run(folder, "-m", "not slow", "-k", "anything")
+    assert {len(values.split()) for values in seen} == {10}
+    seen, _ = run(folder, "-m", "not slow", "-k", "anything", "--hypothesis-profile=planner")
+    assert {len(values.split()) for values in seen} == {25}

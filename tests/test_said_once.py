@@ -1,7 +1,7 @@
 """What is said in one place, or by one name, stays there: read off the source of the package."""
 
 import ast
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 
@@ -13,12 +13,17 @@ PUBLIC = (
     *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "collectives", "iteration"),
 )
 READ = (property, cached_property)
-CLASSES = {
-    (path.relative_to(ROOT).as_posix(), node)
-    for path in ROOT.rglob("*.py")
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    if isinstance(node, ast.ClassDef)
-}
+
+
+@cache
+def classes() -> list[tuple[str, ast.ClassDef]]:
+    """Return all classes of the package, and where they are."""
+    return [
+        (path.relative_to(ROOT).as_posix(), node)
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
 def fields_of(node: ast.ClassDef) -> set[str]:
@@ -27,12 +32,12 @@ def fields_of(node: ast.ClassDef) -> set[str]:
 
 
 def test_methods_have_one_kind_of_outcome() -> None:
-    assert [path for path, node in CLASSES if node.name == Outcome.__name__] == ["methods.py"]
+    assert [path for path, node in classes() if node.name == Outcome.__name__] == ["methods.py"]
 
 
 def test_structures_of_json_are_where_json_is_known() -> None:
     structures = {
-        path for path, node in CLASSES for base in node.bases if ast.unparse(base) == "Struct"
+        path for path, node in classes() for base in node.bases if ast.unparse(base) == "Struct"
     }
     assert len(structures) > 10
     assert not {path for path in structures if not path.startswith("jsonio/")}
@@ -42,7 +47,7 @@ def test_between_a_plan_and_a_buffer_bytes_of_a_parameter_have_two_forms() -> No
     """Those of a program, by name, and those of a model: all else holds these."""
     forms = [
         path
-        for path, node in CLASSES
+        for path, node in classes()
         if path.startswith(("programs", "runtime", "collectives/script"))
         and {"start", "stop"} <= fields_of(node)
     ]

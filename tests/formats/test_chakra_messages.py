@@ -55,29 +55,41 @@ def followed(traces: list[list[Any]], program: Program, layout: Layout, seed: in
     }
     messages = [meant(program, rank, layout) for rank in range(program.ranks)]
     wire: dict[tuple[int, ...], list[Counter[int]]] = {}
-    done: list[set[int]] = [set() for _ in traces]
-    left = [(rank, place) for rank, trace in enumerate(traces) for place in range(len(trace))]
-    while left:
-        ready = [
-            (rank, place)
-            for rank, place in left
-            if set(traces[rank][place].data_deps) <= done[rank]
-            and (traces[rank][place].type == SEND or ends(traces[rank][place]) in wire)
-        ]
-        if not ready:
-            return False
-        rank, place = draw.choice(ready)
+    blocks: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(
+        list
+    )  # by what they wait for
+    waits: dict[tuple[int, int], int] = {}
+    for rank, trace in enumerate(traces):
+        for place, node in enumerate(trace):
+            before: list[tuple[Any, ...]] = [(rank, one) for one in set(node.data_deps)]
+            if node.type == RECEIVE:
+                before.append(ends(node))
+            waits[rank, place] = len(before)
+            for one in before:
+                blocks[one].append((rank, place))
+    ready = [one for one, count in waits.items() if not count]
+    left = len(waits)
+    while ready:
+        left -= 1
+        rank, place = ready.pop(draw.randrange(len(ready)))
         node, message = traces[rank][place], messages[rank][place]
         chunks = range(message.first, message.stop)
+        happened: list[tuple[Any, ...]] = [(rank, node.id)]
         if node.type == SEND:
             assert ends(node) not in wire
             wire[ends(node)] = [Counter(held[rank, message.source, one]) for one in chunks]
+            happened.append(ends(node))
         else:
             for chunk, what in zip(chunks, wire.pop(ends(node)), strict=True):
                 key = rank, message.target, chunk
                 held[key] = (held[key] if message.adds and key in held else Counter()) + what
-        done[rank].add(node.id)
-        left.remove((rank, place))
+        for one in happened:
+            for other in blocks[one]:
+                waits[other] -= 1
+                if not waits[other]:
+                    ready.append(other)
+    if left:
+        return False
     whole = Counter(dict.fromkeys(range(program.ranks), 1))
     return not wire and all(
         held[rank, OWN, chunk] == whole
