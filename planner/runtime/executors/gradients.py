@@ -4,18 +4,19 @@ Problem. Execute a plan of gradient transfers (Caramel's, or any other that says
 which gradients travel together in which order): send each batch when its gradients are ready and
 the batch before it has ended, and let the next forward pass begin before all have ended.
 
-Method. A hook on each parameter notes when its gradient is complete. The channel copies the ready
-gradients of the next batch into one message, divided by the number of ranks, and sums up, as DDP
-does. `step` returns at once; when the next forward pass reads a parameter, it waits for the last
-batch that carries some of it. All parameters that have arrived by then are updated, by the
-optimiser's own `step` on just these, with the learning rate and the other settings that held when
-`step` was called. (The first step finishes at once: that is when optimisers and schedulers look
-whether they are used in the right order.)
+Method. A hook on each parameter notes when its gradient is complete. The ready gradients of the
+next batch are copied into one message, divided by the number of ranks, and summed up, as DDP does.
+`step` returns at once; when the next forward pass reads a parameter, it waits for all batches that
+carry some of it. All parameters that have arrived by then are updated, by the optimiser's own
+`step` on just these, with the learning rate and the other settings that held when `step` was
+called. (The first step finishes at once: that is when optimisers and schedulers look whether they
+are used in the right order.)
 
 Guarantee. After `finish`, weights are those of plain data-parallel training; bit by bit where the
-order of sums is the same. Batches travel in the planned order on every rank. A gradient that is
-missing, that comes twice, or that is changed after it was sent (other than through ``data``, which
-torch does not show) ends the step with an error.
+order of sums is the same. Batches travel in the same order on every rank, which is the plan's but
+for those that overtake (`overtaking`). A gradient that is missing, that comes twice, or that is
+changed after it was sent (other than through ``data``, which torch does not show) ends the step
+with an error.
 
 Complexity. One copy of each gradient into a message. O(parameters + batches) beside that: each
 parameter is looked at once when its gradient is sent and once when it is updated. The optimiser is

@@ -6,7 +6,7 @@ a message.
 
 Method. Asked is only where it pays: each rank measures how long its network idled with something
 ready behind a head that was not, and in one step of every `_EVERY` ranks add that up. If it is more
-than a share of the time, they vote in the steps up to the next count. Whoever has something ready
+than a tenth of the time, they vote in the steps up to the next count. Whoever has something ready
 while its network idles adds a row of ones for what is; what all have ready goes next, in the order
 of the plan. If there is nothing, whoever gets something new asks again, all others after a pause.
 
@@ -26,8 +26,8 @@ __all__ = ["EVERY", "Overtaking"]
 
 EVERY = 8
 """Steps from one count to the next."""
-_SHARE = 100
-"""Votes are held where a hundredth of the time would be lost without."""
+_SHARE = 0.1
+"""The share of the time that has to be lost: votes cost messages, and the plan's order."""
 
 
 class Overtaking:
@@ -71,7 +71,7 @@ class Overtaking:
         self._held_ns, self._start = 0, now
         self._add(lost)
         held, whole = lost.tolist()
-        self.active = held * _SHARE > whole
+        self.active = held > _SHARE * whole
 
     def vote(self, ready: Sequence[bool], firm: Sequence[bool]) -> list[int]:
         """Return which of the waiting transfers go next; none if no rank has what all have.
