@@ -15,6 +15,7 @@ from msgspec.structs import replace
 import planner
 from planner import bigdl, caramel, ibatch, iteration
 from planner.caramel import Part
+from planner.caramel.evaluation import TransferTimes
 from planner.costs import AffineCost
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.graphs import Graph, Op, Parameter
@@ -32,6 +33,7 @@ from planner.programs import (
     program_of,
     read_plan,
 )
+from planner.programs.building import gradients
 from planner.programs.forms import Direction
 from planner.results import Infeasibility, Result
 from tests.jsonio.test_iteration import REQUEST as ITERATION
@@ -405,3 +407,15 @@ def test_typed_plans_that_cannot_be_followed_are_an_error() -> None:
     for plans, kind, message in cases:
         with pytest.raises(kind, match=message):
             program_of(*plans)
+
+
+def test_a_batch_is_firm_if_the_plan_lets_the_network_wait_for_it() -> None:
+    def firm(first: tuple[int, int, int], second: tuple[int, int, int]) -> list[bool]:
+        times = [TransferTimes(*one, 0) for one in (first, second)]
+        made = gradients([Batch(()), Batch(())], times, "", barrier=False, traffic=1)
+        return [batch.firm for batch in made.batches]
+
+    assert firm((50, 50, 60), (20, 60, 70)) == [True, False]
+    assert firm((50, 50, 60), (50, 60, 70)) == [False, False]
+    assert firm((0, 0, 60), (20, 60, 70)) == [False, False]
+    assert firm((0, 0, 60), (80, 80, 90)) == [False, False]

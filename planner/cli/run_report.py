@@ -88,6 +88,7 @@ def as_json(
                 bytes=size,
                 predicted_ns=predicted,
                 measured_ns=batch.measured_ns,
+                overtook=batch.overtook,
             )
         )
     run = RunReport(
@@ -230,6 +231,9 @@ def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[st
                 format_ns(round(median(batch.measured_ns))),
             )
         )
+        if batch.overtook:
+            steps = counted(len(batch.measured_ns), "step")
+            notes.append(f"{name} overtook others in {batch.overtook} of {steps}")
     if isinstance(first, BigdlAnswer):
         notes.append(_TURNS)
     if directions == {"pull"}:

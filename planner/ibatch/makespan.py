@@ -37,7 +37,7 @@ def solve_additive(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     arrival = problem.transfer_prefix
     assert arrival is not None
     # A target that no plan exceeds makes every batch as long as the cap allows.
-    startups = (problem.layers + 1) * problem.batch_startup_ns
+    startups = (problem.layers + 1) * problem.transfer_startup_ns
     ample = arrival[-1] + startups + problem.compute_prefix[-1]
     boundaries, upper = sweep(problem, (), Limit(NOMINAL, ample))
     assert boundaries is not None

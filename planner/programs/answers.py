@@ -80,7 +80,8 @@ def read_answer(answer: Answer) -> Program | Layers:
     if isinstance(answer, CaramelAnswer):
         sizes = _known(answer.parameter_bytes) or {}
         groups = (Batch(_pieces(group, sizes), group.bytes, group.depth) for group in answer.groups)
-        return gradients(groups, answer.method, barrier=answer.barrier, traffic=answer.traffic)
+        barrier, traffic = answer.barrier, answer.traffic
+        return gradients(groups, answer.groups, answer.method, barrier=barrier, traffic=traffic)
     if isinstance(answer, IterationAnswer):
         pushed = _known(answer.parameter_bytes) or {}
         pulled = _known(answer.pull_bytes) or pushed
@@ -90,7 +91,7 @@ def read_answer(answer: Answer) -> Program | Layers:
             recipe = recipes[_known(transfer.algorithm)]
             batch = Batch(pieces, transfer.bytes, _known(transfer.depth) or 1, recipe)
             rows.append((transfer.kind, batch))
-        return transfers(rows, barrier=answer.barrier)
+        return transfers(rows, _known(answer.transfers) or (), barrier=answer.barrier)
     if isinstance(answer, IbatchAnswer):
         batches = _known(answer.batches) or ()
         names = _known(answer.layer_parameters)

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple, Protocol
 
 from planner.errors import InvalidInputError
 from planner.iteration.problem import Kind
@@ -21,8 +23,19 @@ class Layers(NamedTuple):
     sizes: Sequence[int] | None = None
 
 
+class Timed(Protocol):
+    """When a plan has a transfer ready, begin and end."""
+
+    @property
+    def ready_ns(self) -> int: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+
+
 def gradients(
-    batches: Iterable[Batch], method: str, *, barrier: bool, traffic: float
+    batches: Iterable[Batch], times: Sequence[Timed], method: str, *, barrier: bool, traffic: float
 ) -> GradientProgram:
     """Return the program of a plan of `caramel`.
 
@@ -35,11 +48,21 @@ def gradients(
         raise InvalidInputError(
             "method", f"{method} sends through parameter servers: expected all-reduces"
         )
-    return GradientProgram(tuple(batches), barrier)
+    return GradientProgram(_firm(batches, times), barrier)
+
+
+def _firm(batches: Iterable[Batch], times: Sequence[Timed]) -> tuple[Batch, ...]:
+    """Note for which batches the plan lets the network idle though one behind them is ready."""
+    behind = list(accumulate((one.ready_ns for one in reversed(times)), min))[::-1]
+    ends = [0, *(one.end_ns for one in times)]
+    return tuple(
+        replace(batch, firm=end < one.start_ns and behind[place] < one.start_ns)
+        for place, (batch, one, end) in enumerate(zip(batches, times, ends, strict=False))
+    )
 
 
 def transfers(
-    rows: Iterable[tuple[Kind, Batch]], *, barrier: bool
+    rows: Iterable[tuple[Kind, Batch]], times: Sequence[Timed], *, barrier: bool
 ) -> GradientProgram | ShardProgram:
     """Return the program of a plan of `iteration`, whose batches each have a kind.
 
@@ -50,7 +73,7 @@ def transfers(
     """
     rows = tuple(rows)
     if all(kind == "all_reduce" for kind, _ in rows):
-        return GradientProgram(tuple(batch for _, batch in rows), barrier)
+        return GradientProgram(_firm((batch for _, batch in rows), times), barrier)
     if barrier:
         raise InvalidInputError(
             "barrier", "expected none: what is pulled is waited for where it is read"

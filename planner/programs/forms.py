@@ -46,12 +46,16 @@ class Batch:
         Chunks in flight at once.
     collective : Recipe or None
         By which program it is summed up, or by which half of it; None: the plan leaves it open.
+    firm : bool
+        Whether batches behind it wait for it even where they are ready before: the plan lets the
+        network idle for it.
     """
 
     pieces: tuple[Piece, ...]
     size_bytes: int | None = None
     depth: int = 1
     collective: Recipe | None = None
+    firm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

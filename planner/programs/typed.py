@@ -68,8 +68,8 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
                 Batch(_pieces(problem.graph, group.parts, sizes), group.size_bytes, group.depth)
                 for group in solution.groups
             )
-            traffic = float(solution.traffic)
-            return gradients(batches, method, barrier=solution.barrier, traffic=traffic)
+            traffic, times = float(solution.traffic), caramel.evaluate(problem, solution).times
+            return gradients(batches, times, method, barrier=solution.barrier, traffic=traffic)
         case iteration.Problem(), iteration.Plan():
             iteration.check(problem, solution)
             rows = []
@@ -80,7 +80,8 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
                 recipe = recipe_on(problem.cluster, name)
                 batch = Batch(pieces, transfer.size_bytes, transfer.depth, recipe)
                 rows.append((transfer.kind, batch))
-            return transfers(rows, barrier=solution.barrier)
+            times = iteration.evaluate(problem, solution).times
+            return transfers(rows, times, barrier=solution.barrier)
         case ibatch.Problem(), ibatch.Plan():
             ibatch.check(problem, solution)
             table = _table(problem, names)

@@ -37,6 +37,7 @@ def attach(
     *,
     all_reduce: AllReduce | None = None,
     recoverable: bool = False,
+    strict_order: bool | None = None,
     steps: int = 0,
 ) -> Executor:
     """Let a model's training steps communicate as planned.
@@ -80,6 +81,10 @@ def attach(
     recoverable : bool
         Whether `planner.runtime.recover` shall be able to go on after a link has failed. It takes a
         copy of parameters and optimiser state, in each step; for plans of all-reduces.
+    strict_order : bool, optional
+        Whether a batch of gradients always waits for those before it. False: what is ready on all
+        ranks goes before what is not, but for batches that the plan lets the network wait for. By
+        default so where the ranks find that they lose time otherwise. Shards and slices are strict.
     steps : int
         Steps that are complete already, as after a recovery: numbers go on from there.
 
@@ -124,6 +129,7 @@ def attach(
                 all_reduce,
                 interpreters,
                 recoverable=recoverable,
+                strict_order=strict_order,
                 steps=steps,
             )
         executor.closing(if_refused.pop_all().close)

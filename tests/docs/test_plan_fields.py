@@ -14,8 +14,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "runtime.md"
 LOOSELY = {"all lower_bound_ns", "all objective_ns"}
 """Checked, but as far as an answer holds the costs: those of bml and bigdl do not."""
 
-ROW_BY_ROW = {"bml rounds"}
-"""Executed, but where a list of transfers says it row by row."""
+ROW_BY_ROW = {"bml rounds", "caramel groups[].ready_ns", "iteration transfers[].ready_ns"}
+"""Executed, but where transfers say it row by row, or nothing is ready before one is awaited."""
 
 
 class Row(NamedTuple):

@@ -49,6 +49,7 @@ class Lane(threading.Thread):
         self._link = link
         self._answers = answers
         self._with: Hop | None = None
+        self._rooms: list[Tensor] = []
         self.start()
 
     def run(self) -> None:
@@ -104,12 +105,22 @@ class Lane(threading.Thread):
                 part.add_(place)
             elif hop.aside:
                 part.copy_(place)
+            if place is not part:
+                self._rooms.append(place)
 
     def _ask(self, hop: Hop, part: Tensor) -> "_Arriving":
-        place = torch.empty_like(part) if hop.adds or hop.aside else part
+        place = self._room(part) if hop.adds or hop.aside else part
         self._with = hop
         group, places = self._groups[hop.link]
         return _Arriving(hop, group.recv([place], places[hop.peer], self._number), part, place)
+
+    def _room(self, part: Tensor) -> Tensor:
+        """Return room for as much, used before if there is: new pages take as long as adding."""
+        for number, room in enumerate(self._rooms):
+            if (room.shape, room.dtype) == (part.shape, part.dtype):
+                return self._rooms.pop(number)
+        self._rooms.clear()  # those of other messages: no more is kept than was under way
+        return torch.empty_like(part)
 
     def _send(self, hop: Hop, part: Tensor) -> Any:
         self._with = hop

@@ -1,19 +1,33 @@
-"""One thread that runs a rank's transfers, one after the other, in the order they were asked for.
+"""One thread that ends a rank's transfers, one after the other, in the order in which they begin.
 
-A plan's order holds only if one transfer is outstanding at a time: gloo runs two collectives of a
-group at once, and pairs them up wrongly if two threads issue them. So all transfers of an executor
-go through one channel, each when it is ready and those before it have ended.
+Problem. A plan's order holds only if one transfer is on the network at a time, and all ranks have
+to have the same: gloo pairs up wrongly what two ranks begin in different orders. The processor that
+computes should have little to do for it.
+
+Method. All transfers of an executor go through one channel. One that gloo can queue (`begin`) is
+handed to it by whoever makes it ready, if those before it have been, so that nothing of ours stands
+between two transfers; the thread only waits. Others are done in the thread, from begin to end.
+Where the ranks have agreed to (`overtaking`), transfers that are ready on all of them go before
+those that are not.
+
+Guarantee. Transfers begin in the same order on all ranks; in the order they were asked for, but for
+those that overtake. After a failure nothing begins any more.
+
+Complexity. O(1) a transfer; O(what waits) for each vote.
 """
 
 import atexit
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from planner.errors import PlannerError
-from planner.runtime.measuring.trace import Trace
+from planner.runtime.executors.overtaking import Overtaking
+from planner.runtime.measuring.trace import Event, Trace
 from planner.runtime.world.world import World
 
 __all__ = ["Channel", "Ticket"]
@@ -23,18 +37,22 @@ _LOOK_S = 0.1
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """What is to be done in its turn: a transfer, or an update between two.
+    """What is to be done in its turn: a transfer, or something between two.
 
     Attributes
     ----------
     work : callable
-        Does it, and returns once it is done.
+        Does it, or ends what `begin` has begun, and returns once it is done.
     step, batch : int
         Which transfer of the plan it is, or comes before.
     direction : str
         "pull" or "push" where a plan has both.
     kind : str
-        As what it is traced.
+        As what it is traced; empty: not at all.
+    begin : callable, optional
+        Puts it into gloo's queue, from any thread.
+    firm : bool
+        Whether nothing may overtake it.
     ready : bool
         Whether what it needs is there.
     done : bool
@@ -45,18 +63,35 @@ class Ticket:
     step: int
     batch: int
     direction: str = ""
-    kind: Literal["transfer", "update"] = "transfer"
+    kind: Literal["transfer", "update", ""] = "transfer"
+    begin: Callable[[], None] | None = None
+    firm: bool = True
     ready: bool = False
     done: bool = False
+    begun_ns: int = 0
+    error: Exception | None = None
 
 
 class Channel:
-    """The thread, and what waits for it."""
+    """The thread, and what waits for it.
+
+    Attributes
+    ----------
+    begun : list of Ticket
+        What has begun since work was last asked for, in that order, which all ranks share.
+    overtaking : Overtaking, optional
+        Whether some may overtake others, and how ranks agree on it.
+    """
 
     def __init__(self, world: World, trace: Trace) -> None:
+        self.begun: list[Ticket] = []
+        self.overtaking: Overtaking | None = None
         self._world = world
         self._trace = trace
         self._queue: deque[Ticket] = deque()
+        self._going: deque[Ticket] = deque()
+        self._ready = 0  # of what waits
+        self._agreed = 0  # at the head of the queue
         self._changed = threading.Condition()
         self._closed = False
         self._error: Exception | None = None
@@ -67,15 +102,18 @@ class Channel:
     def submit(self, tickets: Iterable[Ticket]) -> None:
         """Ask for some work, behind all that was asked for before."""
         with self._changed:
-            self._queue.extend(tickets)
-            self._changed.notify_all()
+            self.begun = []
+            for ticket in tickets:
+                self._queue.append(ticket)
+                self._ready += bool(ticket.ready and ticket.kind)
+            self._advance()
 
     def release(self, ticket: Ticket) -> None:
         """Say that what some work needs is there."""
         with self._changed:
             ticket.ready = True
-            if self._queue and self._queue[0] is ticket:  # else nobody can do anything yet
-                self._changed.notify_all()
+            self._ready += 1
+            self._advance()
 
     def wait(self, ticket: Ticket) -> None:
         """Return once some work has ended.
@@ -97,41 +135,130 @@ class Channel:
     def close(self) -> None:
         """Forget what has not begun, and end the thread.
 
-        Waits for a transfer that has begun, which ends or fails within the job's time-out: an
+        Waits for transfers that have begun, which end or fail within the job's time-out: an
         interpreter that ends while a thread is inside gloo aborts.
         """
         atexit.unregister(self.close)
         with self._changed:
             self._closed = True
+            self._queue.clear()
             self._changed.notify_all()
         self._thread.join(timeout=self._world.timeout_s + 1)
 
+    def _advance(self) -> None:
+        """Begin what can begin, in order; called with the lock."""
+        idle = not self._going
+        # Only the head of the queue is looked at: the order is the plan's whatever becomes ready
+        # first, unless a vote has changed it.
+        while self._queue and self._queue[0].ready and self._may_begin(self._queue[0]):
+            self._begin(self._queue.popleft())
+        if self.overtaking is not None:
+            head = self._queue[0] if self._queue else None
+            idles = not self._going or self.overtaking.active
+            self.overtaking.held(
+                bool(self._ready and head and not head.ready and not head.firm and idles)
+            )
+        if idle and (self._going or self._voting):
+            self._changed.notify_all()
+
+    @property
+    def _voting(self) -> bool:
+        return self.overtaking is not None and self.overtaking.active
+
+    def _may_begin(self, ticket: Ticket) -> bool:
+        if self._closed or (self._voting and ticket.kind and not self._agreed):
+            return False
+        # What is in gloo's queue stays in order; all else waits for its turn.
+        return not self._going or (ticket.begin is not None and self._going[-1].begin is not None)
+
+    def _begin(self, ticket: Ticket) -> None:
+        if ticket.begin is not None:
+            try:
+                ticket.begin()
+            except Exception as error:  # noqa: BLE001 - the thread tells it to all
+                ticket.error = error
+        ticket.begun_ns = time.monotonic_ns()
+        self._going.append(ticket)
+        if ticket.kind:
+            self._agreed = max(self._agreed - 1, 0)
+            self._ready -= 1
+            self.begun.append(ticket)
+
     def _next(self) -> Ticket | None:
-        # Only the head of the queue is looked at, so the order is the plan's whatever becomes ready
-        # first; popped under the lock, so that no other thread sees a ticket half taken.
+        """Return the oldest work that has begun; None to end."""
         with self._changed:
-            while not self._closed:
-                if self._queue and self._queue[0].ready:
-                    return self._queue.popleft()
-                self._changed.wait()
-        return None
+            while not self._going:
+                if self._closed:
+                    return None
+                if self._voting and self._ready:
+                    self._vote()
+                else:
+                    self._changed.wait()
+            return self._going[0]
+
+    def _vote(self) -> None:
+        """Put in front what is ready on all ranks; called with the lock, in the thread."""
+        overtaking = self.overtaking
+        assert overtaking is not None
+        step = self._queue[0].step
+        waiting = [ticket for ticket in self._queue if ticket.step == step and ticket.kind]
+        ready = tuple(ticket.ready for ticket in waiting)
+        if ready == overtaking.refused and not all(ready):
+            self._changed.wait(overtaking.pause_s)
+            overtaking.refused = ()
+            return
+        places = [0]
+        if len(waiting) > 1:
+            self._changed.release()
+            try:
+                with self._world.transferring(step, waiting[0].batch):
+                    places = overtaking.vote(ready, [ticket.firm for ticket in waiting])
+            finally:
+                self._changed.acquire()
+        if not self._closed:
+            chosen = [waiting[place] for place in places]
+            for ticket in chosen:
+                self._queue.remove(ticket)
+            self._queue.extendleft(reversed(chosen))
+            self._agreed = len(chosen)
+            self._advance()
 
     def _run(self) -> None:
-        while (ticket := self._next()) is not None:
+        ended = 0
+        while True:
             try:
-                with (
-                    self._trace.span(ticket.kind, ticket.step, ticket.batch, ticket.direction),
-                    self._world.transferring(ticket.step, ticket.batch),
-                ):
-                    ticket.work()
+                ticket = self._next()
+                if ticket is None:
+                    return
+                try:
+                    with self._world.transferring(ticket.step, ticket.batch):
+                        if ticket.error is not None:
+                            raise ticket.error
+                        ticket.work()
+                finally:
+                    begun, ended = max(ticket.begun_ns, ended), time.monotonic_ns()
+                    if ticket.kind:
+                        named = ticket.step, ticket.batch, begun, ended, ticket.direction
+                        self._trace.add(Event(ticket.kind, *named))
             except Exception as error:  # noqa: BLE001 - whoever waits gets it
-                with self._changed:
-                    known = self._world.watch.error
-                    self._error = known if known and isinstance(error, PlannerError) else error
-                    self._changed.notify_all()
+                self._fail(error)
                 return
             # Under the lock, after the work: whoever sees `done` sees what the transfer wrote.
             with self._changed:
+                self._going.popleft()
                 ticket.done = True
+                self._advance()
                 self._changed.notify_all()
             del ticket  # and with it the gradients that it sent
+
+    def _fail(self, error: Exception) -> None:
+        """Let whoever waits have an error, and wait for the rest of gloo's queue, which fails."""
+        with self._changed:
+            known = self._world.watch.error
+            self._error = known if known and isinstance(error, PlannerError) else error
+            self._queue.clear()
+            self._closed = True
+            self._changed.notify_all()
+        for ticket in tuple(self._going)[1:]:
+            with suppress(Exception):  # all are in that queue, or there is but one
+                ticket.work()

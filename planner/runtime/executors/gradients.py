@@ -4,18 +4,19 @@ Problem. Execute a plan of gradient transfers (Caramel's, or any other that says
 which gradients travel together in which order): send each batch when its gradients are ready and
 the batch before it has ended, and let the next forward pass begin before all have ended.
 
-Method. A hook on each parameter notes when its gradient is complete. The channel copies the ready
-gradients of the next batch into one message, divided by the number of ranks, and sums up, as DDP
-does. `step` returns at once; when the next forward pass reads a parameter, it waits for the last
-batch that carries some of it. All parameters that have arrived by then are updated, by the
-optimiser's own `step` on just these, with the learning rate and the other settings that held when
-`step` was called. (The first step finishes at once: that is when optimisers and schedulers look
-whether they are used in the right order.)
+Method. A hook on each parameter notes when its gradient is complete. The ready gradients of the
+next batch are copied into one message, divided by the number of ranks, and summed up, as DDP does.
+`step` returns at once; when the next forward pass reads a parameter, it waits for all batches that
+carry some of it. All parameters that have arrived by then are updated, by the optimiser's own
+`step` on just these, with the learning rate and the other settings that held when `step` was
+called. (The first step finishes at once: that is when optimisers and schedulers look whether they
+are used in the right order.)
 
 Guarantee. After `finish`, weights are those of plain data-parallel training; bit by bit where the
-order of sums is the same. Batches travel in the planned order on every rank. A gradient that is
-missing, that comes twice, or that is changed after it was sent (other than through ``data``, which
-torch does not show) ends the step with an error.
+order of sums is the same. Batches travel in the same order on every rank, which is the plan's but
+for those that overtake (`overtaking`). A gradient that is missing, that comes twice, or that is
+changed after it was sent (other than through ``data``, which torch does not show) ends the step
+with an error.
 
 Complexity. One copy of each gradient into a message. O(parameters + batches) beside that: each
 parameter is looked at once when its gradient is sent and once when it is updated. The optimiser is
@@ -25,23 +26,22 @@ groups each time if it is not one of torch's.
 Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from planner.collectives.recipes import Recipe
 from planner.errors import PlannerError
 from planner.programs import GradientProgram
-from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.collected import Gradients, Taken, version
 from planner.runtime.executors.messages import Message, means_of
+from planner.runtime.executors.overtaking import EVERY, Overtaking
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.parameters import check_cover
 from planner.runtime.optimisers.some_parameters import SomeParameters
@@ -64,6 +64,8 @@ class GradientExecutor(Executor):
         How it is for batches that name these programs.
     recoverable : bool
         Whether to keep what `roll_back` needs: a copy of parameters and optimiser state.
+    strict_order : bool, optional
+        Whether all batches wait for those before them. By default where that costs little.
     steps : int
         Steps that are complete already.
     """
@@ -78,14 +80,23 @@ class GradientExecutor(Executor):
         interpreters: Mapping[Recipe | None, AllReduce] = MappingProxyType({}),
         *,
         recoverable: bool = False,
+        strict_order: bool | None = None,
         steps: int = 0,
     ) -> None:
         self._barrier = program.barrier
-        super().__init__(model, program, optimizer, world, all_reduce.name if all_reduce else "")
-        otherwise = all_reduce or Ring(self.group)
+        options = f"{all_reduce.name if all_reduce else ''}, strict order: {strict_order}"
+        super().__init__(model, program, optimizer, world, options)
+        self._line = QueuedRing(world.new_line())
         self._all_reduces = [
-            interpreters.get(batch.collective, otherwise) for batch in program.batches
+            interpreters.get(batch.collective)
+            or all_reduce
+            or (self._line if batch.depth == 1 else Ring(self.group))
+            for batch in program.batches
         ]
+        self._firm = [batch.firm for batch in program.batches]
+        if world.size > 1 and not strict_order:
+            always = strict_order is False
+            self.channel.overtaking = Overtaking(self._add, world.size, always=always)
         self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]
         self._gradients = Gradients(
             [message.parameters for message in self._messages],
@@ -95,11 +106,12 @@ class GradientExecutor(Executor):
         )
         # From here on parameters go by their number.
         self._means = means_of(self._messages, self.names)
-        self._last = [numbers[-1] for numbers in self._gradients.batches_of]
-        self._ending: list[list[int]] = [[] for _ in self._messages]
-        for number, batch in enumerate(self._last):
-            self._ending[batch].append(number)
+        self._carried: list[list[int]] = [[] for _ in self._messages]
+        for number, batches in enumerate(self._gradients.batches_of):
+            for batch in batches:
+                self._carried[batch].append(number)
         self._arrived = 0  # batches of the step before that are taken care of
+        self._missing: list[int] = []  # batches that each parameter waits for
         self._some = SomeParameters(optimizer, self._gradients.parameters)
         self._tickets: list[Ticket] = []
         self._versions: list[int] = []
@@ -140,6 +152,7 @@ class GradientExecutor(Executor):
         self._versions = [version(parameter) for parameter in self._gradients.parameters]
         self.gate.pending = set(self.names)
         self._arrived = 0
+        self._missing = list(map(len, self._gradients.batches_of))
         if self._barrier or self.steps == 0:
             self.finish()
 
@@ -161,17 +174,27 @@ class GradientExecutor(Executor):
 
     def finish_one(self, parameter: nn.Parameter) -> None:
         """Update a parameter once it has arrived, and all others that have arrived by then."""
-        self._finish_through(self._last[self._gradients.index[parameter]])
+        for batch in self._gradients.batches_of[self._gradients.index[parameter]]:
+            self.channel.wait(self._tickets[batch])
+        self._finish_arrived()
 
     def entered(self) -> None:
         """Update what has arrived before a forward pass: if that is all, none has to be watched."""
-        if self.gate.pending and self._tickets[self._arrived].done:
-            self._finish_through(self._arrived)
+        if self.gate.pending:
+            self._finish_arrived()
 
     def finish_all(self) -> None:
         """Update all pending parameters once their gradients have arrived."""
         while self.gate.pending:
-            self._finish_through(self._arrived)
+            # In the order in which they arrive; what has begun last is not known before.
+            begun = self.channel.begun
+            behind = len(begun) == self._arrived
+            self.channel.wait(
+                next(ticket for ticket in self._tickets if not ticket.done)
+                if behind
+                else begun[self._arrived]
+            )
+            self._finish_arrived()
 
     @property
     def complete(self) -> int | None:
@@ -198,13 +221,18 @@ class GradientExecutor(Executor):
         self._gradients.forget()
         self._let_go()
 
-    def _finish_through(self, batch: int) -> None:
-        """Wait for a batch, and update what has arrived: batches arrive in their order."""
-        self.channel.wait(self._tickets[batch])
-        first, self._arrived = self._arrived, batch + 1
-        while self._arrived < len(self._tickets) and self._tickets[self._arrived].done:
+    def _finish_arrived(self) -> None:
+        """Update what has arrived."""
+        begun, first, numbers = self.channel.begun, self._arrived, []
+        while self._arrived < len(begun) and begun[self._arrived].done:
+            batch = begun[self._arrived].batch
             self._arrived += 1
-        numbers = list(chain.from_iterable(self._ending[first : self._arrived]))
+            for number in self._carried[batch]:
+                self._missing[number] -= 1
+                if not self._missing[number]:
+                    numbers.append(number)
+        if not numbers:
+            return
         arrived = [self._gradients.parameters[number] for number in numbers]
         self.gate.pending.difference_update(arrived)  # first: the gate may watch what follows
         try:
@@ -218,7 +246,10 @@ class GradientExecutor(Executor):
             with self.trace.span("update", self._step, batch):
                 self._optimise(numbers)
         except BaseException as error:  # some parameters are now a step older than others
-            self._arrived = first
+            while self._arrived > first:
+                self._arrived -= 1
+                for number in self._carried[begun[self._arrived].batch]:
+                    self._missing[number] += 1
             self.gate.pending.update(arrived)
             self.world.report(error, self._step, batch)
             raise
@@ -230,11 +261,22 @@ class GradientExecutor(Executor):
         self._step += 1
         self._gradients.begin()
         self._tickets = []
-        for message, all_reduce in zip(self._messages, self._all_reduces, strict=True):
-            work = partial(_send, message, all_reduce, self._gradients.taken)
+        rows = zip(self._messages, self._all_reduces, self._firm, strict=True)
+        for number, (message, all_reduce, firm) in enumerate(rows):
+            sending = _Sending(message, all_reduce, self._gradients.taken)
+            begin = sending.begin if isinstance(all_reduce, QueuedRing) else None
             ready = not message.parameters
-            self._tickets.append(Ticket(work, self._step, len(self._tickets), ready=ready))
-        self.channel.submit(self._tickets)
+            self._tickets.append(
+                Ticket(sending.work, self._step, number, begin=begin, firm=firm, ready=ready)
+            )
+        count, overtaking = list[Ticket](), self.channel.overtaking
+        if overtaking is not None and not overtaking.always and self._step % EVERY == 0:
+            count.append(Ticket(overtaking.count, self._step, number, kind="", ready=True))
+        self.channel.submit([*self._tickets, *count])
+
+    def _add(self, values: Tensor) -> None:
+        """Sum up what ranks agree on, behind what has begun."""
+        self._line.begin(values)()
 
     def _optimise(self, numbers: Sequence[int]) -> None:
         """Let the optimiser update some parameters, with the settings of the step they are of."""
@@ -258,7 +300,31 @@ class GradientExecutor(Executor):
             )
 
 
-def _send(message: Message, all_reduce: AllReduce, gradients: Taken) -> None:
-    message.pack(gradients)
-    for flat in message.buffers:
-        all_reduce(flat, message.depth)
+class _Sending:
+    """One batch of one step on its way."""
+
+    def __init__(self, message: Message, all_reduce: AllReduce, gradients: Taken) -> None:
+        self._message = message
+        self._all_reduce = all_reduce
+        self._gradients: Taken | None = gradients
+        self._waits: list[Callable[[], object]] = []
+
+    def begin(self) -> None:
+        """Put it into gloo's queue."""
+        assert isinstance(self._all_reduce, QueuedRing)
+        for flat in self._packed():
+            self._waits.append(self._all_reduce.begin(flat))
+
+    def work(self) -> None:
+        """Sum it up, or wait until it is."""
+        if self._gradients is not None:
+            for flat in self._packed():
+                self._all_reduce(flat, self._message.depth)
+        for wait in self._waits:
+            wait()
+
+    def _packed(self) -> list[Tensor]:
+        gradients, self._gradients = self._gradients, None
+        assert gradients is not None
+        self._message.pack(gradients)
+        return self._message.buffers

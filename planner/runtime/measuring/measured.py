@@ -7,6 +7,7 @@ step or later, to the end of the forward pass; the backward phase from there to 
 push.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -104,11 +105,14 @@ class BatchTime:
     measured_ns : tuple of int
         One value a step: how long the channel of the slowest rank was busy with it, waiting for
         other ranks included.
+    overtook : int
+        In how many steps it left before one that the plan has before it.
     """
 
     direction: str
     batch: int
     measured_ns: tuple[int, ...]
+    overtook: int = 0
 
 
 def steps_of(events: Iterable[Event]) -> dict[int, StepTime]:
@@ -200,10 +204,23 @@ def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime
                 steps = longest.setdefault((event.direction, event.batch), {})
                 length = event.end_ns - event.start_ns
                 steps[event.step] = max(length, steps.get(event.step, 0))
+    overtook = _overtaking(ranks[0], first) if ranks else Counter()
     return tuple(
-        BatchTime(direction, batch, tuple(steps.values()))
-        for (direction, batch), steps in sorted(longest.items())
+        BatchTime(*name, tuple(steps.values()), overtook[name])
+        for name, steps in sorted(longest.items())
     )
+
+
+def _overtaking(events: Iterable[Event], first: int) -> Counter[tuple[str, int]]:
+    """Count the steps in which a batch left before an earlier one; ranks have the same order."""
+    overtook: Counter[tuple[str, int]] = Counter()
+    least: dict[tuple[str, int], int] = {}  # of what left later, by direction and step
+    for event in reversed(tuple(events)):
+        if event.kind == "transfer" and event.step >= first:
+            place = event.direction, event.step
+            overtook[event.direction, event.batch] += least.get(place, event.batch) < event.batch
+            least[place] = min(least.get(place, event.batch), event.batch)
+    return overtook
 
 
 def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:

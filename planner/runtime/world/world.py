@@ -1,5 +1,6 @@
 """The ranks of a job: how they agree, and learn that one of them has failed."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from torch import distributed
-from torch.distributed.distributed_c10d import Store
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from planner.errors import CommunicationError, DisagreementError
 from planner.runtime.world.interfaces import only, using
@@ -166,6 +167,29 @@ class World:
         """
         interface = interface or only(self.interfaces)
         return new_gloo_group(ranks, self.rank, self.timeout_s, interface, self.watch)
+
+    def new_line(self) -> Any:
+        """Return gloo among all ranks that does one thing after the other: no group of torch's.
+
+        Every rank has to call it, in the same order.
+        """
+        kind: Any = distributed.ProcessGroupGloo
+        store = PrefixStore(f"line/{next(self.turns)}", self.store)
+
+        def made() -> Any:
+            options = kind._Options()  # noqa: SLF001 - torch's groups all do two things at once
+            names = (only(self.interfaces) or os.environ.get("GLOO_SOCKET_IFNAME", "")).split(",")
+            options._devices = [  # noqa: SLF001
+                kind.create_device(interface=name) for name in names if name
+            ] or [kind.create_default_device()]
+            options._threads = 1  # noqa: SLF001
+            options._timeout = timedelta(seconds=self.timeout_s)  # noqa: SLF001
+            return kind(store, self.rank, self.size, options)
+
+        try:
+            return within(self.timeout_s + 1, made, self.watch.check)
+        except RuntimeError as error:
+            raise self.watch.failed(f"no line of all ranks: {first_line(error)}") from error
 
     @contextmanager
     def transferring(

@@ -238,7 +238,8 @@ def train_while_held() -> tuple[list[bool], list[Event]]:
         )
         held = Held(Ring(world.group), len(batches))
         program = GradientProgram(batches)
-        executor = GradientExecutor(model, program, make_optimizer("sgd", model), world, held)
+        optimizer = make_optimizer("sgd", model)
+        executor = GradientExecutor(model, program, optimizer, world, held, strict_order=True)
 
         def computed(*_: object) -> None:
             if executor.gate.pending:
