@@ -211,7 +211,11 @@ def warm() -> None:
 
 @pytest.mark.parametrize(
     ("name", "method"),
-    [(name, method) for name, (_, methods) in CASES.items() for method in methods],
+    [
+        pytest.param(name, method, marks=[pytest.mark.slow] if place else [])
+        for name, (_, methods) in CASES.items()
+        for place, method in enumerate(methods)
+    ],
 )
 def test_a_time_limit_is_kept(name: str, method: str) -> None:
     warm()

@@ -221,7 +221,7 @@ CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
         ),
         (made(Recipe("hierarchical_rails", (1, 200))), "program", "16 peers of a rank, got 199"),
         pytest.param(
-            made(Recipe("ring", (800,))), "program", "thread blocks", marks=pytest.mark.slow
+            made(Recipe("ring", (600,))), "program", "thread blocks", marks=pytest.mark.slow
         ),
     ],
 )
