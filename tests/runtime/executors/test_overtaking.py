@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
