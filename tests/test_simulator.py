@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.interference import progress
 from planner.simulator import TimedTransfer, simulate
 
-times = st.integers(0, 20)
+times = st.integers(0, 20) | st.integers(0, 10**8)
 
 
 @st.composite
@@ -71,7 +71,7 @@ def disturbed(
         transfer._replace(processor_ns=processor)
         for transfer, processor in zip(transfers, taken, strict=True)
     ]
-    slowdown = Fraction(draw(st.integers(4, 12)), 4)
+    slowdown = Fraction(draw(st.integers(4, 12)), 4) + Fraction(draw(st.integers(0, 99)), 1000)
     return backward, forward, transfers, slowdown, draw(st.booleans())
 
 
@@ -86,12 +86,12 @@ def test_what_is_done_in_every_time_is_what_there_was_to_do(
     spans = (*result.backward, *result.forward)
     done = progress(spans, result.transfers, alone, processor, slowdown)
     for work, duration, borders in zip(done.ops, backward + forward, done.borders, strict=True):
-        assert abs(work - duration) <= 2 * borders
+        assert abs(work - duration) <= 3 * borders
     for part, duration in zip(done.transfers, alone, strict=True):
-        assert abs(part - duration) <= 2
-    assert sum(done.ops) >= sum(backward) + sum(forward) - 2 * len(transfers) - 2
+        assert abs(part - duration) <= 3
+    assert sum(done.ops) >= sum(backward) + sum(forward) - 3 * len(transfers) - 3
     for number, (transfer, before) in enumerate(zip(transfers, done.before, strict=True)):
-        assert before >= transfer.ready_ns - 2 * (number + 1)
+        assert before >= transfer.ready_ns - 3 * (number + 1)
 
 
 @given(disturbed())

@@ -346,8 +346,9 @@ def check_lanes(
             if latter[0] < former[1]:
                 raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
     done = progress(spans, iteration.transfers, alone_ns, processor_ns, slowdown)
-    # Rounding up to whole nanoseconds, where anything slows anything down: at every border.
-    slack = 2 if slowdown > 1 or any(processor_ns) else 0
+    # Rounding to whole nanoseconds, where anything slows anything down: of what a transfer lasts
+    # beside computation, and of both its parts where computation begins to wait.
+    slack = 3 if slowdown > 1 or any(processor_ns) else 0
     for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
         if abs(work - lasts) > slack:
             raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")
