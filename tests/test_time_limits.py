@@ -4,9 +4,10 @@ import json
 import resource
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -269,3 +270,26 @@ def test_a_deadline_put_off_is_never_earlier() -> None:
     assert (Deadline(1e-9).at_least(1000).remaining_s or 0) > 900
     late = Deadline(1000)
     assert late.at_least(1) is late
+
+
+STEPPED: dict[str, Callable[[], Request]] = {
+    "iteration, pieces": lambda: tiny_iteration(4, max_transfer_bytes=300),
+    "iteration": lambda: tiny_iteration(3),
+    "caramel": lambda: caramel_request(4),
+    "ibatch, sums": lambda: ibatch_sums(6),
+    "ibatch, a table": lambda: ibatch_table(6),
+    "yan": lambda: yan_request(3),
+}
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_whenever_the_time_is_up_there_is_an_answer(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock moves with every look at it, so that the time is up at each of the first ones."""
+    request, looks = STEPPED[name](), count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
+    monkeypatch.setattr("planner.deadline.time", clock)
+    for limit in range(1, 120):
+        answer = planner.solve({**request, "time_limit_s": limit})
+        assert answer.get("status") in {"optimal", "feasible", "time_limit"}, (limit, answer)

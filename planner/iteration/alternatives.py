@@ -28,7 +28,7 @@ from planner import caramel
 from planner.caramel.loads import LoadPricer, plan_of
 from planner.caramel.nested import Targets, tightened
 from planner.costs import AffineCost, DepthCost
-from planner.deadline import Deadline
+from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.iteration.bounds import bound, raised
 from planner.iteration.evaluation import heads_of, lasting, strained_of
@@ -258,13 +258,18 @@ def _replicated(
     result = caramel.solve(problem.gradients[name], time_limit=seconds)
     assert result.plan is not None
     plans, room = [from_gradients(name, result.plan)], problem.room("replicated")
+    timed_out = result.timed_out
     if room is not None and any(transfer.size_bytes > room for transfer in plans[0].transfers):
         for rule in GRADIENTS.values():  # transfers that fit can be better than those that are cut
-            if deadline.passed:
-                break
-            with suppress(NotApplicableError):
+            try:
+                deadline.check()
                 plans.append(rule(problem, synchronisation, deadline))
-    return plans, result.timed_out
+            except NotApplicableError:
+                continue
+            except TimeUpError:
+                timed_out = True
+                break
+    return plans, timed_out
 
 
 def _nested(problem: Problem, synchronisation: Way, least: int) -> Plan:
