@@ -130,6 +130,8 @@ class LayerProgram:
         number.
         """
         before = [self.options[place - 1][row] for row in rows.tolist()]
+        if not before:
+            return
         options = self.options[place]
         step = max(1, MAX_BLOCK // (len(before) * self.tables.problem.threads))
         for start in range(0, len(options), step):
@@ -146,7 +148,7 @@ class LayerProgram:
             value = values[-1]
             rows = np.flatnonzero(np.isfinite(value).any(axis=1))  # choices with a state left
             left = np.full((len(value), len(self.options[place])), np.inf)
-            arrived = np.empty_like(self.own[place])
+            arrived = np.full_like(self.own[place], np.inf)
             for block, ahead, back in self.blocks(place, rows):
                 # left(l, a, b) = min_H' [V + B], then min_a [F + left]
                 arriving = (value[rows, None, :] + back).min(axis=2)
@@ -349,7 +351,12 @@ class Layerwise:
         program = self.reduced(triple, left).plus(cut)
         lowest = [float(costs.min()) for costs in self.lowest(triple)]
         after = [sum(lowest[place + 1 :]) for place in range(len(lowest))]
-        return replace(program, limit=limit, rest=after, deadline=self.deadline), states
+        program = replace(program, limit=limit, rest=after, deadline=self.deadline)
+        # Optimistic costs can be below bounds on every mapping, which then cut all there is: no
+        # mapping is as short as the limit.
+        if self.tables.optimistic and not np.isfinite(program.values[0][-1]).any():
+            return first, states
+        return program, states
 
     def quick(self, triple: Triple) -> LayerProgram:
         """Return the program on a few choices that look best each by itself."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Status
-from planner.yan import Fixed, Plan, Problem, solve
+from planner.yan import Constants, Fixed, NeuronLayer, Plan, Problem, solve
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import TINY, Rank, brute_ranks, near_ties, rank, small_problems
 from tests.yan.yan_strategies import configurations, problems
@@ -154,6 +154,29 @@ def test_same_request_same_answer(problem: Problem) -> None:
     first, second = solve(problem), solve(problem)
     assert first.plan == second.plan
     assert first.infeasibility == second.infeasibility
+
+
+def test_optimistic_costs_below_the_bounds_on_all_mappings() -> None:
+    """Every state was cut then, and nothing was left to divide by."""
+    fast = {name: Fraction(1, 10) for name in ("muladd_ns", "activation_ns", "error_ns")}
+    constants = Constants(
+        **fast,
+        latency_ns=(Fraction(1, 10),) * 3,
+        nic_bits_per_s=Fraction(10**11),
+        interference=(Fraction(2), Fraction(1), Fraction(1, 10)),
+        bits_per_activation=Fraction(32),
+        bits_per_weight=Fraction(32),
+    )
+    layers = (
+        NeuronLayer("a", "conv", 12, 24, 6, shape=(3, 1, 4), kernel=1),
+        NeuronLayer("b", "full", 2, 24, 24),
+        NeuronLayer("c", "full", 3, 6, 6),
+    )
+    problem = Problem(5, 2, layers, constants, 1, read_every=4, read_model="max", partitions="all")
+    result = solve(problem, method="exact")
+    assert result.objective_ns == solve(problem, method="brute_force").objective_ns
+    assert result.lower_bound_ns is not None
+    assert result.lower_bound_ns <= (result.objective_ns or 0)
 
 
 @pytest.mark.slow
