@@ -99,9 +99,10 @@ def executed(case: Case, noise: str, seed: int) -> dict[str, int]:
     for name, plan in case.plans.items():
         transfers = [
             TimedTransfer(
-                max((ready[j] for j in sent.gradients), default=0),
+                0,
                 round(sent.duration_ns * costs * wobbles[(number * 7) % len(wobbles)]),
                 sent.needed_by,
+                not_before_ns=max((ready[j] for j in sent.gradients), default=0),
             )
             for number, sent in enumerate(plan)
         ]
