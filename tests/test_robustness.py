@@ -39,7 +39,7 @@ def test_a_strain_multiplies_what_the_simulator_is_given(
         [longer * time for time in backward],
         [longer * time for time in forward],
         [
-            TimedTransfer(longer * ready, slower * duration, by)
+            TimedTransfer(0, slower * duration, by, not_before_ns=longer * ready)
             for (ready, duration, _), by in zip(sent, needed, strict=True)
         ],
     )

@@ -17,7 +17,7 @@ from torch.optim import SGD, Optimizer
 
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.programs import Batch, GradientProgram, Piece
-from planner.runtime.collectives.ring import Ring
+from planner.runtime.collectives.ring import QueuedRing
 from planner.runtime.executors.gradients import GradientExecutor
 from planner.runtime.model.parameters import trainable
 from planner.runtime.world.joining import join
@@ -153,13 +153,18 @@ def train(case: str) -> None:
     """Fail on rank 0; all others train as they should."""
     make, actions, message = CASES[case]
     if "was read before" in message:  # so no batch has arrived when it is
-        ring = Ring.__call__
+        begin = QueuedRing.begin
 
-        def late(self: Ring, flat: Tensor, depth: int = 1) -> None:
-            time.sleep(0.3)
-            ring(self, flat, depth)
+        def late(self: QueuedRing, flat: Tensor) -> Callable[[], object]:
+            wait = begin(self, flat)
 
-        Ring.__call__ = late  # type: ignore[method-assign]
+            def slowly() -> None:
+                time.sleep(0.3)
+                wait()
+
+            return slowly
+
+        QueuedRing.begin = late  # type: ignore[method-assign]
     with join(timeout_s=20) as world:
         executor = attached(make(), world)
         for number, action in enumerate(actions):
