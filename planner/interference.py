@@ -1,14 +1,14 @@
 """What transfers and computation take from each other while both run.
 
-Somebody has to send: gloo's threads and the kernel take processor time from the core that computes,
-collectives on a GPU take multiprocessors and memory bandwidth. While a transfer of duration d runs
-beside computation it lasts σ·d (`slowdown`), and takes p = min(d, startup + bytes·rate) from it
-(processor time): computation is behind by p when it has ended, at the same rate all the time. What
-runs while computation waits takes nothing from it and is not slowed down.
+Problem. Somebody has to send: gloo's threads and the kernel take processor time from the core that
+computes, collectives on a GPU take multiprocessors and memory bandwidth. While a transfer of
+duration d runs beside computation it lasts σ·d (`slowdown`), and takes p = min(d, startup +
+bytes·rate) from it (processor time): computation is behind by p when it has ended, at the same rate
+all the time. What runs while computation waits takes nothing from it and is not slowed down.
 
-`bound_beside` is what no plan undercuts. Let C be all computation and D all transfers, alone; x of
-D beside computation. An iteration lasts at least C - (what runs beside) + D: each unit of D beside
-it hides 1 - p/d of a unit, and needs σ - p/d of computation to hide behind. So with P the least
+Guarantee. No plan undercuts `bound_beside`. Let C be all computation and D all transfers, alone. An
+iteration lasts at least C - (what runs beside) + D: each unit of D beside computation hides 1 - p/d
+of a unit, and needs σ - p/d of computation to hide behind. So with P the least
 processor time of all transfers, ρ the least p/d and r = (1-ρ)/(σ-ρ), every iteration M obeys
 
 1. M ≥ C + P, since a transfer costs computation p, or waiting d ≥ p;
@@ -17,8 +17,8 @@ processor time of all transfers, ρ the least p/d and r = (1-ρ)/(σ-ρ), every 
 
 Besides, nothing becomes earlier by interference: every bound without it holds.
 
-Complexity: O(n) for the bounds, O(n log n) for what a schedule does.
-Source: own; that both sides slow each other down: Rashidi et al., "Enabling Compute-Communication
+Complexity. O(n) for the bounds, O(n log n) for what a schedule does.
+Source. Own; that both sides slow each other down: Rashidi et al., "Enabling Compute-Communication
 Overlap in Distributed Deep Learning Training Platforms", ISCA 2021.
 """
 

@@ -10,7 +10,8 @@ time by the piece, which such a plan does not see: a second search charges it as
 so sends less often. The best plan seen is kept, those of all other methods among them; at last
 neighbouring transfers are merged as long as that makes it shorter.
 
-Guarantee: none longer than the plan of any method that ignores interference. The bound is that of
+Guarantee: unless a time limit cuts in, none longer than the plan of any method that ignores
+interference. The bound is that of
 `planner.interference.bound_beside`, and those without interference.
 
 Complexity: at most twice `ROUNDS` + 1 searches, and an evaluation for each transfer. Source: own.
