@@ -76,7 +76,7 @@ def descend(
             if new < value and _keeps(pricer, changed, limits):
                 now, value, improved = changed, new, True
                 break
-            if left <= 0:
+            if left <= 0 or deadline.passed:
                 break
     return [transfer.parts for transfer in now]
 
