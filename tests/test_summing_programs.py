@@ -1,6 +1,7 @@
 """Answers name the program by which they sum up, in one form, and say nothing else elsewhere."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ from msgspec.structs import replace
 import planner
 from planner.cli import main
 from planner.collectives import check
+from planner.collectives.parts import in_parts, layouts_of
 from planner.collectives.recipes import GENERATORS, Recipe, made, ranks_of
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.formats import write_msccl
+from planner.formats.chakra_messages import write_messages
+from planner.formats.mscclpp import write_mscclpp
 from planner.iteration.problem import Kind
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.bml_transfers import with_verdict
@@ -281,3 +286,60 @@ def test_shards_wait_for_what_they_read_and_for_nothing_else() -> None:
     with pytest.raises(InvalidInputError, match="waited for where it is read") as caught:
         transfers(rows, (), barrier=True)
     assert caught.value.path == "barrier"
+
+
+def test_depths_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = solved(MIXED, algorithms=["hierarchical"])
+    depths = [transfer.get("depth", 1) for transfer in answer["transfers"]]
+    deep = max(depths)
+    assert set(depths) == {1, deep} != {1}
+    plan_read = read_plan(json.dumps(answer).encode())
+    for wrong in (None, 3):
+        with pytest.raises(InvalidInputError, match=f"1, {deep}$") as caught:
+            summing_program(plan_read, None, wrong)
+        assert caught.value.path == "depth"
+    program, depth, _ = summing_program(plan_read, None, deep)
+    assert depth == deep
+    plan, profile = tmp_path / "plan.json", tmp_path / "profile.json"
+    plan.write_text(json.dumps(answer))
+    profile.write_text(json.dumps(MIXED["profile"]))
+    assert main(["export", "mscclpp", str(plan)]) == 2
+    assert f"--depth: expected one at which transfers are summed up: 1, {deep}" in (
+        capsys.readouterr().err
+    )
+    for tool, write in (("mscclpp", write_mscclpp), ("msccl", write_msccl)):
+        for chosen in {1, deep}:
+            assert main(["export", tool, str(plan), "--depth", str(chosen)]) == 0
+            cut = in_parts(program, chosen)
+            assert cut.chunks == chosen * program.chunks
+            name = re.sub(r"[^a-z0-9]+", "-", cut.name).strip("-")
+            assert capsys.readouterr().out == write(cut, name=name)
+    arguments = ["export", "chakra", str(plan), "--profile", str(profile), "--messages"]
+    assert main([*arguments, "--rank", "0", "-o", str(tmp_path / "deep")]) == 0
+    trace = (tmp_path / "deep.0.et").read_bytes()
+    for part in range(deep):
+        assert f" of part {part} ".encode() in trace
+    assert main(["export", "msccl", str(_file(tmp_path, CUBE)), "--depth", "2"]) == 2
+    assert "--depth: not with a plan of bml" in capsys.readouterr().err
+
+
+def _file(folder: Path, answer: dict[str, Any]) -> Path:
+    path = folder / "bml.json"
+    path.write_text(json.dumps(answer))
+    return path
+
+
+def test_rounds_are_exported_as_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = {**CUBE, "rounds": 3}
+    program, depth, _ = summed(answer)
+    assert depth == 3
+    plan = str(_file(tmp_path, answer))
+    assert main(["export", "mscclpp", plan]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["gpus"][0]["input_chunks"] == 3 * program.chunks
+    assert main(["export", "msccl", plan]) == 0
+    assert f'nchunksperloop="{3 * program.chunks}"' in capsys.readouterr().out
+    out = ["--messages", "--rank", "1", "--bytes", "9000", "-o", str(tmp_path / "bml")]
+    assert main(["export", "chakra", plan, *out]) == 0
+    layouts = layouts_of(program, 2250, 4, 3)
+    assert (tmp_path / "bml.1.et").read_bytes() == write_messages(program, 1, layouts)

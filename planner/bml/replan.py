@@ -30,7 +30,8 @@ from planner.bml.program import listed
 from planner.bml.solver import infeasibility_of
 from planner.bml.trees import TreePlan, root_at_centre
 from planner.collectives import recipes
-from planner.collectives.program import ListedProgram, Message, Program
+from planner.collectives.parts import in_parts
+from planner.collectives.program import Program
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
@@ -83,36 +84,7 @@ def replanned(bcube: BCube, failed: Failures, rounds: int = 1) -> Program:
     if cut is not None:
         raise NotApplicableError("failed", cut.reason)
     program = replace(listed(_plan(damage)), placed=None)  # all chunks have one size
-    return program if rounds == 1 else _in_rounds(program, rounds)
-
-
-def _in_rounds(program: ListedProgram, rounds: int) -> ListedProgram:
-    """Return a program in parts that follow each other: its chunks once for each, part by part."""
-    messages = (
-        # Not `_replace`, which takes three times as long.
-        Message(
-            one.step + part,
-            one.lane,
-            one.sender,
-            one.receiver,
-            one.link,
-            one.first + part * program.chunks,
-            one.stop + part * program.chunks,
-            one.adds,
-            one.source,
-            one.target,
-        )
-        for part in range(rounds)
-        for one in program.listed
-    )
-    return replace(
-        program,
-        name=f"{program.name} in {rounds} rounds",
-        chunks=rounds * program.chunks,
-        listed=tuple(messages),
-        owners=tuple(program.owners) * rounds,
-        scatter_steps=0,  # no step ends the summing up
-    )
+    return in_parts(program, rounds)
 
 
 def _plan(damage: Damage) -> Plan:

@@ -57,7 +57,7 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=4,
         metavar="N",
-        help="size of one number of a gradient (for deepspeed and chakra --messages); default: 4",
+        help="size of one number of a gradient (for deepspeed and chakra); default: 4",
     )
     parser.add_argument(
         "--ranks",
@@ -84,6 +84,12 @@ def add_parser(commands: Any) -> None:
         "--algorithm",
         metavar="NAME",
         help="which program, if transfers are summed up by several (for msccl and mscclpp)",
+    )
+    parser.add_argument(
+        "--depth",
+        type=int,
+        metavar="N",
+        help="in how many parts, if transfers are summed up in several (for msccl and mscclpp)",
     )
     parser.add_argument(
         "--channel",

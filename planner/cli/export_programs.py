@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from planner.cli.common import in_file, read, write_document
 from planner.cli.writing import write_file
 from planner.collectives.layout import Layout
+from planner.collectives.parts import in_parts, layouts_of
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.validation import integer
@@ -26,9 +27,8 @@ def write_algorithm(options: argparse.Namespace) -> int:
 
     path = _only_plan(options)
     with in_file(path, but="--"):
-        planned = _planned(read(path), options.algorithm)
-        program = planned.program
-        _check_depth(planned)
+        planned = _planned(read(path), options.algorithm, options.depth)
+        program = in_parts(planned.program, planned.depth)
         name = re.sub(r"[^A-Za-z0-9]+", "-", program.name).strip("-")
         if options.tool == "msccl":
             text = write_msccl(program, name=name)
@@ -45,7 +45,9 @@ def _only_plan(options: argparse.Namespace) -> str:
     return path
 
 
-def _planned(data: bytes, algorithm: str | None) -> "SummingProgram":
+def _planned(
+    data: bytes, algorithm: str | None = None, depth: int | None = None
+) -> "SummingProgram":
     from planner.jsonio.iteration_answer import IterationAnswer
     from planner.programs import read_plan
     from planner.programs.collectives import summing_program
@@ -59,16 +61,11 @@ def _planned(data: bytes, algorithm: str | None) -> "SummingProgram":
             "planner plan --mode replicated makes",
         )
     try:
-        return summing_program(answer, algorithm)
+        return summing_program(answer, algorithm, depth)
     except InvalidInputError as error:
-        if error.path != "algorithm":
+        if error.path not in ("algorithm", "depth"):
             raise
-        raise InvalidInputError("--algorithm", error.message) from None
-
-
-def _check_depth(planned: "SummingProgram") -> None:
-    if planned.depth != 1:
-        raise InvalidInputError("rounds", f"expected 1, got {planned.depth}")
+        raise InvalidInputError(f"--{error.path}", error.message) from None
 
 
 def write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
@@ -93,7 +90,7 @@ def _write_collectives(options: argparse.Namespace, data: bytes, graph: Graph | 
     if graph is None:
         raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
     answer = read_plan(data)
-    trace = write_chakra(answer, graph)
+    trace = write_chakra(answer, graph, element_bytes=options.element_bytes)
     planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
     ranks = options.ranks or planned or None
     if ranks is None:
@@ -131,15 +128,14 @@ def _write_messages(options: argparse.Namespace, data: bytes, graph: Graph | Non
         return
     if graph is not None:
         raise InvalidInputError("--profile", f"not with a plan of {answer.problem}")
-    planned = _planned(data, None)
-    layout = _layout(options, planned)
+    planned = _planned(data)
+    layouts = _layouts(options, planned)
     for rank in whose:
-        write_file(f"{options.output}.{rank}.et", write_messages(planned.program, rank, layout))
+        write_file(f"{options.output}.{rank}.et", write_messages(planned.program, rank, layouts))
 
 
-def _layout(options: argparse.Namespace, planned: "SummingProgram") -> Layout:
+def _layouts(options: argparse.Namespace, planned: "SummingProgram") -> list[Layout]:
     size, width = planned.size_bytes, options.element_bytes
-    _check_depth(planned)
     if options.bytes not in (None, size) and size is not None:
         raise InvalidInputError("--bytes", f"expected {size}, which was planned for")
     if size is None and options.bytes is None:
@@ -150,4 +146,4 @@ def _layout(options: argparse.Namespace, planned: "SummingProgram") -> Layout:
         raise InvalidInputError(
             "--element-bytes", f"expected a divisor of {size} bytes, got {width}"
         )
-    return planned.program.layout(size // width, width)
+    return layouts_of(planned.program, size // width, width, planned.depth)

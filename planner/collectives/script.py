@@ -23,6 +23,7 @@ from itertools import accumulate, count
 from typing import NamedTuple
 
 from planner.collectives.layout import Layout
+from planner.collectives.parts import sizes_of
 from planner.collectives.program import OWN, Message, Program
 from planner.errors import InvalidPlanError
 
@@ -143,9 +144,8 @@ def scripts(
         If it adds sums to what need not be there, when it hands them out.
     """
     steps = list(_steps(program, rank))
-    quotient, rest = divmod(elements, parts)
-    sizes = [quotient + (part < rest) for part in range(min(parts, elements))]
-    layouts = {size: program.layout(size, width) for size in {quotient, *sizes}}
+    sizes = sizes_of(elements, parts)
+    layouts = {size: program.layout(size, width) for size in {elements // parts, *sizes}}
     threads = max(min(program.lanes, program.links), 1)
     return tuple(
         _script(

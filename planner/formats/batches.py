@@ -1,7 +1,7 @@
 """The batches of a plan, for tools that know only whole parameters.
 
 DDP, FSDP2, Horovod and DeepSpeed send a parameter in one piece, or cut it in their own way. A plan
-that cuts parameters itself is refused here, with the group it does so in.
+that cuts parameters itself, or sends them in parts, is refused here, with the group it does so in.
 """
 
 from collections.abc import Iterable, Mapping
@@ -93,13 +93,20 @@ def whole_names(batches: Iterable[Batch], path: str = "groups") -> tuple[tuple[s
     Raises
     ------
     NotApplicableError
-        If a parameter is cut, or is in two batches; the path is the batch.
+        If a parameter is cut, or is in two batches, or a batch is sent in parts; the path is the
+        batch.
     """
     first: dict[str, int] = {}
     names = []
     for number, batch in enumerate(batches):
+        where = f"{path}[{number}]"
+        if batch.depth != 1:
+            raise NotApplicableError(
+                where,
+                f"is sent in {batch.depth} parts at once, which this tool cannot be told: plan "
+                "without depths (a network measured with --depths 1, another method than caramel)",
+            )
         for piece in batch.pieces:
-            where = f"{path}[{number}]"
             if piece.start or piece.stop is not None:
                 raise NotApplicableError(
                     where, f"{shown(piece.parameter)} is cut: expected whole parameters"

@@ -6,7 +6,8 @@ what waits for what.
 
 Method. One trace a rank, all alike, for one iteration from the start of a backward pass to the end
 of the next forward pass. An op is a compute node with its time; a transfer is an all-reduce with
-its bytes, or a rank's own messages of it (`planner.formats.chakra_messages`). What a node waits for
+its bytes, of a depth as many at once; or a rank's own messages of it, part by part
+(`planner.formats.chakra_messages`); a node of no time is then its end. What a node waits for
 are its ``data_deps``, the only ones Chakra's feeder obeys: the ops whose results an op needs and
 the op before it, the ops that update a transfer's gradients and the transfer before it, the
 transfers of the parameters an op reads. Times are whole microseconds; each op ends at the rounded
@@ -17,15 +18,15 @@ Source: mlcommons/chakra 1.0.0.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
 from msgspec import UNSET
 
-from planner.collectives.program import Program
+from planner.collectives.parts import layouts_of, sizes_of
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.formats.chakra_messages import encoded, message_nodes
+from planner.formats.chakra_messages import MessageNode, encoded, message_nodes
 from planner.formats.chakra_nodes import COLLECTIVE, COMPUTE, node, trace
 from planner.graphs import Graph
 from planner.jsonio.caramel import CaramelAnswer
@@ -59,7 +60,7 @@ def write_chakra(
         Whose: with its sends and receives in each transfer, by the program it names. Without
         it transfers are collectives, and all ranks have the same trace.
     element_bytes : int
-        Messages are whole numbers of so many bytes, if all transfers are.
+        Messages and parts are whole numbers of so many bytes, if all transfers are.
 
     Raises
     ------
@@ -71,6 +72,7 @@ def write_chakra(
     answer = read_plan(plan)
     if isinstance(answer, CaramelAnswer):
         transfers: Sequence[TransferDocument] = answer.groups
+        depths = [group.depth for group in answer.groups]
         if answer.traffic != 1:
             raise NotApplicableError("traffic", "the plan's transfers are no all-reduces")
         if answer.workers:
@@ -78,7 +80,8 @@ def write_chakra(
                 "workers", "each worker draws its own op order, and the plan has the first's only"
             )
     elif isinstance(answer, IterationAnswer) and _is_replicated(answer):
-        transfers = () if answer.transfers is UNSET else answer.transfers
+        rows = () if answer.transfers is UNSET else answer.transfers
+        transfers, depths = rows, [row.depth or 1 for row in rows]
     else:
         raise InvalidInputError(
             "problem",
@@ -119,50 +122,44 @@ def write_chakra(
         node(op_ids[name], name, COMPUTE, waits[op_ids[name]], micros[name], {}) for name in order
     ]
     sizes = [group.bytes for group in transfers]
-    needs = [waits[number] for number in transfer_ids]
+    width = element_bytes if all(size % element_bytes == 0 for size in sizes) else 1
     if rank is None:
-        sent = [
-            node(number, f"transfer {place}", COLLECTIVE, waited, 0, _all_reduce(size))
-            for place, (number, waited, size) in enumerate(
-                zip(transfer_ids, needs, sizes, strict=True), start=1
-            )
-        ]
+        parts: Iterable[list[MessageNode]] = (
+            _at_once(size // width, width, depth) for size, depth in zip(sizes, depths, strict=True)
+        )
     else:
-        width = element_bytes if all(size % element_bytes == 0 for size in sizes) else 1
         programs = programs_of_transfers(answer)
-        sent = _messages(programs, rank, sizes, width, transfer_ids, needs, 1 + len(waits))
+        ranks = programs[0].ranks
+        if not 0 <= rank < ranks:
+            raise InvalidInputError("rank", f"expected an integer < {ranks}, got {rank}")
+        tags: Counter[tuple[int, int]] = Counter()
+        parts = (
+            message_nodes(program, rank, layouts_of(program, size // width, width, depth), tags)
+            for program, size, depth in zip(programs, sizes, depths, strict=True)
+        )
+    sent: list[bytes] = []
+    first = 1 + len(waits)
+    for place, (number, several) in enumerate(zip(transfer_ids, parts, strict=True), start=1):
+        name, waited = f"transfer {place}", waits[number]
+        if rank is None and len(several) == 1:
+            sent.append(node(number, name, COLLECTIVE, waited, 0, several[0].attributes))
+            continue
+        sent += encoded(several, first, sorted(waited))
+        all_sent = range(first, first + len(several))
+        sent.append(node(number, name, COMPUTE, {*waited, *all_sent}, 0, {}))
+        first += len(several)
     nodes[len(backward) : len(backward)] = sent
     return trace(nodes)
 
 
-def _all_reduce(size: int) -> dict[str, int]:
-    return {"comm_type": _ALL_REDUCE, "comm_size": size}
-
-
-def _messages(
-    programs: Sequence[Program],
-    rank: int,
-    sizes: Sequence[int],
-    width: int,
-    transfer_ids: Sequence[int],
-    needs: Sequence[set[int]],
-    first: int,
-) -> list[bytes]:
-    """Return a rank's messages of all transfers, each with a node of no time at its end."""
-    ranks = programs[0].ranks
-    if not 0 <= rank < ranks:
-        raise InvalidInputError("rank", f"expected an integer < {ranks}, got {rank}")
-    nodes: list[bytes] = []
-    tags: Counter[tuple[int, int]] = Counter()
-    for place, (number, waited, size, program) in enumerate(
-        zip(transfer_ids, needs, sizes, programs, strict=True), start=1
-    ):
-        messages = message_nodes(program, rank, program.layout(size // width, width), tags)
-        nodes += encoded(messages, first, sorted(waited))
-        all_sent = range(first, first + len(messages))
-        nodes.append(node(number, f"transfer {place}", COMPUTE, {*waited, *all_sent}, 0, {}))
-        first += len(messages)
-    return nodes
+def _at_once(elements: int, width: int, depth: int) -> list[MessageNode]:
+    """Return all-reduces of the parts of a transfer."""
+    return [
+        MessageNode(
+            f"part {part}", COLLECTIVE, (), {"comm_type": _ALL_REDUCE, "comm_size": size * width}
+        )
+        for part, size in enumerate(sizes_of(elements, depth))
+    ]
 
 
 def _is_replicated(answer: IterationAnswer) -> bool:

@@ -7,7 +7,9 @@ Method. A node for each message that has bytes, a send at one end and a receive 
 belong together by their tag: the number of the message among those from the one rank to the other.
 A send waits for the receives that last wrote what it sends, and, where sums are made, for all that
 add to it; receives wait for nothing of the program. So steps need not keep pace with each other.
-Additions take no time, and which NIC carries a message is the simulator's to say.
+Of a part it also waits for the same send of the part before it, as on one connection: so parts
+follow each other a step apart. Additions take no time, and which NIC carries a message is the
+simulator's to say.
 
 Complexity. Linear in the messages times their chunks.
 
@@ -49,10 +51,12 @@ class MessageNode(NamedTuple):
 def message_nodes(
     program: Program,
     rank: int,
-    layout: Layout,
+    layouts: Sequence[Layout],
     tags: Counter[tuple[int, int]] | None = None,
 ) -> list[MessageNode]:
     """Return what a rank sends and receives, in the order of steps, sends first.
+
+    Of several parts each is a step behind the one before it.
 
     Parameters
     ----------
@@ -60,35 +64,40 @@ def message_nodes(
         What all ranks do.
     rank : int
         Whose.
-    layout : Layout
-        Where the chunks are: `Program.layout`.
+    layouts : sequence of Layout
+        Where the chunks of each part are: `planner.collectives.parts.layouts_of`.
     tags : Counter, optional
         How many messages have gone from one rank to another before; those of this program are
         added. All ranks have to begin with the same.
     """
     tags = Counter() if tags is None else tags
-    written: dict[tuple[int, int], list[int]] = defaultdict(list)  # by buffer and chunk
+    written: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # by part, buffer, chunk
+    sent: dict[Message, int] = {}
     nodes: list[MessageNode] = []
-    both = sorted(
-        [*program.sends(rank), *program.receives(rank)], key=lambda message: _order(message, rank)
-    )
-    for message in both:
-        size = layout.span(message.first, message.stop - message.first)
+    both = [*program.sends(rank), *program.receives(rank)]
+    every = [(part, message) for part in range(len(layouts)) for message in both]
+    for part, message in sorted(every, key=lambda one: _order(one[0], one[1], rank)):
+        size = layouts[part].span(message.first, message.stop - message.first)
         if not size:
             continue
         sends = message.sender == rank
         ends = message.sender, message.receiver
         buffer = message.source if sends else message.target
-        cells = [(buffer, chunk) for chunk in range(message.first, message.stop)]
-        needs = {number for cell in cells for number in written.get(cell, ())} if sends else set()
-        if not sends:
+        cells = [(part, buffer, chunk) for chunk in range(message.first, message.stop)]
+        needs = set[int]()
+        if sends:
+            needs = {number for cell in cells for number in written.get(cell, ())}
+            needs |= {sent[message]} if message in sent else set()
+            sent[message] = len(nodes)
+        else:
             for cell in cells:
                 written[cell] = [*(written[cell] if message.adds else ()), len(nodes)]
         word = "send" if sends else "receive"
         peer = f"to rank {message.receiver}" if sends else f"from rank {message.sender}"
+        of = f" of part {part}" if len(layouts) > 1 else ""
         nodes.append(
             MessageNode(
-                f"{word} chunks {message.first}…{message.stop - 1} {peer}, step {message.step}",
+                f"{word} chunks {message.first}…{message.stop - 1}{of} {peer}, step {message.step}",
                 SEND if sends else RECEIVE,
                 tuple(sorted(needs)),
                 {
@@ -103,12 +112,12 @@ def message_nodes(
     return nodes
 
 
-def _order(message: Message, rank: int) -> tuple[int, bool, Message]:
+def _order(part: int, message: Message, rank: int) -> tuple[int, int, bool, Message]:
     """Return the place of a message: what is sent in a step is what was there before it."""
-    return message.step, message.sender != rank, message
+    return message.step + part, part, message.sender != rank, message
 
 
-def write_messages(program: Program, rank: int, layout: Layout) -> bytes:
+def write_messages(program: Program, rank: int, layouts: Sequence[Layout]) -> bytes:
     """Return the trace of a rank that does nothing but run a program once.
 
     Parameters
@@ -117,10 +126,10 @@ def write_messages(program: Program, rank: int, layout: Layout) -> bytes:
         What all ranks do.
     rank : int
         Whose trace.
-    layout : Layout
-        Where the chunks are: ``program.layout(elements, element_bytes)``.
+    layouts : sequence of Layout
+        Where the chunks of each part are: `planner.collectives.parts.layouts_of`.
     """
-    return trace(encoded(message_nodes(program, rank, layout), 1, ()))
+    return trace(encoded(message_nodes(program, rank, layouts), 1, ()))
 
 
 def encoded(nodes: Sequence[MessageNode], first: int, needs: Sequence[int]) -> list[bytes]:

@@ -34,6 +34,7 @@ from xml.etree import ElementTree as ET
 
 from planner.bml.program import program_of
 from planner.bml.schedule import Schedule
+from planner.collectives.parts import in_parts
 from planner.collectives.program import OWN, Message, Program
 from planner.errors import InvalidInputError
 from planner.validation import integer, shown
@@ -80,8 +81,7 @@ def write_msccl(
     Parameters
     ----------
     program : Program or Schedule
-        An all-reduce whose chunks are all of one size; of BML's schedules those without failures,
-        in one round.
+        An all-reduce whose chunks are all of one size; of BML's schedules those without failures.
     name : str
         Name of the algorithm: printable ASCII without quotes, ``&``, ``<`` and ``>``.
     protocol : str
@@ -96,7 +96,7 @@ def write_msccl(
     """
     if not isinstance(program, Program):
         _check_schedule(program)
-        program = program_of(program)
+        program = in_parts(program_of(program), program.rounds)
     _check_program(program)
     check_name(name)
     if protocol not in get_args(Protocol):
@@ -250,11 +250,6 @@ def _check_schedule(schedule: Schedule) -> None:
             "schedule",
             "expected a schedule without failures: MSCCL has no ranks that take no part, and no "
             "way to keep a NIC from being used",
-        )
-    if schedule.rounds != 1:
-        raise InvalidInputError(
-            "schedule.rounds",
-            f"expected 1, got {shown(schedule.rounds)}: the runtime cuts chunks itself",
         )
 
 

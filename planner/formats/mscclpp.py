@@ -37,7 +37,6 @@ from planner.errors import InvalidInputError
 from planner.formats.msccl import check_name
 from planner.formats.mscclpp_blocks import (
     MAX_AT_ONCE,
-    MAX_CHANNELS,
     Channel,
     Chunks,
     Operation,
@@ -97,8 +96,6 @@ def write_mscclpp(
         raise InvalidInputError("program", "expected at least 2 ranks, got 1: nothing is sent")
     if not program.even:
         raise InvalidInputError("program", "chunks of MSCCL++ are all of one size")
-    if not program.scatter_steps:  # lanes would wait for one peer at once, on one semaphore
-        raise InvalidInputError("program", "programs in rounds are not for MSCCL++")
     check_name(name)
     if channel not in get_args(ChannelKind):
         raise InvalidInputError("channel", f"expected 'port' or 'memory', got {shown(channel)}")
@@ -154,11 +151,6 @@ def _gpu(program: Program, rank: int, places: _Places, kind: ChannelKind) -> dic
         return message.step, turn, message.link, message.first, message.target
 
     for lane in range(program.lanes):
-        peers = sum(channel[0] == lane for channel in channels)
-        if peers > MAX_CHANNELS:  # several blocks would wait on one channel, in no fixed order
-            raise InvalidInputError(
-                "program", f"expected at most {MAX_CHANNELS} peers of a rank, got {peers}"
-            )
         leaving, arriving = (
             sorted((message for message in messages if message.lane == lane), key=moment)
             for messages in (sent, received)

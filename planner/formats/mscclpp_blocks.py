@@ -64,6 +64,8 @@ class Operation(NamedTuple):
 
     def needs(self, before: "Operation") -> bool:
         """Whether this one must not begin before all threads have done an earlier one."""
+        if before.name == "sem_acquire" and len(self.channels) > 1:
+            return True  # by one thread, for all
         for names in (_WAITING, _SENDING):
             if self.name in names and before.name in names:
                 return any(

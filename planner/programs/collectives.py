@@ -39,7 +39,9 @@ class SummingProgram(NamedTuple):
     size_bytes: int | None = None
 
 
-def summing_program(answer: Answer, algorithm: str | None = None) -> SummingProgram:
+def summing_program(
+    answer: Answer, algorithm: str | None = None, depth: int | None = None
+) -> SummingProgram:
     """Return by which program a checked answer sums up.
 
     Parameters
@@ -48,6 +50,8 @@ def summing_program(answer: Answer, algorithm: str | None = None) -> SummingProg
         A plan.
     algorithm : str, optional
         Which of them, where transfers name several.
+    depth : int, optional
+        The same of their depths.
 
     Raises
     ------
@@ -57,9 +61,10 @@ def summing_program(answer: Answer, algorithm: str | None = None) -> SummingProg
         If nobody knows how to run it.
     """
     if isinstance(answer, IterationAnswer):
-        return SummingProgram(made(_chosen(answer, algorithm)))
-    if algorithm is not None:
-        raise InvalidInputError("algorithm", f"not with a plan of {answer.problem}, which has one")
+        return _chosen(answer, algorithm, depth)
+    for path, chosen in (("algorithm", algorithm), ("depth", depth)):
+        if chosen is not None:
+            raise InvalidInputError(path, f"not with a plan of {answer.problem}, which has one")
     if isinstance(answer, BmlAnswer):
         return _of_bcube(answer)
     if isinstance(answer, BigdlAnswer):
@@ -92,19 +97,28 @@ def programs_of_transfers(answer: Answer) -> tuple[Program, ...]:
     return tuple(programs[recipes[name]] for name in names)
 
 
-def _chosen(answer: IterationAnswer, algorithm: str | None) -> Recipe:
-    """Return the program that all transfers name, or the one of those that name an algorithm."""
+def _chosen(answer: IterationAnswer, algorithm: str | None, depth: int | None) -> SummingProgram:
+    """Return the program and depth that all transfers name, or those that name an algorithm."""
     ring = Recipe("ring", (answer.workers,))
     recipes = {name: recipe or ring for name, recipe in recipes_of(answer).items()}
     first = recipes.pop(None)
-    if algorithm is not None and algorithm in recipes:
-        return recipes[algorithm]
-    if algorithm is not None or len({first, *recipes.values()}) > 1:
+    several = len({first, *recipes.values()}) > 1
+    if (several and algorithm is None) or (algorithm is not None and algorithm not in recipes):
         named = ", ".join(str(name) for name in recipes)
         raise InvalidInputError(
             "algorithm", f"expected one by which transfers are summed up: {named}"
         )
-    return first
+    recipe = first if algorithm is None else recipes[algorithm]
+    transfers = () if answer.transfers is UNSET else answer.transfers
+    depths = {
+        transfer.depth or 1
+        for transfer in transfers
+        if recipes.get(transfer.algorithm or None, first) == recipe
+    } or {1}
+    if depth not in depths and (depth is not None or len(depths) > 1):
+        named = ", ".join(map(str, sorted(depths)))
+        raise InvalidInputError("depth", f"expected one at which transfers are summed up: {named}")
+    return SummingProgram(made(recipe), depth or depths.pop())
 
 
 def _sliced(answer: BigdlAnswer, slices: Sequence[tuple[int, int]]) -> Program:

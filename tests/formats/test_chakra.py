@@ -167,6 +167,27 @@ def test_nodes_say_what_they_are() -> None:
         assert one["is_cpu_op"].WhichOneof("value") == "bool_val"
 
 
+def test_of_a_depth_there_are_as_many_collectives_at_once() -> None:
+    answer = plan()
+    answer["groups"] = [{**group, "depth": 3} for group in answer["groups"]]
+    nodes = decoded(write_chakra(answer, GRAPH, element_bytes=2))
+    whole = {node.name: node for node in decoded(write_chakra(plan(), GRAPH))}
+    assert sorted(node.id for node in nodes) == list(range(1, len(nodes) + 1))
+    parts = [node for node in nodes if node.type == 7]
+    assert len(parts) == 3 * len(answer["groups"])
+    for number, group in enumerate(answer["groups"]):
+        three = parts[3 * number : 3 * number + 3]
+        sizes = [one.int64_val for node in three for one in node.attr if one.name == "comm_size"]
+        assert sum(sizes) == group["bytes"]
+        assert max(sizes) - min(sizes) in (0, 2)
+        assert sizes[0] % 2 == 0
+        [end] = [node for node in nodes if node.name == f"transfer {number + 1}"]
+        before = set(whole[end.name].data_deps)
+        assert all(set(node.data_deps) == before for node in three)
+        assert set(end.data_deps) == before | {node.id for node in three}
+        assert (end.id, end.type, end.duration_micros) == (whole[end.name].id, 4, 0)
+
+
 def test_a_barrier_holds_back_the_forward_pass() -> None:
     chain = Graph(
         (

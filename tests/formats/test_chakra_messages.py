@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -13,7 +14,9 @@ import planner
 from planner.cli import main
 from planner.collectives import Program
 from planner.collectives.layout import Layout
+from planner.collectives.parts import layouts_of
 from planner.collectives.program import OWN, Message
+from planner.collectives.recipes import Recipe, made
 from planner.errors import InvalidInputError
 from planner.formats.chakra import write_chakra
 from planner.formats.chakra_messages import write_messages
@@ -34,26 +37,29 @@ def ends(node: Any) -> tuple[int, ...]:
     return src, dst, tag, values["comm_size"].int64_val
 
 
-def meant(program: Program, rank: int, layout: Layout) -> list[Message]:
-    """Return the messages of a rank as a trace lists them."""
+def meant(program: Program, rank: int, layouts: Sequence[Layout]) -> list[tuple[int, Message]]:
+    """Return the messages of a rank as a trace lists them, each with its part."""
+    both = [*program.sends(rank), *program.receives(rank)]
+    every = [(part, message) for part in range(len(layouts)) for message in both]
+    every.sort(key=lambda one: (sum((one[0], one[1].step)), one[0], one[1].sender != rank, one[1]))
     return [
-        message
-        for message in sorted(
-            [*program.sends(rank), *program.receives(rank)],
-            key=lambda one: (one.step, one.sender != rank, one),
-        )
-        if layout.span(message.first, message.stop - message.first)
+        (part, message)
+        for part, message in every
+        if layouts[part].span(message.first, message.stop - message.first)
     ]
 
 
-def followed(traces: list[list[Any]], program: Program, layout: Layout, seed: int) -> bool:
+def followed(
+    traces: list[list[Any]], program: Program, layouts: Sequence[Layout], seed: int
+) -> bool:
     """Carry traces out in some order that they allow; whether all ends in the sums."""
     draw = Random(seed)
-    held: dict[tuple[int, int, int], Counter[int]] = {
-        (rank, OWN, chunk): Counter({rank: 1})
-        for rank, chunk in product(range(program.ranks), range(program.chunks))
+    every = product(range(program.ranks), range(len(layouts)), range(program.chunks))
+    owned = [(rank, part, OWN, chunk) for rank, part, chunk in every]
+    held: dict[tuple[int, int, int, int], Counter[int]] = {
+        key: Counter({key[0]: 1}) for key in owned
     }
-    messages = [meant(program, rank, layout) for rank in range(program.ranks)]
+    messages = [meant(program, rank, layouts) for rank in range(program.ranks)]
     wire: dict[tuple[int, ...], list[Counter[int]]] = {}
     blocks: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(
         list
@@ -72,16 +78,16 @@ def followed(traces: list[list[Any]], program: Program, layout: Layout, seed: in
     while ready:
         left -= 1
         rank, place = ready.pop(draw.randrange(len(ready)))
-        node, message = traces[rank][place], messages[rank][place]
+        node, (part, message) = traces[rank][place], messages[rank][place]
         chunks = range(message.first, message.stop)
         happened: list[tuple[Any, ...]] = [(rank, node.id)]
         if node.type == SEND:
             assert ends(node) not in wire
-            wire[ends(node)] = [Counter(held[rank, message.source, one]) for one in chunks]
+            wire[ends(node)] = [Counter(held[rank, part, message.source, one]) for one in chunks]
             happened.append(ends(node))
         else:
             for chunk, what in zip(chunks, wire.pop(ends(node)), strict=True):
-                key = rank, message.target, chunk
+                key = rank, part, message.target, chunk
                 held[key] = (held[key] if message.adds and key in held else Counter()) + what
         for one in happened:
             for other in blocks[one]:
@@ -91,11 +97,7 @@ def followed(traces: list[list[Any]], program: Program, layout: Layout, seed: in
     if left:
         return False
     whole = Counter(dict.fromkeys(range(program.ranks), 1))
-    return not wire and all(
-        held[rank, OWN, chunk] == whole
-        for rank, chunk in product(range(program.ranks), range(program.chunks))
-        if layout.span(chunk, 1)
-    )
+    return not wire and all(held[key] == whole for key in owned if layouts[key[1]].span(key[3], 1))
 
 
 @pytest.mark.parametrize(
@@ -112,12 +114,12 @@ def followed(traces: list[list[Any]], program: Program, layout: Layout, seed: in
 def test_traces_of_all_ranks_sum_up_in_every_order(program: Program) -> None:
     elements = sum((7, 1, 0, 12, 5)) if not program.even else 2 * program.chunks + 1
     layout = program.layout(elements, 1 if not program.even else 4)
-    traces = [decoded(write_messages(program, rank, layout)) for rank in range(program.ranks)]
+    traces = [decoded(write_messages(program, rank, [layout])) for rank in range(program.ranks)]
     for rank, (trace, messages) in enumerate(
-        zip(traces, (meant(program, one, layout) for one in range(program.ranks)), strict=True)
+        zip(traces, (meant(program, one, [layout]) for one in range(program.ranks)), strict=True)
     ):
         assert [node.id for node in trace] == list(range(1, len(trace) + 1))
-        for node, message in zip(trace, messages, strict=True):
+        for node, (_, message) in zip(trace, messages, strict=True):
             assert node.type == (SEND if message.sender == rank else RECEIVE)
             size = layout.span(message.first, message.stop - message.first)
             assert ends(node)[:2] == (message.sender, message.receiver)
@@ -129,16 +131,41 @@ def test_traces_of_all_ranks_sum_up_in_every_order(program: Program) -> None:
     assert len(set(both[SEND])) == len(both[SEND])
     assert sorted(both[SEND]) == sorted(both[RECEIVE])
     seeds = 2 if sum(map(len, traces)) < 200 else 1
-    assert all(followed(traces, program, layout, seed) for seed in range(seeds))
+    assert all(followed(traces, program, [layout], seed) for seed in range(seeds))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [Recipe("ring", (3,)), Recipe("bml", (2, 2)), Recipe("halving_doubling", (3,))],
+    ids=str,
+)
+def test_parts_follow_each_other_on_a_connection(recipe: Recipe) -> None:
+    program = made(recipe)
+    layouts = layouts_of(program, 3 * program.chunks + 1, 4, 3)
+    assert sum(layout.span(0, program.chunks) for layout in layouts) == 12 * program.chunks + 4
+    traces = [decoded(write_messages(program, rank, layouts)) for rank in range(program.ranks)]
+    assert all(followed(traces, program, layouts, seed) for seed in range(3))
+    for rank, trace in enumerate(traces):
+        alone = [decoded(write_messages(program, rank, [layout])) for layout in layouts]
+        assert len(trace) == sum(map(len, alone))
+        names = {node.name: node.id for node in trace}
+        assert len(names) == len(trace)
+        behind = 0
+        for node in trace:
+            part = int(node.name.split(" of part ")[1][0])
+            earlier = names.get(node.name.replace(f"of part {part}", f"of part {part - 1}"))
+            assert (earlier in node.data_deps) == (node.type == SEND and part > 0)
+            behind += node.type == SEND and part > 0
+        assert behind
 
 
 def test_a_send_without_what_it_waits_for_sums_up_wrongly() -> None:
     program = next(one for one in SMALL if one.name == "ring(3)")
     layout = program.layout(30)
-    traces = [decoded(write_messages(program, rank, layout)) for rank in range(3)]
+    traces = [decoded(write_messages(program, rank, [layout])) for rank in range(3)]
     for node in traces[0]:
         del node.data_deps[:]
-    assert not all(followed(traces, program, layout, seed) for seed in range(20))
+    assert not all(followed(traces, program, [layout], seed) for seed in range(20))
 
 
 PROFILE: dict[str, Any] = {

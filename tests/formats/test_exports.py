@@ -58,6 +58,14 @@ PULL = planner.solve({**IBATCH, "method": "layer_by_layer"})
 PUSH = planner.solve({**IBATCH, "direction": "push", "method": "one_batch"})
 
 
+def test_parts_in_flight_at_once_are_refused() -> None:
+    batches = [Batch((Piece("a"),)), Batch((Piece("b"),), depth=4)]
+    for settings in (ddp_settings, horovod_settings, fsdp2_settings):
+        with pytest.raises(NotApplicableError, match=r"in 4 parts at once.*--depths 1") as caught:
+            settings(batches)
+        assert caught.value.path in ("groups[1]", "batches[1]")
+
+
 def caramel(**changes: Any) -> dict[str, Any]:
     """Return a plan of three layers, one after the other."""
     layers = ["a", "b", "c"]

@@ -17,6 +17,7 @@ from planner.collectives.bml import bml_program
 from planner.collectives.exchange import direct_program, routed_program
 from planner.collectives.halving_doubling import halving_doubling_program
 from planner.collectives.hierarchical import hierarchical_program
+from planner.collectives.parts import in_parts
 from planner.collectives.program import Program
 from planner.collectives.ring import ring_bcube_program, ring_program
 from planner.collectives.tensor_servers import tensors_program
@@ -286,6 +287,9 @@ def test_what_the_runtime_cannot_load_is_refused(program: Program, message: str)
         RAIL_PROGRAMS["hierarchical"](Rails(2, 3, Fraction(10**9))),
         RAIL_PROGRAMS["ring"](Rails(2, 3, Fraction(10**9))),
         RAIL_PROGRAMS["halving_doubling"](Rails(2, 4, Fraction(10**9))),
+        in_parts(ring_program(4), 3),
+        in_parts(bml_program(BCube(2, 2)), 3),
+        in_parts(RAIL_PROGRAMS["hierarchical"](Rails(2, 3, Fraction(10**9))), 2),
     ],
     ids=lambda program: program.name,
 )
@@ -328,10 +332,9 @@ def test_other_plans_are_refused() -> None:
     assert caught.value.path == "schedule"
 
 
-def test_rounds_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="expected 1, got 2") as caught:
-        write_msccl(Schedule(BCube(2, 2), rounds=2), name="bml")
-    assert caught.value.path == "schedule.rounds"
+def test_rounds_are_parts() -> None:
+    text = write_msccl(Schedule(BCube(2, 2), rounds=2), name="bml")
+    assert text == write_msccl(in_parts(bml_program(BCube(2, 2)), 2), name="bml")
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, 'a"b', "a<b", "a&b", "é", "a\n", "a\tb", 3])

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from planner.collectives import Program
+from planner.collectives.parts import in_parts
 from planner.collectives.program import OWN, ListedProgram, Message
 from planner.collectives.recipes import GENERATORS, Recipe, made, ranks_of
 from planner.collectives.tensor_servers import tensors_program
@@ -137,8 +138,25 @@ def test_long_chains_are_cut_into_blocks() -> None:
     many = Plan(write_mscclpp(made(Recipe("direct", (17,))), name="tried"))
     assert not races(many)
     assert sums(many)
-    with pytest.raises(InvalidInputError, match="at most 16 peers of a rank, got 17"):
-        write_mscclpp(made(Recipe("direct", (18,))), name="tried")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_peers_than_a_block_has_channels_wait_in_their_order(kind: ChannelKind) -> None:
+    plan = Plan(write_mscclpp(made(Recipe("direct", (20,))), name="tried", channel=kind))
+    assert not races(plan)
+    assert sums(plan)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("parts", [2, 3])
+@pytest.mark.parametrize("recipe", SMALL, ids=str)
+def test_parts_are_summed_up_in_every_order(recipe: Recipe, parts: int, kind: ChannelKind) -> None:
+    program = made(recipe)
+    plan = Plan(write_mscclpp(in_parts(program, parts), name="tried", channel=kind))
+    assert plan.gpus[0]["input_chunks"] == parts * program.chunks
+    assert not races(plan)
+    assert all(sums(plan, seed) for seed in range(2))
 
 
 def test_the_document_is_what_the_executor_reads() -> None:
@@ -219,7 +237,7 @@ CUT = Message(1, 0, 1, 2, 0, 0, 2, adds=True, source=5)
             "program",
             "in ranges in which it has arrived",
         ),
-        (made(Recipe("hierarchical_rails", (1, 200))), "program", "16 peers of a rank, got 199"),
+        (made(Recipe("hierarchical_rails", (1, 200))), "program", "blocks of a rank, got 73"),
         pytest.param(
             made(Recipe("ring", (600,))), "program", "thread blocks", marks=pytest.mark.slow
         ),
