@@ -80,7 +80,8 @@ def attach(
         default gloo's ring. Plans of `iteration` say by which program: that one is run.
     recoverable : bool
         Whether `planner.runtime.recover` shall be able to go on after a link has failed. It takes a
-        copy of parameters and optimiser state, in each step; for plans of all-reduces.
+        copy of the parameters and optimiser state that this rank updates, in each step; not for
+        plans of `bigdl`.
     strict_order : bool, optional
         Whether a batch of gradients always waits for those before it. False: what is ready on all
         ranks goes before what is not, but for batches that the plan lets the network wait for. By
@@ -103,12 +104,9 @@ def attach(
     )
     if all_reduce is not None and not isinstance(program, GradientProgram):
         raise InvalidInputError("all_reduce", "the plan does not all-reduce")
-    if recoverable and not isinstance(program, GradientProgram):
-        raise InvalidInputError(
-            "recoverable",
-            "only with plans of all-reduces: of shards and slices each rank has its own",
-        )
     if isinstance(program, SliceProgram):
+        if recoverable:
+            raise InvalidInputError("recoverable", "not with plans of bigdl, which know no links")
         return SliceExecutor(model, program, optimizer, world)
     interpreters: dict[Recipe | None, Interpreter] = {}
     with ExitStack() as if_refused:
@@ -119,7 +117,15 @@ def attach(
                 if_refused.callback(own.close)
         executor: Executor
         if isinstance(program, ShardProgram):
-            executor = ShardExecutor(model, program, optimizer, world, interpreters)
+            executor = ShardExecutor(
+                model,
+                program,
+                optimizer,
+                world,
+                interpreters,
+                recoverable=recoverable,
+                steps=steps,
+            )
         else:
             executor = GradientExecutor(
                 model,

@@ -7,9 +7,10 @@ them, and others none.
 Method. Ranks meet again in the job's store, over interfaces that work, and make their groups anew.
 They find out which links carry nothing any more (`planner.runtime.world.probing`), and say how many
 steps are complete; the least number counts, and who is further takes its last step back
-(`planner.runtime.optimisers.undo`). Rank 0
-plans for the damaged network and hands the plan out; all compare hashes of parameters and optimiser
-state, and go on with the new program.
+(`planner.runtime.optimisers.undo`). Of shards each rank then gets what all the others have
+(`planner.runtime.optimisers.whole`), and goes on with other ones, or as a replica. Rank 0 plans for
+the damaged network, in the mode that the problem asks for if there is such a plan, and hands the
+plan out; all compare hashes of parameters and optimiser state, and go on with the new program.
 
 Guarantee. Training goes on from the last step that was complete on all ranks, with the parameters
 and the optimiser state that it left, or it ends with one error on all ranks.
@@ -18,6 +19,7 @@ Complexity. One plan, one join, one hash of parameters and state. Source: own.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -26,7 +28,7 @@ import msgspec
 from planner import iteration
 from planner.bml import Damage
 from planner.clusters import Cluster
-from planner.errors import InvalidInputError, PlannerError
+from planner.errors import CommunicationError, InvalidInputError, PlannerError
 from planner.iteration import Problem
 from planner.jsonio.decoding import typed
 from planner.jsonio.failures import FailedDocument, failed_document, failures_of
@@ -109,18 +111,21 @@ def recover(
     CommunicationError
         If a rank does not come in time.
     """
-    complete = executor.complete if isinstance(executor, GradientExecutor) else None
-    if complete is None or not isinstance(executor, GradientExecutor):
+    complete = executor.complete
+    if complete is None:
         raise InvalidInputError("executor", "expected one attached with recoverable=True")
     if executor.world.watch.error is None:
         raise PlannerError("nothing has failed: recover is for after a CommunicationError")
     bcube = _bcube(problem.cluster, executor.world, failures)
-    executor.close()
+    with suppress(CommunicationError):  # which the caller has got
+        executor.close()
     world = rejoin(executor.world)
     try:
         steps = min(map(int, world.gather("complete steps", str(complete))))
-        executor.roll_back(steps)
+        executor.roll_back(steps, world)
         failed = _seen(bcube, problem.cluster, world, failures or Failures())
+        if isinstance(executor, GradientExecutor):
+            problem = replace(problem, modes=("replicated",))
         problem, plan = _replanned(problem, bcube, failed, world, time_limit)
         model, optimizer = executor.model, executor.optimizer
         world.agree("the parameters of the last complete step", contents(executor.parameters))
@@ -183,12 +188,15 @@ def _replanned(
 
 
 def _without(problem: Problem, failed: Failures) -> Problem:
-    cluster = replace(problem.cluster, failed=failed)
-    return replace(problem, cluster=cluster, modes=("replicated",))
+    return replace(problem, cluster=replace(problem.cluster, failed=failed))
 
 
 def _plan(problem: Problem, time_limit: float) -> str:
     result = iteration.solve(problem, time_limit=time_limit)
+    if result.infeasibility is not None and "replicated" not in problem.modes:
+        # Around failures ranks need not have equal shares.
+        problem = replace(problem, modes=("replicated",))
+        result = iteration.solve(problem, time_limit=time_limit)
     if result.infeasibility is not None:
         raise PlannerError(result.infeasibility.reason)
     return msgspec.json.encode(answer(problem, result)).decode()

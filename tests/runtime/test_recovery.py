@@ -4,7 +4,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -17,12 +17,16 @@ from torch import Tensor
 
 from planner import iteration
 from planner.clusters import Cluster, Nic
+from planner.collectives.program import Kind
 from planner.errors import CommunicationError, PlannerError
 from planner.iteration import Problem
+from planner.iteration.problem import Mode
 from planner.profiling import measure
 from planner.runtime import attach, join, recover
 from planner.runtime.collectives.interpreter import Interpreter
+from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.executors.shards import ShardExecutor
 from planner.topologies import BCube, Failures
 from tests.runtime.launching import Outcome, launch
 from tests.runtime.reference import (
@@ -42,7 +46,9 @@ STEPS = 6
 BAD_STEP = 3
 
 
-def problem_of(failed: Failures | None = None, n: int = 2, k: int = 2) -> Problem:
+def problem_of(
+    failed: Failures | None = None, n: int = 2, k: int = 2, mode: Mode = "replicated"
+) -> Problem:
     inputs = (make_inputs(NAME, 0, 0),)
     profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)
     nic = Nic(Fraction(10**7), 20_000, k)
@@ -51,7 +57,7 @@ def problem_of(failed: Failures | None = None, n: int = 2, k: int = 2) -> Proble
         profile,
         cluster,
         algorithms=["bml"],
-        modes=["replicated"],
+        modes=[mode],
         element_bytes=4,
         max_transfer_bytes=800,
     )
@@ -65,6 +71,14 @@ class Cut:
     step: int = BAD_STEP
     transfer: int = 1
     after: bool = False
+
+
+def transfers_of(executor: Executor) -> int:
+    """Return how many transfers a step has."""
+    if isinstance(executor, ShardExecutor):
+        return len(executor._transfers)
+    assert isinstance(executor, GradientExecutor)
+    return len(executor._messages)
 
 
 def pull_the_plug(name: str) -> None:
@@ -86,6 +100,7 @@ class Job:
     recoveries: tuple[str, ...]
     complete: tuple[int, ...]
     failed: Failures
+    sharded: bool
 
 
 def train(
@@ -101,11 +116,10 @@ def train(
     optimizer = make_optimizer(optimizer_name, model)
     plan = problem, iteration.solve(problem)
     executor = attach(model, plan, optimizer, world, recoverable=True)
-    assert isinstance(executor, GradientExecutor)
-    plain, batches = Interpreter.__call__, len(executor._messages)
+    plain, batches = Interpreter._follow, transfers_of(executor)
     transfers, recoveries, complete, left = 0, [], [], dict(cuts)
 
-    def struck(self: Interpreter, flat: Tensor, depth: int = 1) -> None:
+    def struck(self: Interpreter, flat: Tensor, depth: int, kind: Kind) -> None:
         nonlocal transfers
         step, transfer = divmod(transfers, batches)
         transfers += 1
@@ -114,11 +128,11 @@ def train(
         )
         if before:
             strike(before)
-        plain(self, flat, depth)
+        plain(self, flat, depth, kind)
         if after:
             strike(after)
 
-    Interpreter.__call__ = struck  # type: ignore[method-assign]
+    Interpreter._follow = struck  # type: ignore[method-assign]
     while executor.steps < STEPS:
         try:
             backward(model, NAME, world.rank, executor.steps)
@@ -129,14 +143,15 @@ def train(
             recoveries.append(str(error))
             complete.append(executor.complete or 0)
             told = failures[len(recoveries) - 1] if failures else None
-            resumed, problem = recover(executor, problem, failures=told)
-            assert isinstance(resumed, GradientExecutor)
-            executor, transfers = resumed, resumed.steps * batches
-            batches = len(executor._messages)
+            executor, problem = recover(executor, problem, failures=told)
+            batches = transfers_of(executor)
+            transfers = executor.steps * batches
     executor.close()
     executor.world.leave()
     failed = problem.cluster.failed
-    return Job(weights_of(model), executor.steps, tuple(recoveries), tuple(complete), failed)
+    sharded = isinstance(executor, ShardExecutor)
+    ends = tuple(recoveries), tuple(complete), failed, sharded
+    return Job(weights_of(model), executor.steps, *ends)
 
 
 @cache
@@ -155,7 +170,7 @@ def undisturbed(optimizer_name: str, n: int = 2, k: int = 2) -> Weights:
     return weights_of(model)
 
 
-def jobs(outcomes: list[Outcome], optimizer: str) -> list[Job]:
+def jobs(outcomes: list[Outcome], optimizer: str, n: int = 2) -> list[Job]:
     """Return what ranks did, which all have the weights of a job without failures."""
     done: list[Job] = []
     for outcome in outcomes:
@@ -163,7 +178,7 @@ def jobs(outcomes: list[Outcome], optimizer: str) -> list[Job]:
         done.append(outcome.value)
     for job in done:
         assert job.steps == STEPS
-        assert largest_difference(job.weights, undisturbed(optimizer)) < 1e-6
+        assert largest_difference(job.weights, undisturbed(optimizer, n)) < 1e-6
         for name, value in job.weights.items():
             assert torch.equal(value, done[0].weights[name])
     return done
@@ -227,6 +242,65 @@ def test_a_job_goes_on_when_it_is_told_what_has_failed(optimizer: str, cut: Cut)
     for job in jobs(outcomes, optimizer):
         assert job.failed == failed
         assert len(job.recoveries) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("optimizer", "cut"),
+    [
+        ("adam", Cut(1)),
+        ("sgd", Cut(3, 0, 0)),
+        ("adam", Cut(2, transfer=4, after=True)),
+    ],
+)
+def test_a_sharded_job_goes_on(optimizer: str, cut: Cut) -> None:
+    problem, failed = problem_of(mode="sharded"), Failures(nics=frozenset({(1, 0)}))
+    outcomes = launch(
+        train, 4, optimizer, problem, {cut: "x"}, break_down, (failed,), timeout_s=LIMIT_S
+    )
+    for job in jobs(outcomes, optimizer):
+        assert job.failed == failed
+        assert len(job.recoveries) == 1
+        assert not job.sharded  # around this failure ranks have no equal shares
+
+
+@pytest.mark.slow
+def test_shards_that_are_updated_already_are_taken_back() -> None:
+    problem, failed = problem_of(mode="sharded"), Failures(nics=frozenset({(1, 0)}))
+    plan = iteration.solve(problem).plan
+    assert plan is not None
+    kinds = [transfer.kind for transfer in plan.transfers]
+    cut = Cut(2, transfer=len(kinds) - 1 - kinds[::-1].index("push"), after=True)
+    outcomes = launch(
+        train, 4, "adam", problem, {cut: "x"}, break_down, (failed,), timeout_s=LIMIT_S
+    )
+    done = jobs(outcomes, "adam")
+    assert [job.complete for job in done] == [(BAD_STEP + (rank != cut.rank),) for rank in range(4)]
+
+
+@pytest.mark.slow
+def test_shards_go_on_as_shards_where_that_is_possible() -> None:
+    problem = replace(problem_of(n=3, mode="sharded"), algorithms=["ring"])
+    failed = Failures(nics=frozenset({(1, 1)}))  # which the ring does not use
+    outcomes = launch(
+        train, 9, "sgd", problem, {Cut(2): "x"}, break_down, (failed,), timeout_s=2 * LIMIT_S
+    )
+    for job in jobs(outcomes, "sgd", 3):
+        assert job.sharded
+        assert job.failed == failed
+
+
+@pytest.mark.slow
+@pytest.mark.emulated
+def test_a_sharded_job_goes_on_when_a_link_is_cut() -> None:
+    from emulated_cluster import Layout, cluster
+
+    problem, cut = problem_of(mode="sharded"), Cut(1)
+    with cluster(Layout.bcube(2, 2), 50_000_000) as hosts:
+        outcomes = launch(train, 4, "adam", problem, {cut: "eth0"}, timeout_s=LIMIT_S, hosts=hosts)
+    for job in jobs(outcomes, "adam"):
+        (reason,) = job.recoveries
+        assert "interface eth0 of rank 1 is down" in reason
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.gate import Gate
 from planner.runtime.model.parameters import described, trainable
 from planner.runtime.optimisers.state import settings, state
+from planner.runtime.optimisers.undo import Undo
 from planner.runtime.world.world import World
 
 __all__ = ["Executor", "parameters_of"]
@@ -95,6 +96,8 @@ class Executor(ABC):
         self._seen = False
         self._closed = False
         self._closers: list[Callable[[], None]] = []
+        self._undo: Undo | None = None
+        self._step = 0  # whose updates are being made
         world.watch.step = 0
 
     def __enter__(self) -> Self:
@@ -102,6 +105,7 @@ class Executor(ABC):
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         self.world.report(error)
+        self.channel.told |= error is not None
         self.close()
 
     def _agree(self, program: Program, options: str) -> None:
@@ -184,11 +188,40 @@ class Executor(ABC):
         finally:
             self._accumulating = before
 
+    @property
+    def complete(self) -> int | None:
+        """Steps whose updates have all been made here; None if none can be taken back."""
+        return None if self._undo is None else self._step
+
+    def roll_back(self, steps: int, world: World) -> None:  # noqa: ARG002 - shards need it
+        """Go back to where so many steps were complete, and leave the model as a plain one.
+
+        For an executor that was closed after a failure; every rank calls it, in the job that goes
+        on.
+
+        Raises
+        ------
+        PlannerError
+            If that is more than one step back.
+        """
+        if self._undo is None:
+            raise PlannerError("nothing was kept to go back: attach with recoverable=True")
+        self._undo.to(steps, self._step)
+        self.gate.pending = set()
+        for parameter in self.names:
+            parameter.grad = None
+        self._let_go()
+
     def close(self) -> None:
         """Finish, and leave the model as a plain one.
 
         After a failure, parameters that cannot be finished any more stay pending: some are a step
         older than others, and reading them, as by `state_dict`, goes on raising the failure.
+
+        Raises
+        ------
+        CommunicationError
+            If that is so, and nobody has been told before.
         """
         if self._closed:
             return
@@ -196,6 +229,8 @@ class Executor(ABC):
         try:
             if self.world.watch.error is None:
                 self.finish()
+            elif self.gate.pending and not self.channel.told:
+                self.channel.check()
         finally:
             if not self.gate.pending:
                 self._let_go()
@@ -224,6 +259,7 @@ class Executor(ABC):
         CommunicationError
             Always.
         """
+        self.channel.told = True
         raise self.world.watch.failed(reason, step=self.steps, batch=batch, at_fault=True)
 
     @contextmanager
@@ -262,7 +298,7 @@ class Executor(ABC):
                 "call finish() before the forward pass"
             )
         if not self._accumulating:
-            self.world.watch.check()
+            self.channel.check()
             if gate.pending:  # parameters that the last forward pass did not read
                 self.finish()
             self.gradient_ready(parameter)
@@ -272,7 +308,7 @@ class Executor(ABC):
             self.finish()
 
     def _entered(self) -> None:
-        self.world.watch.check()
+        self.channel.check()
         outer = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]  # noqa: SLF001 - for Dynamo
         if outer is not None and any(parameter in self.names for parameter in outer.parameters()):
             self.stop(

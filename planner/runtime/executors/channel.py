@@ -81,11 +81,14 @@ class Channel:
         What has begun since work was last asked for, in that order, which all ranks share.
     overtaking : Overtaking, optional
         Whether some may overtake others, and how ranks agree on it.
+    told : bool
+        Whether whoever trains has got an error.
     """
 
     def __init__(self, world: World, trace: Trace) -> None:
         self.begun: list[Ticket] = []
         self.overtaking: Overtaking | None = None
+        self.told = False
         self._world = world
         self._trace = trace
         self._queue: deque[Ticket] = deque()
@@ -127,10 +130,15 @@ class Channel:
             return
         with self._trace.span("wait", ticket.step, ticket.batch, ticket.direction), self._changed:
             while not ticket.done:
-                if self._error is not None:
-                    raise self._error
-                self._world.watch.check()
+                self.check()
                 self._changed.wait(_LOOK_S)
+
+    def check(self) -> None:
+        """Raise what has happened, if anything has, to whoever trains."""
+        error = self._error or self._world.watch.error
+        if error is not None:
+            self.told = True
+            raise error
 
     def close(self) -> None:
         """Forget what has not begun, and end the thread.

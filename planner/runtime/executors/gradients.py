@@ -34,7 +34,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from planner.collectives.recipes import Recipe
-from planner.errors import PlannerError
 from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
@@ -195,31 +194,6 @@ class GradientExecutor(Executor):
                 else begun[self._arrived]
             )
             self._finish_arrived()
-
-    @property
-    def complete(self) -> int | None:
-        """Steps whose updates have all been made here; None if none can be taken back."""
-        return None if self._undo is None else self._step
-
-    def roll_back(self, steps: int) -> None:
-        """Go back to where so many steps were complete, and leave the model as a plain one.
-
-        For an executor that was closed after a failure.
-
-        Raises
-        ------
-        PlannerError
-            If that is more than one step back.
-        """
-        undo = self._undo
-        last = None if undo is None else undo.step
-        if undo is not None and last == steps:
-            undo.back()
-        elif steps != self._step:
-            raise PlannerError(f"cannot go back to step {steps}: {self._step} are complete")
-        self.gate.pending = set()
-        self._gradients.forget()
-        self._let_go()
 
     def _finish_arrived(self) -> None:
         """Update what has arrived."""

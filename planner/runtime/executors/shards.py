@@ -29,7 +29,7 @@ Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communica
 Computation"; a slice of every cell on each rank is how ours shares the servers' work.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -53,6 +53,7 @@ from planner.runtime.executors.columns import (
 from planner.runtime.executors.sliced import SlicedExecutor
 from planner.runtime.model.parameters import Elements, check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
+from planner.runtime.optimisers.whole import put_together
 from planner.runtime.world.world import World
 
 __all__ = ["ShardExecutor"]
@@ -75,6 +76,10 @@ class ShardExecutor(SlicedExecutor):
     interpreters : mapping from Recipe to Interpreter, optional
         By whose halves batches are summed up, or handed out, that name these programs; others are
         in a direct exchange and by gloo's all-gather.
+    recoverable : bool
+        Whether to keep what `roll_back` needs: a copy of this rank's slices and their state.
+    steps : int
+        Steps that are complete already.
     """
 
     def __init__(
@@ -84,6 +89,9 @@ class ShardExecutor(SlicedExecutor):
         optimizer: Optimizer,
         world: World,
         interpreters: Mapping[Recipe | None, Interpreter] = MappingProxyType({}),
+        *,
+        recoverable: bool = False,
+        steps: int = 0,
     ) -> None:
         super().__init__(model, program, optimizer, world, "")
         gloo, trained = Halves(self.group), self._trained(program)
@@ -113,12 +121,8 @@ class ShardExecutor(SlicedExecutor):
         self._ending: list[list[nn.Parameter]] = [[] for _ in pulls]
         for parameter, number in self._last.items():
             self._ending[number].append(parameter)
-        slices = [
-            (cell, slice_of(cell, world.rank, ranks))
-            for parameter in self._last
-            for cell in cells[parameter]
-        ]
-        slices = [(cell, own) for cell, own in slices if len(own)]
+        self._cells = [cell for parameter in self._last for cell in cells[parameter]]
+        slices = self._slices(world.rank)
         self._numbers = {cell: number for number, (cell, _) in enumerate(slices)}
         """By cell: the number of this rank's slice of it, unless that is empty."""
         self._brought = [
@@ -130,7 +134,9 @@ class ShardExecutor(SlicedExecutor):
         self._tickets: list[Ticket] = []
         self._pushing: list[Ticket] = []
         self._leaving: list[dict[nn.Parameter, Tensor]] = []
-        self._open(0)
+        self._undo = self.sliced.undo() if recoverable else None
+        self.steps = self._step = world.watch.step = steps
+        self._open(steps)
 
     def check(self, program: ShardProgram) -> None:
         """Check that the plan carries every element once in each direction, and pushes it first."""
@@ -178,6 +184,17 @@ class ShardExecutor(SlicedExecutor):
         for companion in self._ending[number]:
             self.put_in_place(companion, number)
 
+    def roll_back(self, steps: int, world: World) -> None:
+        """Go back, and give all ranks the whole parameters and optimiser state of that step."""
+        super().roll_back(steps, world)
+        slices = [[own for _, own in self._slices(rank)] for rank in range(world.size)]
+        put_together(world, self.optimizer, slices, self.sliced.held())
+
+    def _slices(self, rank: int) -> list[tuple[Elements, Elements]]:
+        """Return the cells of which a rank has a slice that is not empty, with that."""
+        every = ((cell, slice_of(cell, rank, self.world.size)) for cell in self._cells)
+        return [(cell, own) for cell, own in every if len(own)]
+
     def _trained(self, program: ShardProgram) -> ShardProgram:
         """Return a program without the parameters that are not trained."""
         frozen = {name for name, _ in named(self.model)} - self.parameters.keys()
@@ -199,7 +216,8 @@ class ShardExecutor(SlicedExecutor):
                 self._leaving.append(leaving)
             else:
                 if pushed:
-                    work = partial(self._update, pushed)
+                    last = len(self._pushing) == len(self._brought)
+                    work = partial(self._update, step, pushed, last=last)
                     self._tickets.append(Ticket(work, step, pulls, kind="update"))
                     pushed = []
                 ticket = Ticket(partial(self._gather, halves, messages), step, pulls, direction)
@@ -212,9 +230,12 @@ class ShardExecutor(SlicedExecutor):
         cells = dict.fromkeys(columns.cell for message in messages for columns in message.columns)
         return [self._numbers[cell] for cell in cells if cell in self._numbers]
 
-    def _update(self, numbers: Iterable[int]) -> None:
-        """Update this rank's slices by what was pushed."""
+    def _update(self, step: int, numbers: Sequence[int], *, last: bool) -> None:
+        """Update this rank's slices by what was pushed, of a step for the last time or not."""
+        if self._undo is not None:
+            self._undo.begin(step, numbers)
         self.sliced.step({number: self._means[number] for number in numbers})
+        self._step = step + last
 
     def _exchange(
         self,

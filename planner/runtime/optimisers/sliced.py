@@ -22,7 +22,7 @@ Source. Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
 stage 1 (partitioned optimiser states).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ from torch.optim import Optimizer
 from planner.errors import InvalidInputError
 from planner.runtime.model.parameters import Elements
 from planner.runtime.optimisers.some_parameters import SomeParameters
+from planner.runtime.optimisers.undo import Undo
+from planner.runtime.optimisers.whole import Held
 
 __all__ = ["ELEMENTWISE", "SlicedOptimizer", "check_elementwise", "flat_values"]
 
@@ -76,12 +78,14 @@ class SlicedOptimizer:
             {key: list(group[key]) for key in ("params", "param_names") if key in group}
             for group in optimizer.param_groups
         ]
-        self._state = dict(optimizer.state)  # what Adagrad has before its first step
+        whole = dict(optimizer.state)
+        # What Adagrad has before its first step; later on it would be out of date.
+        self._state = {each: state for each, state in whole.items() if not _begun(state)}
         optimizer.state.clear()
         for own, stand_in in self._stand_ins:
-            if own.parameter in self._state:
+            if own.parameter in whole:
                 optimizer.state[stand_in] = {
-                    key: _of_slice(value, own) for key, value in self._state[own.parameter].items()
+                    key: _of_slice(value, own) for key, value in whole[own.parameter].items()
                 }
         for group, before in zip(optimizer.param_groups, self._groups, strict=True):
             for key, values in before.items():
@@ -122,8 +126,17 @@ class SlicedOptimizer:
             for number in gradients:
                 self._updated[number].grad = None
 
+    def undo(self) -> Undo:
+        """Return what takes a step back, in which slices go by their number."""
+        return Undo(self._twin, self._updated)
+
+    def held(self) -> Iterator[Held]:
+        """Yield the values of the slices, and what the optimiser remembers of them."""
+        for updated in self._updated:
+            yield updated.detach().clone(), dict(self._twin.state.get(updated, {}))
+
     def restore(self) -> None:
-        """Give the optimiser its parameters back, with the state it began with."""
+        """Give the optimiser its parameters back, with the state it had before its first step."""
         for group, before in zip(self._optimizer.param_groups, self._groups, strict=False):
             group.update(before)
         self._optimizer.state.clear()
@@ -131,12 +144,12 @@ class SlicedOptimizer:
 
 
 def check_elementwise(optimizer: Optimizer) -> None:
-    """Check that an optimiser can work on slices, and has not begun.
+    """Check that an optimiser can work on slices; if it has begun, on whole parameters.
 
     Raises
     ------
     InvalidInputError
-        If it cannot, or has.
+        If it cannot.
     """
     if type(optimizer) not in ELEMENTWISE:  # a subclass may do anything
         names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
@@ -146,13 +159,15 @@ def check_elementwise(optimizer: Optimizer) -> None:
             f"optimisers that update each element by itself ({names}), got "
             f"{type(optimizer).__name__}",
         )
-    for state in optimizer.state.values():
-        if float(state.get("step", 1)) != 0:
-            raise InvalidInputError(
-                "optimizer",
-                "expected one that has not taken a step: a rank keeps the state of its own "
-                "elements alone",
-            )
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                raise InvalidInputError(
+                    "optimizer",
+                    f"expected the state of whole parameters, got {key} of shape "
+                    f"{tuple(value.shape)} of a parameter of {tuple(parameter.shape)}: load what "
+                    "ranks have of their own elements after attach",
+                )
 
 
 def flat_values(parameter: nn.Parameter) -> Tensor:
@@ -173,6 +188,10 @@ def _twin_of(optimizer: Optimizer, parameters: Mapping[nn.Parameter, nn.Paramete
     }
     twin.__dict__.pop("step", None)  # schedulers put one there that calls the original's
     return twin
+
+
+def _begun(state: Mapping[str, Any]) -> bool:
+    return float(state.get("step", 1)) != 0
 
 
 def _of_slice(value: Any, own: Elements) -> Any:

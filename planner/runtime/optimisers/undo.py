@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from planner.errors import PlannerError
+
 __all__ = ["Undo"]
 
 
@@ -50,6 +52,19 @@ class Undo:
             state = self._optimizer.state.get(parameter)
             kept = None if state is None else {key: _copied(state[key]) for key in state}
             self._before.setdefault(number, (parameter.detach().clone(), kept))
+
+    def to(self, steps: int, complete: int) -> None:
+        """Go back to where so many steps were complete; so many more may be, or half of one.
+
+        Raises
+        ------
+        PlannerError
+            If that is more than one step back.
+        """
+        if self.step == steps:
+            self.back()
+        elif steps != complete:
+            raise PlannerError(f"cannot go back to step {steps}: {complete} are complete")
 
     def back(self) -> None:
         """Take the step back, as far as it has come."""
