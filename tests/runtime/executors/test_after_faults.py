@@ -11,7 +11,11 @@ pytest.importorskip("torch")
 import torch
 from torch import Tensor
 
+from planner.errors import CommunicationError
+from planner.programs import ShardProgram
+from planner.runtime.executors.base import Executor
 from planner.runtime.executors.gradients import GradientExecutor
+from planner.runtime.executors.shards import ShardExecutor
 from planner.runtime.world.joining import join
 from tests.runtime.faulty import (
     BAD_BATCH,
@@ -123,3 +127,59 @@ def test_the_last_checkpoint_is_usable(tmp_path: Path) -> None:
     outcomes = launch(train_with_checkpoints, 3, file, None, timeout_s=LIMIT_S)
     assert [outcome.value for outcome in outcomes] == [3] * 3
     assert close_to(torch.load(file)["model"], expected(3, make=adam))
+
+
+def end_after_a_fault(sharded: bool, way: str) -> list[str]:
+    """Take a last step in which a rank dies, and end once it is known here."""
+    model, events = net(), []
+    with join(TIMEOUT_S) as world:
+        executor: Executor
+        if sharded:
+            program = ShardProgram.pushes_first(PROGRAM.batches[::-1], PROGRAM.batches)
+            executor = ShardExecutor(model, program, sgd(model), world)
+        else:
+            executor = GradientExecutor(model, PROGRAM, sgd(model), world)
+
+        def end(error: str | None = None) -> None:
+            with executor:
+                for step in range(2):
+                    if (world.rank, step) == (1, 1):
+                        assert isinstance(model, Net)
+                        model.in_backward = lambda: strike("kill", world)
+                    backward(model, world.rank, step)
+                    executor.step()
+                strike("hang", world)
+                events.append("known")
+                if error:
+                    raise ValueError(error)
+                if way == "told":
+                    with pytest.raises(CommunicationError, match="rank 1 does not answer"):
+                        executor.finish()
+                if way in ("close", "told"):
+                    executor.close()
+                    executor.close()
+
+        try:
+            end("of the loop's own" if way == "raise" else None)
+        except Exception as error:  # noqa: BLE001 - the test compares its name
+            events.append(type(error).__name__)
+    return events
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize(
+    ("way", "heard"),
+    [
+        ("leave", ["CommunicationError"]),
+        ("close", ["CommunicationError"]),
+        ("told", []),
+        ("raise", ["ValueError"]),
+    ],
+)
+def test_whoever_ends_after_the_last_step_hears_of_a_fault_once(
+    way: str, heard: list[str], sharded: bool
+) -> None:
+    outcomes = launch(end_after_a_fault, 3, sharded, way, timeout_s=LIMIT_S)
+    for rank in (0, 2):
+        assert outcomes[rank].value == ["known", *heard], outcomes[rank].error
