@@ -48,7 +48,7 @@ def time_of(cost: AffineCost, size: int) -> Fraction:
 
 
 @given(affine, st.integers(0, 60))
-def test_an_all_reduce_costs_both_halves_and_is_worked_out_once(half: AffineCost, size: int) -> None:
+def test_an_all_reduce_costs_both_halves_worked_out_once(half: AffineCost, size: int) -> None:
     way = Synchronisation("some", 0, half)
     assert time_of(way.all_reduce, size) == 2 * time_of(half, size)
     assert way.all_reduce is way.all_reduce  # plans of thousands of transfers ask for each
