@@ -12,19 +12,19 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError, PlannerError
 from planner.programs import Program, digest
+from planner.runtime.executors.alike import agree, spread
 from planner.runtime.executors.channel import Channel
 from planner.runtime.measuring.trace import Event, Trace
 from planner.runtime.model.checks import check_model, check_optimizer
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.gate import Gate
-from planner.runtime.model.parameters import described, trainable
-from planner.runtime.optimisers.state import settings, state
+from planner.runtime.model.parameters import trainable, trained_ids
 from planner.runtime.optimisers.undo import Undo
 from planner.runtime.world.world import World
 
@@ -72,7 +72,7 @@ class Executor(ABC):
             self.names = {parameter: name for name, parameter in self.parameters.items()}
             check_optimizer(optimizer, self.names)
             _check_free(self.names, world)
-            self._agree(program, options)
+            agree(world, digest(type(self).__name__, program, options), self.parameters, optimizer)
             self.check(program)
         except InvalidInputError as error:
             world.watch.failed(str(error), at_fault=True)
@@ -82,7 +82,7 @@ class Executor(ABC):
         world.attached.update(map(id, self.names))
         self._groups: list[list[int]] = parameters_of(optimizer)
         self._trained_ids = set(map(id, self.names))
-        _spread(model, world, self.group)
+        spread(model, world, self.group)
         self.channel = Channel(world, self.trace)
         self.gate = Gate(model, self.finish_one, self._finish_for_others, self._entered, self._left)
         self._handles: list[Any] = [
@@ -107,14 +107,6 @@ class Executor(ABC):
         self.world.report(error)
         self.channel.told |= error is not None
         self.close()
-
-    def _agree(self, program: Program, options: str) -> None:
-        """Compare what has to be the same on all ranks, before the first transfer."""
-        table = described(self.parameters)
-        self.world.agree("the plan", digest(type(self).__name__, program, options))
-        self.world.agree("the model's parameters", digest(table))
-        self.world.agree("the optimiser and its settings", digest(settings(self.optimizer)))
-        self.world.agree("the optimiser's state", state(self.optimizer, self.names))
 
     @abstractmethod
     def check(self, program: Any) -> None:
@@ -279,7 +271,7 @@ class Executor(ABC):
         """Check that the model and the optimiser still have the parameters that are planned."""
         if self._closed:
             raise PlannerError("this executor was closed")
-        if _trained_ids(self.model) != self._trained_ids:
+        if trained_ids(self.model) != self._trained_ids:
             self.stop("the model's trainable parameters are no longer those it began with")
         if parameters_of(self.optimizer) != self._groups:
             self.stop("the optimiser's parameters are no longer those it began with")
@@ -335,40 +327,6 @@ def _check_free(parameters: Iterable[nn.Parameter], world: World) -> None:
 def parameters_of(optimizer: Optimizer) -> list[list[int]]:
     """Return the parameters of each group, by `id`."""
     return [list(map(id, group["params"])) for group in optimizer.param_groups]
-
-
-def _trained_ids(model: nn.Module) -> set[int]:
-    """Return the parameters that are trained, by `id`; many times as fast as `parameters`."""
-    trained: set[int] = set()
-    seen: set[int] = set()
-    left = [model]
-    while left:  # without names, and without asking modules whether they are empty
-        module = left.pop()
-        if id(module) not in seen:
-            seen.add(id(module))
-            left += [child for child in module._modules.values() if child is not None]  # noqa: SLF001
-            for parameter in module._parameters.values():  # noqa: SLF001
-                if parameter is not None and parameter.requires_grad and parameter.numel():
-                    trained.add(id(parameter))
-    return trained
-
-
-def _spread(model: nn.Module, world: World, group: Any) -> None:
-    """Give all ranks the parameters and buffers of rank 0, as one message a type of numbers."""
-    tensors: dict[torch.dtype, list[Tensor]] = {}
-    every = [*model.parameters(), *model.buffers()]
-    for tensor in {id(tensor): tensor for tensor in every}.values():
-        tensors.setdefault(tensor.dtype, []).append(tensor.detach())
-    with torch.no_grad(), world.transferring():
-        for several in tensors.values():
-            flat = torch.cat([tensor.reshape(-1) for tensor in several])
-            if not flat.numel():
-                continue
-            # As bytes, since gloo does not know all types.
-            distributed.broadcast(flat.view(torch.uint8), src=0, group=group)
-            parts = torch.split(flat, [tensor.numel() for tensor in several])
-            for tensor, part in zip(several, parts, strict=True):
-                tensor.copy_(part.view_as(tensor))
 
 
 def _in_backward() -> bool:

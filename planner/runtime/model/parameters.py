@@ -20,6 +20,7 @@ __all__ = [
     "named",
     "plain_name",
     "trainable",
+    "trained_ids",
 ]
 
 
@@ -83,6 +84,22 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     if not parameters:
         raise InvalidInputError("model", "expected at least one trainable parameter")
     return parameters
+
+
+def trained_ids(model: nn.Module) -> set[int]:
+    """Return the parameters that are trained, by `id`; many times as fast as `parameters`."""
+    trained: set[int] = set()
+    seen: set[int] = set()
+    left = [model]
+    while left:  # without names, and without asking modules whether they are empty
+        module = left.pop()
+        if id(module) not in seen:
+            seen.add(id(module))
+            left += [child for child in module._modules.values() if child is not None]  # noqa: SLF001
+            for parameter in module._parameters.values():  # noqa: SLF001
+                if parameter is not None and parameter.requires_grad and parameter.numel():
+                    trained.add(id(parameter))
+    return trained
 
 
 def described(parameters: Mapping[str, nn.Parameter]) -> tuple[tuple[str, str, str], ...]:

@@ -31,7 +31,7 @@ from torch.optim import Optimizer
 
 from planner.errors import InvalidInputError
 from planner.runtime.model.parameters import Elements
-from planner.runtime.optimisers.some_parameters import SomeParameters
+from planner.runtime.optimisers.some_parameters import SomeParameters, copied
 from planner.runtime.optimisers.undo import Undo
 from planner.runtime.optimisers.whole import Held
 
@@ -197,5 +197,5 @@ def _begun(state: Mapping[str, Any]) -> bool:
 def _of_slice(value: Any, own: Elements) -> Any:
     """Return what an optimiser's state of a parameter is for a slice of it."""
     if isinstance(value, Tensor) and value.shape == own.parameter.shape and value.dim():
-        return own.of(value).clone()
-    return value.clone() if isinstance(value, Tensor) else value
+        value = own.of(value)
+    return copied(value)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-__all__ = ["SomeParameters"]
+__all__ = ["SomeParameters", "copied"]
 
 
 class SomeParameters:
@@ -50,7 +50,7 @@ class SomeParameters:
     def remember(self, groups: Iterable[Mapping[str, Any]] | None = None) -> None:
         """Keep the settings that its groups, or others, have now for the steps that follow."""
         self._settings = [
-            {key: _copied(value) for key, value in group.items() if key != "params"}
+            {key: copied(value) for key, value in group.items() if key != "params"}
             for group in (self._optimizer.param_groups if groups is None else groups)
         ]
 
@@ -91,5 +91,6 @@ def _same(value: Any, other: Any) -> bool:
     return bool(value is other or value == other)
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """Return what does not change with a setting, or an entry of a state."""
     return value.clone() if isinstance(value, Tensor) else value

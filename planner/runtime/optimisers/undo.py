@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from planner.errors import PlannerError
+from planner.runtime.optimisers.some_parameters import copied
 
 __all__ = ["Undo"]
 
@@ -50,7 +51,7 @@ class Undo:
         for number in numbers:
             parameter = self._parameters[number]
             state = self._optimizer.state.get(parameter)
-            kept = None if state is None else {key: _copied(state[key]) for key in state}
+            kept = None if state is None else {key: copied(state[key]) for key in state}
             self._before.setdefault(number, (parameter.detach().clone(), kept))
 
     def to(self, steps: int, complete: int) -> None:
@@ -77,7 +78,3 @@ class Undo:
                 else:
                     self._optimizer.state[parameter] = state
         self.step, self._before = None, {}
-
-
-def _copied(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value
