@@ -89,7 +89,11 @@ class Executor(ABC):
             parameter.register_post_accumulate_grad_hook(self._accumulated)  # type: ignore[no-untyped-call]
             for parameter in self.parameters.values()
         ]
-        self._handles.append(optimizer.register_step_pre_hook(self._stepping))
+        self._handles += [
+            optimizer.register_step_pre_hook(self._stepping),
+            optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
+            optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
+        ]
         self._own_step = False
         self._accumulating = False
         self._forward_start = self._forward_end = self._step_start = time.monotonic_ns()

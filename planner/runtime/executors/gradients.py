@@ -118,10 +118,6 @@ class GradientExecutor(Executor):
         self._undo = Undo(optimizer, self._gradients.parameters) if recoverable else None
         self.steps = world.watch.step = steps
         self._step = steps - 1
-        self._handles += [
-            optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
-            optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
-        ]
         self._open()
 
     def check(self, program: GradientProgram) -> None:

@@ -41,10 +41,6 @@ class SlicedExecutor(Executor):
         self.pulling: list[Ticket] = []
         """The last pulls that were asked for."""
         self.sliced = SlicedOptimizer(self.optimizer, slices)
-        self._handles += [
-            self.optimizer.register_state_dict_pre_hook(lambda _: self.finish()),
-            self.optimizer.register_load_state_dict_pre_hook(lambda *_: self.finish()),
-        ]
         self.flats = {parameter: flat_values(parameter) for parameter in self.names}
         """Where new values of each parameter are written: in its own memory if that is flat."""
         self._groups = parameters_of(self.optimizer)
