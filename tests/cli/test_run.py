@@ -119,7 +119,9 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     for section in (first, second):
         assert "planned for" not in section
         assert "batches are numbered from 0" in section
-    document: dict[str, Any] = json.loads(third.removeprefix("made\n"))
+    said, _, text = third.partition("made\n")
+    assert said.startswith("planner: keep DDP: the plan gains nothing over DDP with its default")
+    document: dict[str, Any] = json.loads(text)
     check_printed("run", document)
     check_printed("run", json.loads(fourth.removeprefix("made\n")))
     plan = json.loads((folder / "caramel.json").read_text())
