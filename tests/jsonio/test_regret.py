@@ -9,7 +9,7 @@ import planner
 from planner.jsonio import decode_answer
 from tests.cli.printed import check_answer
 from tests.jsonio.test_caramel import CHAIN
-from tests.jsonio.test_iteration import REQUEST
+from tests.jsonio.test_iteration import CLUSTER, REQUEST
 from tests.jsonio.test_service import ask
 
 FAMILIES: dict[str, dict[str, Any]] = {"caramel": CHAIN, "iteration": REQUEST}
@@ -87,7 +87,7 @@ def test_it_is_a_yes_or_a_no(family: str) -> None:
 
 
 def test_without_a_plan_there_is_neither() -> None:
-    cluster = {**REQUEST["cluster"], "memory_bytes": 5}
+    cluster = {**CLUSTER, "memory_bytes": 5}
     answer = planner.solve({**REQUEST, "cluster": cluster, "regret": True})
     assert answer["status"] == "infeasible"
     assert not {"advice", "regret"} & answer.keys()
