@@ -2,7 +2,8 @@
 
 Problem: computation is never as fast as in the profile, start-ups and bandwidth are never those of
 the network that was measured, ranks do not run abreast. A scenario says by how much, in four
-numbers. `SCENARIOS` are those a plan's regret is asked for (`planner.regret`).
+numbers. `SCENARIOS` are those a plan's regret is asked for (`planner.regret`). An `Outlook` weighs
+some.
 
 A rank that begins late makes every plan later by the same, so that nothing is to be decided. A
 scenario's `late` is about one that falls behind: when its backward pass ends it is so much of that
@@ -11,14 +12,17 @@ behind the others, and every gradient is late by its share. What is priced is th
 Times are rounded to whole nanoseconds. Complexity: O(ops), O(rows of a table). Source: own.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import mul
 
 from planner.costs import AffineCost, DepthCost, TableCost
+from planner.errors import InvalidInputError
 from planner.graphs import Graph
-from planner.validation import set_exact
+from planner.validation import exact, set_exact
 
-__all__ = ["SCENARIOS", "Scenario", "cost_under", "graph_under"]
+__all__ = ["SCENARIOS", "Outlook", "Scenario", "cost_under", "graph_under"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,53 @@ class Scenario:
     def backward(self) -> Fraction:
         """What times of the backward pass are multiplied by."""
         return self.computation * (1 + self.late)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How likely scenarios are, and what of their times counts.
+
+    Attributes
+    ----------
+    scenarios : tuple of (Scenario, Fraction)
+        Scenarios, each with its weight, above 0; at least one.
+    percentile : Fraction, optional
+        The least time that is not exceeded in so many percent counts, by weight; above 0, at most
+        100. By default the mean counts.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no scenario, a weight is none, or the percentile.
+    """
+
+    scenarios: tuple[tuple[Scenario, Fraction], ...]
+    percentile: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if not self.scenarios:
+            raise InvalidInputError("scenarios", "expected at least one")
+        weighed = tuple(
+            (scenario, exact(weight, f"scenarios[{place}].weight", positive=True))
+            for place, (scenario, weight) in enumerate(self.scenarios)
+        )
+        object.__setattr__(self, "scenarios", weighed)
+        if self.percentile is not None:
+            set_exact(self, "percentile", positive=True)
+            if self.percentile > 100:
+                raise InvalidInputError("percentile", "expected at most 100")
+
+    def of(self, times: Sequence[int]) -> Fraction:
+        """Return what counts of the times in all scenarios; it never falls if a time rises."""
+        weights = [weight for _, weight in self.scenarios]
+        if self.percentile is None:
+            return sum(map(mul, weights, times), Fraction(0)) / sum(weights)
+        least, reached = self.percentile * sum(weights) / 100, Fraction(0)
+        for time, weight in sorted(zip(times, weights, strict=True)):
+            reached += weight
+            if reached >= least:
+                return Fraction(time)
+        raise AssertionError  # all weights together are 100 percent
 
 
 SCENARIOS = (

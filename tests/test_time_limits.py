@@ -181,6 +181,10 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
     "caramel, 40 parameters": (lambda: caramel_request(40), ["exact", "exact_split", "auto"]),
     "caramel, regret": (lambda: caramel_request(600, regret=True), ["auto"]),
+    "caramel, scenarios": (
+        lambda: caramel_request(600, scenarios=[{"startup": 2}, {"late": 1}]),
+        ["auto"],
+    ),
     "caramel, 65,536 workers": (lambda: caramel_request(15, workers=2**16), CARAMEL),
     "bml": (bml_request, ["bml", "detour", "trees"]),
     "bml, around failures": (
@@ -296,6 +300,7 @@ STEPPED: dict[str, Callable[[], Request]] = {
     "iteration, regret": lambda: tiny_iteration(3, regret=True),
     "caramel": lambda: caramel_request(4),
     "caramel, regret": lambda: caramel_request(4, regret=True),
+    "caramel, scenarios": lambda: caramel_request(4, scenarios=[{"startup": 2}, {"late": 1}]),
     "ibatch, sums": lambda: ibatch_sums(6),
     "ibatch, a table": lambda: ibatch_table(6),
     "yan": lambda: yan_request(3),

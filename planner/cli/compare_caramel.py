@@ -3,6 +3,7 @@
 import argparse
 from typing import TypeAlias
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
@@ -136,6 +137,14 @@ def _beside(
 
 def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
     problem = request.to_problem()
+    if request.scenarios is not UNSET:
+        return ComparedProblem(
+            problem,
+            lambda result: caramel_json.answer(problem, result),
+            (f"request: {_summary(problem)}",),
+            best=lambda _: caramel_json.run(request),
+            best_apart=True,
+        )
     return ComparedProblem(
         problem,
         lambda result: caramel_json.answer(problem, result),

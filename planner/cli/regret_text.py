@@ -7,7 +7,7 @@ from msgspec import UNSET
 from planner.draw import format_table
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.report.regret import COLUMNS, advice_text, cells
+from planner.report.regret import COLUMNS, advice_text, cells, prospect_text
 
 __all__ = ["beside", "kept"]
 
@@ -24,6 +24,8 @@ def beside(answer: object) -> Iterator[str]:
         return
     if answer.advice is not UNSET:
         yield advice_text(answer.advice)
+    if isinstance(answer, CaramelAnswer) and answer.prospect is not UNSET:
+        yield prospect_text(answer.prospect)
     if answer.regret is not UNSET and answer.regret:
         yield ""
         yield format_table(COLUMNS, list(map(cells, answer.regret)))

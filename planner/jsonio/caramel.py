@@ -10,6 +10,7 @@ from planner import caramel
 from planner.advice import Advice
 from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, plan_heads
+from planner.caramel.outlook import Prospect, solve_for
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Plan, Problem, Stages
 from planner.caramel.scenarios import advised, regretted
@@ -22,9 +23,14 @@ from planner.jsonio.heads import Head, head
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.regret import (
     AdviceField,
+    Percentile,
+    ProspectAnswer,
     RegretField,
     RegretRequest,
+    ScenarioDocument,
     advice_answer,
+    outlook_of,
+    prospect_answer,
     regret_answers,
 )
 from planner.jsonio.transfers import (
@@ -81,6 +87,8 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     servers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
     regret: RegretRequest = False
+    scenarios: Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    percentile: Percentile | UnsetType = UNSET
 
     def to_problem(self) -> Problem:
         """Return the typed problem."""
@@ -144,6 +152,7 @@ class CaramelAnswer(Head, frozen=True, kw_only=True):
     slowed_ns: Moment | UnsetType = UNSET
     advice: AdviceField = UNSET
     regret: RegretField = UNSET
+    prospect: ProspectAnswer | UnsetType = UNSET
 
 
 def run(request: CaramelRequest) -> CaramelAnswer:
@@ -153,8 +162,19 @@ def run(request: CaramelRequest) -> CaramelAnswer:
     deadline = deadline_in(limit)
     if limit is not None and request.regret:
         limit /= 2
-    result = caramel.solve(problem, method=request.method, time_limit=limit)
-    return answer_beside(problem, result, deadline, regret=request.regret)
+    prospect = None
+    if request.scenarios is UNSET:
+        if request.percentile is not UNSET:
+            raise InvalidInputError("percentile", "missing beside it: scenarios")
+        result = caramel.solve(problem, method=request.method, time_limit=limit)
+    else:
+        if request.method not in ("auto", "search"):
+            raise InvalidInputError(
+                "scenarios", f"not with method {request.method}, only with auto, which is search"
+            )
+        outlook = outlook_of(request.scenarios, or_none(request.percentile))
+        result, prospect = solve_for(problem, outlook, time_limit=limit)
+    return answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
 
 
 def answer_beside(
@@ -163,6 +183,7 @@ def answer_beside(
     deadline: Deadline,
     *,
     regret: bool = False,
+    prospect: Prospect | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> CaramelAnswer:
     """Return the JSON form of a result: that of `auto` beside DDP, and in scenarios if asked for.
@@ -175,6 +196,8 @@ def answer_beside(
         When to stop looking.
     regret : bool
         Whether to plan for other scenarios.
+    prospect : Prospect, optional
+        What the plan costs in the scenarios it was made for.
     progress : callable, optional
         Called before each scenario.
     """
@@ -184,6 +207,7 @@ def answer_beside(
         result,
         advice=advised(problem, result, deadline) if result.method == "search" else None,
         regret=regretted(problem, result.plan, deadline, progress) if regret else None,
+        prospect=prospect,
     )
 
 
@@ -193,6 +217,7 @@ def answer(
     *,
     advice: Advice | None = None,
     regret: Sequence[Regret] | None = None,
+    prospect: Prospect | None = None,
 ) -> CaramelAnswer:
     """Return the JSON form of a result.
 
@@ -202,8 +227,8 @@ def answer(
         What was asked.
     result : Result
         The plan.
-    advice, regret : Advice, sequence of Regret, optional
-        How it stands beside DDP, and in other scenarios.
+    advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
+        How it stands beside DDP, in other scenarios, and in those it was made for.
 
     Raises
     ------
@@ -247,6 +272,7 @@ def answer(
         ),
         advice=advice_answer(advice),
         regret=regret_answers(regret),
+        prospect=UNSET if prospect is None else prospect_answer(prospect, evaluation.iteration_ns),
     )
 
 

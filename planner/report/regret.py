@@ -3,12 +3,12 @@
 from msgspec import UNSET
 
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.jsonio.regret import AdviceAnswer, RegretAnswer
+from planner.jsonio.regret import AdviceAnswer, ProspectAnswer, RegretAnswer
 from planner.report.html import Html, joined, paragraph, table
 from planner.report.words import percent
 from planner.units import format_ns
 
-__all__ = ["COLUMNS", "advice_text", "cells", "regret_table"]
+__all__ = ["COLUMNS", "advice_text", "cells", "prospect_text", "regret_table"]
 
 COLUMNS = ("if", "this plan", "best plan found", "regret", "ddp", "layer by layer")
 """Of a regret table."""
@@ -28,6 +28,17 @@ def advice_text(advice: AdviceAnswer) -> str:
     if advice.at_most is None or advice.at_most <= advice.gain:
         return text
     return f"{text}; none gains more than {percent(max(advice.at_most - 1, 0.0))}"
+
+
+def prospect_text(prospect: ProspectAnswer) -> str:
+    """Return what a plan for several scenarios gains in them, and gives away without them."""
+    value, bound = prospect.value_ns, prospect.lower_bound_ns
+    above = f", {percent(value / bound - 1)} above the bound" if bound else ""
+    return (
+        f"in the scenarios {format_ns(round(value))}{above}; the usual plan takes "
+        f"{percent(max(prospect.gain - 1, 0.0))} longer in them, and "
+        f"{percent(max(1 - 1 / prospect.loss, 0.0))} less without them"
+    )
 
 
 def cells(row: RegretAnswer) -> tuple[str, ...]:

@@ -82,6 +82,9 @@ def test_the_best_plan_stands_beside_ddp_and_in_other_scenarios(
     request.write_text(json.dumps({**CHAIN, "regret": True}))
     assert main(["compare", str(request)]) == 0
     assert "best plan found" in capsys.readouterr().out
+    request.write_text(json.dumps({**CHAIN, "scenarios": [{"startup": 3}]}))
+    assert main(["compare", str(request)]) == 0
+    assert "\nin the scenarios " in capsys.readouterr().out
     assert main(["compare", profile, *NETWORK, "--regret"]) == 2
     assert "--regret: does not apply to --problem ibatch" in capsys.readouterr().err
 

@@ -74,7 +74,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             *damaged(),
         ],
         "caramel": lambda: [
-            solved(CARAMEL, regret=True),
+            solved(CARAMEL, regret=True, scenarios=[{"startup": 2}]),
             solved(CARAMEL, method="horovod"),
             solved(CARAMEL, network={**CARAMEL["network"], "interference": {"slowdown": 1.5}}),
         ],

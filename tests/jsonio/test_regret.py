@@ -91,3 +91,43 @@ def test_without_a_plan_there_is_neither() -> None:
     answer = planner.solve({**REQUEST, "cluster": cluster, "regret": True})
     assert answer["status"] == "infeasible"
     assert not {"advice", "regret"} & answer.keys()
+
+
+LIKELY: list[dict[str, Any]] = [
+    {},
+    {"computation": 1.2, "weight": 2},
+    {"startup": 3, "bandwidth": 0.5},
+    {"late": 0.1},
+]
+
+
+@pytest.mark.parametrize("percentile", [None, 90, 12.5])
+def test_one_plan_for_several_scenarios(percentile: float | None) -> None:
+    more = {} if percentile is None else {"percentile": percentile}
+    usual, answer = solved("caramel"), solved("caramel", scenarios=LIKELY, **more)
+    prospect = answer["prospect"]
+    assert prospect["usual_ns"] == usual["objective_ns"]
+    assert prospect["lower_bound_ns"] <= prospect["value_ns"] <= prospect["usual_value_ns"]
+    assert prospect["gain"] == prospect["usual_value_ns"] / prospect["value_ns"] >= 1
+    assert prospect["loss"] == answer["objective_ns"] / usual["objective_ns"] <= 1.005
+    assert answer["lower_bound_ns"] == usual["lower_bound_ns"]
+    decode_answer(msgspec.json.encode(answer))
+    assert "prospect" not in usual
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"scenarios": []}, "scenarios"),
+        ({"scenarios": [{"bandwidth": 0}]}, "scenarios[0].bandwidth"),
+        ({"scenarios": [{}, {"weight": 0}]}, "scenarios[1].weight"),
+        ({"scenarios": [{"late": -1}]}, "scenarios[0].late"),
+        ({"scenarios": [{"speed": 1}]}, "scenarios[0].speed"),
+        ({"scenarios": [{}], "percentile": 101}, "percentile"),
+        ({"scenarios": [{}], "percentile": 0}, "percentile"),
+        ({"percentile": 50}, "percentile"),
+        ({"scenarios": [{}], "method": "ddp"}, "scenarios"),
+    ],
+)
+def test_scenarios_that_cannot_be_are_refused(more: dict[str, Any], path: str) -> None:
+    assert planner.solve({**CHAIN, **more})["error"]["path"] == path
