@@ -12,7 +12,9 @@ from planner.caramel import Plan, Problem, evaluate, solve
 from planner.caramel.evaluation import check
 from planner.caramel.outlook import MOST, solve_for
 from planner.caramel.scenarios import under
+from planner.costs import AffineCost
 from planner.errors import InvalidInputError
+from planner.graphs import Graph, Op, Parameter
 from planner.interference import Interference
 from planner.scenarios import SCENARIOS, Outlook, Scenario
 from planner.validation import MAX_VALUE
@@ -118,6 +120,24 @@ def test_beside_computation_it_holds_too(problem: Problem, outlook: Outlook, sta
     result, prospect = solve_for(disturbed, outlook)
     assert result.plan is not None
     assert prospect.bound <= prospect.value <= prospect.usual_value
+
+
+def test_little_is_given_away_whatever_scenarios_ask_for() -> None:
+    """With start-ups as long as that one transfer is best; as they are, two are much shorter."""
+    ops = (
+        Op("f1", 100, "forward"),
+        Op("f2", 100, "forward", ("f1",)),
+        Op("b2", 100, "backward", ("f2",)),
+        Op("b1", 100, "backward", ("b2", "f1")),
+    )
+    parameters = (Parameter("w1", 50, ("b1",), ("f1",)), Parameter("w2", 50, ("b2",), ("f2",)))
+    problem = Problem(Graph(ops, parameters), AffineCost(1, Fraction(1)))
+    dear = Outlook(((Scenario(startup=Fraction(1000)), Fraction(1)),))
+    own = solve(under(problem, dear.scenarios[0][0])).plan
+    assert own is not None
+    result, prospect = solve_for(problem, dear)
+    assert result.objective_ns is not None
+    assert evaluate(problem, own).iteration_ns > MOST * prospect.usual_ns >= result.objective_ns
 
 
 def test_orders_nobody_enforces_become_one() -> None:
