@@ -303,6 +303,7 @@ STEPPED: dict[str, Callable[[], Request]] = {
     "caramel, scenarios": lambda: caramel_request(4, scenarios=[{"startup": 2}, {"late": 1}]),
     "ibatch, sums": lambda: ibatch_sums(6),
     "ibatch, a table": lambda: ibatch_table(6),
+    "ibatch, regret": lambda: ibatch_sums(6, regret=True),
     "yan": lambda: yan_request(3),
 }
 """Instances so small that the clock is looked at seldom."""

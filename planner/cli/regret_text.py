@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from planner.draw import format_table
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.report.regret import COLUMNS, advice_text, cells, prospect_text
 
@@ -20,9 +21,9 @@ def kept(answer: object) -> str:
 
 def beside(answer: object) -> Iterator[str]:
     """Yield the lines of an answer: the advice, then the table of regrets, if it has them."""
-    if not isinstance(answer, CaramelAnswer | IterationAnswer):
+    if not isinstance(answer, CaramelAnswer | IbatchAnswer | IterationAnswer):
         return
-    if answer.advice is not UNSET:
+    if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
         yield advice_text(answer.advice)
     if isinstance(answer, CaramelAnswer) and answer.prospect is not UNSET:
         yield prospect_text(answer.prospect)

@@ -79,7 +79,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(CARAMEL, network={**CARAMEL["network"], "interference": {"slowdown": 1.5}}),
         ],
         "ibatch": lambda: [
-            {**solved(IBATCH), "ranks": 4, "blocks": blocks},
+            {**solved(IBATCH, regret=True), "ranks": 4, "blocks": blocks},
             solved(IBATCH, direction="push", objective="eq4"),
         ],
         "bigdl": lambda: [solved(BIGDL), solved(BIGDL, pull_order="rule")],

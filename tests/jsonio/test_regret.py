@@ -10,7 +10,7 @@ from planner.jsonio import decode_answer
 from tests.cli.printed import check_answer
 from tests.jsonio.test_caramel import CHAIN
 from tests.jsonio.test_iteration import CLUSTER, REQUEST
-from tests.jsonio.test_service import ask
+from tests.jsonio.test_service import EXAMPLE, ask
 
 FAMILIES: dict[str, dict[str, Any]] = {"caramel": CHAIN, "iteration": REQUEST}
 TIMES = ("plan_ns", "best_ns", "lower_bound_ns", "ddp_ns", "layers_ns")
@@ -91,6 +91,15 @@ def test_without_a_plan_there_is_neither() -> None:
     answer = planner.solve({**REQUEST, "cluster": cluster, "regret": True})
     assert answer["status"] == "infeasible"
     assert not {"advice", "regret"} & answer.keys()
+
+
+def test_batches_have_a_regret_too() -> None:
+    plain, asked = (planner.solve({**EXAMPLE, **more}) for more in ({}, {"regret": True}))
+    check_answer(asked)
+    assert without(asked, "runtime_s", "regret") == without(plain, "runtime_s")
+    assert len(asked["regret"]) == 7
+    assert all(row["at_least"] == row["at_most"] for row in asked["regret"])  # it is exact
+    assert "regret" not in plain
 
 
 LIKELY: list[dict[str, Any]] = [
