@@ -6,10 +6,21 @@ form, in that order. Shared by the families that use them as baselines.
 
 from collections.abc import Callable, Sequence
 
-__all__ = ["DDP_BUCKET_BYTES", "DDP_FIRST_BUCKET_BYTES", "ddp_buckets", "mg_wfbp_groups"]
+__all__ = [
+    "DDP_BUCKET_BYTES",
+    "DDP_BUCKET_MB",
+    "DDP_FIRST_BUCKET_BYTES",
+    "DDP_LIMITS",
+    "ddp_buckets",
+    "mg_wfbp_groups",
+]
 
 DDP_FIRST_BUCKET_BYTES = 1024 * 1024
 DDP_BUCKET_BYTES = 25 * 1024 * 1024
+DDP_LIMITS = DDP_FIRST_BUCKET_BYTES, DDP_BUCKET_BYTES
+
+DDP_BUCKET_MB = (1, 5, 10, 25, 50, 100)
+"""Values of ``bucket_cap_mb`` one would try; each is the limit of the first bucket, too."""
 
 
 def ddp_buckets(

@@ -180,6 +180,11 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "drizzle": (lambda: shipped("drizzle/inception64.json"), ["exact"]),
     "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
     "caramel, 40 parameters": (lambda: caramel_request(40), ["exact", "exact_split", "auto"]),
+    "caramel, regret": (lambda: caramel_request(600, regret=True), ["auto"]),
+    "caramel, scenarios": (
+        lambda: caramel_request(600, scenarios=[{"startup": 2}, {"late": 1}]),
+        ["auto"],
+    ),
     "caramel, 65,536 workers": (lambda: caramel_request(15, workers=2**16), CARAMEL),
     "bml": (bml_request, ["bml", "detour", "trees"]),
     "bml, around failures": (
@@ -196,6 +201,10 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     "iteration, pieces of 3 bytes": (
         lambda: tiny_iteration(4, max_transfer_bytes=3),
         ["joint", "fsdp_milp"],
+    ),
+    "iteration, regret": (
+        lambda: {**iteration_request("resnet152", "bml-bcube"), "regret": True},
+        ["auto"],
     ),
     "iteration, GPT-2": (lambda: iteration_request("gpt2_small", "h100-32"), ["auto"]),
 }
@@ -288,9 +297,13 @@ def test_what_is_listed_has_as_long_to_be_written(monkeypatch: pytest.MonkeyPatc
 STEPPED: dict[str, Callable[[], Request]] = {
     "iteration, pieces": lambda: tiny_iteration(4, max_transfer_bytes=300),
     "iteration": lambda: tiny_iteration(3),
+    "iteration, regret": lambda: tiny_iteration(3, regret=True),
     "caramel": lambda: caramel_request(4),
+    "caramel, regret": lambda: caramel_request(4, regret=True),
+    "caramel, scenarios": lambda: caramel_request(4, scenarios=[{"startup": 2}, {"late": 1}]),
     "ibatch, sums": lambda: ibatch_sums(6),
     "ibatch, a table": lambda: ibatch_table(6),
+    "ibatch, regret": lambda: ibatch_sums(6, regret=True),
     "yan": lambda: yan_request(3),
 }
 """Instances so small that the clock is looked at seldom."""

@@ -14,7 +14,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
 
-from planner.bucketing import ddp_buckets, mg_wfbp_groups
+from planner.bucketing import DDP_LIMITS, ddp_buckets, mg_wfbp_groups
 from planner.caramel.evaluation import plan_heads
 from planner.caramel.problem import Group, Part, Plan, Problem
 from planner.costs import DepthCost
@@ -78,8 +78,12 @@ def layer_by_layer(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return _finished(problem, plan, layers.values())
 
 
-def ddp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+def ddp(
+    problem: Problem, deadline: Deadline, limits: tuple[int, int] = DDP_LIMITS
+) -> Outcome[Plan]:
     """Fill buckets as PyTorch's DistributedDataParallel, in the order in which worker 0 is ready.
+
+    The first bucket and the others have limits (bytes).
 
     Notes
     -----
@@ -90,7 +94,7 @@ def ddp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     first = Plan((), plan.backward_orders[:1], plan.forward_order)
     order = ready_order(plan_heads(problem.graph, first))
     sizes = problem.windows.sizes
-    return _finished(problem, plan, _runs(order, ddp_buckets([sizes[j] for j in order])))
+    return _finished(problem, plan, _runs(order, ddp_buckets([sizes[j] for j in order], *limits)))
 
 
 def mg_wfbp(problem: Problem, deadline: Deadline) -> Outcome[Plan]:

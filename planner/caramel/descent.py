@@ -23,7 +23,7 @@ from planner.caramel.loads import Load, LoadPricer
 from planner.deadline import Deadline
 from planner.robustness import NOMINAL, Limit, Strain
 
-__all__ = ["descend"]
+__all__ = ["descend", "neighbours"]
 
 MAX_CUTS = 8
 """Places tried in which to cut one transfer."""
@@ -79,6 +79,12 @@ def descend(
             if left <= 0 or deadline.passed:
                 break
     return [transfer.parts for transfer in now]
+
+
+def neighbours(pricer: LoadPricer, loads: Sequence[Load]) -> Iterator[list[Load]]:
+    """Yield loads with one change that may make the iteration shorter."""
+    for changed in _changes(pricer, [_transfer(pricer, load) for load in loads], NOMINAL):
+        yield [transfer.parts for transfer in changed]
 
 
 def _transfer(pricer: LoadPricer, parts: Load) -> _Transfer:

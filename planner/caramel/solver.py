@@ -29,15 +29,15 @@ from planner.caramel.problem import OpOrder, Plan, Problem
 from planner.caramel.robust import steadied
 from planner.caramel.search import BUDGET, best_loads
 from planner.caramel.windows import windows
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.interference import ALONE, bound_beside
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, named, solve_with
+from planner.methods import Outcome, judged, named, solve_with
 from planner.results import Result
 from planner.validation import total
 
-__all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "solve"]
+__all__ = ["EXACT_PARAMETERS", "METHODS", "Method", "result_of", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -222,6 +222,23 @@ def solve(
     if not problem.interference.is_none:
         methods = {name: _beside(name, method) for name, method in METHODS.items()}
     return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
+
+
+def result_of(
+    problem: Problem, outcome: Outcome[Plan], runtime_s: float
+) -> Result[Plan, Evaluation]:
+    """Return a plan that was made elsewhere as a result, checked and priced.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its problem.
+    outcome : Outcome
+        The plan, what was proved, and by which method.
+    runtime_s : float
+        How long that took.
+    """
+    return judged(problem, outcome, runtime_s, NEVER, judge=_judge, bound=_bound)
 
 
 def _beside(name: str, method: Method) -> Method:

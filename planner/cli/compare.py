@@ -35,6 +35,7 @@ from planner.cli.common import (
 from planner.cli.compare_network import add_network_options, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled
 from planner.cli.parsing import parse_names, seconds
+from planner.cli.regret_text import beside
 from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
@@ -166,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
             answers = [*first, *map(compared.answer, others)]
             write_json(msgspec.json.encode(answers).decode() + "\n", None)
         else:
-            _print_table(family, compared, comparison)
+            _print_table(family, compared, comparison, best)
             if chart is not None:
                 width = shutil.get_terminal_size((100, 24)).columns
                 write_text("\n" + drawing.text(chart, width) + "\n")
@@ -245,7 +246,7 @@ def _settle(options: argparse.Namespace, problem: str) -> None:
 
 
 def _print_table(
-    family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any]
+    family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any], best: object
 ) -> None:
     lines = [*map(printable, compared.about), "", format_table(*family.table(comparison))]
     lines += [
@@ -255,4 +256,6 @@ def _print_table(
     ]
     lines += [printable(f"left out: {method} ({reason})") for method, reason in comparison.left_out]
     lines += map(printable, compared.notes(comparison) if compared.notes else ())
+    said = list(beside(best))
+    lines += ["", *said] if said and said[0] else said
     write_text("\n".join(lines) + "\n")

@@ -3,14 +3,24 @@
 import argparse
 from typing import TypeAlias
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
-from planner.cli.family import ComparedProblem, Family, Option, Profiled, about
+from planner.cli.family import (
+    DEFAULT_SECONDS,
+    ComparedProblem,
+    Family,
+    Option,
+    Profiled,
+    about,
+)
 from planner.errors import InvalidInputError
 from planner.interference import ALONE
 from planner.jsonio import caramel as caramel_json
-from planner.methods import concrete
+from planner.jsonio.heads import Head
+from planner.jsonio.types import or_none
+from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork, scattered
 from planner.profiles import Profile
 from planner.results import Result
@@ -51,6 +61,15 @@ _OPTIONS = (
             "type": int,
             "metavar": "N",
             "help": "seed of the op orders of methods that enforce none; default: 0",
+        },
+    ),
+    Option(
+        "--regret",
+        False,
+        {
+            "action": "store_true",
+            "help": "also say how far the plan is from the best one if computation, start-ups or "
+            "bandwidth are others, or a rank falls behind",
         },
     ),
 )
@@ -94,20 +113,45 @@ def _compared(
         f"all-reduce among {counted(workers, 'worker')}, start-up {options.startup}, "
         f"{float(2 * scattered(workers)):.4g} bytes moved per byte over {options.bandwidth}"
     )
+
+    def best(result: _Result) -> Head:
+        looked = _beside(problem, result, options.time_limit, regret=options.regret)
+        return replace(looked, ranks=workers)
+
     return ComparedProblem(
         problem,
         lambda result: replace(caramel_json.answer(problem, result), ranks=workers),
         about(profile, f"{profile.name}: {_summary(problem)}", network, options),
         profile.name,
+        best=best,
     )
+
+
+def _beside(
+    problem: caramel.Problem, result: _Result, limit: float | None, *, regret: bool
+) -> caramel_json.CaramelAnswer:
+    """Return the best plan's answer, beside DDP; other scenarios have as long as a method has."""
+    deadline = deadline_in(DEFAULT_SECONDS if limit is None else limit)
+    return caramel_json.answer_beside(problem, result, deadline, regret=regret)
 
 
 def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
     problem = request.to_problem()
+    if request.scenarios is not UNSET:
+        return ComparedProblem(
+            problem,
+            lambda result: caramel_json.answer(problem, result),
+            (f"request: {_summary(problem)}",),
+            best=lambda _: caramel_json.run(request),
+            best_apart=True,
+        )
     return ComparedProblem(
         problem,
         lambda result: caramel_json.answer(problem, result),
         (f"request: {_summary(problem)}",),
+        best=lambda result: _beside(
+            problem, result, or_none(request.time_limit_s), regret=request.regret
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from planner.cli.family import (
 from planner.comparison import Comparison
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.types import or_none
-from planner.methods import concrete
+from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
@@ -149,6 +149,9 @@ def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
         problem,
         lambda result: ibatch_json.answer(problem, result, names, parameters),
         (_summary("request", problem),),
+        best=lambda result: ibatch_json.answer_to(
+            request, problem, result, deadline_in(or_none(request.time_limit_s) or DEFAULT_SECONDS)
+        ),
     )
 
 

@@ -61,6 +61,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-group", metavar="TIME", help="longest time scheduled at once; default: 10s"
     )
+    parser.add_argument(
+        "--regret",
+        action="store_true",
+        help="also say how far the plan is from the best one if computation, start-ups or "
+        "bandwidth are others, or a rank falls behind",
+    )
     parser.add_argument("--time-limit", type=seconds, metavar="S", help="seconds of planning")
     parser.add_argument("--picture", metavar="FILE", help="draw the plan (.svg, .png, .json.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
@@ -82,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
         time_limit=options.time_limit,
         epoch_samples=options.epoch_samples,
         limits=_limits(options),
+        regret=options.regret,
         progress=lambda what: progress(f"planning {what}"),
     )
     progress.done()

@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from planner.cli.family import lost, percent, provenance
 from planner.cli.iteration_options import Job
+from planner.cli.regret_text import beside
 from planner.clusters import Cluster
 from planner.draw import format_table
 from planner.iteration import Problem
@@ -48,6 +49,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         yield from _sizes(answer, answer.sizing)
         yield ""
     yield from _plan(answer)
+    yield from beside(answer)
     if answer.scheduling is not UNSET:
         yield _scheduled(answer.scheduling)
     if answer.alternatives is not UNSET and answer.objective_ns is not None:

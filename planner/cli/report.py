@@ -13,6 +13,7 @@ from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
 from planner.comparison import Comparison, compare
 from planner.iteration import Evaluation, Plan, Problem
+from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_answer import IterationAnswer
@@ -72,11 +73,22 @@ def run(options: argparse.Namespace) -> int:
         progress=lambda name: progress(f"comparing with {name}"),
     )
     sweeps = sweep(problem, alternatives, time_limit=options.time_limit, progress=progress)
+    end, plan = deadline_in(options.time_limit), result.plan
+    advice = advised(problem, result, end)
+    regret = None if plan is None else regretted(problem, plan, end, progress)
     progress.done()
     groups = None
     if job.cluster.scheduling is not None and result.objective_ns:
         groups = scheduled(job.cluster, result.objective_ns)
-    answered = answer(problem, result, alternatives, model=job.profile.name, groups=groups)
+    answered = answer(
+        problem,
+        result,
+        alternatives,
+        model=job.profile.name,
+        groups=groups,
+        advice=advice,
+        regret=regret,
+    )
     report = Report(
         answer=answered,
         profile=job.profile,

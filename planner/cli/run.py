@@ -19,6 +19,7 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.parsing import parse_bcube, parse_names, seconds
+from planner.cli.regret_text import kept
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.draw import GANTT, Chart
@@ -134,10 +135,13 @@ def run(options: argparse.Namespace) -> int:
                     f"--{option}", f"expected a name ending in {', '.join(endings)}, got {path}"
                 )
             writers[option] = GANTT.writer(Path(path))
-    if os.environ.get("RANK", "0") == "0":
+    first = os.environ.get("RANK", "0") == "0"
+    if first:
         check_outputs({"--picture": options.picture, "--trace": options.trace}, options.plans)
     answers, program = _answers(options.plans)
     bcube = _checked(options, answers, program)
+    for text in filter(None, map(kept, answers if first else ())):
+        print(f"planner: {text}", file=sys.stderr)
 
     from planner.profiling import load_factory  # says what to install if torch is missing
     from planner.runtime import join

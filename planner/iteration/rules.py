@@ -29,6 +29,7 @@ from types import MappingProxyType
 
 from planner import caramel
 from planner.caramel.problem import Plan as GradientPlan
+from planner.caramel.solver import Method
 from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.fsdp_units import fsdp_milp
@@ -36,7 +37,16 @@ from planner.iteration.problem import Part, Plan, Problem, Transfer
 from planner.iteration.sharded import both_ways
 from planner.iteration.ways import Way
 
-__all__ = ["FAMILIES", "PEERS", "RULES", "Rule", "from_gradients", "layers_apart", "servers"]
+__all__ = [
+    "FAMILIES",
+    "PEERS",
+    "RULES",
+    "Rule",
+    "by_gradients",
+    "from_gradients",
+    "layers_apart",
+    "servers",
+]
 
 Rule = Callable[[Problem, Way, Deadline], Plan]
 
@@ -49,10 +59,12 @@ def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
     return Plan(algorithm, transfers, plan.backward_orders, plan.forward_order, plan.barrier)
 
 
-def _gradients(method: str) -> Rule:
+def by_gradients(method: Method) -> Rule:
+    """Return the rule that sends gradients by a method of `planner.caramel`."""
+
     def planned(problem: Problem, synchronisation: Way, deadline: Deadline) -> Plan:
         name = synchronisation.algorithm
-        plan = caramel.METHODS[method](problem.gradients[name], deadline).plan
+        plan = method(problem.gradients[name], deadline).plan
         assert plan is not None
         return from_gradients(name, plan)
 
@@ -123,21 +135,26 @@ def _only(synchronisation: Way, algorithm: str, method: str) -> None:
 
 GRADIENTS: Mapping[str, Rule] = MappingProxyType(
     {
-        name: _gradients(name)
+        name: by_gradients(caramel.METHODS[name])
         for name in ("caramel", "ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
     }
 )
 """The rules among them that send gradients only."""
 
 FAMILIES: Mapping[str, Rule] = MappingProxyType(
-    {"caramel": _gradients("caramel"), "ibatch": _ibatch, "bml": _bml, "bigdl": _bigdl}
+    {
+        "caramel": by_gradients(caramel.METHODS["caramel"]),
+        "ibatch": _ibatch,
+        "bml": _bml,
+        "bigdl": _bigdl,
+    }
 )
 """What one family by itself plans."""
 
 PEERS: Mapping[str, Rule] = MappingProxyType(
     {
         **{
-            name: _gradients(name)
+            name: by_gradients(caramel.METHODS[name])
             for name in ("ddp", "horovod", "mg_wfbp", "bytescheduler", "layer_by_layer")
         },
         "ps": servers,

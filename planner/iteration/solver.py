@@ -31,7 +31,7 @@ from planner.methods import Outcome, judged, named, solve_with
 from planner.results import Infeasibility, Result
 from planner.validation import total
 
-__all__ = ["JOINT", "METHODS", "Method", "best_of", "solve"]
+__all__ = ["JOINT", "METHODS", "Method", "best_of", "by_rule", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -43,7 +43,7 @@ def _joint(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return _best_of(problem, alternatives(problem, deadline))
 
 
-def _by_rule(method: str, rule: Rule) -> Method:
+def by_rule(method: str, rule: Rule) -> Method:
     """Return the method that takes a rule's best plan with the algorithms that libraries have."""
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
@@ -58,7 +58,7 @@ def _by_rule(method: str, rule: Rule) -> Method:
 METHODS: Mapping[str, Method] = {
     "auto": named(JOINT, _joint),
     JOINT: _joint,
-    **{name: _by_rule(name, rule) for name, rule in RULES.items()},
+    **{name: by_rule(name, rule) for name, rule in RULES.items()},
 }
 """Every method by the name requests use."""
 

@@ -1,21 +1,38 @@
 """The JSON interface of gradient transfers."""
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import caramel
+from planner.advice import Advice
 from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, plan_heads
+from planner.caramel.outlook import Prospect, solve_for
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Plan, Problem, Stages
+from planner.caramel.scenarios import advised, regretted
 from planner.caramel.solver import RULES
 from planner.costs import DepthCost
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head
 from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.regret import (
+    AdviceField,
+    Percentile,
+    ProspectAnswer,
+    RegretField,
+    RegretRequest,
+    ScenarioDocument,
+    advice_answer,
+    outlook_of,
+    prospect_answer,
+    regret_answers,
+)
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
@@ -25,7 +42,9 @@ from planner.jsonio.transfers import (
     sent,
 )
 from planner.jsonio.types import Moment, PositiveSize, Seconds, Size, filled, or_none
+from planner.methods import deadline_in
 from planner.network import ring_cost
+from planner.regret import Regret
 from planner.results import Result
 from planner.validation import MAX_VALUE, total
 
@@ -34,6 +53,7 @@ __all__ = [
     "CaramelRequest",
     "GroupAnswer",
     "answer",
+    "answer_beside",
     "run",
 ]
 
@@ -66,6 +86,9 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     workers: Machines | UnsetType = UNSET
     servers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
+    regret: RegretRequest = False
+    scenarios: Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
+    percentile: Percentile | UnsetType = UNSET
 
     def to_problem(self) -> Problem:
         """Return the typed problem."""
@@ -127,17 +150,85 @@ class CaramelAnswer(Head, frozen=True, kw_only=True):
     ranks: Machines | UnsetType = UNSET
     parameter_bytes: ParameterBytes | UnsetType = UNSET
     slowed_ns: Moment | UnsetType = UNSET
+    advice: AdviceField = UNSET
+    regret: RegretField = UNSET
+    prospect: ProspectAnswer | UnsetType = UNSET
 
 
 def run(request: CaramelRequest) -> CaramelAnswer:
     """Answer one request."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
-    return answer(problem, caramel.solve(problem, method=request.method, time_limit=limit))
+    deadline = deadline_in(limit)
+    if limit is not None and request.regret:
+        limit /= 2
+    prospect = None
+    if request.scenarios is UNSET:
+        if request.percentile is not UNSET:
+            raise InvalidInputError("percentile", "missing beside it: scenarios")
+        result = caramel.solve(problem, method=request.method, time_limit=limit)
+    else:
+        if request.method not in ("auto", "search"):
+            raise InvalidInputError(
+                "scenarios", f"not with method {request.method}, only with auto, which is search"
+            )
+        outlook = outlook_of(request.scenarios, or_none(request.percentile))
+        result, prospect = solve_for(problem, outlook, time_limit=limit)
+    return answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
 
 
-def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
+def answer_beside(
+    problem: Problem,
+    result: Result[Plan, Evaluation],
+    deadline: Deadline,
+    *,
+    regret: bool = False,
+    prospect: Prospect | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> CaramelAnswer:
+    """Return the JSON form of a result: that of `auto` beside DDP, and in scenarios if asked for.
+
+    Parameters
+    ----------
+    problem, result : Problem, Result
+        As for `answer`.
+    deadline : Deadline
+        When to stop looking.
+    regret : bool
+        Whether to plan for other scenarios.
+    prospect : Prospect, optional
+        What the plan costs in the scenarios it was made for.
+    progress : callable, optional
+        Called before each scenario.
+    """
+    assert result.plan is not None
+    return answer(
+        problem,
+        result,
+        advice=advised(problem, result, deadline) if result.method == "search" else None,
+        regret=regretted(problem, result.plan, deadline, progress) if regret else None,
+        prospect=prospect,
+    )
+
+
+def answer(
+    problem: Problem,
+    result: Result[Plan, Evaluation],
+    *,
+    advice: Advice | None = None,
+    regret: Sequence[Regret] | None = None,
+    prospect: Prospect | None = None,
+) -> CaramelAnswer:
     """Return the JSON form of a result.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was asked.
+    result : Result
+        The plan.
+    advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
+        How it stands beside DDP, in other scenarios, and in those it was made for.
 
     Raises
     ------
@@ -179,6 +270,9 @@ def answer(problem: Problem, result: Result[Plan, Evaluation]) -> CaramelAnswer:
             if problem.interference.is_none
             else evaluation.computation_ns - problem.windows.compute_ns
         ),
+        advice=advice_answer(advice),
+        regret=regret_answers(regret),
+        prospect=UNSET if prospect is None else prospect_answer(prospect, evaluation.iteration_ns),
     )
 
 

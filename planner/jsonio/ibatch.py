@@ -1,5 +1,6 @@
 """The JSON interface of the batching problem."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 
@@ -7,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import ibatch
 from planner.costs import AffineCost, TableCost
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.ibatch.evaluation import (
     BatchTimes,
@@ -15,8 +17,10 @@ from planner.ibatch.evaluation import (
     timeline_of,
     times_of,
 )
+from planner.ibatch.scenarios import regretted
 from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
 from planner.jsonio.types import (
     Count,
     Index,
@@ -31,7 +35,9 @@ from planner.jsonio.types import (
     filled,
     or_none,
 )
+from planner.methods import deadline_in
 from planner.network import batch_cost
+from planner.regret import Regret
 from planner.results import Result
 from planner.timeline import Timeline
 from planner.units import format_ns
@@ -43,6 +49,7 @@ __all__ = [
     "IbatchAnswer",
     "IbatchRequest",
     "answer",
+    "answer_to",
     "headline",
     "run",
     "timeline",
@@ -76,6 +83,7 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     time_limit_s: Seconds | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
+    regret: RegretRequest = False
 
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
@@ -178,14 +186,35 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     layers: tuple[Index, ...] | UnsetType = UNSET
     ranks: Count | UnsetType = UNSET
     blocks: BlocksCost | UnsetType = UNSET
+    regret: RegretField = UNSET
 
 
 def run(request: IbatchRequest) -> IbatchAnswer:
     """Answer one request."""
     problem = request.to_problem()
     limit = or_none(request.time_limit_s)
+    deadline = deadline_in(limit)
+    if limit is not None and request.regret:
+        limit /= 2
     result = ibatch.solve(problem, method=request.method, time_limit=limit)
-    return answer(problem, result, or_none(request.layer_names), or_none(request.layer_parameters))
+    return answer_to(request, problem, result, deadline)
+
+
+def answer_to(
+    request: IbatchRequest,
+    problem: ibatch.Problem,
+    result: Result[ibatch.Plan, ibatch.Evaluation],
+    deadline: Deadline,
+) -> IbatchAnswer:
+    """Return the answer to a request: a result, and until the deadline its regret if asked for."""
+    plan = result.plan if request.regret else None
+    return answer(
+        problem,
+        result,
+        or_none(request.layer_names),
+        or_none(request.layer_parameters),
+        regret=None if plan is None else regretted(problem, plan, deadline),
+    )
 
 
 def headline(answer: IbatchAnswer) -> str:
@@ -270,8 +299,10 @@ def answer(
     result: Result[ibatch.Plan, ibatch.Evaluation],
     layer_names: tuple[str, ...] | None = None,
     layer_parameters: tuple[tuple[str, ...], ...] | None = None,
+    *,
+    regret: Sequence[Regret] | None = None,
 ) -> IbatchAnswer:
-    """Return the JSON form of a result, with what is known of the layers."""
+    """Return the JSON form of a result, with what is known of the layers, and its regret."""
     known: dict[str, Any] = {
         **head(IbatchAnswer, result),
         "direction": problem.direction,
@@ -279,6 +310,7 @@ def answer(
         "layer_names": UNSET if layer_names is None else layer_names,
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
+        "regret": regret_answers(regret),
     }
     if result.plan is None:
         return IbatchAnswer(**known)

@@ -10,12 +10,14 @@ from planner import iteration
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.iteration import Problem
+from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
+from planner.jsonio.regret import RegretRequest
 from planner.jsonio.types import (
     PositiveRate,
     PositiveSize,
@@ -76,6 +78,7 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Annotated[float, Meta(gt=0, lt=1, description="largest share of scheduling")] | UnsetType
     ) = UNSET
     max_group_ns: PositiveTime | UnsetType = UNSET
+    regret: RegretRequest = False
 
     def to_problem(self) -> Problem:
         """Return the typed problem, with all machines."""
@@ -126,6 +129,7 @@ def run(request: IterationRequest) -> IterationAnswer:
         time_limit=or_none(request.time_limit_s),
         epoch_samples=or_none(request.epoch_samples),
         limits=limits,
+        regret=request.regret,
     )
     return answered
 
@@ -139,6 +143,7 @@ def planned(
     time_limit: float | None = None,
     epoch_samples: int | None = None,
     limits: Mapping[str, Any] | None = None,
+    regret: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Problem, IterationAnswer]:
     """Return what was planned, and the answer.
@@ -157,12 +162,17 @@ def planned(
         If given, how many machines there shall be is chosen, for epochs of so many samples.
     limits : mapping, optional
         `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`.
+    regret : bool
+        Whether to plan for other scenarios, too; then the plan itself gets half the time.
     progress : callable, optional
         Called with what is planned next.
     """
     known_method(method, iteration.METHODS)
     if limits and cluster.scheduling is None:
         raise InvalidInputError(next(iter(limits)), "missing beside it: cluster.scheduling")
+    end = deadline_in(time_limit)
+    if time_limit is not None and regret:
+        time_limit /= 2
     deadline = deadline_in(time_limit)
     begin = time.perf_counter()
     sizing: Sizing | None = None
@@ -199,5 +209,7 @@ def planned(
         samples=epoch_samples,
         sizing=sizing,
         groups=groups,
+        advice=advised(problem, result, end) if alternatives else None,
+        regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
         deadline=deadline,
     )

@@ -8,6 +8,7 @@ from planner.iteration.ways import MIXED
 from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.programs import ProgramAround
+from planner.jsonio.regret import AdviceField, RegretField
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Size
 
@@ -221,3 +222,5 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     left_out: dict[str, str] | UnsetType = UNSET
     sizing: SizingAnswer | UnsetType = UNSET
     scheduling: SchedulingAnswer | UnsetType = UNSET
+    advice: AdviceField = UNSET
+    regret: RegretField = UNSET

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType, structs
 
 from planner import drizzle
+from planner.advice import Advice
 from planner.clusters import Cluster
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
@@ -41,8 +42,10 @@ from planner.jsonio.iteration_answer import (
     Why,
 )
 from planner.jsonio.programs import program_answer
+from planner.jsonio.regret import advice_answer, regret_answers
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
+from planner.regret import Regret
 from planner.results import Result
 from planner.topologies import BCube
 from planner.validation import MAX_TOTAL
@@ -59,6 +62,8 @@ def answer(
     samples: int | None = None,
     sizing: Sizing | None = None,
     groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
+    advice: Advice | None = None,
+    regret: Sequence[Regret] | None = None,
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
     """Return the JSON form of a result.
@@ -77,6 +82,8 @@ def answer(
         Samples of an epoch, and how the number of machines was chosen.
     groups : Result, optional
         How the engine's driver schedules iterations.
+    advice, regret : Advice, sequence of Regret, optional
+        How the plan stands beside DDP, and in other scenarios.
     deadline : Deadline
         When to stop explaining.
     """
@@ -92,6 +99,8 @@ def answer(
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
         "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
         "scheduling": _scheduling(groups) if groups else UNSET,
+        "advice": advice_answer(advice),
+        "regret": regret_answers(regret),
     }
     plan = result.plan
     if plan is None:

@@ -7,6 +7,8 @@ profile or a cluster is called stays text.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from planner.clusters import Cluster
 from planner.iteration import JOINT
 from planner.iteration.peers import BASELINE
@@ -18,6 +20,7 @@ from planner.report.html import Html, element, paragraph
 from planner.report.lines import line_chart, line_legend, sweep_table, winners
 from planner.report.origin import memory, origin
 from planner.report.peers import Peers, peer_table, time_of
+from planner.report.regret import advice_text, regret_table
 from planner.report.sections import alternative_table, reasons, time_parts, transfer_table, verdict
 from planner.report.style import STYLE
 from planner.units import counted, format_ns, format_rate
@@ -88,7 +91,10 @@ def page(report: Report) -> str:
 def _sections(report: Report) -> Iterator[Html]:
     answer = report.answer
     planned = answer.objective_ns is not None
-    yield _section("verdict", "Verdict", verdict(answer, report.peers))
+    advice = (
+        () if answer.advice is UNSET else (paragraph(_capitalised(advice_text(answer.advice))),)
+    )
+    yield _section("verdict", "Verdict", verdict(answer, report.peers), *advice)
     if planned:
         yield _section("time", "Where the time goes", time_parts(answer))
         yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))
@@ -103,10 +109,16 @@ def _sections(report: Report) -> Iterator[Html]:
     if report.sweeps is not None:
         content = _sensitivity(report.sweeps, report.cluster)
         yield _section("sensitivity", "If the network were another", *content)
+    if answer.regret is not UNSET:
+        yield _section("regret", "If the numbers were others", regret_table(answer))
     where = origin(report.profile, report.cluster, report.about, report.command)
     yield _section("origin", "Where the numbers come from", where)
     if planned:
         yield _section("memory", "Memory", memory(answer))
+
+
+def _capitalised(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _section(name: str, title: str, *content: str) -> Html:

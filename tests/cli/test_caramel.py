@@ -65,6 +65,30 @@ def test_compare_shows_every_method(profile: str, capsys: pytest.CaptureFixture[
     assert "b backward · f forward" in out
 
 
+def test_the_best_plan_stands_beside_ddp_and_in_other_scenarios(
+    profile: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "plan.json")
+    assert compare(profile, "--regret", "-o", path) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\n\n(keep DDP|worth running): .+\n\nif +this plan +best plan found", out)
+    plan = json.loads(Path(path).read_text())
+    assert len(plan["regret"]) == 7
+    assert compare(profile, "--methods", "auto,ddp", "--regret", "--json") == 0
+    best, other = json.loads(capsys.readouterr().out)
+    assert best["regret"] == plan["regret"]
+    assert not {"advice", "regret"} & other.keys()
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({**CHAIN, "regret": True}))
+    assert main(["compare", str(request)]) == 0
+    assert "best plan found" in capsys.readouterr().out
+    request.write_text(json.dumps({**CHAIN, "scenarios": [{"startup": 3}]}))
+    assert main(["compare", str(request)]) == 0
+    assert "\nin the scenarios " in capsys.readouterr().out
+    assert main(["compare", profile, *NETWORK, "--regret"]) == 2
+    assert "--regret: does not apply to --problem ibatch" in capsys.readouterr().err
+
+
 def test_gaps_refer_to_the_bound_of_auto(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(profile, "--methods", "auto,ddp", "--json") == 0
     answers = {one["method"]: one for one in json.loads(capsys.readouterr().out)}

@@ -9,6 +9,7 @@ import pytest
 
 import planner
 from planner.cli import main
+from planner.units import format_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE, REQUEST
 
 
@@ -70,6 +71,28 @@ def test_it_writes_what_solve_answers(
     assert without_runtime(json.loads(path.read_text())) == expected
     assert main(["draw", str(path)]) == 0
     assert "push 1" in capsys.readouterr().out
+
+
+def test_regret_is_a_table_below_the_advice(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files, "--regret"]) == 0
+    out = capsys.readouterr().out
+    assert main(["plan", *files, "--regret", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["regret"]) == 7
+    advice = answer["advice"]
+    said = "keep DDP: " if advice["keep_ddp"] else f"worth running: {advice['gain']:.2f} times as"
+    assert f"\n{said}" in out
+    assert format_ns(advice["ddp_ns"]) in out
+    _, _, table = out.partition("best plan found")
+    for row in answer["regret"]:
+        assert f"{format_ns(row['plan_ns'])}  " in table
+    assert "a rank falls behind by 0.1 of the backward pass" in table
+    assert main(["plan", *files]) == 0
+    without = capsys.readouterr().out
+    assert "best plan found" not in without
+    assert f"\n{said}" in without
 
 
 def test_other_methods_are_priced_alike(

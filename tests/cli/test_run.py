@@ -86,6 +86,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (outcome,) = launch(_commands, 1, str(made), preparing)
     assert outcome.value == [0] * 4, outcome.output
     check_printed("profile", json.loads((made / "profile.json").read_text()))
+    plan = json.loads((made / "caramel.json").read_text())
+    plan["advice"] |= {"keep_ddp": True, "bucket_cap_mb": 5, "gain": 1.005}  # however it turned out
+    (made / "caramel.json").write_text(json.dumps(plan))
     return made
 
 
@@ -119,7 +122,9 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     for section in (first, second):
         assert "planned for" not in section
         assert "batches are numbered from 0" in section
-    document: dict[str, Any] = json.loads(third.removeprefix("made\n"))
+    said, _, text = third.partition("made\n")
+    assert said.startswith("planner: keep DDP: the plan gains only 0.50% over DDP with bucket_cap")
+    document: dict[str, Any] = json.loads(text)
     check_printed("run", document)
     check_printed("run", json.loads(fourth.removeprefix("made\n")))
     plan = json.loads((folder / "caramel.json").read_text())

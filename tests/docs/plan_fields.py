@@ -67,19 +67,19 @@ def samples(problem: str) -> list[dict[str, Any]]:
     return {
         "iteration": lambda: [
             solved(ITERATION, modes=["replicated"], algorithms=["ring", "halving_doubling"]),
-            solved(ITERATION, modes=["sharded"], algorithms=["ring"]),
+            solved(ITERATION, modes=["sharded"], algorithms=["ring"], regret=True),
             solved(ITERATION, epoch_samples=64, cluster={**CLUSTER, "scheduling": scheduling}),
             solved(MIXED),
             solved(MIXED, profile=in_parts()),
             *damaged(),
         ],
         "caramel": lambda: [
-            solved(CARAMEL),
+            solved(CARAMEL, regret=True, scenarios=[{"startup": 2}]),
             solved(CARAMEL, method="horovod"),
             solved(CARAMEL, network={**CARAMEL["network"], "interference": {"slowdown": 1.5}}),
         ],
         "ibatch": lambda: [
-            {**solved(IBATCH), "ranks": 4, "blocks": blocks},
+            {**solved(IBATCH, regret=True), "ranks": 4, "blocks": blocks},
             solved(IBATCH, direction="push", objective="eq4"),
         ],
         "bigdl": lambda: [solved(BIGDL), solved(BIGDL, pull_order="rule")],

@@ -8,7 +8,9 @@ from planner import iteration
 from planner.cli.plan_text import about_cluster
 from planner.clusters import Cluster, Nic
 from planner.comparison import Comparison, compare
+from planner.deadline import NEVER
 from planner.iteration import Evaluation, Plan, Problem
+from planner.iteration.scenarios import advised, regretted
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
 from planner.methods import deadline_in
@@ -48,7 +50,14 @@ def report(
     )
     rows = (result, *others.rows)
     return Report(
-        answer=answer(problem, result, found, model=profile.name),
+        answer=answer(
+            problem,
+            result,
+            found,
+            model=profile.name,
+            advice=advised(problem, result, NEVER),
+            regret=None if result.plan is None else regretted(problem, result.plan, NEVER),
+        ),
         profile=profile,
         cluster=where,
         about=about_cluster(where),

@@ -16,7 +16,9 @@ from planner.units import format_bytes, format_ns
 from tests.report.making import cluster, model, report
 from tests.report.reading import Node, read
 
-SECTIONS = ["verdict", "time", "gantt", "comparison", "sensitivity", "origin", "memory"]
+SECTIONS = [
+    *("verdict", "time", "gantt", "comparison", "sensitivity", "regret", "origin", "memory"),
+]
 EVIL = '<script>alert("1")</script>&amp;\'"><img src=x onerror=alert(1)>'
 
 
@@ -77,7 +79,7 @@ def test_pictures_and_tables_speak(tree: Node) -> None:
             assert picture.attributes["aria-label"]
         assert not picture.all("svg")
     tables = tree.all("table")
-    assert len(tables) == 5
+    assert len(tables) == 6
     for table in tables:
         assert table.one("caption").text
         header = table.one("thead").all("th")
@@ -106,6 +108,23 @@ def test_the_verdict_has_the_numbers_of_the_answer(given: Report, tree: Node) ->
     else:
         assert format_ns(answer.lower_bound_ns) in text
         assert f"{answer.objective_ns / answer.lower_bound_ns - 1:.2%}" in text
+
+
+def test_regrets_and_advice_are_those_of_the_answer(given: Report, tree: Node) -> None:
+    answer = given.answer
+    assert answer.regret is not UNSET
+    assert answer.advice is not UNSET
+    rows = tree.one("section", id="regret").one("table").rows()
+    assert len(rows) == len(answer.regret) == 7
+    for row, one in zip(rows, answer.regret, strict=True):
+        assert one.ddp_ns is not None
+        assert one.layers_ns is not None
+        assert row[1:3] == [format_ns(one.plan_ns), format_ns(one.best_ns)]
+        assert row[4:] == [format_ns(one.ddp_ns), format_ns(one.layers_ns)]
+    assert [row[0] for row in rows[:2]] == ["computation × 0.8", "computation × 1.2"]
+    said = tree.one("section", id="verdict").text
+    assert ("Keep DDP" if answer.advice.keep_ddp else "Worth running") in said
+    assert format_ns(answer.advice.ddp_ns) in said
 
 
 def test_the_stacked_bar_is_the_time(given: Report, tree: Node) -> None:

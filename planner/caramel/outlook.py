@@ -1,0 +1,205 @@
+"""The plan for several scenarios at once: the least mean, or percentile, of what iterations last.
+
+Problem: times are not known, but scenarios and their weights are. One plan is made for all.
+
+Method: the op order is that of the plan for the numbers as they are. Under it `auto` plans for
+every scenario; their plans, that plan, and what every rule sends are priced in all scenarios, of up
+to `ENUMERATED` parameters all ways to group and order whole ones, too. The best is improved by
+local search: the changes of `planner.caramel.descent` that help some scenario, if they help all
+together. By the numbers as they are no plan may last more than `MOST` times as long as the plan for
+them.
+
+Guarantee: never worse, by what counts, than the plan for the numbers as they are; of up to
+`ENUMERATED` parameters than no plan of whole ones that keeps to `MOST`, unless a time limit cuts
+in. The bound is what counts of the scenarios' own bounds: no plan under the op order is below one
+of them anywhere, and neither the mean nor a percentile falls if a time rises.
+
+Complexity: one run of `auto` a scenario, and a fixed budget of prices in all scenarios.
+Source: own; for sample averages Kleywegt, Shapiro, Homem-de-Mello, SIAM J. Optim. 12 (2002).
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+
+from planner.caramel.bounds import NEAR
+from planner.caramel.descent import neighbours
+from planner.caramel.evaluation import Evaluation, evaluate
+from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
+from planner.caramel.problem import Plan, Problem
+from planner.caramel.scenarios import under
+from planner.caramel.solver import RULES, result_of, solve
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import NotApplicableError
+from planner.methods import Outcome, deadline_in
+from planner.results import Result
+from planner.scenarios import Outlook
+from planner.validation import inside
+
+__all__ = ["ENUMERATED", "Prospect", "solve_for"]
+
+ENUMERATED = 4
+"""Up to so many parameters all plans of whole ones are priced: 75 of four."""
+
+MOST = Fraction(201, 200)
+"""How many times as long an iteration may last by the numbers as they are."""
+
+PRICES = 2 * 10**6
+"""Parts whose transfers the local search prices, in all scenarios together."""
+
+LEAST_SECONDS = 0.001
+"""What the planning for each scenario gets at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a plan for several scenarios costs in them.
+
+    Attributes
+    ----------
+    value : Fraction
+        The mean or the percentile of what an iteration lasts, in ns.
+    bound : Fraction
+        What no plan under its op order undercuts; at most `value`.
+    usual_ns : int
+        What the plan for the numbers as they are costs by these.
+    usual_value : Fraction
+        What that plan costs in the scenarios.
+    """
+
+    value: Fraction
+    bound: Fraction
+    usual_ns: int
+    usual_value: Fraction
+
+
+def solve_for(
+    problem: Problem, outlook: Outlook, *, time_limit: float | None = None
+) -> tuple[Result[Plan, Evaluation], Prospect]:
+    """Plan for several scenarios.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the numbers as they are.
+    outlook : Outlook
+        The scenarios.
+    time_limit : float, optional
+        Seconds after which the best plan so far is returned.
+
+    Returns
+    -------
+    result : Result
+        The plan, judged by the numbers as they are.
+    prospect : Prospect
+        What it costs in the scenarios.
+
+    Raises
+    ------
+    InvalidInputError
+        If the numbers of a scenario are too large.
+    """
+    begin, deadline = time.perf_counter(), deadline_in(time_limit)
+    count = len(outlook.scenarios) + 1
+    usual = solve(problem, time_limit=_share(deadline, count))
+    assert usual.plan is not None
+    assert usual.objective_ns is not None
+    names = [op.name for op in problem.graph.ops]
+    orders = (*usual.plan.backward_orders[0], *usual.plan.forward_order)
+    fixed = replace(problem, op_order=tuple(names[index] for index in orders))
+    start = replace(usual.plan, backward_orders=usual.plan.backward_orders[:1])
+    scenarios = []
+    for place, (scenario, _) in enumerate(outlook.scenarios):
+        with inside(f"scenarios[{place}]"):
+            scenarios.append(under(fixed, scenario))
+    own = [solve(one, time_limit=_share(deadline, count - i)) for i, one in enumerate(scenarios, 1)]
+    search = _Search(fixed, scenarios, outlook, MOST * usual.objective_ns)
+    plans = [result.plan for result in own if result.plan is not None]
+    bound = outlook.of([result.lower_bound_ns or 0 for result in own])
+    best = search.better(start, plans)
+    for loads in _others(fixed, [start, *plans], deadline):
+        if deadline.passed or search.value(best) == bound:
+            break
+        best = search.better(best, [plan_of(fixed, fixed.order, loads)])
+    best = search.improved(best, bound + bound / NEAR, deadline)
+    value = search.value(best)
+    outcome = Outcome(best, usual.lower_bound_ns, deadline.passed, method=usual.method)
+    result = result_of(problem, outcome, time.perf_counter() - begin)
+    return result, Prospect(value, bound, usual.objective_ns, search.value(usual.plan))
+
+
+def _share(deadline: Deadline, count: int) -> float | None:
+    left = deadline.remaining_s
+    return None if left is None else max(left / (count + 1), LEAST_SECONDS)
+
+
+class _Search:
+    """Prices plans in all scenarios, and improves them."""
+
+    def __init__(
+        self, problem: Problem, scenarios: Sequence[Problem], outlook: Outlook, most_ns: Fraction
+    ) -> None:
+        self._problem, self._scenarios, self._outlook = problem, scenarios, outlook
+        self._most_ns = most_ns
+        self._pricers = [LoadPricer(one.windows, one.cost) for one in scenarios]
+
+    def value(self, plan: Plan) -> Fraction:
+        """Return what counts of a plan's times."""
+        return self._outlook.of([evaluate(one, plan).iteration_ns for one in self._scenarios])
+
+    def better(self, plan: Plan, others: Iterable[Plan]) -> Plan:
+        """Return a plan, or one of the others that is better and does not last too long."""
+        return min([plan, *filter(self._may_be, others)], key=self.value)
+
+    def improved(self, plan: Plan, target: Fraction, deadline: Deadline) -> Plan:
+        """Return a plan at least as good; every change counts as the family prices it."""
+        value, loads = self.value(plan), loads_of(plan)
+        left = PRICES // (len(self._pricers) * max(len(loads), len(self._problem.windows.sizes)))
+        improving = True
+        while improving and value > target:
+            improving = False
+            for changed in (new for pricer in self._pricers for new in neighbours(pricer, loads)):
+                left -= 1
+                if left < 0 or deadline.passed:
+                    return plan
+                if self._estimate(changed) >= value:
+                    continue
+                tried = self.better(plan, [plan_of(self._problem, self._problem.order, changed)])
+                if tried is not plan:
+                    plan, loads, value, improving = tried, changed, self.value(tried), True
+                    break
+        return plan
+
+    def _may_be(self, plan: Plan) -> bool:
+        return evaluate(self._problem, plan).iteration_ns <= self._most_ns
+
+    def _estimate(self, loads: Sequence[Load]) -> Fraction:
+        """Return what counts of their times without interference: no more than with it."""
+        return self._outlook.of([pricer.iteration_ns(loads) for pricer in self._pricers])
+
+
+def _others(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> Iterator[list[Load]]:
+    """Yield what plans send without their barriers, and rules, and every way of few parameters."""
+    yield from map(loads_of, plans)
+    for rule in RULES.values():
+        with suppress(NotApplicableError, TimeUpError):
+            plan = rule(problem, deadline).plan
+            assert plan is not None
+            yield loads_of(plan)
+    sizes = problem.windows.sizes
+    if len(sizes) <= ENUMERATED:
+        for groups in _ordered_partitions(tuple(range(len(sizes)))):
+            yield [tuple((j, sizes[j]) for j in group) for group in groups]
+
+
+def _ordered_partitions(left: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
+    """Yield every way to group and to order some parameters."""
+    if not left:
+        yield []
+    for count in range(1, len(left) + 1):
+        for group in combinations(left, count):
+            rest = tuple(j for j in left if j not in group)
+            yield from ([group, *others] for others in _ordered_partitions(rest))

@@ -1,0 +1,32 @@
+"""What is printed of a plan beside DDP, and if the numbers are other than was thought."""
+
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from planner.draw import format_table
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.report.regret import COLUMNS, advice_text, cells, prospect_text
+
+__all__ = ["beside", "kept"]
+
+
+def kept(answer: object) -> str:
+    """Return the advice of an answer to keep DDP, if that is what it says."""
+    advice = getattr(answer, "advice", UNSET)
+    return advice_text(advice) if advice is not UNSET and advice.keep_ddp else ""
+
+
+def beside(answer: object) -> Iterator[str]:
+    """Yield the lines of an answer: the advice, then the table of regrets, if it has them."""
+    if not isinstance(answer, CaramelAnswer | IbatchAnswer | IterationAnswer):
+        return
+    if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
+        yield advice_text(answer.advice)
+    if isinstance(answer, CaramelAnswer) and answer.prospect is not UNSET:
+        yield prospect_text(answer.prospect)
+    if answer.regret is not UNSET and answer.regret:
+        yield ""
+        yield format_table(COLUMNS, list(map(cells, answer.regret)))

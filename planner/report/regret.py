@@ -1,0 +1,81 @@
+"""What is said of a plan beside DDP, and if the numbers are other than was thought."""
+
+from msgspec import UNSET
+
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.regret import AdviceAnswer, ProspectAnswer, RegretAnswer
+from planner.report.html import Html, joined, paragraph, table
+from planner.report.words import percent
+from planner.units import format_ns
+
+__all__ = ["COLUMNS", "advice_text", "cells", "prospect_text", "regret_table"]
+
+COLUMNS = ("if", "this plan", "best plan found", "regret", "ddp", "layer by layer")
+"""Of a regret table."""
+
+
+def advice_text(advice: AdviceAnswer) -> str:
+    """Return what to do: run the plan, or keep DDP."""
+    cap = advice.bucket_cap_mb
+    buckets = "its default buckets" if cap is None else f"bucket_cap_mb={cap}"
+    ddp = f"DDP with {buckets} ({format_ns(advice.ddp_ns)})"
+    if not advice.keep_ddp:
+        return f"worth running: {advice.gain:.2f} times as fast as {ddp}, the best of its sizes"
+    if advice.gain > 1:
+        text = f"keep DDP: the plan gains only {percent(advice.gain - 1)} over {ddp}"
+    else:
+        text = f"keep DDP: the plan gains nothing over {ddp}"
+    if advice.at_most is None or advice.at_most <= advice.gain:
+        return text
+    return f"{text}; none gains more than {percent(max(advice.at_most - 1, 0.0))}"
+
+
+def prospect_text(prospect: ProspectAnswer) -> str:
+    """Return what a plan for several scenarios gains in them, and gives away without them."""
+    value, bound = prospect.value_ns, prospect.lower_bound_ns
+    above = f", {percent(value / bound - 1)} above the bound" if bound else ""
+    return (
+        f"in the scenarios {format_ns(round(value))}{above}; the usual plan takes "
+        f"{percent(max(prospect.gain - 1, 0.0))} longer in them, and "
+        f"{percent(max(1 - 1 / prospect.loss, 0.0))} less without them"
+    )
+
+
+def cells(row: RegretAnswer) -> tuple[str, ...]:
+    """Return a row of a regret table."""
+    times = (row.plan_ns, row.best_ns, row.ddp_ns, row.layers_ns)
+    plan, best, ddp, layers = ("–" if time is None else format_ns(time) for time in times)
+    return _scenario(row), plan, best, _regret(row), ddp, layers
+
+
+def regret_table(answer: IterationAnswer) -> Html:
+    """Return the table of a plan's regrets, with what it says."""
+    rows = () if answer.regret is UNSET else answer.regret
+    return joined(
+        paragraph(
+            "The plan as it is, beside the best plan found for these numbers. The regret is how "
+            "much longer it takes than the best plan there is: at least by what it takes longer "
+            "than the best one found, at most by what it exceeds the lower bound."
+        ),
+        table("The plan if the numbers are others", COLUMNS, list(map(cells, rows))),
+    )
+
+
+def _scenario(row: RegretAnswer) -> str:
+    factors = {
+        "computation": row.computation,
+        "start-ups": row.startup,
+        "bandwidth": row.bandwidth,
+    }
+    parts = [f"{what} × {factor:g}" for what, factor in factors.items() if factor != 1]
+    if row.late:
+        parts.append(f"a rank falls behind by {row.late:g} of the backward pass")
+    return ", ".join(parts) or "as planned"
+
+
+def _regret(row: RegretAnswer) -> str:
+    least = percent(row.at_least - 1)
+    if row.at_most is None:
+        return f"from {least}"
+    most = percent(row.at_most - 1)
+    return least if least == most else f"{least} – {most}"

@@ -1,0 +1,104 @@
+"""Regret and advice by themselves, of a family that is made up."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.advice import advice
+from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
+from planner.deadline import NEVER, Deadline
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.regret import Regret, regrets
+from planner.results import Infeasibility, Result
+from planner.scenarios import SCENARIOS, Scenario
+
+times = st.integers(1, 1000)
+
+
+def rows(
+    kept: int,
+    known: Mapping[str, tuple[int | None, int | None]],
+    deadline: Deadline = NEVER,
+    refused: Scenario | None = None,
+) -> tuple[Regret, ...]:
+    """What is said of a plan that costs `kept`, where methods cost and prove what is `known`."""
+
+    def under(problem: str, scenario: Scenario) -> str:
+        if scenario == refused:
+            raise InvalidInputError("network", "too large")
+        return problem
+
+    def solve(problem: str, *, method: str, time_limit: float | None) -> Result[str, None]:
+        assert (time_limit is None) == (deadline is NEVER)
+        if method not in known:
+            raise NotApplicableError("method", "does not apply")
+        cost, bound = known[method]
+        if cost is None:
+            return Result(method, None, None, bound, 0.0, infeasibility=Infeasibility("", ()))
+        return Result(method, "a plan", cost, bound, 0.0)
+
+    price = {"the plan": kept}
+    return regrets(
+        "a problem",
+        "the plan",
+        under=under,
+        price=lambda _, plan: price[plan],
+        solve=solve,
+        deadline=deadline,
+    )
+
+
+@given(times, times, times, times, times)
+def test_the_best_is_the_best_of_all_and_no_bound_is_above_it(
+    kept: int, auto: int, bound: int, ddp: int, layers: int
+) -> None:
+    """A bound may be one of another op order than the plan's."""
+    bound = min(bound, auto)
+    found = rows(kept, {"auto": (auto, bound), "ddp": (ddp, None), "layer_by_layer": (layers, 1)})
+    assert [row.scenario for row in found] == list(SCENARIOS)
+    best = min(kept, auto, ddp, layers)
+    row = found[0]
+    assert (row.plan_ns, row.best_ns, row.bound_ns) == (kept, best, min(bound, best))
+    assert (row.ddp_ns, row.layers_ns) == (ddp, layers)
+    assert row.at_least == Fraction(kept, best)
+    assert row.at_most == Fraction(kept, min(bound, best))
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    (row, *_) = rows(7, {"auto": (None, None)})
+    assert (row.best_ns, row.bound_ns, row.ddp_ns, row.layers_ns) == (7, None, None, None)
+    assert row.at_least == 1
+    assert row.at_most is None
+    (row, *_) = rows(0, {"auto": (0, 0)})
+    assert row.at_least == row.at_most == 1
+
+
+@pytest.mark.parametrize("refused", SCENARIOS)
+def test_a_scenario_that_cannot_be_is_left_out(refused: Scenario) -> None:
+    found = rows(7, {"auto": (5, 4)}, refused=refused)
+    assert [row.scenario for row in found] == [one for one in SCENARIOS if one != refused]
+
+
+def test_each_scenario_has_a_share_of_the_time() -> None:
+    assert len(rows(7, {"auto": (5, 4)}, Deadline(100))) == len(SCENARIOS)
+
+
+@given(times, st.none() | times, st.lists(st.none() | times, min_size=7, max_size=7))
+def test_ddp_has_the_best_of_its_bucket_sizes(
+    plan: int, bound: int | None, prices: list[int | None]
+) -> None:
+    limits = [DDP_LIMITS, *((size * 2**20, size * 2**20) for size in DDP_BUCKET_MB)]
+    priced = dict(zip(limits, prices, strict=True))
+    found = advice(plan, bound, priced.__getitem__)
+    known = [price for price in prices if price is not None]
+    if not known:
+        assert found is None
+        return
+    assert found is not None
+    assert found.ddp_ns == min(known)
+    assert [None, *DDP_BUCKET_MB][prices.index(min(known))] == found.bucket_mb
+    assert found.keep_ddp == (100 * min(known) < 101 * plan)
+    assert found.at_most == (None if bound is None else Fraction(min(known), bound))

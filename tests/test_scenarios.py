@@ -1,0 +1,78 @@
+"""Scenarios: what they make of graphs and costs, and that they are what they say."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
+from planner.scenarios import SCENARIOS, Scenario, cost_under, graph_under
+from tests.caramel.graph_strategies import graphs
+from tests.strategies import affine_costs, table_costs
+
+factors = st.fractions(Fraction(1, 4), 4, max_denominator=8)
+scenarios = st.builds(Scenario, factors, factors, factors, factors)
+
+
+def test_each_of_them_changes_one_number() -> None:
+    usual = Scenario()
+    names = ("computation", "startup", "bandwidth", "late")
+    for scenario in SCENARIOS:
+        changed = [name for name in names if getattr(scenario, name) != getattr(usual, name)]
+        assert len(changed) == 1
+    assert len(set(SCENARIOS)) == len(SCENARIOS) == 7
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("computation", 0), ("startup", -1), ("bandwidth", 0), ("late", "x")]
+)
+def test_what_cannot_be_is_refused(field: str, value: object) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        Scenario(**{field: value})  # type: ignore[arg-type]
+    assert refused.value.path == field
+
+
+@given(graphs(), scenarios)
+def test_ops_take_as_long_as_the_scenario_says(graph: Graph, scenario: Scenario) -> None:
+    other = graph_under(graph, scenario)
+    assert other.parameters == graph.parameters
+    for op, was in zip(other.ops, graph.ops, strict=True):
+        assert (op.name, op.phase, op.after) == (was.name, was.phase, was.after)
+        behind = 1 + scenario.late if op.phase == "backward" else 1
+        assert abs(op.duration_ns - was.duration_ns * scenario.computation * behind) <= 0.5
+    assert graph_under(graph, Scenario()) == graph
+
+
+@given(affine_costs(), scenarios, st.integers(1, 1000))
+def test_a_line_keeps_both_its_parts(cost: AffineCost, scenario: Scenario, size: int) -> None:
+    other = cost_under(cost, scenario)
+    startup, rate = Fraction(cost.startup_ns), Fraction(cost.ns_per_byte)
+    exact = startup * scenario.startup + rate * size / scenario.bandwidth
+    assert abs(other.cost_ns(size) - exact) <= 1.5
+    assert cost_under(cost, Scenario()) == cost
+
+
+@given(table_costs(), scenarios)
+def test_a_table_scales_what_exceeds_its_smallest_transfer(
+    cost: TableCost, scenario: Scenario
+) -> None:
+    other = cost_under(cost, scenario)
+    assert isinstance(other, TableCost)
+    least = cost.points[0][1]
+    for (size, time), (same, was) in zip(other.points, cost.points, strict=True):
+        assert size == same
+        if was >= least:
+            exact = least * scenario.startup + (was - least) / scenario.bandwidth
+            assert abs(time - exact) <= 0.5
+    assert cost_under(cost, Scenario()) == cost
+
+
+def test_depths_are_changed_one_by_one() -> None:
+    line, table = AffineCost(10, Fraction(1)), TableCost(((0, 20), (10, 25)))
+    twice = Scenario(startup=Fraction(2), bandwidth=Fraction(1, 2))
+    assert cost_under(DepthCost(((1, line), (4, table))), twice) == DepthCost(
+        ((1, AffineCost(20, Fraction(2))), (4, TableCost(((0, 40), (10, 50)))))
+    )
