@@ -379,9 +379,13 @@ class Problem:
         """What an all-reduce and computation take from each other."""
         return self.cluster.interference
 
+    @cached_property
+    def _half(self) -> Interference:
+        return self.interference.half
+
     def beside(self, kind: Kind) -> Interference:
         """Return the same of a transfer of one kind."""
-        return self.interference if kind == "all_reduce" else self.interference.half
+        return self.interference if kind == "all_reduce" else self._half
 
     @cached_property
     def base(self) -> caramel.Problem:
