@@ -94,8 +94,8 @@ def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
 
 def joined(first: Sequence[Part], second: Sequence[Part]) -> tuple[Part, ...] | None:
     """Return the parts of two transfers, one of each parameter; None if there are gaps."""
-    parts = {part.parameter: part for part in first}
-    for part in second:
+    parts: dict[int, Part] = {}
+    for part in (*first, *second):
         own = parts.get(part.parameter, part)
         if own is not part and own.stop != part.start and part.stop != own.start:
             return None
