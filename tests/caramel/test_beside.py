@@ -157,4 +157,7 @@ def test_what_is_merged_is_one_stretch_of_each_parameter() -> None:
     assert joined(first, (Part(0, 8, 12),)) == (Part(0, 0, 12), Part(1, 0, 4))
     assert joined((Part(0, 8, 12),), (Part(0, 0, 8),)) == (Part(0, 0, 12),)
     assert joined(first, (Part(2, 0, 4), Part(0, 9, 12))) is None
-    assert joined((Part(0, 4, 8), Part(0, 0, 4)), (Part(1, 0, 4),)) == (Part(0, 0, 8), Part(1, 0, 4))
+    assert joined((Part(0, 4, 8), Part(0, 0, 4)), (Part(1, 0, 4),)) == (
+        Part(0, 0, 8),
+        Part(1, 0, 4),
+    )
