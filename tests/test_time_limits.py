@@ -18,6 +18,7 @@ from planner.bigdl import solver as bigdl
 from planner.caramel import solver as caramel
 from planner.deadline import Deadline
 from planner.iteration import solver as iteration
+from planner.jsonio.bml_answer import answer as bml_answer
 from planner.yan import solver as yan
 
 Request = dict[str, Any]
@@ -270,6 +271,18 @@ def test_a_deadline_put_off_is_never_earlier() -> None:
     assert (Deadline(1e-9).at_least(1000).remaining_s or 0) > 900
     late = Deadline(1000)
     assert late.at_least(1) is late
+
+
+def test_what_is_listed_has_as_long_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+
+    def answered(*arguments: Any) -> Any:
+        left.append(arguments[-1].remaining_s)
+        return bml_answer(*arguments)
+
+    monkeypatch.setattr("planner.jsonio.bml.answer", answered)
+    planner.solve(bml_request(schedule={"server": [0, 0, 0]}, time_limit_s=100))
+    assert left[0] <= (100 + LATE_S) / 2
 
 
 STEPPED: dict[str, Callable[[], Request]] = {

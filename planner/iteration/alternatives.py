@@ -33,7 +33,7 @@ from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.iteration.beside import planned_beside
 from planner.iteration.bounds import bound, raised
-from planner.iteration.evaluation import heads_of, lasting, strained_of
+from planner.iteration.evaluation import heads_of, lasting, most_robust
 from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
@@ -337,22 +337,21 @@ def _best(
             *(filled(problem, synchronisation, mode, waiting=waiting) for waiting in (True, False)),
             *plans,
         ]
-    priced: list[tuple[int, tuple[int, ...], int, Plan]] = []
+    priced: list[tuple[int, Plan]] = []
     for plan in plans:
         if priced and deadline.passed:
             timed_out = True
             break
         fitting = settled(capped(problem, plan), synchronisation)
-        price = lasting(problem, fitting)(problem.costs)
-        transfers = len(fitting.transfers)
-        priced.append((price, strained_of(problem, fitting), transfers, fitting))
-    objective, _, _, plan = min(priced, key=itemgetter(0, 1, 2))
+        priced.append((lasting(problem, fitting)(problem.costs), fitting))
+    objective = min(price for price, _ in priced)
     if mode == "sharded" and objective > least:  # of those as good but for rounding the simplest
         near = [entry for entry in priced if entry[0] <= objective + objective // ROUNDING]
-        objective, _, _, plan = min(
-            near, key=lambda entry: (_is_cut(problem, entry[3]), *entry[:3])
-        )
-    return Alternative(synchronisation, mode, plan, objective, least, timed_out=timed_out)
+        priced = [entry for entry in near if not _is_cut(problem, entry[1])] or near
+        objective = min(price for price, _ in priced)
+    shortest = [plan for price, plan in priced if price == objective]
+    best = shortest[0] if deadline.passed else most_robust(problem, shortest)
+    return Alternative(synchronisation, mode, best, objective, least, timed_out=timed_out)
 
 
 def _is_cut(problem: Problem, plan: Plan) -> bool:

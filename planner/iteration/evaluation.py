@@ -27,6 +27,7 @@ __all__ = [
     "evaluate",
     "heads_of",
     "lasting",
+    "most_robust",
     "strained_of",
 ]
 
@@ -156,6 +157,13 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
         return end
 
     return lasts
+
+
+def most_robust(problem: Problem, plans: Sequence[Plan]) -> Plan:
+    """Return of plans that last equally long the one that bears most, with fewest transfers."""
+    if len(plans) == 1:
+        return plans[0]
+    return min(plans, key=lambda plan: (strained_of(problem, plan), len(plan.transfers)))
 
 
 def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:

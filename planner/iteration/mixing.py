@@ -12,6 +12,7 @@ Complexity: O(transfers · options). Source: own.
 """
 
 from dataclasses import replace
+from functools import cache, partial
 
 from planner.iteration.problem import Plan
 from planner.iteration.ways import Way, fastest
@@ -24,7 +25,8 @@ def settled(plan: Plan, way: Way) -> Plan:
 
     The plan's own algorithm is the one that carries most bytes.
     """
-    options = [fastest(way, transfer.kind, transfer.size_bytes) for transfer in plan.transfers]
+    option_of = cache(partial(fastest, way))  # many transfers have the same size
+    options = [option_of(transfer.kind, transfer.size_bytes) for transfer in plan.transfers]
     carried: dict[str, int] = {}
     for option, transfer in zip(options, plan.transfers, strict=True):
         carried[option.algorithm] = carried.get(option.algorithm, 0) + transfer.size_bytes

@@ -21,7 +21,7 @@ from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
-from planner.iteration.evaluation import Evaluation, evaluate, strained_of
+from planner.iteration.evaluation import Evaluation, evaluate, most_robust
 from planner.iteration.mixing import settled
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_many, too_small
@@ -124,17 +124,14 @@ def _best_of(problem: Problem, candidates: Iterable[Alternative]) -> Outcome[Pla
         )
         return Outcome(None, infeasibility=reason)
     least = min(candidate.objective_ns or 0 for candidate in priced)
-    best = min(
-        (candidate for candidate in priced if candidate.objective_ns == least),
-        key=lambda candidate: strained_of(problem, candidate.plan) if candidate.plan else (),
-    )
-    assert best.plan is not None
+    shortest = [option.plan for option in priced if option.plan and option.objective_ns == least]
+    plan = shortest[0] if timed_out else most_robust(problem, shortest)
     lowest = min(
-        _bound_for(problem, candidate, best.plan, best.objective_ns or 0)
+        _bound_for(problem, candidate, plan, least)
         for candidate in listed
         if candidate.lower_bound_ns is not None
     )
-    return Outcome(best.plan, lowest, timed_out)
+    return Outcome(plan, lowest, timed_out)
 
 
 def _bound_for(problem: Problem, alternative: Alternative, plan: Plan, plan_ns: int) -> int:

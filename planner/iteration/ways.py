@@ -57,7 +57,7 @@ class Synchronisation:
     depth : int
         In how many parts everything is sent, each a step behind the one before.
     whole : AffineCost, optional
-        What an all-reduce costs, if not both halves one after the other.
+        What an all-reduce costs; unless it is said, both halves one after the other.
     shared : bool
         Whether a push leaves as much on every worker: else there are no sharded plans.
     """
@@ -68,6 +68,11 @@ class Synchronisation:
     depth: int = 1
     whole: AffineCost | None = None
     shared: bool = True
+
+    def __post_init__(self) -> None:
+        if self.whole is None:  # worked out once: plans of thousands of transfers ask for each
+            both = AffineCost(2 * self.half.startup_ns, 2 * self.half.ns_per_byte)
+            object.__setattr__(self, "whole", both)
 
     def refusal(self, mode: str) -> Infeasibility | None:
         """Return why there are no plans of a mode, if there are none."""
@@ -81,7 +86,8 @@ class Synchronisation:
     @property
     def all_reduce(self) -> AffineCost:
         """What an all-reduce of so many bytes costs."""
-        return self.whole or AffineCost(2 * self.half.startup_ns, 2 * self.half.ns_per_byte)
+        assert self.whole is not None
+        return self.whole
 
     def cost(self, kind: str) -> AffineCost:
         """Return what a transfer of one kind costs by its size."""

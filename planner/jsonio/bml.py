@@ -119,8 +119,10 @@ def run(request: BmlRequest) -> BmlAnswer:
     problem = problem_of(request)
     wanted = wanted_of(request, problem)
     result = solve(problem, method=request.method, time_limit=limit)
+    left = last.remaining_s
+    listing = Deadline(left and left / 2)  # what is listed takes as long again to be written
     try:
-        return with_verdict(answer(problem, result, wanted, last), last)
+        return with_verdict(answer(problem, result, wanted, listing), last)
     except TimeUpError:
         late = replace(
             result,

@@ -142,7 +142,9 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
         )
         for speeds, nics in replicas
     ]
-    slowest = max(epochs, key=lambda layers: sum((sum(times) for times in layers), Fraction(0)))
+    slowest = epochs[0]
+    if len(epochs) > 1:
+        slowest = max(epochs, key=lambda layers: sum((sum(times) for times in layers), Fraction(0)))
     reading = _reading(problem, configuration)
     return Estimate(
         tuple(

@@ -21,6 +21,9 @@ __all__ = ["Asked", "Finding", "findings", "requests"]
 SLACK_S = 0.5
 """Processor time an answer may take beyond its time limit."""
 
+ASKED_WHEN_LATE = 3
+"""Times a late request is asked: what else a machine does can double processor time."""
+
 CALLED = 5
 """One of so many requests is made as a library call too."""
 
@@ -95,8 +98,13 @@ def _judged(worker: Worker, message: bytes, asked: Asked, problem: str) -> tuple
     if wrong:
         return "schema", f"{where}{wrong}"
     limit = asked.value.get("time_limit_s")
-    if kind == "answer" and limit is not None and worker.usage.seconds > limit + SLACK_S:
-        return "time", f"{where}{worker.usage.seconds:.2f} s of {limit} s"
+    if kind == "answer" and limit is not None:
+        used = [worker.usage.seconds]
+        while min(used) > limit + SLACK_S and len(used) < ASKED_WHEN_LATE:
+            worker.ask(message)
+            used.append(worker.usage.seconds)
+        if min(used) > limit + SLACK_S:
+            return "time", f"{where}{min(used):.2f} s of {limit} s"
     return None
 
 
