@@ -15,6 +15,7 @@ from planner.iteration import METHODS, Problem, bound, check, evaluate, network_
 from planner.iteration.alternatives import alternatives
 from planner.iteration.beside import _by_rules
 from planner.iteration.checker import check_room, check_times
+from planner.iteration.mixing import settled
 from planner.iteration.problem import Mode, scaled
 from planner.topologies import Rails, Switch
 from tests.caramel.test_beside import interferences
@@ -104,7 +105,7 @@ def test_no_rule_is_better_in_either_mode(problem: Problem, mode: Mode) -> None:
     best = solve(problem).objective_ns
     for way in problem.options:
         for plan in _by_rules(problem, way, mode, NEVER)[0]:
-            assert best is None or best <= evaluate(problem, plan).iteration_ns
+            assert best is None or best <= evaluate(problem, settled(plan, way)).iteration_ns
 
 
 @settings(max_examples=25)
