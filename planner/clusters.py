@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from planner.errors import InvalidInputError
+from planner.interference import ALONE, Interference, check_interference
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.validation import set_exact, set_integer, shown
 
@@ -97,6 +98,9 @@ class Cluster:
         What a reader of the numbers should know, such as what is assumed.
     failed : Failures
         What of a BCube does not work. `machines` are those of the BCube, the dead ones too.
+    interference : Interference
+        What an all-reduce and computation take from each other, by whichever algorithm; a push or a
+        pull takes half as much.
 
     Raises
     ------
@@ -115,6 +119,7 @@ class Cluster:
     scheduling: Scheduling | None = None
     notes: tuple[str, ...] = ()
     failed: Failures = field(default_factory=Failures)
+    interference: Interference = ALONE
 
     def __post_init__(self) -> None:
         for name in ("name", "source"):
@@ -126,6 +131,7 @@ class Cluster:
         set_integer(self, "cores", minimum=1, maximum=2**20)
         if self.memory_bytes is not None:
             set_integer(self, "memory_bytes", minimum=1)
+        check_interference(self.interference)
         self._check_topology()
         self._check_failed()
         if self.shared_bytes_per_s is not None:

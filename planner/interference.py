@@ -33,7 +33,14 @@ from planner.costs import TransferCost, least_rate
 from planner.errors import InvalidInputError
 from planner.validation import set_exact, set_integer, shown
 
-__all__ = ["ALONE", "Interference", "Progress", "bound_beside", "progress"]
+__all__ = [
+    "ALONE",
+    "Interference",
+    "Progress",
+    "bound_beside",
+    "check_interference",
+    "progress",
+]
 
 Span = tuple[int, int]
 
@@ -77,6 +84,11 @@ class Interference:
         """Whether nothing takes anything from anything."""
         return not self.startup_ns and not self.ns_per_byte and self.slowdown == 1
 
+    @property
+    def half(self) -> "Interference":
+        """The same of a half of a transfer: it takes half of what all of it takes."""
+        return Interference(-(-self.startup_ns // 2), self.ns_per_byte / 2, self.slowdown)
+
     def processor_ns(self, size: int, duration_ns: int) -> int:
         """Return what a transfer of a size and a duration takes from computation beside it."""
         return min(duration_ns, self.startup_ns + ceil(self.ns_per_byte * size))
@@ -84,6 +96,18 @@ class Interference:
 
 ALONE = Interference()
 """No interference."""
+
+
+def check_interference(value: object) -> None:
+    """Check that a field `interference` is one.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not.
+    """
+    if not isinstance(value, Interference):
+        raise InvalidInputError("interference", f"expected an Interference, got {shown(value)}")
 
 
 class Progress(NamedTuple):

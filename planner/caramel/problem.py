@@ -14,7 +14,7 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
-from planner.interference import ALONE, Interference
+from planner.interference import ALONE, Interference, check_interference
 from planner.network import AnyNetwork, ring_cost
 from planner.profiles import Profile
 from planner.validation import integer, set_integer, shown, total
@@ -99,10 +99,7 @@ class Problem:
             raise InvalidInputError("graph", f"expected a Graph, got {shown(self.graph)}")
         if not isinstance(self.cost, NetworkCost):
             raise InvalidInputError("network", f"expected a cost, got {shown(self.cost)}")
-        if not isinstance(self.interference, Interference):
-            raise InvalidInputError(
-                "interference", f"expected an Interference, got {shown(self.interference)}"
-            )
+        check_interference(self.interference)
         set_integer(self, "workers", minimum=1, maximum=2**16)
         set_integer(self, "seed")
         set_integer(self, "element_bytes", minimum=1)

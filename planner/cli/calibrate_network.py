@@ -105,7 +105,7 @@ def add_network(kinds: Any) -> None:
         "--interference",
         action="store_true",
         help="time transfers beside computation too: what they take from it, and how much longer "
-        "they last there (for caramel)",
+        "they last there (for caramel, ibatch, and planner plan)",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where rank 0 writes the models, with provenance"
@@ -165,8 +165,6 @@ def _check(options: argparse.Namespace) -> None:
         check_depths(options.collective, options.depths)
     with in_option("--largest"):
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
-    if options.interference and options.collective != "all_reduce":
-        raise InvalidInputError("--interference", "only plans of all-reduces count it")
     if options.interference and options.sizes[-1] <= _LEAST_BESIDE:
         raise InvalidInputError("--largest", f"expected above {_LEAST_BESIDE} B with interference")
     if options.bcube is None:

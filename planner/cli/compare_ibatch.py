@@ -16,6 +16,7 @@ from planner.cli.family import (
     percent,
 )
 from planner.comparison import Comparison
+from planner.interference import ALONE
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.types import or_none
 from planner.methods import concrete, deadline_in
@@ -82,6 +83,7 @@ def _problem(chain: Profile, network: AnyNetwork, options: argparse.Namespace) -
         direction=options.direction,
         objective=options.objective,
         max_batch_bytes=options.max_batch,
+        interference=ALONE if options.network is None else options.network.interference,
     )
 
 
@@ -188,6 +190,7 @@ FAMILY = Family(
         problem=_problem,
         compared=_compared,
         collective=lambda options: ibatch.COLLECTIVES[options.direction],
+        beside=True,
     ),
 )
 """What is compared, and how it is shown."""

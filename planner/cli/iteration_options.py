@@ -1,16 +1,18 @@
 """What commands about whole iterations are told alike: the profile, the cluster, the options."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.cli.common import read_as
 from planner.cli.parsing import parse_names, parse_number
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
+from planner.interference import Interference
 from planner.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster, without
+from planner.jsonio.network import decode_network, measured_as
 from planner.profiles import Profile
 from planner.units import parse_bytes
 from planner.validation import shown
@@ -56,6 +58,12 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
         "--cluster", required=True, metavar="FILE", help="a cluster, such as in data/clusters"
     )
     add_failed_option(parser)
+    parser.add_argument(
+        "--interference",
+        metavar="FILE",
+        help="what transfers and computation take from each other, instead of what the cluster "
+        "says: a network that planner calibrate network --interference measured",
+    )
     parser.add_argument(
         "--computation",
         default="1",
@@ -143,6 +151,23 @@ def memory_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _interference(data: bytes) -> Interference:
+    """Return what a network document says of interference.
+
+    Raises
+    ------
+    InvalidInputError
+        If it says nothing, or was measured for something else than all-reduces.
+    """
+    known = decode_network(data)
+    measured_as(known, "all_reduce", "", beside=True)
+    if known.interference.is_none:
+        raise InvalidInputError(
+            "interference", "missing: planner calibrate network --interference measures it"
+        )
+    return known.interference
+
+
 def settle(options: argparse.Namespace) -> Job:
     """Return what the options ask for.
 
@@ -168,6 +193,8 @@ def settle(options: argparse.Namespace) -> Job:
                 )
     profile = read_as(options.profile, decode_profile)
     cluster = damaged(read_as(options.cluster, decode_cluster), options.failed)
+    if options.interference is not None:
+        cluster = replace(cluster, interference=read_as(options.interference, _interference))
     settled = {
         "computation": scale,
         "optimiser": ratio,

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     job = settle(options)
     draw = GANTT.writer(Path(options.picture)) if options.picture else None
     outputs = {"--picture": options.picture, "--output": options.output}
-    check_outputs(outputs, (options.profile, options.cluster))
+    check_outputs(outputs, (options.profile, options.cluster, options.interference))
     progress = Progress()
     problem, answer = planned(
         job.profile,

@@ -113,6 +113,8 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
     else:
         assert answer.stall_ns is not UNSET
         yield f"iteration {total}, of which computation waits {format_ns(answer.stall_ns)}"
+    if answer.slowed_ns is not UNSET:
+        yield f"transfers slow the computation down by {format_ns(answer.slowed_ns)} in all"
     if answer.lower_bound_ns is not None:
         gap = answer.objective_ns / answer.lower_bound_ns - 1 if answer.lower_bound_ns else 0.0
         text = f"{answer.status}: {percent(gap)} above the bound {format_ns(answer.lower_bound_ns)}"

@@ -57,7 +57,9 @@ def run(options: argparse.Namespace) -> int:
     """Plan, compare, and write the page."""
     job = settle(options)
     deadline = deadline_in(options.time_limit)
-    check_outputs({"--output": options.output}, (options.profile, options.cluster))
+    check_outputs(
+        {"--output": options.output}, (options.profile, options.cluster, options.interference)
+    )
     progress = Progress()
     problem = job.problem()
     begin = time.perf_counter()

@@ -3,6 +3,9 @@
 The one place where plans of the batching problem are priced and checked. It knows no solver, and
 simulates each direction by itself (pull is not derived from push, nor push from pull).
 
+Where transfers and computation disturb each other (`planner.interference`) the one simulator says
+how long each lasts; the recurrence then holds for these times.
+
 Complexity: O(L) for the checks, O(B) for B batches otherwise.
 Source: iBatch, Eqs. 1 to 5; the makespan is the recurrence comm_end(k) = comm_end(k-1) + Ts + T(k),
 comp_end(k) = max(comm_end(k), comp_end(k-1)) + C(k).
@@ -10,11 +13,12 @@ comp_end(k) = max(comm_end(k), comp_end(k-1)) + C(k).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from planner.errors import BrokenConstraintError, InvalidPlanError
 from planner.ibatch.problem import Plan, Problem
+from planner.simulator import TimedTransfer, simulate
 from planner.timeline import Interval, Timeline, overlap_ns
 from planner.validation import shown
 
@@ -151,13 +155,30 @@ def _first_break_of_eq5(direction: str, times: Sequence[BatchTimes]) -> int | No
 
 def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
     """Return when each batch of a checked plan communicates and computes, in transfer order."""
-    prefix = problem.compute_prefix
-    return times_of(
-        problem.direction,
-        [problem.transfer_time(start, stop) for start, stop in plan.batches],
-        [prefix[stop] - prefix[start] for start, stop in plan.batches],
-        problem.transfer_startup_ns,
-    )
+    prefix, taken = problem.compute_prefix, problem.transfers(plan)
+    computations = [prefix[stop] - prefix[start] for start, stop in plan.batches]
+    transfers = [lasts for lasts, _ in taken]
+    if not problem.interference.is_none:
+        transfers, computations = _beside(problem, taken, computations)
+    return times_of(problem.direction, transfers, computations, problem.transfer_startup_ns)
+
+
+def _beside(
+    problem: Problem, transfers: Sequence[tuple[int, int]], computations: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Return how long batches communicate and compute if both disturb each other."""
+    slowdown, pull = problem.interference.slowdown, problem.direction == "pull"
+    ready = accumulate(computations)
+    steps = [
+        TimedTransfer(0, lasts, place, processor_ns=processor)
+        if pull
+        else TimedTransfer(done, lasts, 0, processor_ns=processor)
+        for place, ((lasts, processor), done) in enumerate(zip(transfers, ready, strict=True))
+    ]
+    backward, forward = ((), computations) if pull else (computations, ())
+    went = simulate(backward, forward, steps, slowdown=slowdown)
+    computed = went.forward if pull else went.backward
+    return [end - start for start, end in went.transfers], [end - start for start, end in computed]
 
 
 def times_of(

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
+from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
+from planner.interference import ALONE, Interference, check_interference
 from planner.network import AnyNetwork, batch_cost
 from planner.profiles import Granularity, Profile
 from planner.results import Infeasibility
@@ -64,6 +66,9 @@ class Problem:
         The time from the first start to the last end, or the paper's Eq. 4 under its Eq. 5.
     max_batch_bytes : int, optional
         Cap on the size of each batch; needs `layer_bytes`.
+    interference : Interference
+        What a communication and computation take from each other; needs `layer_bytes` and `cost`,
+        and the makespan, since Eq. 4 knows none.
 
     Raises
     ------
@@ -79,6 +84,7 @@ class Problem:
     direction: Literal["pull", "push"] = "pull"
     objective: Literal["makespan", "eq4"] = "makespan"
     max_batch_bytes: int | None = None
+    interference: Interference = ALONE
 
     def __post_init__(self) -> None:
         for name, known in (("direction", DIRECTIONS), ("objective", OBJECTIVES)):
@@ -116,6 +122,12 @@ class Problem:
             if self.layer_bytes is None:
                 raise InvalidInputError("layer_bytes", "missing: max_batch_bytes needs it")
             set_integer(self, "max_batch_bytes", minimum=1)
+        check_interference(self.interference)
+        if not self.interference.is_none:
+            if self.cost is None:
+                raise InvalidInputError("cost", "missing: interference needs it")
+            if self.objective == "eq4":
+                raise InvalidInputError("objective", "Eq. 4 knows no interference: makespan does")
         self._check_totals()
 
     def _check_totals(self) -> None:
@@ -130,6 +142,7 @@ class Problem:
             dearest = self.cost.cost_ns(sum(self.layer_bytes))
             if isinstance(self.cost, TableCost):
                 dearest = max(dearest, *(time for _, time in self.cost.points))
+            dearest = ceil(self.interference.slowdown * dearest)
             serial = (len(self.compute_ns) + 1) * dearest + computation
             total(serial, "cost_table", "the time of as many communications as layers")
 
@@ -143,6 +156,7 @@ class Problem:
         objective: Literal["makespan", "eq4"] = "makespan",
         granularity: Granularity = "layer",
         max_batch_bytes: int | None = None,
+        interference: Interference = ALONE,
     ) -> "Problem":
         """Return the problem of a profiled model over a network.
 
@@ -152,7 +166,7 @@ class Problem:
             Its chain (see `Profile.chain`) gives the layers.
         network : AffineCost, TableCost or Nic
             Time of one communication, or NICs that it takes.
-        direction, objective, max_batch_bytes
+        direction, objective, max_batch_bytes, interference
             As in `Problem`.
         granularity : {"layer", "block"}
             Unit of the chain.
@@ -168,6 +182,7 @@ class Problem:
             direction=direction,
             objective=objective,
             max_batch_bytes=max_batch_bytes,
+            interference=interference,
         )
 
     def plan(self, boundaries: Sequence[int]) -> "Plan":
@@ -233,6 +248,17 @@ class Problem:
         assert self.cost is not None
         assert self.size_prefix is not None
         return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
+
+    def transfers(self, plan: "Plan") -> list[tuple[int, int]]:
+        """Return what each batch of a plan lasts alone, and takes from computation beside it."""
+        times = [self.transfer_time(start, stop) for start, stop in plan.batches]
+        sizes = self.size_prefix
+        if sizes is None or self.interference.is_none:
+            return [(time, 0) for time in times]
+        return [
+            (time, self.interference.processor_ns(sizes[stop] - sizes[start], time))
+            for time, (start, stop) in zip(times, plan.batches, strict=True)
+        ]
 
     def transfer_times(self, start: int, stop: int) -> "NDArray[np.int64]":
         """Return the communication times of the batches start … b-1 for b = start+1 … stop."""

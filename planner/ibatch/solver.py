@@ -5,17 +5,20 @@ add up, quadratic otherwise), as ``benchmarks/ibatch_speed.py`` shows.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from planner.deadline import NEVER, Deadline
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
+from planner.ibatch.beside import least_beside, planned_beside
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.robust import robust
+from planner.interference import ALONE
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, judged, loaded, named, solve_with
 from planner.results import Infeasibility, Result
@@ -87,19 +90,25 @@ def _push_only(name: str, run: Method) -> Method:
     return method
 
 
-METHODS: Mapping[str, Method] = {
-    "auto": _within(named("exact", _exact)),
-    "exact": _within(_exact),
+RULES: Mapping[str, Method] = {
     "greedy": _rule("greedy", greedy),
     "greedy_forward": _rule("greedy_forward", greedy_forward),
     "greedy_backward": _rule("greedy_backward", greedy_backward),
-    "milp": _within(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
-    # For one, highspy was imported before: see planner.ibatch.milp.
-    "cpsat": _within(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
     "one_batch": _rule("one_batch", one_batch),
     "layer_by_layer": _rule("layer_by_layer", layer_by_layer),
     "mg_wfbp": _push_only("mg_wfbp", _rule("mg_wfbp", mg_wfbp)),
     "ddp": _push_only("ddp", _rule("ddp", ddp)),
+}
+"""Methods that follow a rule, whatever it costs."""
+
+METHODS: Mapping[str, Method] = {
+    "auto": _within(named("exact", _exact)),
+    "exact": _within(_exact),
+    **{name: RULES[name] for name in ("greedy", "greedy_forward", "greedy_backward")},
+    "milp": _within(loaded("planner.ibatch.milp", "solve_milp", "milp: PuLP")),
+    # For one, highspy was imported before: see planner.ibatch.milp.
+    "cpsat": _within(loaded("planner.ibatch.cpsat", "solve_cpsat", "cpsat: OR-Tools")),
+    **RULES,
 }
 """Every method by the name requests use."""
 
@@ -128,7 +137,26 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    methods = METHODS
+    if not problem.interference.is_none:
+        methods = {name: _beside(name, method) for name, method in METHODS.items()}
+    return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
+
+
+def _beside(name: str, method: Method) -> Method:
+    """Return a method for problems in which communication and computation disturb each other.
+
+    `exact`, and so `auto`, searches. Others plan as ever; what they prove is a bound.
+    """
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        if name in ("auto", "exact"):
+            rules = (METHODS[rule] for rule in RULES)
+            return replace(planned_beside(problem, _exact, rules, deadline), method="exact")
+        outcome = method(replace(problem, interference=ALONE), deadline)
+        return replace(outcome, lower_bound=None)
+
+    return _within(run)
 
 
 def priced(problem: Problem, outcome: Outcome[Plan], runtime_s: float) -> Result[Plan, Evaluation]:
@@ -143,10 +171,15 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
 
 
 def _bound(problem: Problem, _: Plan, deadline: Deadline) -> tuple[int, bool]:
-    """Return the best bound that costs little: the optimum itself wherever it is near."""
+    """Return the best bound that costs little: the optimum itself wherever it is near.
+
+    Interference makes nothing earlier: bounds without it hold.
+    """
+    least = least_beside(problem)
     additive = problem.objective == "makespan" and problem.transfer_prefix is not None
     if not additive and problem.layers > BOUND_MAX_LAYERS:
-        return relaxation(problem), False
+        return max(least, relaxation(problem)), False
     proof = _best(problem, deadline)
     bound = proof.lower_bound
-    return relaxation(problem) if bound is None else int(bound), proof.timed_out
+    bound = relaxation(problem) if bound is None else int(bound)
+    return max(least, bound), proof.timed_out

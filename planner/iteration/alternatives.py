@@ -9,7 +9,8 @@ of an algorithm and a mode is below the best plan so far, the best plan of gradi
 both ways, pushes between pulls (`planner.iteration.interleaved`), or a rule's plan. Where it is
 not, they cannot win, and get what is made without a search. Transfers larger than the cap, or than
 memory leaves room for, are cut; where that is needed plans of transfers that fit compete with them:
-filled ones (`planner.iteration.filling`) and the rules'.
+filled ones (`planner.iteration.filling`) and the rules'. Where transfers and computation disturb
+each other all plans are priced so, and what may win is searched by `planner.iteration.beside`.
 
 Guarantee: each bound holds for all plans of its algorithm and mode under the plan's op order, with
 any transfers; the least of them for all that are listed. When the time is up and there is a plan,
@@ -30,6 +31,7 @@ from planner.caramel.nested import Targets, tightened
 from planner.costs import AffineCost, DepthCost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
+from planner.iteration.beside import planned_beside
 from planner.iteration.bounds import bound, raised
 from planner.iteration.evaluation import heads_of, lasting, most_robust
 from planner.iteration.filling import filled
@@ -180,7 +182,9 @@ def _both_modes(
     same = {
         alternative.mode: alternative.plan
         for alternative in made
-        if alternative.plan and alternative.plan.way == synchronisation.algorithm
+        if alternative.plan
+        and alternative.plan.way == synchronisation.algorithm
+        and problem.interference.is_none  # else no method proves that its plan is the best
     }
     by_mode: dict[Mode, Alternative] = {}
     bounds: dict[Mode, int] = {}
@@ -203,6 +207,9 @@ def _both_modes(
         searched = open_ and mode not in same and not deadline.passed
         planned = _replicated if mode == "replicated" else _sharded
         plans, timed_out = planned(problem, synchronisation, least, deadline, searched)
+        if searched and not problem.interference.is_none:
+            plans, late = planned_beside(problem, synchronisation, mode, plans, _sharded, deadline)
+            timed_out |= late
         if mode in same:
             plans.insert(0, same[mode])
         alternative = _best(problem, synchronisation, mode, plans, least, deadline)

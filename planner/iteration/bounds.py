@@ -16,7 +16,9 @@ and a pull: one start-up more. Pushes and pulls counted apart give the strongest
 each transfer carries counts too (`raised`: `planner.caramel.inwards` and
 `planner.iteration.right_pushes`). Where transfers have at most c bytes, α + β·x is at least
 (β + α/c)·x: a bound for that rate without start-ups holds too; for the least of several lines, the
-least of these rates. All of them hold for such a cost.
+least of these rates. All of them hold for such a cost. Interference makes nothing earlier, and so
+leaves them valid; what it takes at least is `planner.interference.bound_beside`, of pushes and
+pulls together where there are any.
 
 Guarantee: no plan of the mode and the op order lasts less. With the cost of
 `planner.iteration.synchronisation.least` no plan by any algorithm does.
@@ -33,7 +35,8 @@ from planner.caramel.bounds import NEAR, lower_bound
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.nested import Line, Targets, widened
 from planner.caramel.windows import Windows, windows
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TransferCost
+from planner.interference import bound_beside
 from planner.iteration.evaluation import heads_of
 from planner.iteration.problem import Mode, Plan, Problem
 from planner.iteration.sharded_bound import sharded_bound
@@ -83,6 +86,7 @@ def bound(
             known, sizes=pushed + pulled, heads=known.heads + pulls, tails=known.tails * 2
         )
     least_ns = max(alone, preemptive_bound(known, cost) if brief else lower_bound(known, cost))
+    least_ns = max(least_ns, _beside(problem, mode, cost, known))
     if brief:
         return least_ns
     if mode == "sharded":
@@ -93,6 +97,15 @@ def bound(
         return least_ns
     rate = min(rate + startup / room for startup, rate in lines)
     return max(least_ns, lower_bound(known, AffineCost(0, rate)))
+
+
+def _beside(problem: Problem, mode: Mode, cost: TransferCost, known: Windows) -> int:
+    """Return what transfers and computation need that disturb each other, windows as of all."""
+    if problem.interference.is_none:
+        return 0
+    beside = problem.beside("all_reduce" if mode == "replicated" else "push")
+    apart = min(known.heads) + min(known.tails)
+    return bound_beside(beside, known.compute_ns, apart, cost, known.sizes)
 
 
 def raised(

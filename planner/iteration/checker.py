@@ -13,7 +13,6 @@ Source: own.
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 from planner.caramel.evaluation import check as check_gradients
 from planner.caramel.evaluation import check_lanes
@@ -186,13 +185,17 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
         cost_of(problem.costs, plan, transfer).cost_ns(transfer.size_bytes)
         for transfer in plan.transfers
     ]
-    ops, nothing = [graph.ops[index] for index in computed], [0] * len(lasting)
-    check_lanes(ops, iteration, lasting, nothing, Fraction(1))
+    processor = [
+        problem.beside(transfer.kind).processor_ns(transfer.size_bytes, lasts)
+        for transfer, lasts in zip(plan.transfers, lasting, strict=True)
+    ]
+    ops = [graph.ops[index] for index in computed]
+    before = check_lanes(ops, iteration, lasting, processor, problem.interference.slowdown)
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     ended = iteration.backward[-1][1]
     begin = iteration.forward[0][0]
-    for number, (transfer, (start, end)) in enumerate(
-        zip(plan.transfers, iteration.transfers, strict=True)
+    for number, (transfer, (start, end), done) in enumerate(
+        zip(plan.transfers, iteration.transfers, before, strict=True)
     ):
         path = f"transfers[{number}]"
         if start < transfer.not_before_ns:
@@ -203,7 +206,7 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
             raise InvalidPlanError(path, "ends after the forward pass has begun")
         for part in transfer.parts:
             name = graph.parameters[part.parameter].name
-            if transfer.kind != "pull" and start < heads[part.parameter]:
+            if transfer.kind != "pull" and done < heads[part.parameter]:
                 raise InvalidPlanError(path, f"leaves before the gradient of {name} is ready")
             if transfer.kind != "push" and any(
                 starts[index] < end for index in graph.readers[part.parameter]

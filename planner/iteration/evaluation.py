@@ -49,7 +49,7 @@ class Evaluation:
     iteration_ns : int
         Backward pass and next forward pass, stalls included: the objective.
     communication_ns, computation_ns : int
-        Total time of the transfers, and of the ops.
+        Total time of the transfers, and of the ops, both as slow as they are beside each other.
     startup_ns : int
         Start-up cost of all transfers, a part of `communication_ns`.
     """
@@ -109,16 +109,22 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
         needed = never
         if transfer.kind != "push":
             needed = min(first_read[part.parameter] for part in transfer.parts)
-        steps.append(
-            TimedTransfer(work, cost.cost_ns(transfer.size_bytes), needed, transfer.not_before_ns)
-        )
-    iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier)
+        lasts = cost.cost_ns(transfer.size_bytes)
+        processor = problem.beside(transfer.kind).processor_ns(transfer.size_bytes, lasts)
+        steps.append(TimedTransfer(work, lasts, needed, transfer.not_before_ns, processor))
+    iteration = simulate(
+        backward_ns,
+        forward_ns,
+        steps,
+        barrier=plan.barrier,
+        slowdown=problem.interference.slowdown,
+    )
     undisturbed = iteration.undisturbed
     return Evaluation(
         iteration=iteration,
         times=_times(plan, steps, iteration, undisturbed),
         iteration_ns=iteration.end_ns,
-        communication_ns=sum(step.duration_ns for step in steps),
+        communication_ns=sum(end - start for start, end in iteration.transfers),
         computation_ns=undisturbed[-1],
         startup_ns=sum(cost.startup_ns for cost in prices),
     )
@@ -127,7 +133,8 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
 def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     """Return what says how long an iteration lasts by what transfers cost.
 
-    It is `evaluate` without the times of anything else, for searches that ask often.
+    It is `evaluate`; where nothing interferes, without the times of anything else, for searches
+    that ask often.
 
     Parameters
     ----------
@@ -136,6 +143,8 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     plan : Plan
         The plan.
     """
+    if not problem.interference.is_none:
+        return lambda costs: evaluate(problem, plan, costs).iteration_ns
     steps, compute_ns = _unpriced(problem, plan), problem.base.windows.compute_ns
     ways = {way for _, way, _, _ in steps}
 
@@ -158,7 +167,7 @@ def most_robust(problem: Problem, plans: Sequence[Plan]) -> Plan:
 
 
 def strained_of(problem: Problem, plan: Plan) -> tuple[int, ...]:
-    """Return what an iteration lasts under each strain (`planner.robustness`)."""
+    """Return what an iteration lasts under each strain (`planner.robustness`), undisturbed."""
     steps = [
         Step(ready, problem.costs[how].cost(kind).cost_ns(size), tail)
         for ready, (how, kind), size, tail in _unpriced(problem, plan)

@@ -31,7 +31,7 @@ class Explanation:
     Attributes
     ----------
     computation_ns : int
-        Computation of the iteration.
+        Computation of the iteration, as slow as it is beside transfers without start-ups.
     exposed_bytes_ns : int
         What it waits beyond that if start-ups were free.
     exposed_startup_ns : int
@@ -99,13 +99,13 @@ def explain(
         )
         for how, option in problem.costs.items()
     }
-    free = evaluate(problem, plan, prompt).iteration_ns
+    free = evaluate(problem, plan, prompt)
     second = runner_up(plan, candidates)
     better = None if second is None else dominating(problem, second, candidates)
     return Explanation(
-        computation_ns=evaluation.computation_ns,
-        exposed_bytes_ns=free - evaluation.computation_ns,
-        exposed_startup_ns=evaluation.iteration_ns - free,
+        computation_ns=free.computation_ns,
+        exposed_bytes_ns=free.stall_ns,
+        exposed_startup_ns=evaluation.iteration_ns - free.iteration_ns,
         runner_up=second,
         dominated_by=better,
         changes=()

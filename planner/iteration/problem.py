@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
+from math import ceil
 from typing import Literal
 
 from planner import caramel
@@ -13,6 +14,7 @@ from planner.clusters import Cluster
 from planner.costs import AffineCost, DepthCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op
+from planner.interference import Interference
 from planner.iteration.damaged import cut_off
 from planner.iteration.memory import Footprint
 from planner.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchronisations
@@ -206,7 +208,7 @@ class Problem:
         """Check that no method's sum of times is too large, whatever it sends at once."""
         computation = sum(op.duration_ns for op in self.graph.ops)
         for option in self.single:
-            dearest = option.all_reduce.cost_ns(sum(sizes))
+            dearest = ceil(self.interference.slowdown * option.all_reduce.cost_ns(sum(sizes)))
             what = "the computation and the time of four times as many transfers as parameters"
             total(4 * (len(sizes) + 1) * dearest + computation, path, what)
 
@@ -369,7 +371,21 @@ class Problem:
             workers=self.cluster.workers,
             seed=self.seed,
             element_bytes=self.element_bytes,
+            interference=self.interference,
         )
+
+    @property
+    def interference(self) -> Interference:
+        """What an all-reduce and computation take from each other."""
+        return self.cluster.interference
+
+    @cached_property
+    def _half(self) -> Interference:
+        return self.interference.half
+
+    def beside(self, kind: Kind) -> Interference:
+        """Return the same of a transfer of one kind."""
+        return self.interference if kind == "all_reduce" else self._half
 
     @cached_property
     def base(self) -> caramel.Problem:

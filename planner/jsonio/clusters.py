@@ -8,8 +8,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.clusters import MAX_MACHINES, Cluster, Nic, Scheduling
 from planner.errors import InvalidInputError
+from planner.interference import ALONE
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.failures import FailedDocument, failures_of
+from planner.jsonio.network import InterferenceDocument
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.validation import inside
@@ -95,6 +97,7 @@ class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     scheduling: SchedulingDocument | UnsetType = UNSET
     notes: tuple[str, ...] = ()
     failed: FailedDocument | UnsetType = UNSET
+    interference: InterferenceDocument | UnsetType = UNSET
 
 
 def decode_cluster(data: bytes) -> Cluster:
@@ -140,7 +143,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             topology = _topology(document)
         with inside("nic"):
             nic = Nic(**msgspec.structs.asdict(document.nic))
-        scheduling = or_none(document.scheduling)
+        scheduling, beside = or_none(document.scheduling), or_none(document.interference)
         return Cluster(
             name=document.name,
             source=document.source,
@@ -153,6 +156,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             scheduling=None if scheduling is None else Scheduling(**fields_of(scheduling)),
             notes=document.notes,
             failed=_failures(topology, document.failed),
+            interference=ALONE if beside is None else beside.typed("interference"),
         )
 
 

@@ -18,6 +18,7 @@ from planner.ibatch.evaluation import (
     times_of,
 )
 from planner.ibatch.scenarios import regretted
+from planner.interference import ALONE, Interference
 from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
@@ -87,15 +88,17 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
+        cost, interference = self._cost()
         problem = ibatch.Problem(
             compute_ns=self.compute_ns,
             startup_ns=or_none(self.startup_ns),
             transfer_ns=or_none(self.transfer_ns),
             layer_bytes=or_none(self.layer_bytes),
-            cost=self._cost(),
+            cost=cost,
             direction=self.direction,
             objective=self.objective,
             max_batch_bytes=or_none(self.max_batch_bytes),
+            interference=interference,
         )
         for name in ("layer_names", "layer_parameters"):
             values = or_none(getattr(self, name))
@@ -104,16 +107,18 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         _check_parameters(or_none(self.layer_parameters))
         return problem
 
-    def _cost(self) -> AffineCost | TableCost | None:
-        """Return what a communication costs, if a table or a network says so."""
+    def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
+        """Return what a communication costs, if a table or a network says so, and disturbs."""
         if self.network is UNSET:
-            return None if self.cost_table is UNSET else TableCost(self.cost_table)
+            return None if self.cost_table is UNSET else TableCost(self.cost_table), ALONE
         for name in ("startup_ns", "transfer_ns", "cost_table"):
             if getattr(self, name) is not UNSET:
                 raise InvalidInputError(name, "not together with network")
         if self.layer_bytes is UNSET:
             raise InvalidInputError("layer_bytes", "missing: network needs it")
-        return batch_cost(measured_as(described(self.network), ibatch.COLLECTIVES[self.direction]))
+        network, collective = described(self.network), ibatch.COLLECTIVES[self.direction]
+        cost = batch_cost(measured_as(network, collective, beside=True))
+        return cost, network.interference
 
 
 REQUEST_RULES = {
@@ -179,6 +184,7 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     overlap_ns: Moment | UnsetType = UNSET
     exposed_communication_ns: Moment | UnsetType = UNSET
     exposed_computation_ns: Moment | UnsetType = UNSET
+    slowed_ns: Moment | UnsetType = UNSET
     schedule: tuple[BatchAnswer, ...] | UnsetType = UNSET
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
@@ -320,4 +326,7 @@ def answer(
         BatchAnswer(layers=batch, **when._asdict())
         for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
     )
+    if not problem.interference.is_none:
+        computed = sum(times.compute_ns for times in evaluation.schedule)
+        known["slowed_ns"] = computed - problem.compute_prefix[-1]
     return filled(IbatchAnswer, evaluation, **known, batches=result.plan.batches, schedule=schedule)

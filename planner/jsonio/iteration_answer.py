@@ -17,6 +17,7 @@ __all__ = [
     "AlgorithmAnswer",
     "AlternativeAnswer",
     "CandidateAnswer",
+    "InterferenceAnswer",
     "IterationAnswer",
     "SchedulingAnswer",
     "SizingAnswer",
@@ -139,6 +140,14 @@ class Why(Struct, frozen=True, kw_only=True):
     runner_up: RunnerUp | None
 
 
+class InterferenceAnswer(Struct, frozen=True, kw_only=True):
+    """What an all-reduce and computation take from each other; a push or a pull half as much."""
+
+    startup_ns: Size
+    ns_per_byte: float
+    slowdown: Annotated[float, Meta(ge=1)]
+
+
 class MemoryAnswer(Struct, frozen=True, kw_only=True):
     """What each worker has to remember under the plan, with its largest transfer."""
 
@@ -210,6 +219,8 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     communication_ns: Moment | UnsetType = UNSET
     startup_ns: Moment | UnsetType = UNSET
     stall_ns: Moment | UnsetType = UNSET
+    slowed_ns: Moment | UnsetType = UNSET
+    interference: InterferenceAnswer | UnsetType = UNSET
     schedule: Annotated[tuple[OpTimes, ...], Meta(min_length=1)] | UnsetType = UNSET
     parameter_bytes: ParameterBytes | UnsetType = UNSET
     pull_bytes: (

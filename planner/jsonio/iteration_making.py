@@ -32,6 +32,7 @@ from planner.jsonio.iteration_answer import (
     CandidateAnswer,
     ChangeAnswer,
     CostAnswer,
+    InterferenceAnswer,
     IterationAnswer,
     MemoryAnswer,
     RunnerUp,
@@ -120,6 +121,7 @@ def answer(
             for transfer, times in zip(plan.transfers, evaluation.times, strict=True)
         ),
         barrier=plan.barrier,
+        **_beside(problem, evaluation),
         backward_ns=evaluation.iteration.backward[-1][1],
         schedule=schedule,
         parameter_bytes=_sizes(problem, problem.pushed),
@@ -137,6 +139,21 @@ def _failed(cluster: Cluster) -> dict[str, Any]:
     return {
         "failed": failed_document(bcube, cluster.failed),
         "ranks": tuple(map(bcube.digits, cluster.ranks)),
+    }
+
+
+def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
+    """Return what transfers and computation take from each other, and took."""
+    beside = problem.interference
+    if beside.is_none:
+        return {}
+    return {
+        "interference": InterferenceAnswer(
+            startup_ns=beside.startup_ns,
+            ns_per_byte=float(beside.ns_per_byte),
+            slowdown=float(beside.slowdown),
+        ),
+        "slowed_ns": evaluation.computation_ns - problem.base.windows.compute_ns,
     }
 
 

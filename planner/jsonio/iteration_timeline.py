@@ -71,7 +71,7 @@ def _check(
             "transfers", transfers, [transfer.kind == "all_reduce" for transfer in transfers]
         )
     else:
-        startup = _check_costs(answer.synchronisation, transfers)
+        startup = _check_costs(answer.synchronisation, transfers, _slowdown(answer))
         _check_programs(answer, answer.synchronisation)
     backward_ns = iteration.backward[-1][1] if iteration.backward else 0
     for number, transfer in enumerate(transfers):
@@ -119,8 +119,22 @@ def _check_failed(answer: IterationAnswer, program: ProgramAround | UnsetType) -
         raise InvalidInputError("ranks", "expected the servers that work, in order")
 
 
+def _slowdown(answer: IterationAnswer) -> Fraction:
+    """Return how many times as long a transfer lasts beside computation."""
+    beside = answer.interference
+    if beside is UNSET:
+        return Fraction(1)
+    for name in ("ns_per_byte", "slowdown"):
+        value = getattr(beside, name)
+        if not (isfinite(value) and value >= 0):
+            raise InvalidInputError(f"interference.{name}", "is none")
+    return Fraction(beside.slowdown)
+
+
 def _check_costs(
-    synchronisation: SynchronisationAnswer, transfers: Sequence[TransferAnswer]
+    synchronisation: SynchronisationAnswer,
+    transfers: Sequence[TransferAnswer],
+    slowdown: Fraction,
 ) -> int:
     """Refuse transfers that do not take what they cost; return the start-up of all."""
     costs = {
@@ -153,10 +167,13 @@ def _check_costs(
             raise InvalidInputError(f"synchronisation.{transfer.kind}.ns_per_byte", "is none")
         took = transfer.end_ns - transfer.start_ns
         sending = Fraction(cost.ns_per_byte) * transfer.bytes  # up to the rounding of a float
-        if abs(took - cost.startup_ns - ceil(sending)) > 1 + sending / 2**50:
+        least = cost.startup_ns + ceil(sending)
+        most = ceil(slowdown * least)
+        slack = 1 + sending / 2**50
+        if not least - slack <= took <= most + slack:
+            slower = f" to {most}" if most > least else ""
             raise InvalidInputError(
-                f"{path}.end_ns",
-                f"takes {took} ns, and {cost.startup_ns + ceil(sending)} is what it costs",
+                f"{path}.end_ns", f"takes {took} ns, and {least}{slower} is what it costs"
             )
         right = min(transfer.start_ns + cost.startup_ns, transfer.end_ns)
         check_same(transfer.startup_end_ns, right, f"{path}.startup_end_ns")

@@ -27,6 +27,7 @@ __all__ = [
     "MODELS",
     "NETWORK_RULES",
     "Described",
+    "InterferenceDocument",
     "Network",
     "NetworkDocument",
     "decode_network",
@@ -270,7 +271,8 @@ def measured_as(
     """
     if not beside and not measured.interference.is_none:
         raise InvalidInputError(
-            _at(path, "interference"), "only plans of caramel count it: leave it out here"
+            _at(path, "interference"),
+            "only plans of caramel, ibatch and iteration count it: leave it out here",
         )
     if wanted is None and measured.collective is not None:
         raise InvalidInputError(path, "expected NICs or links, got a measured collective")

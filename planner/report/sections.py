@@ -86,6 +86,13 @@ def _standing(answer: IterationAnswer, peers: Peers) -> Html:
     return joined(how_good, "It is ", ratio, f" as fast as {name} ({format_ns(base)}).")
 
 
+def _beside(answer: IterationAnswer) -> str:
+    """Return what transfers do to the computation beside them."""
+    if answer.slowed_ns is UNSET:
+        return "costs no time"
+    return f"slows it down by {format_ns(answer.slowed_ns)} in all"
+
+
 def time_parts(answer: IterationAnswer) -> Html:
     """Return where the time goes, as a bar and in numbers, and what would make another plan win."""
     if answer.why is UNSET or answer.iteration_ns is UNSET:
@@ -127,7 +134,7 @@ def time_parts(answer: IterationAnswer) -> Html:
         sent = (
             f"The network is busy for {format_ns(answer.communication_ns)} of the "
             f"{format_ns(answer.iteration_ns)}, {format_ns(answer.startup_ns)} of that with "
-            "start-ups; what happens beside the computation costs no time."
+            f"start-ups; what happens beside the computation {_beside(answer)}."
         )
     return joined(
         bar,

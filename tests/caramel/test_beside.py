@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner import AffineCost, Graph, InvalidInputError, Op, Parameter
 from planner.caramel import METHODS, Group, Part, Plan, Problem, check, evaluate, solve
-from planner.caramel.beside import _joined
+from planner.caramel.beside import joined
 from planner.caramel.evaluation import check_times
 from planner.caramel.solver import RULES, _bound
 from planner.deadline import NEVER
@@ -153,7 +153,11 @@ def test_a_schedule_that_forgets_the_interference_is_none() -> None:
 
 
 def test_what_is_merged_is_one_stretch_of_each_parameter() -> None:
-    first = Group((Part(0, 0, 8), Part(1, 0, 4)))
-    assert _joined(first, Group((Part(0, 8, 12),))) == (Part(0, 0, 12), Part(1, 0, 4))
-    assert _joined(Group((Part(0, 8, 12),)), Group((Part(0, 0, 8),))) == (Part(0, 0, 12),)
-    assert _joined(first, Group((Part(2, 0, 4), Part(0, 9, 12)))) is None
+    first = (Part(0, 0, 8), Part(1, 0, 4))
+    assert joined(first, (Part(0, 8, 12),)) == (Part(0, 0, 12), Part(1, 0, 4))
+    assert joined((Part(0, 8, 12),), (Part(0, 0, 8),)) == (Part(0, 0, 12),)
+    assert joined(first, (Part(2, 0, 4), Part(0, 9, 12))) is None
+    assert joined((Part(0, 4, 8), Part(0, 0, 4)), (Part(1, 0, 4),)) == (
+        Part(0, 0, 8),
+        Part(1, 0, 4),
+    )

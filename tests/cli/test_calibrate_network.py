@@ -185,13 +185,25 @@ def test_interference_is_measured_and_counted(
         assert row["computation_ns"] == computed == 9 * 10**6 + row["slowed_ns"]
 
 
-def test_plans_that_do_not_count_interference_refuse_it(
+def test_batches_count_interference(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    beside = {"collective": "all_gather", "interference": {"slowdown": 2}}
-    network = measured(tmp_path, **beside)
-    assert main(["compare", profile, "--problem", "ibatch", "--network", network]) == 2
-    assert "interference: only plans of caramel count it" in capsys.readouterr().err
+    beside = {"interference": {"ns_per_byte": 2, "slowdown": 1.5}}
+    for direction, collective in (("pull", "all_gather"), ("push", "reduce_scatter")):
+        network = measured(tmp_path, collective=collective, **beside)
+        asked = ["--problem", "ibatch", "--direction", direction, "--network", network, "--json"]
+        assert compare(profile, *asked) == 0
+        rows = json.loads(capsys.readouterr().out)
+        best = next(row for row in rows if row["method"] == "exact")
+        for row in rows:
+            assert row["objective_ns"] == row["makespan_ns"] >= best["objective_ns"]
+            computed = sum(
+                one["compute_end_ns"] - one["compute_start_ns"] for one in row["schedule"]
+            )
+            assert computed == row["slowed_ns"] + (3 if direction == "pull" else 6) * 10**6
+    asked += ["--objective", "eq4"]
+    assert compare(profile, *asked) == 2
+    assert "Eq. 4 knows no interference" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,32 @@ def test_it_says_what_was_chosen_and_why(
     assert sorted(rows) == sorted((one["algorithm"], one["mode"]) for one in answer["alternatives"])
 
 
+def test_measured_interference_is_counted(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if the cluster said it."""
+    beside = {"startup_ns": 30, "ns_per_byte": 0.5, "slowdown": 1.25}
+    network: dict[str, Any] = {"collective": "all_reduce", "ranks": 4, "interference": beside}
+    network["network"] = {"startup_ns": 7, "ns_per_byte": 1}
+    path = tmp_path / "network.json"
+    path.write_text(json.dumps(network))
+    assert main(["plan", *files, "--interference", str(path), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    cluster = {**CLUSTER, "interference": beside}
+    expected = planner.solve({**REQUEST, "element_bytes": 4, "cluster": cluster})
+    assert without_runtime(answer) == without_runtime(json.loads(json.dumps(expected)))
+    assert answer["interference"] == beside
+    assert main(["plan", *files, "--interference", str(path)]) == 0
+    assert "transfers slow the computation down by " in capsys.readouterr().out
+    for change, expected_error in (
+        ({"interference": {}}, "interference: missing: planner calibrate network --interference"),
+        ({"collective": "all_gather"}, "collective: expected all_reduce"),
+    ):
+        path.write_text(json.dumps({**network, **change}))
+        assert main(["plan", *files, "--interference", str(path)]) == 2
+        assert f"network.json: {expected_error}" in capsys.readouterr().err
+
+
 def test_names_cannot_steer_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(ITERATION, epoch_samples=64, cluster={**CLUSTER, "scheduling": scheduling}),
             solved(MIXED),
             solved(MIXED, profile=in_parts()),
+            solved(ITERATION, cluster={**CLUSTER, "interference": {"slowdown": 1.5}}),
             *damaged(),
         ],
         "caramel": lambda: [
@@ -81,6 +82,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
         "ibatch": lambda: [
             {**solved(IBATCH, regret=True), "ranks": 4, "blocks": blocks},
             solved(IBATCH, direction="push", objective="eq4"),
+            disturbed(),
         ],
         "bigdl": lambda: [solved(BIGDL), solved(BIGDL, pull_order="rule")],
         "bml": lambda: [
@@ -90,6 +92,14 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(small, failed=failed, schedule="all"),
         ],
     }[problem]()
+
+
+def disturbed() -> dict[str, Any]:
+    """Return batches beside which computation is slower."""
+    network = {"startup_ns": 2, "ns_per_byte": 1, "interference": {"slowdown": 1.5}}
+    known = {name: IBATCH[name] for name in ("problem", "compute_ns", "layer_parameters")}
+    sizes = [4] * len(known["compute_ns"])
+    return solved({**known, "layer_bytes": sizes, "network": network})
 
 
 def in_parts() -> dict[str, Any]:

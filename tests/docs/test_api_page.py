@@ -12,6 +12,7 @@ DOCUMENTED = re.findall(r"^\.\. auto\w+:: (planner[\w.]*)", PAGE, flags=re.MULTI
 # What the commands and the planners are built of, not an interface.
 INTERNAL = {
     "__main__",
+    "beside",
     "bucketing",
     "cli",  # its interface are the commands
     "deadline",

@@ -55,6 +55,8 @@ def ibatch(draw: Random) -> Request:
             "layer_bytes": sizes,
             "cost_table": [list(p) for p in zip(rows, steps, strict=True)],
         }
+    elif draw.random() < 0.3:
+        request |= {"layer_bytes": sizes, "network": cost(draw) | interference(draw)}
     else:
         request |= {"startup_ns": amount(draw), "transfer_ns": [each() for _ in range(layers)]}
     if draw.random() < 0.3:
@@ -107,9 +109,21 @@ def cost(draw: Random) -> Request:
     return {"startup_ns": amount(draw) >> 10, "ns_per_byte": draw.choice([0, 0.8, 1, 1e-3, 2.5])}
 
 
+def interference(draw: Random) -> Request:
+    """Return what transfers and computation take from each other, now and then something."""
+    if draw.random() < 0.7:
+        return {}
+    found = {
+        "startup_ns": amount(draw),
+        "ns_per_byte": draw.choice([0, 0.3, 1e9]),
+        "slowdown": draw.choice([1, 1.1, 1000]),
+    }
+    return {"interference": found}
+
+
 def caramel(draw: Random) -> Request:
     """Return an iteration whose gradients are to be ordered."""
-    request = {"problem": "caramel", **graph(draw), "network": cost(draw)}
+    request = {"problem": "caramel", **graph(draw), "network": cost(draw) | interference(draw)}
     if draw.random() < 0.2:
         request["network"] |= {"depths": {"2": cost(draw), "8": cost(draw)}}
     if draw.random() < 0.2:
@@ -321,7 +335,7 @@ def cluster(draw: Random) -> Request:
         found["shared_bytes_per_s"] = rate(draw) * 10**6
     if draw.random() < 0.2:
         found["scheduling"] = {"task_ns": draw.choice([0, 10**6]), "group_ns": 5}
-    return found
+    return found | interference(draw)
 
 
 def iteration(draw: Random) -> Request:

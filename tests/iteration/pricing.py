@@ -1,7 +1,8 @@
 """What an iteration lasts, found out event by event: an oracle for prices.
 
 Independent of the library's simulator, which computes starts in closed form: here workers compute,
-one channel carries, and at every event each of them does what it may.
+one channel carries, and at every event each of them does what it may. `lasts_beside` knows what
+both take from each other, and rounds nothing.
 """
 
 from collections.abc import Mapping
@@ -83,3 +84,59 @@ def _waits(graph: Graph, op: str, transfer: Transfer, barrier: bool) -> bool:
     return transfer.kind != "push" and any(
         op in graph.parameters[part.parameter].read_by for part in transfer.parts
     )
+
+
+def lasts_beside(problem: Problem, plan: Plan) -> Fraction:
+    """Run a plan by shares of work at constant rates, exactly."""
+    graph, beside = problem.graph, problem.cluster.interference
+    known = {(option.algorithm, option.depth): option for option in problem.single}
+    ready = ready_times(graph, plan)
+    backward = sum(graph.ops[index].duration_ns for index in plan.backward_orders[0])
+    starts, total = {}, backward  # work before each forward op
+    for index in plan.forward_order:
+        starts[graph.ops[index].name] = total
+        total += graph.ops[index].duration_ns
+
+    def limit(coming: list[Transfer]) -> int:
+        """How much can be computed before one of them has to be there."""
+        waiting = [
+            start
+            for name, start in starts.items()
+            if any(_waits(graph, name, one, plan.barrier) for one in coming)
+        ]
+        return min([total, *waiting])
+
+    to_send = list(plan.transfers)
+    under_way: Transfer | None = None
+    left = now = done = Fraction(0)  # of the transfer, alone; of the clock; of computation
+    while done < total or to_send or under_way is not None:
+        if under_way is not None and not left:
+            under_way = None
+            continue
+        if under_way is None and to_send:
+            one = to_send[0]
+            amount = backward
+            if one.kind != "pull":
+                amount = max(ready[part.parameter] for part in one.parts)
+            if done >= amount and now >= one.not_before_ns:
+                under_way = to_send.pop(0)
+                alone = left = Fraction(takes(known[plan.how(under_way)], under_way))
+                share = 1 if under_way.kind == "all_reduce" else 2
+                sent = sum(stop - start for _, start, stop in under_way.parts)
+                taken = Fraction(-(-beside.startup_ns // share))
+                taken = min(left, taken + ceil(beside.ns_per_byte * sent / share))
+                continue
+        most = limit(to_send if under_way is None else [under_way, *to_send])
+        computes = done < most
+        sending, computing = Fraction(under_way is not None), Fraction(computes)
+        if computes and under_way is not None:
+            sending = 1 / beside.slowdown
+            computing = 1 - taken * sending / alone
+        moments = [left / sending] if sending else []
+        if computing:
+            goals = {most, *(amount for amount in (*ready, backward) if done < amount < most)}
+            moments += [(goal - done) / computing for goal in goals]
+        moments += [one.not_before_ns - now for one in to_send if one.not_before_ns > now]
+        step = min(moments)
+        now, done, left = now + step, done + computing * step, left - sending * step
+    return now

@@ -1,0 +1,183 @@
+"""Plans of transfers beside which computation is slower, whatever family plans them.
+
+Problem: a family plans as if transfers and computation ran undisturbed. They do not
+(`planner.interference`): when something is ready depends on what was sent before it. Which of the
+plans it can make lasts least then?
+
+Method: a fixed point. Given how long everything took under the last plan, plan as if it always did;
+price what comes out with interference, and begin again. Transfers cost processor time by the piece,
+which such a plan does not see: a second search charges it as start-up cost, and so sends less
+often. The best plan seen is kept, those of all other methods among them; at last neighbouring
+transfers are merged as long as that makes it shorter.
+
+Guarantee: unless a time limit cuts in, none longer than any of the plans it is given first. It
+proves no bound.
+
+Complexity: at most twice `ROUNDS` + 1 searches, and `MERGING` transfers priced. Source: own.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from typing import Generic, TypeVar
+
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
+from planner.methods import Outcome
+from planner.simulator import Iteration
+
+__all__ = ["Beside", "best_beside", "mean_slowdown", "raised", "raised_affine", "slowed"]
+
+ProblemT = TypeVar("ProblemT")
+PlanT = TypeVar("PlanT")
+AnyCost = AffineCost | TableCost | DepthCost
+
+ROUNDS = 4
+"""Searches after the first one, for each price of a transfer."""
+
+PARTS = 1024
+"""What transfers are slowed down by in the mean is rounded up to such a part."""
+
+MERGING = 10**7
+"""Transfers priced at most while neighbours are merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside(Generic[ProblemT, PlanT]):
+    """What a family knows of its plans.
+
+    Attributes
+    ----------
+    lasts : callable
+        Returns what a plan lasts, with interference.
+    transfers : callable
+        Returns the transfers of a plan, in their order.
+    asked : callable
+        Is given a plan, or None, and a start-up cost. Returns the problem without interference in
+        which everything always lasts as it did under the plan, and every transfer so much longer.
+    search : callable
+        Plans such a problem: one or several plans.
+    joined : callable
+        Returns a plan with two neighbouring transfers, of which the first is named by its place,
+        sent together; None if they cannot be.
+    """
+
+    lasts: Callable[[PlanT], int]
+    transfers: Callable[[PlanT], Sequence[Hashable]]
+    asked: Callable[[PlanT | None, int], ProblemT]
+    search: Callable[[ProblemT], Iterable[Outcome[PlanT]]]
+    joined: Callable[[PlanT, int], PlanT | None]
+
+
+def best_beside(
+    family: Beside[ProblemT, PlanT],
+    first: Iterable[Outcome[PlanT]],
+    startup_ns: int,
+    deadline: Deadline,
+) -> Outcome[PlanT]:
+    """Return the best plan found with interference.
+
+    Parameters
+    ----------
+    family : Beside
+        What is planned.
+    first : iterable of Outcome
+        What others plan, who know of none.
+    startup_ns : int
+        Processor time of a transfer, whatever its size.
+    deadline : Deadline
+        When to stop. If nothing is planned first, one search is made even then.
+    """
+    best: tuple[int, PlanT] | None = None
+    limited = False
+    for outcome in first:
+        limited |= outcome.timed_out
+        best = _better(family, best, outcome)
+    for charged in dict.fromkeys((0, startup_ns)):
+        plan: PlanT | None = None
+        seen: set[tuple[Hashable, ...]] = set()
+        while len(seen) <= ROUNDS and not (best and deadline.passed):
+            try:
+                asked = family.asked(plan, charged)
+            except InvalidInputError:  # so slow that its times cannot be counted
+                break
+            found: tuple[int, PlanT] | None = None
+            for outcome in family.search(asked):
+                limited |= outcome.timed_out
+                found = _better(family, found, outcome)
+            assert found is not None
+            plan = found[1]
+            key = tuple(family.transfers(plan))
+            if key in seen:
+                break
+            seen.add(key)
+            best = found if best is None or found[0] < best[0] else best
+    assert best is not None
+    return Outcome(_merged(family, *best, deadline), timed_out=limited or deadline.passed)
+
+
+def _better(
+    family: Beside[ProblemT, PlanT], best: tuple[int, PlanT] | None, outcome: Outcome[PlanT]
+) -> tuple[int, PlanT] | None:
+    """Return the shorter of two plans, and what it lasts; of equally long ones the first."""
+    if outcome.plan is None:
+        return best
+    lasts = family.lasts(outcome.plan)
+    return (lasts, outcome.plan) if best is None or lasts < best[0] else best
+
+
+def _merged(family: Beside[ProblemT, PlanT], lasts: int, plan: PlanT, deadline: Deadline) -> PlanT:
+    """Return a plan with neighbouring transfers sent together wherever that makes it shorter."""
+    place, left = 0, MERGING
+    while (count := len(family.transfers(plan))) > place + 1 and left > 0 and not deadline.passed:
+        tried = family.joined(plan, place)
+        if tried is not None:
+            left -= count
+            shorter = family.lasts(tried)
+            if shorter < lasts:
+                plan, lasts = tried, shorter
+                continue
+        place += 1
+    return plan
+
+
+def slowed(graph: Graph, order: Sequence[int], iteration: Iteration) -> Graph:
+    """Return a graph whose ops always last as long as in one iteration, in which they ran so."""
+    spans = dict(zip(order, (*iteration.backward, *iteration.forward), strict=True))
+    ops = (
+        replace(op, duration_ns=spans[index][1] - spans[index][0])
+        for index, op in enumerate(graph.ops)
+    )
+    return Graph(tuple(ops), graph.parameters)
+
+
+def mean_slowdown(lasted_ns: int, alone_ns: int) -> Fraction:
+    """Return how many times as long as alone transfers lasted in all, rounded up."""
+    factor = Fraction(lasted_ns, alone_ns) if alone_ns else Fraction(1)
+    return Fraction(ceil(factor * PARTS), PARTS)
+
+
+def raised(cost: AnyCost, charged_ns: int, factor: Fraction = Fraction(1)) -> AnyCost:
+    """Return a cost times a factor, with more start-up cost."""
+    if isinstance(cost, DepthCost):
+        return DepthCost(
+            tuple((depth, _raised(at, charged_ns, factor)) for depth, at in cost.by_depth)
+        )
+    return _raised(cost, charged_ns, factor)
+
+
+def _raised(
+    cost: AffineCost | TableCost, charged_ns: int, factor: Fraction
+) -> AffineCost | TableCost:
+    if isinstance(cost, AffineCost):
+        return raised_affine(cost, charged_ns, factor)
+    points = ((size, ceil(factor * time) + charged_ns) for size, time in cost.points)
+    return TableCost(tuple(points))
+
+
+def raised_affine(cost: AffineCost, charged_ns: int, factor: Fraction) -> AffineCost:
+    """Return an affine cost times a factor, with more start-up cost."""
+    return AffineCost(ceil(factor * cost.startup_ns) + charged_ns, factor * cost.ns_per_byte)

@@ -1,0 +1,259 @@
+"""Batches whose communication and computation disturb each other."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import AffineCost, InvalidInputError, Status
+from planner.errors import NotApplicableError
+from planner.ibatch import METHODS, Plan, Problem, check, evaluate, solve
+from planner.ibatch import beside as search
+from planner.ibatch.beside import _layers_as_they_went, least_beside
+from planner.ibatch.evaluation import times_of
+from planner.ibatch.solver import RULES
+from planner.interference import ALONE, Interference
+from tests import oracles
+from tests.caramel.test_beside import interferences
+from tests.strategies import problems
+
+FAST = [name for name in METHODS if name not in ("milp", "cpsat")]
+
+
+def with_cost(problem: Problem) -> Problem:
+    """By the size of a batch: where times are given by layer nobody knows what is sent."""
+    if problem.cost is not None:
+        return problem
+    assert problem.startup_ns is not None
+    cost = AffineCost(problem.startup_ns, Fraction(3, 2))
+    return replace(problem, startup_ns=None, transfer_ns=None, cost=cost)
+
+
+disturbed = st.builds(
+    lambda problem, interference: replace(problem, interference=interference),
+    problems(objective="makespan").map(with_cost),
+    interferences(),
+)
+
+
+def exactly(problem: Problem, plan: Plan) -> Fraction:
+    """What a plan lasts, by shares of work at constant rates: nothing is rounded."""
+    assert problem.layer_bytes is not None
+    beside, pull = problem.interference, problem.direction == "pull"
+    compute = [sum(problem.compute_ns[a:b]) for a, b in plan.batches]
+    total = sum(compute)
+    to_send = list(enumerate(plan.batches))
+    now = done = left = alone = taken = Fraction(0)
+    place = None  # of the batch under way
+    while done < total or to_send or place is not None:
+        if place is not None and not left:
+            place = None
+        if place is None and to_send:
+            number, (start, stop) = to_send[0]
+            if pull or done >= sum(compute[: number + 1]):
+                place = number
+                to_send.pop(0)
+                alone = left = Fraction(oracles.communication(problem, start, stop))
+                size = sum(problem.layer_bytes[start:stop])
+                taken = min(alone, Fraction(beside.startup_ns + ceil(beside.ns_per_byte * size)))
+                continue
+        if place is None and not to_send and done >= total:
+            break
+        waits = [number for number, _ in to_send] + ([] if place is None else [place])
+        most = sum(compute[: min(waits)]) if pull and waits else total
+        computing = Fraction(done < most)
+        sending = Fraction(place is not None)
+        if computing and sending:
+            sending = 1 / beside.slowdown
+            computing = 1 - taken * sending / alone
+        moments = [left / sending] if sending else []
+        if computing:
+            goals = [sum(compute[: number + 1]) for number, _ in to_send]
+            moments += [(goal - done) / computing for goal in (most, *goals) if goal > done]
+        step = min(moments)
+        now, done, left = now + step, done + computing * step, left - sending * step
+    return now
+
+
+def every_plan(problem: Problem) -> list[Plan]:
+    return [problem.plan(boundaries) for boundaries in oracles.all_boundaries(problem)]
+
+
+@settings(max_examples=200)
+@given(disturbed)
+def test_a_plan_costs_what_happens(problem: Problem) -> None:
+    for plan in every_plan(problem):
+        evaluation = evaluate(problem, plan)
+        off = evaluation.makespan_ns - exactly(problem, plan)
+        assert abs(off) <= 3 * len(plan.batches) + 3
+        assert (
+            evaluation.makespan_ns
+            >= evaluate(replace(problem, interference=ALONE), plan).makespan_ns
+        )
+        # Readers of answers know only the times, and lay them out again.
+        times = evaluation.schedule
+        startup = max(batch.startup_end_ns - batch.transfer_start_ns for batch in times)
+        again = times_of(
+            problem.direction,
+            [batch.transfer_ns for batch in times],
+            [batch.compute_ns for batch in times],
+            startup,
+        )
+        assert tuple(again) == times
+        by_layer = _layers_as_they_went(problem, plan)
+        assert all(
+            sum(by_layer[start:stop]) == batch.compute_ns
+            for (start, stop), batch in zip(plan.batches, times, strict=True)
+        )
+
+
+@settings(max_examples=200)
+@given(disturbed)
+def test_no_plan_is_below_a_bound(problem: Problem) -> None:
+    plans = every_plan(problem)
+    if not plans:
+        assert solve(problem).plan is None
+        return
+    best = min(evaluate(problem, plan).makespan_ns for plan in plans)
+    assert least_beside(problem) <= best
+    for method in FAST:
+        try:
+            result = solve(problem, method=method)
+        except NotApplicableError:
+            continue
+        if result.plan is None:
+            assert method in RULES
+            continue
+        check(problem, result.plan)
+        assert result.objective_ns == evaluate(problem, result.plan).makespan_ns
+        assert result.objective_ns is not None
+        assert result.lower_bound_ns is not None
+        assert result.lower_bound_ns <= best <= result.objective_ns
+        if method in RULES:  # which know nothing of it
+            alone = replace(problem, interference=ALONE)
+            assert result.plan == solve(alone, method=method).plan
+        elif method in ("auto", "exact"):
+            assert result.objective_ns == best
+            assert result.status is Status.OPTIMAL
+
+
+@settings(max_examples=100)
+@given(disturbed)
+def test_the_search_is_never_behind_a_rule_nor_ahead_of_the_best(problem: Problem) -> None:
+    best = solve(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "ENUMERATED", 0)
+        found = solve(problem)
+        if found.plan is None:
+            return
+        check(problem, found.plan)
+        assert found.objective_ns is not None
+        assert found.lower_bound_ns is not None
+        assert best.objective_ns is not None
+        assert found.lower_bound_ns <= best.objective_ns <= found.objective_ns
+        for method in RULES:
+            try:
+                other = solve(problem, method=method).objective_ns
+            except NotApplicableError:
+                continue
+            assert other is None or found.objective_ns <= other
+
+
+@settings(max_examples=100)
+@given(problems(objective="makespan").map(with_cost), st.sampled_from(FAST))
+def test_what_takes_nothing_changes_nothing(problem: Problem, method: str) -> None:
+    try:
+        one = solve(problem, method=method)
+    except NotApplicableError:
+        return
+    nothing = Interference(0, Fraction(0), Fraction(1))
+    two = solve(replace(problem, interference=nothing), method=method)
+    assert (one.plan, one.objective_ns, one.lower_bound_ns) == (
+        two.plan,
+        two.objective_ns,
+        two.lower_bound_ns,
+    )
+
+
+@settings(max_examples=100)
+@given(disturbed, st.integers(0, 50), st.integers(0, 4))
+def test_what_takes_more_is_not_shorter(problem: Problem, startup: int, rate: int) -> None:
+    one = problem.interference
+    two = Interference(one.startup_ns + startup, one.ns_per_byte + rate, one.slowdown)
+    more = replace(problem, interference=two)
+    assert least_beside(problem) <= least_beside(more)
+    for plan in every_plan(problem):
+        short, long = (evaluate(each, plan).makespan_ns for each in (problem, more))
+        assert short <= long + 3 * len(plan.batches) + 3
+
+
+@settings(max_examples=50)
+@given(disturbed, st.integers(2, 1000))
+def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) -> None:
+    one = problem.interference
+    sizes = problem.layer_bytes
+    assert sizes is not None
+    cost = AffineCost(7, Fraction(3))
+    problem = replace(problem, cost=cost)
+    slow = replace(
+        problem,
+        compute_ns=tuple(factor * time for time in problem.compute_ns),
+        cost=AffineCost(factor * cost.startup_ns, factor * cost.ns_per_byte),
+        interference=Interference(factor * one.startup_ns, factor * one.ns_per_byte, one.slowdown),
+    )
+    for plan in every_plan(problem):
+        off = evaluate(slow, plan).makespan_ns - factor * evaluate(problem, plan).makespan_ns
+        assert abs(off) <= 2 * factor * (3 * len(plan.batches) + 3)
+
+
+def test_dear_communications_are_fewer() -> None:
+    """What each takes from computation is a reason to send less often."""
+    sizes, compute = (1000,) * 30, (50_000,) * 30
+    problem = Problem(
+        compute_ns=compute,
+        layer_bytes=sizes,
+        cost=AffineCost(2000, Fraction(1)),
+        direction="push",
+    )
+    dear = replace(problem, interference=Interference(2000))
+    one, two = solve(problem).plan, solve(dear).plan
+    assert one is not None
+    assert two is not None
+    assert evaluate(dear, two).makespan_ns <= evaluate(dear, one).makespan_ns
+    layers = Plan.from_boundaries(tuple(range(31)), "push")
+    assert evaluate(dear, two).makespan_ns < evaluate(dear, layers).makespan_ns
+
+
+def test_what_cannot_be_known_is_refused() -> None:
+    beside = Interference(5)
+    with pytest.raises(InvalidInputError) as caught:
+        Problem(compute_ns=(1,), startup_ns=1, transfer_ns=(1,), interference=beside)
+    assert caught.value.path == "cost"
+    with pytest.raises(InvalidInputError) as caught:
+        Problem(
+            compute_ns=(1,),
+            layer_bytes=(1,),
+            cost=AffineCost(1, Fraction(1)),
+            objective="eq4",
+            interference=beside,
+        )
+    assert caught.value.path == "objective"
+
+
+def test_pairs_of_neighbours_keep_to_the_cap() -> None:
+    problem = Problem(
+        compute_ns=(1,) * 3,
+        layer_bytes=(4,) * 3,
+        cost=AffineCost(1, Fraction(1)),
+        max_batch_bytes=8,
+        interference=Interference(1),
+    )
+    plan = problem.plan((0, 1, 2, 3))
+    joined = search._with_both(problem, plan, 0)
+    assert joined == problem.plan((0, 2, 3))
+    assert search._with_both(problem, joined, 0) is None
+    assert all(stop - start <= 2 for start, stop in pairwise((0, 2, 3)))

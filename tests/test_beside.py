@@ -1,0 +1,72 @@
+"""The search beside computation, of a family whose plans are words and cost what a table says."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from planner.beside import Beside, best_beside, mean_slowdown, raised
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.deadline import NEVER, Deadline
+from planner.errors import InvalidInputError
+from planner.methods import Outcome
+
+LASTS = {"rule": 7, "search": 9, "ab": 5, "abc": 4, "abcd": 6, "late": 8}
+
+
+def family(asked: list[str], *, joins: bool = False) -> Beside[str, str]:
+    """A family whose search answers `search`, then `late`, always the same way."""
+
+    def ask(plan: str | None, charged: int) -> str:
+        if charged > 10**9:
+            raise InvalidInputError("network", "too slow")
+        asked.append(f"{plan} {charged}")
+        return "late" if plan == "search" else "search"
+
+    def search(problem: str) -> Iterator[Outcome[str]]:
+        yield Outcome(problem, timed_out=problem == "late")
+
+    def joined(plan: str, place: int) -> str | None:
+        if not joins or plan not in ("rule", "ab", "abc"):
+            return None
+        return {"rule": "ab", "ab": "abc", "abc": "abcd"}[plan] if place == 0 else None
+
+    return Beside(LASTS.__getitem__, tuple, ask, search, joined)
+
+
+def test_the_best_plan_is_kept_whenever_it_was_found() -> None:
+    asked: list[str] = []
+    outcome = best_beside(family(asked), iter([Outcome("rule")]), 3, NEVER)
+    assert outcome == Outcome("rule", timed_out=True)
+    assert asked == ["None 0", "search 0", "late 0", "None 3", "search 3", "late 3"]
+    assert best_beside(family([]), iter(()), 0, NEVER).plan == "late"
+
+
+def test_neighbours_are_merged_while_that_is_shorter() -> None:
+    assert best_beside(family([], joins=True), iter([Outcome("rule")]), 0, NEVER).plan == "abc"
+
+
+def test_what_cannot_be_counted_is_not_asked() -> None:
+    asked: list[str] = []
+    assert best_beside(family(asked), iter([Outcome("rule")]), 2**62, NEVER).plan == "rule"
+    assert len(asked) == 3
+
+
+def test_when_the_time_is_up_one_plan_is_enough() -> None:
+    asked: list[str] = []
+    late = Deadline(1e-9)
+    outcome = best_beside(family(asked), iter([Outcome("search")]), 3, late)
+    assert outcome == Outcome("search", timed_out=True)
+    assert not asked
+    assert best_beside(family(asked), iter(()), 3, late).plan == "search"
+
+
+def test_costs_are_raised_by_a_factor_and_a_charge() -> None:
+    affine, table = AffineCost(3, Fraction(1, 2)), TableCost(((0, 3), (10, 8)))
+    twice = Fraction(2)
+    assert raised(affine, 5, twice) == AffineCost(11, Fraction(1))
+    assert raised(table, 5, twice) == TableCost(((0, 11), (10, 21)))
+    both = DepthCost(((1, affine), (2, table)))
+    later = DepthCost(((1, AffineCost(8, Fraction(1, 2))), (2, TableCost(((0, 8), (10, 13))))))
+    assert raised(both, 5) == later
+    assert mean_slowdown(3, 2) == Fraction(3, 2)
+    assert mean_slowdown(0, 0) == 1
+    assert mean_slowdown(10, 3) * 3 >= 10
