@@ -165,8 +165,9 @@ def test_a_result_that_contradicts_itself_is_refused() -> None:
 
 
 def test_nothing_else_is_written() -> None:
-    for other in (None, {}, results()[0][1]):
+    others: tuple[Any, ...] = (None, {}, results()[0][1])
+    for other in others:
         with pytest.raises(InvalidInputError):
             encode_plan(other)
         with pytest.raises(InvalidInputError):
-            encode_result(other)  # type: ignore[arg-type]
+            encode_result(other)
