@@ -1,11 +1,13 @@
 """Profiles and clusters by name."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import planner
 from planner import InvalidInputError
+from planner.cli import main
 from planner.jsonio import decode_profile, encode_profile, shipped_clusters
 from planner.jsonio.clusters import decode_cluster
 
@@ -52,3 +54,25 @@ def test_shipped_profiles_come_back(path: Path) -> None:
     assert profile == planner.read_profile(str(path)) == decode_profile(path.read_bytes())
     assert decode_profile(encode_profile(profile)) == profile
     assert decode_profile(encode_profile(profile).encode()) == profile
+
+
+def test_wheels_hold_every_shipped_cluster() -> None:
+    root = DATA.parent
+    config = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    patterns = config["tool"]["setuptools"]["package-data"]["planner"]
+    held = {path for pattern in patterns for path in (root / "planner").glob(pattern)}
+    assert {path.resolve() for path in (DATA / "clusters").glob("*.json")} <= held
+
+
+def test_commands_take_names_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    profile, file = str(DATA / "profiles/lenet5.json"), str(DATA / "clusters/office-4.json")
+    for command in (["plan", profile], ["compare", "--peers", profile, "--methods", "ddp"]):
+        printed = []
+        for cluster in ("office-4", file):
+            assert main([*command, "--cluster", cluster]) == 0
+            printed.append(capsys.readouterr().out)
+        assert printed[0] == printed[1]
+        assert main([*command, "--cluster", "ofice-4"]) == 2
+        error = capsys.readouterr().err
+        assert "--cluster: " in error
+        assert "did you mean office-4?" in error
