@@ -22,7 +22,7 @@ def shipped_clusters() -> tuple[str, ...]:
 
 
 def cluster_file(name: str | PathLike[str]) -> Path:
-    """Return the file that is meant: the one of that name or, if there is none, a shipped one.
+    """Return the file that is meant: of that name or, if there is none here, a shipped one.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ def cluster_file(name: str | PathLike[str]) -> Path:
     Raises
     ------
     InvalidInputError
-        If there is neither; the message names the nearest shipped ones, or all.
+        If a name is neither; the message gives the nearest shipped ones, or all.
     """
     path, known = Path(name), shipped_clusters()
-    if path.exists() and not path.is_dir():
-        return path
+    if path.parent.name or path.is_absolute() or (path.exists() and not path.is_dir()):
+        return path  # in a folder: a file, if a missing one
     if fspath(name) in known:
         return _FOLDER / f"{name}.json"
-    near = get_close_matches(path.name.removesuffix(".json"), known)
+    near = get_close_matches(path.name.lower().removesuffix(".json"), known)
     hint = f"did you mean {' or '.join(near)}?" if near else f"shipped are {', '.join(known)}"
     raise InvalidInputError(
         "cluster", f"neither a file nor the name of a shipped one: {shown(fspath(name))}; {hint}"

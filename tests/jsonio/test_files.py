@@ -36,7 +36,7 @@ def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ("caramel-61", "did you mean caramel-16"),
         ("Caramel16", "did you mean caramel-16"),
-        ("data/cluster/h100-9.json", "did you mean h100-8"),
+        ("H100-9.json", "did you mean h100-8"),
         ("xyz", "shipped are a10g-16, "),
         ("", "shipped are"),
         (".", "shipped are"),
@@ -46,6 +46,12 @@ def test_a_wrong_name_is_told_the_nearest(wrong: str, named: str) -> None:
     with pytest.raises(InvalidInputError, match=named) as caught:
         planner.read_cluster(wrong)
     assert caught.value.path == "cluster"
+
+
+@pytest.mark.parametrize("path", ["clusters/caramel-61.json", "/none/caramel-16"])
+def test_a_missing_file_in_a_folder_is_one(path: str) -> None:
+    with pytest.raises(FileNotFoundError, match=path):
+        planner.read_cluster(path)
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
