@@ -1,6 +1,7 @@
 """Plans the communication of distributed deep-learning jobs, and proves how good each plan is.
 
-``planner.solve(request)`` answers a request of the JSON interface given as plain values. The typed
+``planner.solve(request)`` answers a request of the JSON interface given as plain values;
+``planner.solve_or_raise`` raises where that answers with an error. The typed
 interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``,
 ``planner.bml``, ``planner.bigdl``, ``planner.drizzle``, and
 ``planner.iteration`` for all of them together), each with a ``Problem``, a ``Plan`` and
@@ -12,16 +13,20 @@ if TYPE_CHECKING:
     from typing import Any
 
     from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+    from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
     from planner.errors import InvalidInputError, PlannerError
     from planner.graphs import Graph, Op, Parameter
     from planner.interference import Interference
-    from planner.jsonio import solve
+    from planner.jsonio import read_cluster, read_profile, solve, solve_or_raise
     from planner.profiles import Layer, Profile, Provenance
     from planner.results import Result, Status
 
+    __version__: str
+
 __all__ = [
     "AffineCost",
+    "Cluster",
     "Graph",
     "Interference",
     "InvalidInputError",
@@ -34,22 +39,27 @@ __all__ = [
     "Result",
     "Status",
     "TableCost",
+    "__version__",
     "bigdl",
     "bml",
     "caramel",
     "drizzle",
     "ibatch",
     "iteration",
+    "read_cluster",
+    "read_profile",
     "solve",
+    "solve_or_raise",
     "yan",
 ]
 
 _HOMES = {
+    "clusters": ("Cluster",),
     "costs": ("AffineCost", "TableCost"),
     "errors": ("InvalidInputError", "PlannerError"),
     "graphs": ("Graph", "Op", "Parameter"),
     "interference": ("Interference",),
-    "jsonio": ("solve",),
+    "jsonio": ("read_cluster", "read_profile", "solve", "solve_or_raise"),
     "profiles": ("Layer", "Profile", "Provenance"),
     "results": ("Result", "Status"),
 }
@@ -62,6 +72,8 @@ def __getattr__(name: str) -> "Any":
 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "__version__":
+        return import_module(f"{__name__}.machine").own_version()
     if name not in _HOME:
         return import_module(f"{__name__}.{name}")
     exported = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
@@ -69,4 +81,4 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

@@ -35,8 +35,8 @@ ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 AnyCost = AffineCost | TableCost | DepthCost
 
-ROUNDS = 4
-"""Searches after the first one, for each price of a transfer."""
+ROUNDS = 1
+"""Searches after the first one, for each price of a transfer; more found next to nothing."""
 
 PARTS = 1024
 """What transfers are slowed down by in the mean is rounded up to such a part."""

@@ -22,6 +22,7 @@ from planner.cli.common import (
 from planner.cli.iteration_options import (
     add_failed_option,
     add_memory_options,
+    asked_cluster,
     damaged,
     memory_options,
 )
@@ -35,7 +36,6 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.iteration import METHODS, Problem
 from planner.iteration.peers import JOINT, PeerCase, compare_peers, standings
 from planner.jsonio import decode_profile
-from planner.jsonio.clusters import decode_cluster
 from planner.jsonio.peers import document
 from planner.methods import concrete, deadline_in, known_method
 from planner.profiles import Profile
@@ -59,7 +59,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "plan (auto) with those of single families and of other systems",
     )
     group.add_argument(
-        "--cluster", nargs="+", metavar="FILE", help="clusters, such as data/clusters/*.json"
+        "--cluster",
+        nargs="+",
+        metavar="FILE",
+        help="clusters, such as data/clusters/*.json, or names of shipped ones",
     )
     add_failed_option(group)
     group.add_argument(
@@ -86,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     check_outputs(outputs, (*options.file, *options.cluster))
     profiles = [(path, read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
     clusters = [
-        (path, damaged(read_as(path, decode_cluster), options.failed))
+        (path, damaged(asked_cluster(path), options.failed))
         for path in dict.fromkeys(options.cluster)
     ]
     count = len(profiles) * len(clusters) * len(scales)

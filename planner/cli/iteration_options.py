@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.cli.common import read_as
+from planner.cli.common import in_option, read_as
 from planner.cli.parsing import parse_names, parse_number
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
@@ -12,6 +12,7 @@ from planner.interference import Interference
 from planner.iteration import ALGORITHMS, KNOWN, MODES, Problem
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster, without
+from planner.jsonio.files import cluster_file
 from planner.jsonio.network import decode_network, measured_as
 from planner.profiles import Profile
 from planner.units import parse_bytes
@@ -22,6 +23,7 @@ __all__ = [
     "add_failed_option",
     "add_iteration_options",
     "add_memory_options",
+    "asked_cluster",
     "damaged",
     "memory_options",
     "settle",
@@ -55,7 +57,10 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
     """Add the profile, the cluster and the options of the problem."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     parser.add_argument(
-        "--cluster", required=True, metavar="FILE", help="a cluster, such as in data/clusters"
+        "--cluster",
+        required=True,
+        metavar="FILE",
+        help="a cluster's file, or the name of a shipped one, such as caramel-16",
     )
     add_failed_option(parser)
     parser.add_argument(
@@ -105,6 +110,20 @@ def add_failed_option(parser: Any) -> None:
         help="what of a bcube does not work, instead of what the cluster says, as in requests: "
         '\'{"servers": [[0, 1]], "links": [[[0, 0], 1]], "switches": [[0, [1]]]}\'',
     )
+
+
+def asked_cluster(name: str) -> Cluster:
+    """Return the cluster that ``--cluster`` names: a file's, a shipped one, or standard input's.
+
+    Raises
+    ------
+    PlannerError
+        If there is none.
+    """
+    if name != "-":
+        with in_option("--cluster"):
+            name = str(cluster_file(name))
+    return read_as(name, decode_cluster)
 
 
 def damaged(cluster: Cluster, failed: str | None) -> Cluster:
@@ -192,7 +211,7 @@ def settle(options: argparse.Namespace) -> Job:
                     "--algorithms", f"expected some of {', '.join(KNOWN)}, got {shown(name)}"
                 )
     profile = read_as(options.profile, decode_profile)
-    cluster = damaged(read_as(options.cluster, decode_cluster), options.failed)
+    cluster = damaged(asked_cluster(options.cluster), options.failed)
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
     settled = {

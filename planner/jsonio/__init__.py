@@ -1,6 +1,8 @@
 """The JSON interface: the only place that knows JSON."""
 
+from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
 from planner.jsonio.profiles import decode_profile, encode_profile
+from planner.jsonio.results import decode_plan, decode_result, encode_plan, encode_result
 from planner.jsonio.schema import schema
 from planner.jsonio.service import (
     PROBLEMS,
@@ -9,6 +11,7 @@ from planner.jsonio.service import (
     decode_request,
     reply,
     solve,
+    solve_or_raise,
 )
 from planner.jsonio.streams import limited_replies, one_message, read_lines
 
@@ -16,13 +19,21 @@ __all__ = [
     "PROBLEMS",
     "Reply",
     "decode_answer",
+    "decode_plan",
     "decode_profile",
     "decode_request",
+    "decode_result",
+    "encode_plan",
     "encode_profile",
+    "encode_result",
     "limited_replies",
     "one_message",
+    "read_cluster",
     "read_lines",
+    "read_profile",
     "reply",
     "schema",
+    "shipped_clusters",
     "solve",
+    "solve_or_raise",
 ]

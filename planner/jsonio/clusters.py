@@ -100,7 +100,7 @@ class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     interference: InterferenceDocument | UnsetType = UNSET
 
 
-def decode_cluster(data: bytes) -> Cluster:
+def decode_cluster(data: bytes | str) -> Cluster:
     """Read a cluster from JSON text.
 
     Raises

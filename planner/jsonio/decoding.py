@@ -7,7 +7,7 @@ passes over or reports without a place); msgspec checks types and ranges and kno
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from math import copysign, inf, isfinite, nan
@@ -68,7 +68,7 @@ class _Refused(NamedTuple):
     key: str = ""
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes | str) -> Any:
     """Parse one JSON document strictly.
 
     Raises
@@ -77,8 +77,9 @@ def decode(data: bytes) -> Any:
         If `data` is no JSON in UTF-8, is nested too deeply, an object repeats a key, or a text or
         number is none, with its path.
     """
+    loose = isinstance(data, str)  # may hold half of a surrogate pair without an escape
     try:
-        text = data.decode("utf-8-sig")
+        text = data.removeprefix("\ufeff") if isinstance(data, str) else data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError("", f"not UTF-8: {error.reason} at byte {error.start}") from None
     try:
@@ -90,7 +91,7 @@ def decode(data: bytes) -> Any:
             value = json.loads(
                 text, object_pairs_hook=_object, parse_float=_number, parse_int=_saturated
             )
-        _check(value, "", 0, texts="\\u" in text)  # only escapes make half a surrogate pair
+        _check(value, "", 0, texts=loose or "\\u" in text)  # else nothing is half a pair
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidInputError("", f"not JSON: {error.msg} at {where}") from None
@@ -239,8 +240,17 @@ def _exactly(kind: type[Any], value: Any) -> Fraction:
         raise ValueError(_RATE) from None
 
 
-def typed(value: Any, kind: type[T]) -> T:
-    """Convert plain values to `kind`, a msgspec structure, without coercing anything.
+def typed(value: Any, kind: type[T], other: Callable[[type[Any], Any], Any] = _exactly) -> T:
+    """Convert plain values to `kind`, without coercing anything.
+
+    Parameters
+    ----------
+    value : object
+        Plain values.
+    kind : type
+        A msgspec structure, a dataclass or a named tuple.
+    other : callable
+        Makes what no JSON is: a fraction, of the decimals that stand for it.
 
     Raises
     ------
@@ -248,7 +258,7 @@ def typed(value: Any, kind: type[T]) -> T:
         At the first value that does not fit, with its path.
     """
     try:
-        return msgspec.convert(value, kind, strict=True, dec_hook=_exactly)
+        return msgspec.convert(value, kind, strict=True, dec_hook=other)
     except msgspec.ValidationError as error:
         raise _translated(str(error), value, kind) from None
     except UnicodeEncodeError:
@@ -394,7 +404,7 @@ def _alternatives(types: list[msgspec.inspect.Type]) -> list[msgspec.inspect.Typ
 
 
 def _inside(outer: msgspec.inspect.Type, step: str | int) -> list[msgspec.inspect.Type]:
-    if isinstance(outer, msgspec.inspect.StructType):
+    if isinstance(outer, msgspec.inspect.StructType | msgspec.inspect.DataclassType):
         return [field.type for field in outer.fields if field.encode_name == step]
     if isinstance(outer, msgspec.inspect.TupleType) and isinstance(step, int):
         return [outer.item_types[step]]

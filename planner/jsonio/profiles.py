@@ -88,7 +88,7 @@ PROFILE_RULES = {
 """What the schema says of a profile beside the fields' own types."""
 
 
-def decode_profile(data: bytes) -> Profile:
+def decode_profile(data: bytes | str) -> Profile:
     """Read a profile from JSON text.
 
     Raises

@@ -38,6 +38,7 @@ __all__ = [
     "decode_request",
     "reply",
     "solve",
+    "solve_or_raise",
 ]
 
 
@@ -179,10 +180,35 @@ def solve(request: Mapping[str, Any]) -> dict[str, Any]:
         ``{"error": {"code": "invalid_request", "path": …, "message": …}}``.
     """
     try:
-        data = msgspec.json.encode(_answer(plain(request)))
+        return solve_or_raise(request)
     except InvalidInputError as error:
-        data = msgspec.json.encode(_error("invalid_request", error.path, error.message))
-    result: dict[str, Any] = msgspec.json.decode(data)  # arrays as lists, as in JSON
+        return _plain_answer(_error("invalid_request", error.path, error.message))
+
+
+def solve_or_raise(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer one request given as plain values, or raise what is wrong with it.
+
+    Parameters
+    ----------
+    request : mapping
+        The same as for `solve`.
+
+    Returns
+    -------
+    dict
+        The answer; where there is no plan, it says why.
+
+    Raises
+    ------
+    InvalidInputError
+        If the request is invalid, with the path of the first bad field; a `NotApplicableError` if
+        the method asked for cannot be used on this problem, though others can.
+    """
+    return _plain_answer(_answer(plain(request)))
+
+
+def _plain_answer(answer: msgspec.Struct) -> dict[str, Any]:
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer))  # arrays as lists
     return result
 
 
@@ -201,7 +227,7 @@ def reply(data: bytes) -> Reply:
         return Reply(msgspec.json.encode(answer), 1, fault)
 
 
-def decode_request(data: bytes) -> Any:
+def decode_request(data: bytes | str) -> Any:
     """Read a request from JSON text without answering it.
 
     Raises
@@ -213,7 +239,7 @@ def decode_request(data: bytes) -> Any:
     return typed(value, _interface(value).request)
 
 
-def decode_answer(data: bytes) -> tuple[Any, Any]:
+def decode_answer(data: bytes | str) -> tuple[Any, Any]:
     """Read an answer from JSON text, such as ``planner solve`` wrote, with what is drawn of it.
 
     That is a `planner.timeline.Timeline`, or one of `planner.views` (see `PROBLEMS`).

@@ -1,12 +1,17 @@
 """The page of the Python interface has a word on every public package."""
 
+import doctest
 import pkgutil
 import re
 from pathlib import Path
 
-import planner
+import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+import planner
+from planner.jsonio import PROBLEMS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 DOCUMENTED = re.findall(r"^\.\. auto\w+:: (planner[\w.]*)", PAGE, flags=re.MULTILINE)
 
 # What the commands and the planners are built of, not an interface.
@@ -47,4 +52,19 @@ def test_every_exported_name_is_there() -> None:
         assert any(one.startswith(f"planner.{name}") for one in DOCUMENTED) or name in {
             "InvalidInputError",  # of `planner.errors`, which is there as a whole
             "PlannerError",
+            "__version__",
         }, name
+
+
+def test_every_family_has_an_example_that_prints_what_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
+    for family in PROBLEMS:
+        assert any(f"planner.{family}.solve(" in block for block in blocks), family
+    examples = doctest.DocTestParser().get_doctest("".join(blocks), {}, "api.md", None, 0)
+    monkeypatch.chdir(ROOT)
+    said: list[str] = []
+    failed, tried = doctest.DocTestRunner(verbose=False).run(examples, out=said.append)
+    assert not failed, "".join(said)
+    assert tried > 2 * len(PROBLEMS)

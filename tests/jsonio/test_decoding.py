@@ -11,6 +11,7 @@ import pytest
 
 import planner
 from planner.cli import main
+from planner.errors import InvalidInputError
 from planner.jsonio import reply
 from planner.jsonio.decoding import decode
 from planner.validation import closest, exact
@@ -155,3 +156,23 @@ def test_the_closest_name_is_found_among_short_ones_only() -> None:
 @pytest.mark.parametrize("text", ["0.12345678901234567890123", "1e-40", "123456789012345678.5"])
 def test_decimals_are_what_is_written(text: str) -> None:
     assert exact(decode(text.encode()), "number") == Fraction(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, 0.1, "ü"]}', '\ufeff{"a": 1}', "{", '{"a": 1, "a": 2}']
+)
+def test_text_is_read_as_its_bytes_are(text: str) -> None:
+    def read(data: bytes | str) -> object:
+        try:
+            return decode(data)
+        except InvalidInputError as error:
+            return error.path, error.message
+
+    assert read(text) == read(text.encode())
+
+
+@pytest.mark.parametrize(("text", "path"), [('{"a": ["\ud800"]}', "a[0]"), ('{"\ud800": 1}', "")])
+def test_text_with_half_a_surrogate_pair_is_refused(text: str, path: str) -> None:
+    with pytest.raises(InvalidInputError, match="surrogate") as caught:
+        decode(text)
+    assert caught.value.path == path

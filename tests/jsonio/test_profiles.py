@@ -59,6 +59,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 def assert_round_trip(profile: Profile) -> None:
     text = encode_profile(profile)
+    assert decode_profile(text) == profile
     assert decode_profile(text.encode("utf-8", "surrogatepass")) == profile
     schemas.validate(json.loads(text), "profile")
 

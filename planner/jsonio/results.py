@@ -1,0 +1,188 @@
+"""Typed plans and results as JSON, and back: equal to what they were, in every family.
+
+An answer (`planner.jsonio.solve`) says what a plan means; these say what it is, field by field, for
+a program that stops and goes on later. A fraction is written ``"3/7"``.
+"""
+
+import json
+import re
+from fractions import Fraction
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+from planner.errors import InvalidInputError
+from planner.jsonio.decoding import decode, typed
+from planner.results import Infeasibility, Result
+from planner.validation import did_you_mean, inside, shown
+
+__all__ = ["decode_plan", "decode_result", "encode_plan", "encode_result"]
+
+_KINDS: dict[str, tuple[type[Any], type[Any]]] = {
+    "ibatch.Plan": (ibatch.Plan, ibatch.Evaluation),
+    "caramel.Plan": (caramel.Plan, caramel.Evaluation),
+    "yan.Plan": (yan.Plan, yan.Estimate),
+    "bml.Schedule": (bml.Schedule, bml.Evaluation),
+    "bml.TreePlan": (bml.TreePlan, bml.Evaluation),
+    "bigdl.Exchange": (bigdl.Exchange, bigdl.Evaluation),
+    "bigdl.Driver": (bigdl.Driver, bigdl.Evaluation),
+    "drizzle.Plan": (drizzle.Plan, drizzle.Evaluation),
+    "iteration.Plan": (iteration.Plan, iteration.Evaluation),
+}
+"""What kinds of plans there are, and what says what one costs."""
+
+_FRACTION = "-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?"
+"""As long as Python reads integers."""
+
+_Time = Annotated[int, Meta(ge=0)]
+
+
+class _PlanDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kind: str
+    plan: Any
+
+
+class _ResultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fields of a `Result`; the plan with its kind."""
+
+    method: str
+    plan: _PlanDocument | None
+    objective_ns: _Time | None
+    lower_bound_ns: int | None
+    runtime_s: float
+    timed_out: bool
+    infeasibility: Any
+    evaluation: Any
+
+
+def encode_plan(plan: Any) -> str:
+    """Return a plan of any family as JSON text.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
+    """
+    return _text(_plan_document(plan))
+
+
+def decode_plan(data: bytes | str) -> Any:
+    """Read a plan that `encode_plan` wrote.
+
+    It has the right form; whether it is a plan of a problem says the family's ``check``.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with the path of the first bad field.
+    """
+    return _plan_of(typed(decode(data), _PlanDocument))
+
+
+def encode_result(result: Result[Any, Any]) -> str:
+    """Return a result of any family as JSON text.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
+    """
+    if not isinstance(result, Result):
+        raise InvalidInputError("result", f"expected a Result, got {shown(result)}")
+    fields = {name: getattr(result, name) for name in _ResultDocument.__struct_fields__}
+    if result.plan is not None:
+        fields["plan"] = _plan_document(result.plan)
+    return _text(_ResultDocument(**fields))
+
+
+def decode_result(data: bytes | str) -> Result[Any, Any]:
+    """Read a result that `encode_result` wrote.
+
+    What it says of costs and bounds is believed: the family's ``check`` and ``evaluate`` tell of
+    the problem whether it is so.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with the path of the first bad field.
+    """
+    document = typed(decode(data), _ResultDocument)
+    fields = {name: getattr(document, name) for name in _ResultDocument.__struct_fields__}
+    if document.plan is not None:
+        with inside("plan"):
+            fields["plan"] = _plan_of(document.plan)
+        fields["evaluation"] = _exact(
+            document.evaluation, _KINDS[document.plan.kind][1], "evaluation"
+        )
+    elif document.evaluation is not None:
+        raise InvalidInputError("evaluation", "only with a plan")
+    if document.infeasibility is not None:
+        fields["infeasibility"] = _exact(document.infeasibility, Infeasibility, "infeasibility")
+    try:
+        return Result(**fields)
+    except ValueError as error:
+        raise InvalidInputError("", str(error)) from None
+
+
+def _plan_document(plan: Any) -> _PlanDocument:
+    for kind, (form, _) in _KINDS.items():
+        if type(plan) is form:
+            return _PlanDocument(kind=kind, plan=plan)
+    raise InvalidInputError("plan", f"expected one of {', '.join(_KINDS)}, got {shown(plan)}")
+
+
+def _plan_of(document: _PlanDocument) -> Any:
+    if document.kind not in _KINDS:
+        hint = did_you_mean(document.kind, _KINDS)
+        raise InvalidInputError(
+            "kind",
+            f"expected one of {', '.join(_KINDS)}, got {shown(document.kind)}"
+            f"{hint and f' ({hint})'}",
+        )
+    return _exact(document.plan, _KINDS[document.kind][0], "plan")
+
+
+def _exact(value: Any, kind: type[Any], path: str) -> Any:
+    """Return a value of a type, every field given and none besides."""
+    with inside(path):
+        made = typed(value, kind, _fraction)
+        _same(value, decode(_text(made)), "")
+    return made
+
+
+def _same(given: Any, written: Any, path: str) -> None:
+    """Refuse what is not as it would be written again, such as with a field left out."""
+    if isinstance(written, dict) and isinstance(given, dict):
+        for name in (*written, *given):
+            where = f"{path}.{name}" if path else name
+            if name not in given:
+                raise InvalidInputError(where, "missing")
+            if name not in written:
+                raise InvalidInputError(where, "unknown field")
+            _same(given[name], written[name], where)
+    elif isinstance(written, list) and isinstance(given, list) and len(given) == len(written):
+        for place, (one, other) in enumerate(zip(given, written, strict=True)):
+            _same(one, other, f"{path}[{place}]")
+    elif given != written:
+        raise InvalidInputError(path, f"expected {shown(written)}, got {shown(given)}")
+
+
+def _text(document: Any) -> str:
+    # Not by msgspec alone, whose integers end at 64 bits.
+    plain = msgspec.to_builtins(document, enc_hook=_written, order="deterministic")
+    return json.dumps(plain, ensure_ascii=False) + "\n"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Fraction):
+        return str(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+def _fraction(kind: type[Any], value: Any) -> Fraction:
+    assert kind is Fraction
+    if isinstance(value, str) and re.fullmatch(_FRACTION, value):
+        return Fraction(value)
+    raise ValueError('Expected a fraction such as "3/7"')
