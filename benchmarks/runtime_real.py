@@ -80,6 +80,7 @@ def variants_for(
             "startup_ns": interference.startup_ns,
             "ns_per_byte": float(interference.ns_per_byte),
             "slowdown": float(interference.slowdown),
+            "delay_ns": interference.delay_ns,
         }
         plans = {
             PLANNED: planner.solve(caramel_request(profile, rows, "auto", interference=beside)),
@@ -135,7 +136,8 @@ def worker(names: Sequence[str], options: argparse.Namespace) -> list[dict[str, 
                         f"{rows[-1][1] / 1e6:.0f} ms for one all-reduce of all; beside computation "
                         f"a transfer takes {interference.startup_ns / 1e3:.0f} µs and "
                         f"{float(interference.ns_per_byte):.3g} ns/B from it and lasts "
-                        f"{float(interference.slowdown):.2f} times as long"
+                        f"{float(interference.slowdown):.2f} times as long and "
+                        f"{interference.delay_ns / 1e6:.1f} ms"
                     ),
                     "variants": [
                         measured(variant.name, variant.predicted_ns, times) for variant in variants

@@ -2,13 +2,14 @@
 
 Problem. Somebody has to send: gloo's threads and the kernel take processor time from the core that
 computes, collectives on a GPU take multiprocessors and memory bandwidth. While a transfer of
-duration d runs beside computation it lasts σ·d (`slowdown`), and takes p = min(d, startup +
-bytes·rate) from it (processor time): computation is behind by p when it has ended, at the same rate
-all the time. What runs while computation waits takes nothing from it and is not slowed down.
+duration d runs beside computation it lasts σ·d + δ (`slowdown`, and `delay`: a thread that sends
+waits for its turn), and takes p = min(d, startup + bytes·rate) from it (processor time):
+computation is behind by p when it has ended, at the same rate all the time. What runs while
+computation waits takes nothing from it and is not slowed down.
 
 Guarantee. No plan undercuts `bound_beside`. Let C be all computation and D all transfers, alone. An
 iteration lasts at least C - (what runs beside) + D: each unit of D beside computation hides 1 - p/d
-of a unit, and needs σ - p/d of computation to hide behind. So with P the least
+of a unit, and needs at least σ - p/d of computation to hide behind. So with P the least
 processor time of all transfers, ρ the least p/d and r = (1-ρ)/(σ-ρ), every iteration M obeys
 
 1. M ≥ C + P, since a transfer costs computation p, or waiting d ≥ p;
@@ -59,6 +60,8 @@ class Interference:
         Processor time of each byte of a transfer.
     slowdown : Fraction
         How many times as long a transfer lasts beside computation; at least 1.
+    delay_ns : int
+        How much longer it lasts there in addition, whatever its size.
 
     Raises
     ------
@@ -69,9 +72,11 @@ class Interference:
     startup_ns: int = 0
     ns_per_byte: Fraction = Fraction(0)
     slowdown: Fraction = Fraction(1)
+    delay_ns: int = 0
 
     def __post_init__(self) -> None:
         set_integer(self, "startup_ns")
+        set_integer(self, "delay_ns")
         set_exact(self, "ns_per_byte")
         set_exact(self, "slowdown")
         if self.slowdown < 1:
@@ -82,16 +87,26 @@ class Interference:
     @property
     def is_none(self) -> bool:
         """Whether nothing takes anything from anything."""
-        return not self.startup_ns and not self.ns_per_byte and self.slowdown == 1
+        return self == ALONE
 
     @property
     def half(self) -> "Interference":
         """The same of a half of a transfer: it takes half of what all of it takes."""
-        return Interference(-(-self.startup_ns // 2), self.ns_per_byte / 2, self.slowdown)
+        startup, delay = (-(-time // 2) for time in (self.startup_ns, self.delay_ns))
+        return Interference(startup, self.ns_per_byte / 2, self.slowdown, delay)
+
+    @property
+    def least_ns(self) -> int:
+        """What any transfer costs if all of it is beside computation, beside its time alone."""
+        return self.startup_ns + self.delay_ns
 
     def processor_ns(self, size: int, duration_ns: int) -> int:
         """Return what a transfer of a size and a duration takes from computation beside it."""
         return min(duration_ns, self.startup_ns + ceil(self.ns_per_byte * size))
+
+    def beside_ns(self, duration_ns: int) -> int:
+        """Return what a transfer of a duration lasts beside computation."""
+        return ceil(self.slowdown * duration_ns) + (self.delay_ns if duration_ns else 0)
 
 
 ALONE = Interference()
@@ -136,7 +151,7 @@ def progress(
     transfers: Sequence[Span],
     alone_ns: Sequence[int],
     processor_ns: Sequence[int],
-    slowdown: Fraction,
+    beside_ns: Sequence[int],
 ) -> Progress:
     """Return what is done in the times of a schedule, whoever made it.
 
@@ -146,8 +161,8 @@ def progress(
         Start and end of each, in time order; no two ops overlap, nor two transfers.
     alone_ns, processor_ns : sequence of int
         What each transfer lasts alone, and takes from computation if all of it is beside.
-    slowdown : Fraction
-        How many times as long a transfer lasts beside computation.
+    beside_ns : sequence of int
+        What each transfer lasts if computation runs beside it all the time.
     """
     moments = sorted({moment for span in (*ops, *transfers) for moment in span})
     of_ops: list[Amount] = [0] * len(ops)
@@ -166,10 +181,11 @@ def progress(
         sends = number < len(transfers) and transfers[number][0] <= now
         share: Amount = 1 if computes else 0
         if sends:
-            slower = slowdown if computes and slowdown > 1 else 1
-            of_transfers[number] += then - now if slower == 1 else Fraction(then - now) / slower
+            alone, beside = alone_ns[number], beside_ns[number]
+            slower = computes and beside > alone
+            of_transfers[number] += Fraction(alone * (then - now), beside) if slower else then - now
             if computes and processor_ns[number]:
-                share -= Fraction(processor_ns[number], ceil(slowdown * alone_ns[number]))
+                share -= Fraction(processor_ns[number], beside)
         if computes:
             of_ops[place] += share * (then - now)
             borders[place] += 1

@@ -7,7 +7,7 @@ time it waits is a stall. Every transfer of an iteration is waited for by a forw
 iterations do not reach into each other.
 
 While a transfer runs beside computation both may be slower (`planner.interference`): the transfer
-lasts longer by a factor, and takes its processor time from computation at a constant rate.
+lasts longer, and takes its processor time from computation at a constant rate.
 Readiness is therefore asked of the computation that is done, not of the clock. Times are rounded up
 to whole nanoseconds whenever a transfer ends or computation begins to wait.
 
@@ -17,7 +17,6 @@ Complexity: O(ops + transfers).
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -39,6 +38,8 @@ class TimedTransfer(NamedTuple):
         When it may leave at the earliest, ready or not.
     processor_ns : int
         What it takes from computation beside it; at most its duration.
+    slower_ns : int
+        How much longer it lasts beside computation.
     """
 
     ready_ns: int
@@ -46,6 +47,7 @@ class TimedTransfer(NamedTuple):
     needed_by: int
     not_before_ns: int = 0
     processor_ns: int = 0
+    slower_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,6 @@ def simulate(
     transfers: Sequence[TimedTransfer],
     *,
     barrier: bool = False,
-    slowdown: Fraction = Fraction(1),
 ) -> Iteration:
     """Run one iteration.
 
@@ -97,8 +98,6 @@ def simulate(
         In the order in which they leave.
     barrier : bool
         Whether the forward pass waits for all transfers (no overlap with it).
-    slowdown : Fraction
-        How many times as long a transfer lasts beside computation.
     """
     done = list(accumulate(forward_ns, initial=sum(backward_ns)))  # work before each forward op
     waits = [0 if barrier else transfer.needed_by for transfer in transfers]
@@ -110,7 +109,7 @@ def simulate(
         work.reach(transfer.ready_ns)
         work.run(transfer.not_before_ns - work.now, limit)
         start = work.now
-        work.run_beside(transfer, slowdown, limit)
+        work.run_beside(transfer, limit)
         spans.append((start, work.now))
         arrival[waiting] = max(arrival[waiting], work.now)
     work.reach(done[-1])
@@ -152,10 +151,10 @@ class _Work:
         self._go(left, left)
         self._go(duration_ns - left, 0)
 
-    def run_beside(self, transfer: TimedTransfer, slowdown: Fraction, limit: int) -> None:
+    def run_beside(self, transfer: TimedTransfer, limit: int) -> None:
         """Compute beside a transfer until it ends, but no more than up to a limit."""
         alone = transfer.duration_ns
-        beside = -(-alone * slowdown.numerator // slowdown.denominator)
+        beside = alone + transfer.slower_ns
         gain, left = beside - transfer.processor_ns, limit - self._amounts[-1]
         if gain <= left:
             self._go(beside, gain)

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.interference import progress
+from planner.interference import Interference, progress
 from planner.simulator import TimedTransfer, simulate
 
 times = st.integers(0, 20) | st.integers(0, 10**8)
@@ -19,7 +19,7 @@ def iterations(draw: st.DrawFn) -> tuple[list[int], list[int], list[TimedTransfe
     forward = draw(st.lists(times, min_size=1, max_size=5))
     work = st.integers(0, sum(backward))
     needed = st.integers(0, len(forward) - 1)
-    transfer = st.builds(TimedTransfer, work, times, needed, times, st.just(0))
+    transfer = st.builds(TimedTransfer, work, times, needed, times, st.just(0), st.just(0))
     return backward, forward, draw(st.lists(transfer, max_size=6))
 
 
@@ -62,29 +62,31 @@ def test_a_stall() -> None:
 
 
 @st.composite
-def disturbed(
-    draw: st.DrawFn,
-) -> tuple[list[int], list[int], list[TimedTransfer], Fraction, bool]:
+def disturbed(draw: st.DrawFn) -> tuple[list[int], list[int], list[TimedTransfer], bool]:
     backward, forward, transfers = draw(iterations())
-    taken = [draw(st.integers(0, transfer.duration_ns)) for transfer in transfers]
-    transfers = [
-        transfer._replace(processor_ns=processor)
-        for transfer, processor in zip(transfers, taken, strict=True)
-    ]
     slowdown = Fraction(draw(st.integers(4, 12)), 4) + Fraction(draw(st.integers(0, 99)), 1000)
-    return backward, forward, transfers, slowdown, draw(st.booleans())
+    beside = Interference(slowdown=slowdown, delay_ns=draw(st.integers(0, 9)))
+    transfers = [
+        transfer._replace(
+            processor_ns=draw(st.integers(0, transfer.duration_ns)),
+            slower_ns=beside.beside_ns(transfer.duration_ns) - transfer.duration_ns,
+        )
+        for transfer in transfers
+    ]
+    return backward, forward, transfers, draw(st.booleans())
 
 
 @given(disturbed())
 def test_what_is_done_in_every_time_is_what_there_was_to_do(
-    case: tuple[list[int], list[int], list[TimedTransfer], Fraction, bool],
+    case: tuple[list[int], list[int], list[TimedTransfer], bool],
 ) -> None:
-    backward, forward, transfers, slowdown, barrier = case
-    result = simulate(backward, forward, transfers, barrier=barrier, slowdown=slowdown)
+    backward, forward, transfers, barrier = case
+    result = simulate(backward, forward, transfers, barrier=barrier)
     alone = [transfer.duration_ns for transfer in transfers]
     processor = [transfer.processor_ns for transfer in transfers]
     spans = (*result.backward, *result.forward)
-    done = progress(spans, result.transfers, alone, processor, slowdown)
+    beside = [transfer.duration_ns + transfer.slower_ns for transfer in transfers]
+    done = progress(spans, result.transfers, alone, processor, beside)
     for work, duration, borders in zip(done.ops, backward + forward, done.borders, strict=True):
         assert abs(work - duration) <= 3 * borders
     for part, duration in zip(done.transfers, alone, strict=True):
@@ -96,11 +98,11 @@ def test_what_is_done_in_every_time_is_what_there_was_to_do(
 
 @given(disturbed())
 def test_the_same_schedule_comes_of_what_ops_and_transfers_took(
-    case: tuple[list[int], list[int], list[TimedTransfer], Fraction, bool],
+    case: tuple[list[int], list[int], list[TimedTransfer], bool],
 ) -> None:
     """Readers of answers know only the times, and simulate them again."""
-    backward, forward, transfers, slowdown, barrier = case
-    result = simulate(backward, forward, transfers, barrier=barrier, slowdown=slowdown)
+    backward, forward, transfers, barrier = case
+    result = simulate(backward, forward, transfers, barrier=barrier)
     took = [
         TimedTransfer(0, end - start, transfer.needed_by, ready)
         for transfer, ready, (start, end) in zip(
@@ -116,11 +118,11 @@ def test_the_same_schedule_comes_of_what_ops_and_transfers_took(
 
 @given(disturbed())
 def test_interference_makes_nothing_earlier(
-    case: tuple[list[int], list[int], list[TimedTransfer], Fraction, bool],
+    case: tuple[list[int], list[int], list[TimedTransfer], bool],
 ) -> None:
-    backward, forward, transfers, slowdown, barrier = case
-    disturbed = simulate(backward, forward, transfers, barrier=barrier, slowdown=slowdown)
-    alone = [transfer._replace(processor_ns=0) for transfer in transfers]
+    backward, forward, transfers, barrier = case
+    disturbed = simulate(backward, forward, transfers, barrier=barrier)
+    alone = [transfer._replace(processor_ns=0, slower_ns=0) for transfer in transfers]
     free = simulate(backward, forward, alone, barrier=barrier)
     for late, early in zip(disturbed.transfers, free.transfers, strict=True):
         assert late[0] >= early[0]
@@ -135,7 +137,7 @@ def test_a_transfer_beside_computation_takes_its_processor_time() -> None:
     assert result.backward == ((0, 10), (10, 24))
     assert result.transfers == ((10, 18),)
     # Twice as long, until computation has nothing left to do.
-    slowed = simulate([10, 1], [2], [TimedTransfer(10, 8, 0)], slowdown=Fraction(2))
+    slowed = simulate([10, 1], [2], [TimedTransfer(10, 8, 0, slower_ns=8)])
     assert slowed.backward == ((0, 10), (10, 11))
     assert slowed.transfers == ((10, 19),)
     assert slowed.forward == ((19, 21),)

@@ -77,7 +77,7 @@ def planned_beside(
         search=lambda asked: (search(asked, deadline),),
         joined=lambda plan, place: _with_both(problem, plan, place),
     )
-    return best_beside(family, first(), problem.interference.startup_ns, deadline)
+    return best_beside(family, first(), problem.interference.least_ns, deadline)
 
 
 def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:

@@ -137,23 +137,19 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     first_read = [min(place[index] for index in readers) for readers in graph.readers]
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
+    lasting = [duration_ns(problem, group, plan.traffic) for group in plan.groups]
     transfers = [
         TimedTransfer(
             max(heads[part.parameter] for part in group.parts),
-            duration_ns(problem, group, plan.traffic),
+            lasts,
             min(first_read[part.parameter] for part in group.parts),
             group.not_before_ns,
             processor_ns(problem, group, plan.traffic),
+            problem.interference.beside_ns(lasts) - lasts,
         )
-        for group in plan.groups
+        for group, lasts in zip(plan.groups, lasting, strict=True)
     ]
-    iteration = simulate(
-        backward_ns,
-        forward_ns,
-        transfers,
-        barrier=plan.barrier,
-        slowdown=problem.interference.slowdown,
-    )
+    iteration = simulate(backward_ns, forward_ns, transfers, barrier=plan.barrier)
     undisturbed = iteration.undisturbed
     times = tuple(
         TransferTimes(ready, start, end, undisturbed[0 if plan.barrier else transfer.needed_by])
@@ -289,7 +285,7 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
         iteration,
         lasting,
         processor,
-        problem.interference.slowdown,
+        list(map(problem.interference.beside_ns, lasting)),
     )
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     begin = iteration.forward[0][0]
@@ -314,7 +310,7 @@ def check_lanes(
     iteration: Iteration,
     alone_ns: Sequence[int],
     processor_ns: Sequence[int],
-    slowdown: Fraction,
+    beside_ns: Sequence[int],
 ) -> tuple[Fraction, ...]:
     """Check what a schedule says of ops and of the channel, whatever is sent.
 
@@ -327,7 +323,7 @@ def check_lanes(
         In the order in which they run.
     iteration : Iteration
         The schedule.
-    alone_ns, processor_ns, slowdown
+    alone_ns, processor_ns, beside_ns
         As in `planner.interference.progress`.
 
     Returns
@@ -345,10 +341,10 @@ def check_lanes(
         for number, (former, latter) in enumerate(pairwise(lane)):
             if latter[0] < former[1]:
                 raise InvalidPlanError(f"{name}[{number + 1}]", "starts before the one before ends")
-    done = progress(spans, iteration.transfers, alone_ns, processor_ns, slowdown)
+    done = progress(spans, iteration.transfers, alone_ns, processor_ns, beside_ns)
     # Rounding to whole nanoseconds, where anything slows anything down: of what a transfer lasts
     # beside computation, and of both its parts where computation begins to wait.
-    slack = 3 if slowdown > 1 or any(processor_ns) else 0
+    slack = 3 if list(beside_ns) != list(alone_ns) or any(processor_ns) else 0
     for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
         if abs(work - lasts) > slack:
             raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
 from typing import NamedTuple
 
 from planner.caramel.activation import activation_order, backward_order
@@ -120,7 +119,8 @@ class Problem:
         together = self.cost.cost_ns(sum(sizes))
         computation = sum(op.duration_ns for op in self.graph.ops)
         what = "computation and four times the communication"  # room for every method's detours
-        slowest = ceil(self.interference.slowdown * max(apart, together))
+        beside = self.interference
+        slowest = beside.beside_ns(max(apart, together)) + len(sizes) * beside.delay_ns
         total(4 * slowest + computation, "network", what)
 
     @classmethod

@@ -62,7 +62,8 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
         lines.append(
             f"beside computation a transfer takes {format_ns(interference.startup_ns)} and "
             f"{float(interference.ns_per_byte):g} ns/B from it, and lasts "
-            f"{float(interference.slowdown):.2f} times as long"
+            f"{float(interference.slowdown):.2f} times as long and "
+            f"{format_ns(interference.delay_ns)}"
         )
     return "\n".join([*lines, ""])
 

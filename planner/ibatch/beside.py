@@ -86,7 +86,7 @@ def planned_beside(
         search=lambda asked: (exact(asked, deadline),),
         joined=lambda plan, place: _with_both(problem, plan, place),
     )
-    return best_beside(family, first(), problem.interference.startup_ns, deadline)
+    return best_beside(family, first(), problem.interference.least_ns, deadline)
 
 
 def least_beside(problem: Problem) -> int:
@@ -127,19 +127,18 @@ def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:
 def _layers_as_they_went(problem: Problem, plan: Plan) -> tuple[int, ...]:
     """Return how long each layer computes under a plan."""
     taken = problem.transfers(plan)
-    slowdown = problem.interference.slowdown
     if problem.direction == "pull":
         steps = [
-            TimedTransfer(0, lasts, start, processor_ns=processor)
-            for (start, _), (lasts, processor) in zip(plan.batches, taken, strict=True)
+            TimedTransfer(0, lasts, start, 0, *beside)
+            for (start, _), (lasts, *beside) in zip(plan.batches, taken, strict=True)
         ]
-        spans = simulate((), problem.compute_ns, steps, slowdown=slowdown).forward
+        spans = simulate((), problem.compute_ns, steps).forward
         return tuple(end - start for start, end in spans)
     backward = problem.compute_ns[::-1]
     done = list(accumulate(backward, initial=0))
     steps = [
-        TimedTransfer(done[problem.layers - start], lasts, 0, processor_ns=processor)
-        for (start, _), (lasts, processor) in zip(plan.batches, taken, strict=True)
+        TimedTransfer(done[problem.layers - start], lasts, 0, 0, *beside)
+        for (start, _), (lasts, *beside) in zip(plan.batches, taken, strict=True)
     ]
-    spans = simulate(backward, (), steps, slowdown=slowdown).backward
+    spans = simulate(backward, (), steps).backward
     return tuple(end - start for start, end in spans)[::-1]

@@ -157,26 +157,25 @@ def schedule(problem: Problem, plan: Plan) -> list[BatchTimes]:
     """Return when each batch of a checked plan communicates and computes, in transfer order."""
     prefix, taken = problem.compute_prefix, problem.transfers(plan)
     computations = [prefix[stop] - prefix[start] for start, stop in plan.batches]
-    transfers = [lasts for lasts, _ in taken]
+    transfers = [lasts for lasts, _, _ in taken]
     if not problem.interference.is_none:
         transfers, computations = _beside(problem, taken, computations)
     return times_of(problem.direction, transfers, computations, problem.transfer_startup_ns)
 
 
 def _beside(
-    problem: Problem, transfers: Sequence[tuple[int, int]], computations: Sequence[int]
+    problem: Problem, transfers: Sequence[tuple[int, int, int]], computations: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Return how long batches communicate and compute if both disturb each other."""
-    slowdown, pull = problem.interference.slowdown, problem.direction == "pull"
-    ready = accumulate(computations)
+    pull, ready = problem.direction == "pull", accumulate(computations)
     steps = [
-        TimedTransfer(0, lasts, place, processor_ns=processor)
+        TimedTransfer(0, lasts, place, 0, *beside)
         if pull
-        else TimedTransfer(done, lasts, 0, processor_ns=processor)
-        for place, ((lasts, processor), done) in enumerate(zip(transfers, ready, strict=True))
+        else TimedTransfer(done, lasts, 0, 0, *beside)
+        for place, ((lasts, *beside), done) in enumerate(zip(transfers, ready, strict=True))
     ]
     backward, forward = ((), computations) if pull else (computations, ())
-    went = simulate(backward, forward, steps, slowdown=slowdown)
+    went = simulate(backward, forward, steps)
     computed = went.forward if pull else went.backward
     return [end - start for start, end in went.transfers], [end - start for start, end in computed]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from planner.costs import AffineCost, DepthCost, TableCost
@@ -142,7 +141,7 @@ class Problem:
             dearest = self.cost.cost_ns(sum(self.layer_bytes))
             if isinstance(self.cost, TableCost):
                 dearest = max(dearest, *(time for _, time in self.cost.points))
-            dearest = ceil(self.interference.slowdown * dearest)
+            dearest = self.interference.beside_ns(dearest)
             serial = (len(self.compute_ns) + 1) * dearest + computation
             total(serial, "cost_table", "the time of as many communications as layers")
 
@@ -249,14 +248,22 @@ class Problem:
         assert self.size_prefix is not None
         return self.cost.cost_ns(self.size_prefix[stop] - self.size_prefix[start])
 
-    def transfers(self, plan: "Plan") -> list[tuple[int, int]]:
-        """Return what each batch of a plan lasts alone, and takes from computation beside it."""
+    def transfers(self, plan: "Plan") -> list[tuple[int, int, int]]:
+        """Return what each batch lasts alone, takes from computation beside it, and lasts longer.
+
+        All in nanoseconds; the last two if computation runs beside it all the time.
+        """
         times = [self.transfer_time(start, stop) for start, stop in plan.batches]
         sizes = self.size_prefix
         if sizes is None or self.interference.is_none:
-            return [(time, 0) for time in times]
+            return [(time, 0, 0) for time in times]
+        beside = self.interference
         return [
-            (time, self.interference.processor_ns(sizes[stop] - sizes[start], time))
+            (
+                time,
+                beside.processor_ns(sizes[stop] - sizes[start], time),
+                beside.beside_ns(time) - time,
+            )
             for time, (start, stop) in zip(times, plan.batches, strict=True)
         ]
 

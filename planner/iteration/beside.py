@@ -103,7 +103,7 @@ def planned_beside(
         joined=lambda plan, place: _with_both(problem, way, plan, place),
     )
     first = (Outcome(fitting(plan)) for plan in known)
-    outcome = best_beside(family, first, problem.beside("push").startup_ns, deadline)
+    outcome = best_beside(family, first, problem.beside("push").least_ns, deadline)
     assert outcome.plan is not None
     return [*known, outcome.plan], timed_out or outcome.timed_out
 

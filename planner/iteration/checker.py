@@ -189,8 +189,12 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
         problem.beside(transfer.kind).processor_ns(transfer.size_bytes, lasts)
         for transfer, lasts in zip(plan.transfers, lasting, strict=True)
     ]
+    beside = [
+        problem.beside(transfer.kind).beside_ns(lasts)
+        for transfer, lasts in zip(plan.transfers, lasting, strict=True)
+    ]
     ops = [graph.ops[index] for index in computed]
-    before = check_lanes(ops, iteration, lasting, processor, problem.interference.slowdown)
+    before = check_lanes(ops, iteration, lasting, processor, beside)
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     ended = iteration.backward[-1][1]
     begin = iteration.forward[0][0]

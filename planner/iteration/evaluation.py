@@ -110,15 +110,10 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
         if transfer.kind != "push":
             needed = min(first_read[part.parameter] for part in transfer.parts)
         lasts = cost.cost_ns(transfer.size_bytes)
-        processor = problem.beside(transfer.kind).processor_ns(transfer.size_bytes, lasts)
-        steps.append(TimedTransfer(work, lasts, needed, transfer.not_before_ns, processor))
-    iteration = simulate(
-        backward_ns,
-        forward_ns,
-        steps,
-        barrier=plan.barrier,
-        slowdown=problem.interference.slowdown,
-    )
+        beside = problem.beside(transfer.kind)
+        taken = beside.processor_ns(transfer.size_bytes, lasts), beside.beside_ns(lasts) - lasts
+        steps.append(TimedTransfer(work, lasts, needed, transfer.not_before_ns, *taken))
+    iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier)
     undisturbed = iteration.undisturbed
     return Evaluation(
         iteration=iteration,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from math import ceil
 from typing import Literal
 
 from planner import caramel
@@ -208,7 +207,7 @@ class Problem:
         """Check that no method's sum of times is too large, whatever it sends at once."""
         computation = sum(op.duration_ns for op in self.graph.ops)
         for option in self.single:
-            dearest = ceil(self.interference.slowdown * option.all_reduce.cost_ns(sum(sizes)))
+            dearest = self.interference.beside_ns(option.all_reduce.cost_ns(sum(sizes)))
             what = "the computation and the time of four times as many transfers as parameters"
             total(4 * (len(sizes) + 1) * dearest + computation, path, what)
 

@@ -146,6 +146,7 @@ class InterferenceAnswer(Struct, frozen=True, kw_only=True):
     startup_ns: Size
     ns_per_byte: float
     slowdown: Annotated[float, Meta(ge=1)]
+    delay_ns: Size = 0
 
 
 class MemoryAnswer(Struct, frozen=True, kw_only=True):

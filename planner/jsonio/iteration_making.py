@@ -152,6 +152,7 @@ def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
             startup_ns=beside.startup_ns,
             ns_per_byte=float(beside.ns_per_byte),
             slowdown=float(beside.slowdown),
+            delay_ns=beside.delay_ns,
         ),
         "slowed_ns": evaluation.computation_ns - problem.base.windows.compute_ns,
     }

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from planner.bml.replan import REPLAN
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
+from planner.interference import ALONE, Interference
 from planner.jsonio.heads import check_head
 from planner.jsonio.iteration_answer import (
     VERBS,
@@ -71,7 +72,7 @@ def _check(
             "transfers", transfers, [transfer.kind == "all_reduce" for transfer in transfers]
         )
     else:
-        startup = _check_costs(answer.synchronisation, transfers, _slowdown(answer))
+        startup = _check_costs(answer.synchronisation, transfers, _beside(answer))
         _check_programs(answer, answer.synchronisation)
     backward_ns = iteration.backward[-1][1] if iteration.backward else 0
     for number, transfer in enumerate(transfers):
@@ -119,22 +120,22 @@ def _check_failed(answer: IterationAnswer, program: ProgramAround | UnsetType) -
         raise InvalidInputError("ranks", "expected the servers that work, in order")
 
 
-def _slowdown(answer: IterationAnswer) -> Fraction:
-    """Return how many times as long a transfer lasts beside computation."""
+def _beside(answer: IterationAnswer) -> Interference:
+    """Return what an answer says that transfers and computation take from each other."""
     beside = answer.interference
     if beside is UNSET:
-        return Fraction(1)
+        return ALONE
     for name in ("ns_per_byte", "slowdown"):
         value = getattr(beside, name)
         if not (isfinite(value) and value >= 0):
             raise InvalidInputError(f"interference.{name}", "is none")
-    return Fraction(beside.slowdown)
+    return Interference(slowdown=Fraction(beside.slowdown), delay_ns=beside.delay_ns)
 
 
 def _check_costs(
     synchronisation: SynchronisationAnswer,
     transfers: Sequence[TransferAnswer],
-    slowdown: Fraction,
+    beside: Interference,
 ) -> int:
     """Refuse transfers that do not take what they cost; return the start-up of all."""
     costs = {
@@ -168,7 +169,7 @@ def _check_costs(
         took = transfer.end_ns - transfer.start_ns
         sending = Fraction(cost.ns_per_byte) * transfer.bytes  # up to the rounding of a float
         least = cost.startup_ns + ceil(sending)
-        most = ceil(slowdown * least)
+        most = beside.beside_ns(least)
         slack = 1 + sending / 2**50
         if not least - slack <= took <= most + slack:
             slower = f" to {most}" if most > least else ""

@@ -109,6 +109,7 @@ class InterferenceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     startup_ns: Time = 0
     ns_per_byte: Rate | UnsetType = UNSET
     slowdown: Annotated[Rate, Meta(extra_json_schema={"minimum": 1})] | UnsetType = UNSET
+    delay_ns: Time = 0
 
     def typed(self, path: str) -> Interference:
         """Return the typed interference, or refuse it with a path into it."""

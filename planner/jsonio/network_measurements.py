@@ -50,6 +50,7 @@ def encode_network(
             "startup_ns": interference.startup_ns,
             "ns_per_byte": float(interference.ns_per_byte),
             "slowdown": float(interference.slowdown),
+            "delay_ns": interference.delay_ns,
         }
     document["timings"] = [
         _timing(timing, by_depth) for depth, by_depth in fit.by_depth for timing in sweep.at(depth)

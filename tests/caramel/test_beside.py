@@ -24,7 +24,8 @@ from tests.strategies import times
 @st.composite
 def interferences(draw: st.DrawFn) -> Interference:
     per_byte = Fraction(draw(st.integers(0, 12)), draw(st.integers(1, 5)))
-    return Interference(draw(times), per_byte, Fraction(draw(st.integers(4, 12)), 4))
+    slowdown = Fraction(draw(st.integers(4, 12)), 4)
+    return Interference(draw(times), per_byte, slowdown, draw(times))
 
 
 disturbed = st.builds(
@@ -135,6 +136,7 @@ def _after(names: list[str], mark: str) -> list[tuple[str, tuple[str, ...]]]:
         ({"ns_per_byte": -1}, "ns_per_byte"),
         ({"slowdown": Fraction(1, 2)}, "slowdown"),
         ({"slowdown": float("nan")}, "slowdown"),
+        ({"delay_ns": -1}, "delay_ns"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(fields: dict[str, float], path: str) -> None:

@@ -172,7 +172,7 @@ def test_interference_is_measured_and_counted(
     (text, other), outputs = as_ranks(2, tmp_path, *options)
     assert other is None
     document = json.loads(text)
-    assert document["interference"].keys() == {"startup_ns", "ns_per_byte", "slowdown"}
+    assert document["interference"].keys() == {"startup_ns", "ns_per_byte", "slowdown", "delay_ns"}
     assert document["interference"]["slowdown"] >= 1
     assert "--interference" in document["provenance"]["source"]
     assert "beside computation a transfer takes" in outputs[0]

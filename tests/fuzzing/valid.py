@@ -117,6 +117,7 @@ def interference(draw: Random) -> Request:
         "startup_ns": amount(draw),
         "ns_per_byte": draw.choice([0, 0.3, 1e9]),
         "slowdown": draw.choice([1, 1.1, 1000]),
+        "delay_ns": draw.choice([0, 5000, 10**12]),
     }
     return {"interference": found}
 

@@ -68,7 +68,7 @@ def exactly(problem: Problem, plan: Plan) -> Fraction:
         computing = Fraction(done < most)
         sending = Fraction(place is not None)
         if computing and sending:
-            sending = 1 / beside.slowdown
+            sending = alone / (beside.slowdown * alone + beside.delay_ns)
             computing = 1 - taken * sending / alone
         moments = [left / sending] if sending else []
         if computing:
@@ -183,7 +183,7 @@ def test_what_takes_nothing_changes_nothing(problem: Problem, method: str) -> No
 @given(disturbed, st.integers(0, 50), st.integers(0, 4))
 def test_what_takes_more_is_not_shorter(problem: Problem, startup: int, rate: int) -> None:
     one = problem.interference
-    two = Interference(one.startup_ns + startup, one.ns_per_byte + rate, one.slowdown)
+    two = Interference(one.startup_ns + startup, one.ns_per_byte + rate, one.slowdown, one.delay_ns)
     more = replace(problem, interference=two)
     assert least_beside(problem) <= least_beside(more)
     for plan in every_plan(problem):
@@ -203,7 +203,12 @@ def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) 
         problem,
         compute_ns=tuple(factor * time for time in problem.compute_ns),
         cost=AffineCost(factor * cost.startup_ns, factor * cost.ns_per_byte),
-        interference=Interference(factor * one.startup_ns, factor * one.ns_per_byte, one.slowdown),
+        interference=Interference(
+            factor * one.startup_ns,
+            factor * one.ns_per_byte,
+            one.slowdown,
+            factor * one.delay_ns,
+        ),
     )
     for plan in every_plan(problem):
         off = evaluate(slow, plan).makespan_ns - factor * evaluate(problem, plan).makespan_ns

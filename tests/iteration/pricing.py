@@ -130,7 +130,8 @@ def lasts_beside(problem: Problem, plan: Plan) -> Fraction:
         computes = done < most
         sending, computing = Fraction(under_way is not None), Fraction(computes)
         if computes and under_way is not None:
-            sending = 1 / beside.slowdown
+            delay = -(-beside.delay_ns // share)
+            sending = alone / (beside.slowdown * alone + delay)
             computing = 1 - taken * sending / alone
         moments = [left / sending] if sending else []
         if computing:

@@ -172,7 +172,7 @@ def test_what_takes_more_is_not_shorter(
     problem: Problem, startup: int, rate: int, method: str
 ) -> None:
     one = problem.interference
-    two = Interference(one.startup_ns + startup, one.ns_per_byte + rate, one.slowdown)
+    two = Interference(one.startup_ns + startup, one.ns_per_byte + rate, one.slowdown, one.delay_ns)
     more = beside(problem, two)
     try:
         plan = solve(problem, method=method).plan

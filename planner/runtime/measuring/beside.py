@@ -7,7 +7,8 @@ Method. As executors do it: transfers one after the other in a thread of their o
 matrices in this one, with torch's threads as they are set. Each round times, for each size, the
 products alone, the transfers alone, and transfers beside products until the last one has ended.
 What the products are behind by, for each transfer, is its processor time. Medians over the rounds,
-those of the rank that loses most: it is the one that all wait for.
+those of the rank that loses most: it is the one that all wait for. The largest transfer tells by
+which factor transfers last longer; what smaller ones last longer than that is the delay.
 
 Guarantee. All ranks return the same. Complexity. (1 + rounds) · sizes samples of `SAMPLE_S`, three
 of each.
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from statistics import median
+from typing import NamedTuple
 
 import torch
 from torch import distributed
@@ -39,6 +41,14 @@ SIDE = 192
 
 DECIMALS = 4
 """Digits that are kept of the slowdown, and of the processor time of a byte."""
+
+
+class _Sample(NamedTuple):
+    """Of one transfer: what it takes from computation, lasts alone, and lasts longer beside it."""
+
+    processor_ns: float
+    alone_ns: float
+    longer_ns: float
 
 
 def measure_interference(
@@ -76,33 +86,43 @@ def measure_interference(
         transfer(world, kind, size // ELEMENT_BYTES, room, all_reduce=all_reduce)[0]
         for size in sizes
     ]
-    taken: list[list[float]] = [[] for _ in sizes]
-    longer: list[list[float]] = [[] for _ in sizes]
+    rows: list[list[_Sample]] = [[] for _ in sizes]
     with ThreadPoolExecutor(1) as channel, world.transferring():
         for number in range(rounds + 1):
             for place, run in enumerate(runs):
-                processor_ns, slowdown = _sample(world, run, channel)
+                sample = _sample(world, run, channel)
                 if number:
-                    taken[place].append(processor_ns)
-                    longer[place].append(slowdown)
+                    rows[place].append(sample)
             if progress is not None:
                 progress(number + 1, rounds + 1)
-        worst = torch.tensor([[median(row) for row in rows] for rows in (taken, longer)])
+        worst = torch.tensor(
+            [[median(row) for row in zip(*samples, strict=True)] for samples in rows],
+            dtype=torch.float64,
+        )
         distributed.all_reduce(worst, op=distributed.ReduceOp.MAX, group=world.group)
-    processor, slower = worst.tolist()
-    samples = [(size, max(round(ns), 1)) for size, ns in zip(sizes, processor, strict=True)]
-    cost = fit_affine(samples).cost
+    return _fitted(sizes, [_Sample(*row) for row in worst.tolist()])
+
+
+def _fitted(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
+    """Return the interference that samples of increasing sizes show."""
+    taken = [
+        (size, max(round(sample.processor_ns), 1))
+        for size, sample in zip(sizes, samples, strict=True)
+    ]
+    cost = fit_affine(taken).cost
+    *smaller, largest = samples
+    slower = max(largest.longer_ns, 0.0) / largest.alone_ns
+    delays = [sample.longer_ns - slower * sample.alone_ns for sample in smaller]
     return Interference(
         cost.startup_ns,
         Fraction(str(round(float(cost.ns_per_byte), DECIMALS))),
-        Fraction(str(round(max(median(slower), 1.0), DECIMALS))),
+        Fraction(str(round(1 + slower, DECIMALS))),
+        max(round(median(delays)), 0),
     )
 
 
-def _sample(
-    world: World, run: Callable[[], object], channel: ThreadPoolExecutor
-) -> tuple[float, float]:
-    """Return what a transfer takes from computation, in ns, and how much longer it lasts there."""
+def _sample(world: World, run: Callable[[], object], channel: ThreadPoolExecutor) -> _Sample:
+    """Time a transfer alone and beside computation."""
     product_ns, _ = _products(lambda ns: ns < SAMPLE_S * 1e9)
     alone_ns = channel.submit(_transfers, world, run, 1).result()
     count = torch.tensor([max(1, round(SAMPLE_S * 1e9 / alone_ns))])
@@ -112,7 +132,7 @@ def _sample(
     beside = channel.submit(_transfers, world, run, times)
     each_ns, products = _products(lambda _: not beside.done())
     lost_ns = products * (each_ns - product_ns)
-    return max(lost_ns / times, 0.0), beside.result() / times / alone_ns
+    return _Sample(max(lost_ns / times, 0.0), alone_ns, beside.result() / times - alone_ns)
 
 
 def _transfers(world: World, run: Callable[[], object], times: int) -> float:
