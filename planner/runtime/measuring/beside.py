@@ -33,11 +33,12 @@ from planner.sweeps import ELEMENT_BYTES, Collective
 
 __all__ = ["measure_interference"]
 
-SAMPLE_S = 0.1
+SAMPLE_S = 0.2
 """How long transfers are timed in one round, and computation beside them."""
 
-SIDE = 192
-"""Rows and columns of the matrices: some tenths of a millisecond a product on one core."""
+SIDE = 512
+"""Rows and columns of the matrices: some milliseconds a product on one core, as layers take, and
+too large for its cache."""
 
 DECIMALS = 4
 """Digits that are kept of the slowdown, and of the processor time of a byte."""
