@@ -4,6 +4,8 @@ from fractions import Fraction
 
 import pytest
 
+pytest.importorskip("torch")
+
 from planner.interference import Interference
 from planner.runtime.measuring.beside import _fitted, _Sample
 
