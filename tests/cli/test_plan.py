@@ -44,7 +44,7 @@ def test_measured_interference_is_counted(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As if the cluster said it."""
-    beside = {"startup_ns": 30, "ns_per_byte": 0.5, "slowdown": 1.25}
+    beside = {"startup_ns": 30, "ns_per_byte": 0.5, "slowdown": 1.25, "delay_ns": 7}
     network: dict[str, Any] = {"collective": "all_reduce", "ranks": 4, "interference": beside}
     network["network"] = {"startup_ns": 7, "ns_per_byte": 1}
     path = tmp_path / "network.json"
