@@ -16,20 +16,29 @@ proves no bound.
 Complexity: at most twice `ROUNDS` + 1 searches, and `MERGING` transfers priced. Source: own.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import Generic, TypeVar
 
 from planner.costs import AffineCost, DepthCost, TableCost
-from planner.deadline import Deadline
-from planner.errors import InvalidInputError
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.graphs import Graph
-from planner.methods import Outcome
+from planner.methods import Method, Outcome
 from planner.simulator import Iteration
 
-__all__ = ["Beside", "best_beside", "mean_slowdown", "raised", "raised_affine", "slowed"]
+__all__ = [
+    "Beside",
+    "best_beside",
+    "mean_slowdown",
+    "plans_of",
+    "raised",
+    "raised_affine",
+    "slowed",
+]
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
@@ -117,6 +126,17 @@ def best_beside(
             best = found if best is None or found[0] < best[0] else best
     assert best is not None
     return Outcome(_merged(family, *best, deadline), timed_out=limited or deadline.passed)
+
+
+def plans_of(
+    problem: ProblemT, methods: Iterable[Method[ProblemT, PlanT]], deadline: Deadline
+) -> Iterator[Outcome[PlanT]]:
+    """Yield what methods plan for a problem, until a deadline; those that do not apply nothing."""
+    for method in methods:
+        if deadline.passed:
+            return
+        with suppress(NotApplicableError, TimeUpError):
+            yield method(problem, deadline)
 
 
 def _better(

@@ -12,15 +12,14 @@ interference. The bound is that of
 Complexity: that of `planner.beside`. Source: own.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from planner.beside import Beside, best_beside, mean_slowdown, raised, slowed
+from planner.beside import Beside, best_beside, mean_slowdown, plans_of, raised, slowed
 from planner.caramel.evaluation import duration_ns, evaluate
 from planner.caramel.problem import Group, Part, Plan, Problem
 from planner.costs import DepthCost
-from planner.deadline import Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.deadline import Deadline
 from planner.interference import ALONE
 from planner.methods import Method, Outcome
 
@@ -48,15 +47,6 @@ def planned_beside(
     """
     alone = replace(problem, interference=ALONE)
 
-    def first() -> Iterator[Outcome[Plan]]:
-        for method in others:
-            if deadline.passed:
-                return
-            try:
-                yield method(alone, deadline)
-            except (NotApplicableError, TimeUpError):
-                continue
-
     def asked(plan: Plan | None, charged: int) -> Problem:
         if plan is None:
             return replace(alone, cost=raised(problem.cost, charged))
@@ -77,7 +67,9 @@ def planned_beside(
         search=lambda asked: (search(asked, deadline),),
         joined=lambda plan, place: _with_both(problem, plan, place),
     )
-    return best_beside(family, first(), problem.interference.least_ns, deadline)
+    return best_beside(
+        family, plans_of(alone, others, deadline), problem.interference.least_ns, deadline
+    )
 
 
 def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:

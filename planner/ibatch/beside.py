@@ -17,9 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, combinations, pairwise
 
-from planner.beside import Beside, best_beside, mean_slowdown, raised
-from planner.deadline import Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.beside import Beside, best_beside, mean_slowdown, plans_of, raised
+from planner.deadline import Deadline
 from planner.ibatch.evaluation import evaluate
 from planner.ibatch.problem import Plan, Problem
 from planner.interference import ALONE, bound_beside
@@ -60,15 +59,6 @@ def planned_beside(
         best = min(map(problem.plan, _cuts(problem)), key=lasts)
         return Outcome(best, lasts(best))
 
-    def first() -> Iterator[Outcome[Plan]]:
-        for method in (exact, *rules):
-            if deadline.passed:
-                return
-            try:
-                yield method(alone, deadline)
-            except (NotApplicableError, TimeUpError):
-                continue
-
     def asked(plan: Plan | None, charged: int) -> Problem:
         assert problem.cost is not None
         if plan is None:
@@ -86,7 +76,9 @@ def planned_beside(
         search=lambda asked: (exact(asked, deadline),),
         joined=lambda plan, place: _with_both(problem, plan, place),
     )
-    return best_beside(family, first(), problem.interference.least_ns, deadline)
+    return best_beside(
+        family, plans_of(alone, (exact, *rules), deadline), problem.interference.least_ns, deadline
+    )
 
 
 def least_beside(problem: Problem) -> int:
