@@ -187,7 +187,7 @@ def bytescheduler(
     groups: list[Group] = []
     now = 0
     while arriving or queue:
-        if not len(groups) % 1024:
+        if groups and not len(groups) % 1024:
             deadline.check()
         if not queue:
             now = max(now, heads[arriving[-1]])
