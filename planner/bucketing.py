@@ -12,6 +12,7 @@ __all__ = [
     "DDP_FIRST_BUCKET_BYTES",
     "DDP_LIMITS",
     "ddp_buckets",
+    "fitting_buckets",
     "mg_wfbp_groups",
 ]
 
@@ -56,6 +57,36 @@ def ddp_buckets(
             groups.append(members)
             members, filled = 0, 0
     return [*groups, members] if members else groups
+
+
+def fitting_buckets(sizes: Sequence[int], limit: int) -> list[int]:
+    """Group as DeepSpeed's ZeRO: what would exceed the limit opens the next bucket.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Of each gradient, in any unit.
+    limit : int
+        Of a bucket, in the same; a larger gradient is alone.
+
+    Returns
+    -------
+    list of int
+        Number of gradients in each bucket. O(n).
+
+    Notes
+    -----
+    Source: ``reduce_independent_p_g_buckets_and_remove_grads`` of DeepSpeed 0.19.
+    """
+    groups: list[int] = []
+    filled = 0
+    for size in sizes:
+        if not groups or filled + size > limit:
+            groups.append(0)
+            filled = 0
+        groups[-1] += 1
+        filled += size
+    return groups
 
 
 def mg_wfbp_groups(

@@ -11,6 +11,9 @@ lasts longer, and takes its processor time from computation at a constant rate.
 Readiness is therefore asked of the computation that is done, not of the clock. Times are rounded up
 to whole nanoseconds whenever a transfer ends or computation begins to wait.
 
+Where the backward pass is held, it waits, when a transfer may leave, for the one before; the op
+that waits lasts as much longer.
+
 Complexity: O(ops + transfers).
 """
 
@@ -87,6 +90,7 @@ def simulate(
     transfers: Sequence[TimedTransfer],
     *,
     barrier: bool = False,
+    held: bool = False,
 ) -> Iteration:
     """Run one iteration.
 
@@ -98,10 +102,16 @@ def simulate(
         In the order in which they leave.
     barrier : bool
         Whether the forward pass waits for all transfers (no overlap with it).
+    held : bool
+        Whether nothing is computed between the moments at which a transfer may leave and at which
+        the one before has ended. Transfers are ready in order then.
     """
     done = list(accumulate(forward_ns, initial=sum(backward_ns)))  # work before each forward op
     waits = [0 if barrier else transfer.needed_by for transfer in transfers]
     limits = list(accumulate((done[place] for place in reversed(waits)), min))[::-1]
+    if held:
+        following = [transfer.ready_ns for transfer in transfers[1:]]
+        limits = [*map(min, limits, following), *limits[len(following) :]]
     work = _Work()
     spans: list[tuple[int, int]] = []
     arrival = [0] * (len(forward_ns) + 1)

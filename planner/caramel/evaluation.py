@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
+from planner.caramel.held import check_held, late_heads
 from planner.caramel.many_orders import are_orders, last_ready
 from planner.caramel.problem import Group, Plan, Problem
 from planner.caramel.windows import ready_times
@@ -138,18 +139,23 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
     lasting = [duration_ns(problem, group, plan.traffic) for group in plan.groups]
+    ready = [max(heads[part.parameter] for part in group.parts) for group in plan.groups]
+    if plan.late:
+        ready = late_heads(
+            ready, [heads[one.parts[0].parameter] for one in plan.groups], backward_ns
+        )
     transfers = [
         TimedTransfer(
-            max(heads[part.parameter] for part in group.parts),
+            work,
             lasts,
             min(first_read[part.parameter] for part in group.parts),
             group.not_before_ns,
             processor_ns(problem, group, plan.traffic),
             problem.interference.beside_ns(lasts) - lasts,
         )
-        for group, lasts in zip(plan.groups, lasting, strict=True)
+        for group, work, lasts in zip(plan.groups, ready, lasting, strict=True)
     ]
-    iteration = simulate(backward_ns, forward_ns, transfers, barrier=plan.barrier)
+    iteration = simulate(backward_ns, forward_ns, transfers, barrier=plan.barrier, held=plan.late)
     undisturbed = iteration.undisturbed
     times = tuple(
         TransferTimes(ready, start, end, undisturbed[0 if plan.barrier else transfer.needed_by])
@@ -286,7 +292,10 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
         lasting,
         processor,
         list(map(problem.interference.beside_ns, lasting)),
+        held=plan.late,
     )
+    if plan.late and problem.interference.is_none:
+        check_held(problem, plan, iteration, heads, lasting)
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     begin = iteration.forward[0][0]
     pairs = zip(plan.groups, iteration.transfers, before, strict=True)
@@ -311,6 +320,8 @@ def check_lanes(
     alone_ns: Sequence[int],
     processor_ns: Sequence[int],
     beside_ns: Sequence[int],
+    *,
+    held: bool = False,
 ) -> tuple[Fraction, ...]:
     """Check what a schedule says of ops and of the channel, whatever is sent.
 
@@ -325,6 +336,8 @@ def check_lanes(
         The schedule.
     alone_ns, processor_ns, beside_ns
         As in `planner.interference.progress`.
+    held : bool
+        Whether ops may wait for transfers, and last longer for that.
 
     Returns
     -------
@@ -349,7 +362,8 @@ def check_lanes(
         if abs(work - lasts) > slack:
             raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")
     for op, work, borders in zip(ops, done.ops, done.borders, strict=True):
-        if abs(work - op.duration_ns) > slack * borders:
+        short = op.duration_ns - work > slack * borders
+        if short or (work - op.duration_ns > slack * borders and not held):
             raise InvalidPlanError(op.name, "does not take its duration")
     if any(former[1] != latter[0] for former, latter in pairwise(((0, 0), *iteration.backward))):
         raise InvalidPlanError("ops", "the backward pass waits")

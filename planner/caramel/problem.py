@@ -16,6 +16,7 @@ from planner.graphs import Graph
 from planner.interference import ALONE, Interference, check_interference
 from planner.network import AnyNetwork, ring_cost
 from planner.profiles import Profile
+from planner.targets import Target
 from planner.validation import integer, set_integer, shown, total
 
 __all__ = ["Group", "OpOrder", "Part", "Plan", "Problem", "Stages"]
@@ -80,6 +81,8 @@ class Problem:
         Parameters are cut at multiples of so many bytes.
     interference : Interference
         What transfers and computation take from each other.
+    target : Target, optional
+        Whose rules plans keep to, if not only those of planner's own runtime.
     """
 
     graph: Graph
@@ -92,6 +95,7 @@ class Problem:
     stages: Stages = field(default_factory=Stages)
     element_bytes: int = 1
     interference: Interference = ALONE
+    target: Target | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, Graph):
@@ -99,6 +103,8 @@ class Problem:
         if not isinstance(self.cost, NetworkCost):
             raise InvalidInputError("network", f"expected a cost, got {shown(self.cost)}")
         check_interference(self.interference)
+        if self.target is not None and not isinstance(self.target, Target):
+            raise InvalidInputError("target", f"expected a Target, got {shown(self.target)}")
         set_integer(self, "workers", minimum=1, maximum=2**16)
         set_integer(self, "seed")
         set_integer(self, "element_bytes", minimum=1)
@@ -296,6 +302,9 @@ class Plan:
         Whether the forward pass waits for all transfers.
     traffic : Fraction
         What is sent for each byte, relative to an all-reduce (more with parameter servers).
+    late : bool
+        Whether a transfer leaves when the gradient behind it is ready, too: the first one of the
+        next transfer, or the last of all; and computation waits there for the transfer before.
     """
 
     groups: tuple[Group, ...]
@@ -303,3 +312,4 @@ class Plan:
     forward_order: tuple[int, ...]
     barrier: bool = False
     traffic: Fraction = Fraction(1)
+    late: bool = False

@@ -23,14 +23,16 @@ from planner.caramel.beside import planned_beside
 from planner.caramel.bounds import lower_bound, tighter_bound
 from planner.caramel.descent import descend
 from planner.caramel.evaluation import Evaluation, check, check_times, evaluate, plan_heads
+from planner.caramel.for_target import least_ns, within
 from planner.caramel.loads import Load, LoadPricer, loads_of, plan_of
 from planner.caramel.paper import caramel
 from planner.caramel.problem import OpOrder, Plan, Problem
 from planner.caramel.robust import steadied
 from planner.caramel.search import BUDGET, best_loads
+from planner.caramel.targeted import broken_rule
 from planner.caramel.windows import windows
 from planner.deadline import NEVER, Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.errors import InvalidPlanError, NotApplicableError
 from planner.interference import ALONE, bound_beside
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, judged, named, solve_with
@@ -219,7 +221,9 @@ def solve(
         If the method is unknown or does not apply to the problem.
     """
     methods = METHODS
-    if not problem.interference.is_none:
+    if problem.target is not None:
+        methods = within(METHODS, problem.target)
+    elif not problem.interference.is_none:
         methods = {name: _beside(name, method) for name, method in METHODS.items()}
     return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
 
@@ -261,13 +265,20 @@ def _beside(name: str, method: Method) -> Method:
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
     check(problem, plan)
+    broken = None if problem.target is None else broken_rule(problem, problem.target, plan)
+    if broken is not None:
+        raise InvalidPlanError("target", broken)
     evaluation = evaluate(problem, plan)
     check_times(problem, plan, evaluation.iteration)
     return evaluation, total(evaluation.iteration_ns, "network", "what an iteration lasts")
 
 
-def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
-    """Return a bound for the op orders of the plan."""
+def _bound(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[int, bool]:
+    """Return a bound for the op orders of the plan, and for the rules of a target."""
+    if problem.target is not None and problem.interference.is_none:
+        least = least_ns(problem, deadline)
+        if least is not None:
+            return least, False
     known = replace(problem.windows, heads=plan_heads(problem.graph, plan))
     least = lower_bound(known, problem.cost)
     if not problem.interference.is_none:

@@ -18,8 +18,10 @@ Source. deepspeed/runtime/zero (stage_1_and_2.py, stage3.py, config.py) of DeepS
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
+from planner.bucketing import fitting_buckets
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.formats.batches import whole_names
 from planner.programs import Batch
@@ -133,15 +135,8 @@ def buckets_of(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[l
 
     Sizes and limit are in elements.
     """
-    buckets: list[list[str]] = []
-    filled = 0
-    for name, size in zip(names, sizes, strict=True):
-        if not buckets or filled + size > limit:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(name)
-        filled += size
-    return buckets
+    ends = accumulate(fitting_buckets(sizes, limit), initial=0)
+    return [list(names[start:stop]) for start, stop in pairwise(ends)]
 
 
 def _elements(

@@ -1,0 +1,164 @@
+"""The best plan that a target can be told.
+
+Problem: of all plans that keep to a target's rules, which takes least?
+
+Method: where buckets are any consecutive parameters, `planner.caramel.buckets`; where one size
+makes them, all sizes (`planner.caramel.one_size`). A target that looks for buckets in cycles gets
+the best ones without cycles, those for gradients that are ready at the next cycle, or its default.
+The target's default is always among the candidates.
+
+Guarantee: never slower than the default. Optimal without interference and cycles; the bound is that
+of the same buckets without cycles. Of all sizes only `one_size.MOST_BUCKETS` are tried: beyond that
+the bound is that of any consecutive buckets.
+Complexity: that of the two. Source: own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import accumulate, pairwise
+
+from planner.caramel.buckets import best_buckets
+from planner.caramel.evaluation import evaluate
+from planner.caramel.one_size import MOST_BUCKETS, every_size
+from planner.caramel.problem import Plan, Problem
+from planner.caramel.targeted import (
+    Lane,
+    broken_rule,
+    cost_of,
+    default_counts,
+    lane_of,
+    plan_of_buckets,
+)
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import NotApplicableError
+from planner.interference import ALONE
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, named
+from planner.robustness import NOMINAL, Step, end_under
+from planner.targets import Target
+
+__all__ = ["BUCKETS", "least_ns", "planned", "within"]
+
+BUCKETS = "buckets"
+"""The method's name."""
+
+
+def planned(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return the best plan under the rules of the problem's target."""
+    target = _target(problem)
+    lane = lane_of(problem, target, deadline)
+    default = default_counts(problem, target, lane, deadline)
+    alone = replace(problem, interference=ALONE)
+    candidates, bound, timed_out = [default], None, False
+    try:
+        found, bound = _best(alone, target, lane, deadline)
+        candidates += found
+    except TimeUpError:
+        timed_out = True
+    plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
+    best = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+    if not problem.interference.is_none:
+        bound = None
+    return Outcome(best, bound, timed_out)
+
+
+def least_ns(problem: Problem, deadline: Deadline) -> int | None:
+    """Return what no plan under the target's rules undercuts; None if there was no time to say."""
+    target = _target(problem)
+    alone = replace(problem, interference=ALONE)
+    try:
+        return _best(alone, target, lane_of(alone, target, deadline), deadline)[1]
+    except TimeUpError:
+        return None
+
+
+def within(
+    methods: Mapping[str, AnyMethod[Problem, Plan]], target: Target
+) -> dict[str, AnyMethod[Problem, Plan]]:
+    """Return the methods of a problem with a target: the best plan, and others that keep its rules.
+
+    Parameters
+    ----------
+    methods : mapping of str to method
+        The family's. Those whose plan breaks a rule say which.
+    target : Target
+        The target.
+    """
+
+    def kept(name: str, method: AnyMethod[Problem, Plan]) -> AnyMethod[Problem, Plan]:
+        def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+            if name == target.name:
+                lane = lane_of(problem, target, deadline)
+                counts = default_counts(problem, target, lane, deadline)
+                return Outcome(plan_of_buckets(problem, target, lane, counts))
+            free = replace(problem, target=None)
+            outcome = method(free, deadline)
+            assert outcome.plan is not None
+            broken = broken_rule(problem, target, outcome.plan)
+            if broken is not None:
+                raise NotApplicableError("method", f"{broken}, unlike {name}")
+            return Outcome(outcome.plan, timed_out=outcome.timed_out)
+
+        return run
+
+    others = {name: kept(name, method) for name, method in methods.items() if name != "auto"}
+    default = {target.name: kept(target.name, planned)}
+    return {"auto": named(BUCKETS, planned), BUCKETS: planned, **default, **others}
+
+
+def _target(problem: Problem) -> Target:
+    if problem.target is None:
+        raise NotApplicableError("target", f"missing: {BUCKETS} plans under the rules of one")
+    return problem.target
+
+
+def _best(
+    problem: Problem, target: Target, lane: Lane, deadline: Deadline
+) -> tuple[list[list[int]], int]:
+    """Return candidates, by the numbers of their parameters, and the bound of all plans."""
+    known = problem.windows
+    cost = cost_of(problem)
+    end, counts = best_buckets(lane.ready, lane.sizes, cost, deadline)
+    bound = max(end, known.backward_ns) + known.forward_ns
+    if target.buckets == "any":
+        if not target.cycle_ns:
+            return [counts], bound
+        cycle = target.cycle_ns
+        seen = [-(-ready // cycle) * cycle for ready in lane.ready]
+        return [counts, best_buckets(seen, lane.sizes, cost, deadline)[1]], bound
+    best, least, listed = counts, -1, 0
+    lasting = _lasting(problem, target, lane)
+    for _, counts in every_size(lane.sizes, target.buckets):
+        deadline.check()
+        listed += len(counts)
+        lasts = lasting(counts)
+        if least < 0 or lasts < least:
+            best, least = counts, lasts
+    return [best], least if listed < MOST_BUCKETS else bound
+
+
+def _lasting(problem: Problem, target: Target, lane: Lane) -> Callable[[Sequence[int]], int]:
+    """Return what says how long an iteration takes with buckets, as `evaluate` does of their plan.
+
+    It is asked for thousands of them.
+    """
+    known, price = problem.windows, cache(cost_of(problem).cost_ns)
+    sent = list(accumulate(lane.sizes, initial=0))
+    reached = [*accumulate(lane.ready, max), known.backward_ns]
+
+    def lasts(counts: Sequence[int]) -> int:
+        spans = list(pairwise(accumulate(counts, initial=0)))
+        lasting = [price(sent[stop] - sent[start]) for start, stop in spans]
+        if not target.leaves_late:
+            heads = [max(lane.ready[start:stop]) for start, stop in spans]
+            leaving = sorted(range(len(spans)), key=heads.__getitem__)
+            steps = (Step(heads[place], lasting[place], known.forward_ns) for place in leaving)
+            return end_under(NOMINAL, steps, known.compute_ns)
+        leaves = before = 0
+        for lasted, (_, stop) in zip([0, *lasting], spans, strict=False):
+            leaves += max(reached[stop] - before, lasted)
+            before = reached[stop]
+        return leaves + lasting[-1] + known.forward_ns
+
+    return lasts
