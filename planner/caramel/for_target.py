@@ -43,6 +43,9 @@ __all__ = ["BUCKETS", "least_ns", "planned", "within"]
 BUCKETS = "buckets"
 """The method's name."""
 
+BEHIND_BARRIERS = ("ddp", "horovod", "mg_wfbp", "layer_by_layer")
+"""Methods of the family whose transfers all end before the forward pass."""
+
 
 def planned(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     """Return the best plan under the rules of the problem's target."""
@@ -92,8 +95,10 @@ def within(
                 lane = lane_of(problem, target, deadline)
                 counts = default_counts(problem, target, lane, deadline)
                 return Outcome(plan_of_buckets(problem, target, lane, counts))
-            free = replace(problem, target=None)
-            outcome = method(free, deadline)
+            if name not in BEHIND_BARRIERS:
+                why = "waits for all transfers before the next forward pass"
+                raise NotApplicableError("method", f"{target.title} {why}, {name} does not")
+            outcome = method(replace(problem, target=None), deadline)
             assert outcome.plan is not None
             broken = broken_rule(problem, target, outcome.plan)
             if broken is not None:

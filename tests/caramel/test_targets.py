@@ -1,0 +1,285 @@
+"""Plans under the rules of targets, against all buckets there are and against slow replays."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate, pairwise, permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import AffineCost, InvalidInputError, Status
+from planner.bucketing import ddp_buckets, fitting_buckets
+from planner.caramel import Problem, evaluate, solve
+from planner.caramel.baselines import horovod, whole
+from planner.caramel.buckets import best_buckets
+from planner.caramel.for_target import BUCKETS
+from planner.caramel.one_size import every_size, sizes_that_make
+from planner.caramel.targeted import broken_rule, lane_of, plan_of_buckets
+from planner.costs import TableCost
+from planner.deadline import NEVER
+from planner.errors import NotApplicableError
+from planner.interference import Interference
+from planner.targets import PLANNER, TARGET_NAMES, TARGETS, Target, target_of
+from tests.caramel.graph_strategies import graphs, training_graphs
+from tests.strategies import affine_costs, table_costs
+
+SMALL = {
+    "ddp": replace(TARGETS["ddp"], default_bytes=(15, 60)),
+    "horovod": replace(TARGETS["horovod"], default_bytes=(60, 60), cycle_ns=3),
+    "deepspeed": replace(TARGETS["deepspeed"], default_elements=70),
+    "megatron": replace(TARGETS["megatron"], default_elements=40, elements_per_worker=15),
+}
+"""The targets with defaults for graphs of some bytes."""
+
+some_sizes = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+costs = affine_costs() | table_costs()
+
+
+@st.composite
+def problems(draw: st.DrawFn, target: Target) -> Problem:
+    graph = draw(graphs(max_parameters=6) | training_graphs(max_blocks=2))
+    workers = draw(st.integers(1, 4))
+    return Problem(graph, draw(costs), workers=workers, seed=draw(st.integers(0, 3)), target=target)
+
+
+def compositions(count: int) -> Iterator[list[int]]:
+    """Yield every way of cutting so many parameters into consecutive buckets."""
+    if not count:
+        yield []
+    for first in range(1, count + 1):
+        for rest in compositions(count - first):
+            yield [first, *rest]
+
+
+def replayed(problem: Problem, counts: Sequence[int]) -> int:
+    """Return what an iteration takes with buckets, step by step, by the rules of the target."""
+    target, lane, known = problem.target, lane_of(problem, problem.target), problem.windows
+    spans = list(pairwise(accumulate(counts, initial=0)))
+    waiting = [
+        (max(lane.ready[start:stop]), problem.cost.cost_ns(sum(lane.sizes[start:stop])))
+        for start, stop in spans
+    ]
+    now = free = work = 0
+    if target.order == "reversed":
+        waiting.sort(key=lambda bucket: bucket[0])
+    if target.cycle_ns:
+        while waiting:
+            while waiting and waiting[0][0] <= now:
+                free = max(free, now) + waiting.pop(0)[1]
+            now = max(now + target.cycle_ns, free)
+    elif target.leaves_late:
+        triggers = [max(lane.ready[: stop + 1]) for _, stop in spans[:-1]] + [known.backward_ns]
+        for trigger, (_, lasts) in zip(triggers, waiting, strict=True):
+            while work < trigger:  # computes a moment
+                work, now = work + 1, now + 1
+            now = max(now, free)  # waits for the bucket before
+            free = now + lasts
+    else:
+        for ready, lasts in waiting:
+            free = max(free, ready) + lasts
+    return max(free, known.backward_ns) + known.forward_ns
+
+
+def allowed(problem: Problem) -> list[list[int]]:
+    """Return all buckets that the target can be told to make."""
+    sizes, kind = lane_of(problem, problem.target).sizes, problem.target.buckets
+    if kind == "any":
+        return list(compositions(len(sizes)))
+    rule = (
+        fitting_buckets
+        if kind == "fitting"
+        else (lambda sizes, size: ddp_buckets(sizes, size, size))
+    )
+    return [rule(sizes, size) for size in range(1, sum(sizes) + 1)]
+
+
+@given(some_sizes, costs, st.data())
+def test_buckets_are_the_best_of_all_consecutive_ones(
+    sizes: list[int], cost: AffineCost | TableCost, data: st.DataObject
+) -> None:
+    ready = data.draw(st.lists(st.integers(0, 60), min_size=len(sizes), max_size=len(sizes)))
+
+    def end(counts: Sequence[int]) -> int:
+        free = 0
+        for start, stop in pairwise(accumulate(counts, initial=0)):
+            free = max(free, *ready[start:stop]) + cost.cost_ns(sum(sizes[start:stop]))
+        return free
+
+    found, counts = best_buckets(ready, sizes, cost, NEVER)
+    assert end(counts) == found == min(map(end, compositions(len(sizes))))
+
+
+@given(some_sizes, st.sampled_from(["filled", "fitting"]))
+def test_every_size_makes_some_of_the_listed_buckets(sizes: list[int], kind: str) -> None:
+    rule = (
+        fitting_buckets
+        if kind == "fitting"
+        else (lambda sizes, size: ddp_buckets(sizes, size, size))
+    )
+    made = {size: rule(sizes, size) for size in range(1, sum(sizes) + 1)}
+    listed = list(every_size(sizes, kind))
+    assert {tuple(counts) for _, counts in listed} == set(map(tuple, made.values()))
+    assert all(made[size] == counts for size, counts in listed)
+    for counts in compositions(len(sizes)):
+        right = [size for size, made_of_it in made.items() if made_of_it == counts]
+        between = sizes_that_make(sizes, counts, kind)
+        assert (between is None) == (not right)
+        if between is not None:
+            low, high = between
+            assert (low, high or sum(sizes)) == (right[0], right[-1]) or low == right[0] == sum(
+                sizes
+            )
+
+
+@pytest.mark.parametrize("name", SMALL)
+@given(st.data())
+def test_the_best_plan_a_target_can_be_told(name: str, data: st.DataObject) -> None:
+    problem = data.draw(problems(SMALL[name]))
+    result = solve(problem)
+    assert result.plan is not None
+    assert broken_rule(problem, SMALL[name], result.plan) is None
+    times = [replayed(problem, counts) for counts in allowed(problem)]
+    if problem.target.cycle_ns:
+        assert result.lower_bound_ns <= min(times) <= result.objective_ns
+    else:
+        assert result.objective_ns == min(times)
+        assert result.status is Status.OPTIMAL
+    default = solve(problem, method=name)
+    assert result.objective_ns <= default.objective_ns
+    assert result.lower_bound_ns == default.lower_bound_ns
+
+
+@pytest.mark.parametrize("name", SMALL)
+@given(st.data())
+def test_buckets_leave_when_the_target_sends_them(name: str, data: st.DataObject) -> None:
+    target = SMALL[name]
+    problem = data.draw(problems(target))
+    counts = data.draw(st.sampled_from(allowed(problem)))
+    plan = plan_of_buckets(problem, target, lane_of(problem, target), counts)
+    assert evaluate(problem, plan).iteration_ns == replayed(problem, counts)
+    assert broken_rule(problem, target, plan) is None
+
+
+@given(st.data())
+def test_no_groups_of_whole_parameters_do_better_behind_a_barrier(data: st.DataObject) -> None:
+    target = replace(SMALL["ddp"], order="ready")
+    problem = data.draw(problems(target))
+    free = replace(problem, target=None, cost=data.draw(affine_costs()))
+    lane = lane_of(free, target)
+    sizes, ready = lane.sizes[:5], lane.ready[:5]
+    ends = []
+    for order in permutations(range(len(sizes))):
+        for counts in compositions(len(order)):
+            end = 0
+            for start, stop in pairwise(accumulate(counts, initial=0)):
+                group = order[start:stop]
+                size = sum(sizes[j] for j in group)
+                end = max(end, *(ready[j] for j in group)) + free.cost.cost_ns(size)
+            ends.append(end)
+    assert best_buckets(ready, sizes, free.cost, NEVER)[0] == min(ends)
+
+
+@given(st.data())
+def test_defaults_are_what_the_systems_do(data: st.DataObject) -> None:
+    problem = data.draw(problems(SMALL["horovod"]))
+    ours = solve(problem, method="horovod")
+    theirs = horovod(problem, NEVER, 3, 60).plan
+    assert theirs is not None
+    assert ours.plan.groups == theirs.groups
+    assert ours.objective_ns == evaluate(problem, theirs).iteration_ns
+    usual = replace(problem, target=None)
+    for name in ("ddp", "horovod"):
+        own = solve(replace(problem, target=TARGETS[name]), method=name)
+        assert own.objective_ns == solve(usual, method=name).objective_ns
+
+
+def test_megatron_s_default_grows_with_the_workers() -> None:
+    assert TARGETS["megatron"].limits(8, 4) == (160_000_000, 160_000_000)
+    assert TARGETS["megatron"].limits(64, 2) == (128_000_000, 128_000_000)
+    assert TARGETS["deepspeed"].limits(8, 2) == (10**9, 10**9)
+    assert TARGETS["ddp"].limits(8, 2) == (2**20, 25 * 2**20)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@given(st.data())
+def test_plans_that_break_a_rule_are_noticed(name: str, data: st.DataObject) -> None:
+    target = SMALL[name]
+    problem = data.draw(problems(target))
+    free = replace(problem, target=None)
+    plan = solve(problem).plan
+    assert plan is not None
+    assert "waits for all" in broken_rule(free, target, replace(plan, barrier=False))
+    assert "all-reduces" in broken_rule(free, target, replace(plan, traffic=Fraction(2)))
+    group = plan.groups[0]
+    part = group.parts[0]
+    if part.stop > 1:
+        rest = replace(group, parts=(part._replace(stop=1), *group.parts[1:]))
+        other = replace(group, parts=(part._replace(start=1),))
+        cut = replace(plan, groups=(rest, other, *plan.groups[1:]))
+        assert "whole parameters" in broken_rule(free, target, cut)
+    later = replace(group, not_before_ns=group.not_before_ns + 1)
+    assert broken_rule(free, target, replace(plan, groups=(later, *plan.groups[1:])))
+    lane = lane_of(problem, target)
+    if len(lane.order) > 2:
+        first, *middle, last = lane.order
+        apart = (whole(free, [first, last]), whole(free, middle))
+        assert "an order of its own" in broken_rule(free, target, replace(plan, groups=apart))
+    making = {tuple(counts) for counts in allowed(problem)}
+    for counts in compositions(len(lane.order)):
+        if tuple(counts) not in making:
+            made = plan_of_buckets(problem, target, lane, counts)
+            assert "one size" in broken_rule(problem, target, made)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@given(st.data())
+def test_interference_never_makes_a_plan_slower_than_the_default(
+    name: str, data: st.DataObject
+) -> None:
+    beside = Interference(data.draw(st.integers(0, 3)), Fraction(1, 20), Fraction(5, 4), 1)
+    problem = replace(data.draw(problems(SMALL[name])), interference=beside)
+    result, default = solve(problem), solve(problem, method=name)
+    assert result.objective_ns <= default.objective_ns
+    assert result.lower_bound_ns <= result.objective_ns
+
+
+def test_what_a_target_does_not_do_is_refused() -> None:
+    graph = solve_me().graph
+    problem = Problem(graph, AffineCost(5, Fraction(1)), target=TARGETS["ddp"])
+    for method in ("search", "exact", "caramel", "ps", "bytescheduler", "exact_split"):
+        with pytest.raises(NotApplicableError, match="waits for all transfers"):
+            solve(problem, method=method)
+    with pytest.raises(InvalidInputError, match="expected one of auto, buckets, ddp"):
+        solve(problem, method="megatron")
+    with pytest.raises(InvalidInputError, match="expected one of"):
+        solve(replace(problem, target=None), method=BUCKETS)
+    with pytest.raises(InvalidInputError, match="expected a Target"):
+        replace(problem, target="ddp")
+
+
+def solve_me() -> Problem:
+    from tests.caramel.test_baselines import chain
+
+    return Problem(chain((1, 4, 5), (1, 4, 6), (1, 4, 7)), AffineCost(1, Fraction(1)))
+
+
+def test_targets_are_found_by_name() -> None:
+    assert target_of(PLANNER) is None
+    assert [target_of(name) for name in TARGETS] == list(TARGETS.values())
+    with pytest.raises(InvalidInputError, match="did you mean 'ddp'") as caught:
+        target_of("dpp", "for")
+    assert caught.value.path == "for"
+    assert set(TARGET_NAMES) == {*TARGETS, PLANNER}
+    for target in TARGETS.values():
+        assert {rule.about for rule in target.rules} >= {
+            "barrier",
+            "pieces",
+            "order",
+            "buckets",
+            "leaves",
+            "default",
+            "algorithms",
+        }
+        assert all(rule.source.rsplit(":")[-1][0].isdigit() for rule in target.rules)
