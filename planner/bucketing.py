@@ -4,7 +4,8 @@ All see gradients in the order in which they become ready and return the sizes o
 form, in that order. Shared by the families that use them as baselines.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import accumulate, pairwise
 
 __all__ = [
     "DDP_BUCKET_BYTES",
@@ -14,6 +15,7 @@ __all__ = [
     "ddp_buckets",
     "fitting_buckets",
     "mg_wfbp_groups",
+    "nearest_size",
 ]
 
 DDP_FIRST_BUCKET_BYTES = 1024 * 1024
@@ -87,6 +89,45 @@ def fitting_buckets(sizes: Sequence[int], limit: int) -> list[int]:
         groups[-1] += 1
         filled += size
     return groups
+
+
+def nearest_size(
+    order: Sequence[Hashable],
+    sizes: Sequence[int],
+    groups: Sequence[Iterable[Hashable]],
+    rule: Callable[[Sequence[int], int], list[int]],
+) -> tuple[int, list[int]]:
+    """Return the size of buckets that comes nearest to planned groups, where one size makes all.
+
+    Of the sizes of the groups it is the one with which most of them come out exactly; of several,
+    the one with the fewest buckets, then the smallest.
+
+    Parameters
+    ----------
+    order : sequence
+        Gradients as they are put into buckets.
+    sizes : sequence of int
+        The size of each.
+    groups : sequence of iterable
+        The planned groups; between them they have each gradient once.
+    rule : callable
+        Returns the number of gradients in each bucket, of the sizes and a limit.
+
+    Returns
+    -------
+    (int, list of int)
+        The size, and the number of gradients in each bucket. O(groups · gradients).
+    """
+    size_of = dict(zip(order, sizes, strict=True))
+    planned = set(map(frozenset, groups))
+    best: tuple[int, int, int] | None = None
+    for limit in {sum(size_of[one] for one in group) for group in planned}:
+        spans = list(pairwise(accumulate(rule(sizes, limit), initial=0)))
+        exact = sum(frozenset(order[start:stop]) in planned for start, stop in spans)
+        candidate = (-exact, len(spans), limit)
+        best = candidate if best is None else min(best, candidate)
+    assert best is not None
+    return best[2], rule(sizes, best[2])
 
 
 def mg_wfbp_groups(

@@ -11,7 +11,7 @@ Guarantee: exact without interference. With it, cycles are those without.
 Complexity: O(n log n), after that of the op orders. Source: see each rule.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -24,7 +24,15 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import NEVER, Deadline
 from planner.targets import Target
 
-__all__ = ["Lane", "broken_rule", "cost_of", "default_counts", "lane_of", "plan_of_buckets"]
+__all__ = [
+    "Lane",
+    "broken_rule",
+    "cost_of",
+    "default_counts",
+    "in_cycles",
+    "lane_of",
+    "plan_of_buckets",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +103,39 @@ def plan_of_buckets(problem: Problem, target: Target, lane: Lane, counts: Sequen
         leaving = sorted(range(len(groups)), key=lambda place: (heads[place], place))
         groups = [groups[place] for place in leaving]
     elif target.cycle_ns:
-        ticks = _ticks(problem, target.cycle_ns, groups, heads)
-        groups = [
-            Group(group.parts, not_before_ns=tick)
-            for group, tick in zip(groups, ticks, strict=True)
-        ]
+        groups = in_cycles(problem, target.cycle_ns, groups, plan_heads(problem.graph, lane.plan))
     return replace(lane.plan, groups=tuple(groups), barrier=True, late=target.leaves_late)
 
 
-def _ticks(
+def in_cycles(
     problem: Problem, cycle_ns: int, groups: Sequence[Group], heads: Sequence[int]
-) -> Iterator[int]:
-    """Yield the cycle in which each group is found complete, as in `baselines.horovod`."""
-    cost = cost_of(problem)
-    tick = free = 0
-    for group, head in zip(groups, heads, strict=True):
-        if head > tick:  # the cycle that sent the ones before, then those that find nothing
+) -> list[Group]:
+    """Return groups in the order, and at the times, in which cycles find them complete.
+
+    Cycles are those of `planner.caramel.baselines.horovod`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Their problem.
+    cycle_ns : int
+        Time from one cycle to the next, if transfers do not take longer.
+    groups : sequence of Group
+        The groups.
+    heads : sequence of int
+        When each parameter's gradient is ready.
+    """
+    cost, tick, free = cost_of(problem), 0, 0
+    complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
+    found = []
+    for place in sorted(range(len(groups)), key=complete.__getitem__):
+        if complete[place] > tick:  # the next cycle, then those that find nothing
             tick = max(tick + cycle_ns, free) if free > tick else tick
-            tick += max(-(-(head - tick) // cycle_ns), 0) * cycle_ns
+            tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns
             free = tick
-        free += cost.cost_ns(group.size_bytes)
-        yield tick
+        free += cost.cost_ns(groups[place].size_bytes)
+        found.append(replace(groups[place], not_before_ns=tick))
+    return found
 
 
 def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadline) -> list[int]:

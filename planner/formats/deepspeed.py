@@ -21,13 +21,13 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from planner.bucketing import fitting_buckets
+from planner.bucketing import fitting_buckets, nearest_size
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.formats.batches import whole_names
 from planner.programs import Batch
 from planner.validation import integer, shown
 
-__all__ = ["buckets_of", "deepspeed_pull_settings", "deepspeed_settings"]
+__all__ = ["deepspeed_pull_settings", "deepspeed_settings", "elements_of"]
 
 _NOTE = (
     "DeepSpeed passes over 'planner'. Sizes are in elements. 'exact' are the planned batches that "
@@ -66,24 +66,16 @@ def deepspeed_settings(
         If a parameter is cut.
     """
     names = whole_names(batches)
-    elements = _elements(names, parameter_bytes, element_bytes)
+    elements = elements_of(names, parameter_bytes, element_bytes)
     filled = [name for group in names for name in group] if order is None else list(order)
     if sorted(filled) != sorted(elements):
         raise InvalidInputError("order", "expected each parameter of the plan once")
     sizes = [elements[name] for name in filled]
-    planned = {frozenset(group): number for number, group in enumerate(names)}
-
-    def reproduced(buckets: Sequence[Sequence[str]]) -> list[int]:
-        return sorted(planned[bucket] for bucket in map(frozenset, buckets) if bucket in planned)
-
-    best: tuple[int, int, int] | None = None
-    for limit in sorted({sum(elements[name] for name in group) for group in names}):
-        buckets = buckets_of(filled, sizes, limit)
-        candidate = (-len(reproduced(buckets)), len(buckets), limit)
-        best = candidate if best is None else min(best, candidate)
-    assert best is not None
-    limit = best[2]
-    buckets = buckets_of(filled, sizes, limit)
+    limit, counts = nearest_size(filled, sizes, names, fitting_buckets)
+    ends = accumulate(counts, initial=0)
+    buckets = [filled[start:stop] for start, stop in pairwise(ends)]
+    made = set(map(frozenset, buckets))
+    exact = [number for number, group in enumerate(names) if frozenset(group) in made]
     return {
         "zero_optimization": {
             "stage": 2,
@@ -93,8 +85,8 @@ def deepspeed_settings(
         },
         "planner": {
             "batches": len(names),
-            "exact": reproduced(buckets),
-            "buckets": [list(bucket) for bucket in buckets],
+            "exact": exact,
+            "buckets": buckets,
             "note": _NOTE,
         },
     }
@@ -130,18 +122,18 @@ def deepspeed_pull_settings(batches: Sequence[Batch], element_bytes: int = 4) ->
     }
 
 
-def buckets_of(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[list[str]]:
-    """Return the buckets DeepSpeed makes of gradients that become ready in this order.
-
-    Sizes and limit are in elements.
-    """
-    ends = accumulate(fitting_buckets(sizes, limit), initial=0)
-    return [list(names[start:stop]) for start, stop in pairwise(ends)]
-
-
-def _elements(
+def elements_of(
     groups: Sequence[Sequence[str]], parameter_bytes: Mapping[str, int], element_bytes: int
 ) -> dict[str, int]:
+    """Return how many elements each parameter of these groups has.
+
+    Raises
+    ------
+    InvalidPlanError
+        If the size of one is missing.
+    InvalidInputError
+        If one is no multiple of an element.
+    """
     elements = {}
     for number, group in enumerate(groups):
         for name in group:

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
+from planner.bucketing import fitting_buckets
 from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.formats.batches import gradients_of, pulls_of, whole_names
 from planner.formats.ddp import ddp_settings
-from planner.formats.deepspeed import buckets_of, deepspeed_pull_settings, deepspeed_settings
+from planner.formats.deepspeed import deepspeed_pull_settings, deepspeed_settings
 from planner.formats.fsdp2 import fsdp2_settings, module_groups
 from planner.formats.horovod import horovod_settings
 from planner.programs import Batch, Piece
@@ -104,6 +105,12 @@ def batches(*groups: Sequence[str], sizes: dict[str, int] | None = None) -> tupl
     return tuple(
         Batch(tuple(map(Piece, group)), sum(known[name] for name in group)) for group in groups
     )
+
+
+def buckets_of(names: Sequence[str], sizes: Sequence[int], limit: int) -> list[list[str]]:
+    """Return the buckets of DeepSpeed by their names."""
+    ends = itertools.accumulate(fitting_buckets(sizes, limit), initial=0)
+    return [list(names[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
 def filled(order: Sequence[str], sizes: Sequence[int], caps: Sequence[float]) -> list[set[str]]:

@@ -1,0 +1,98 @@
+"""What a plan takes under the rules of targets it was not made for.
+
+Problem: a plan is handed to a target, which sends its groups by its own rules: when does an
+iteration end, and when does it by the target's default?
+
+Method: the target enforces no op order and waits for all transfers. Where it takes any groups, it
+sends those of the plan: in the plan's order, or, if it looks for complete ones in cycles, as they
+are complete. Where one size makes its buckets, they are those of the size that comes nearest
+(`planner.bucketing.nearest_size`). `planner.caramel.evaluation` prices both.
+
+Guarantee: of the cost and the op orders of the problem, exact. Complexity: O(groups · n) a target.
+Source: own; the rules are those of `planner.targets`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from planner.bucketing import ddp_buckets, fitting_buckets, nearest_size
+from planner.caramel.evaluation import evaluate, plan_heads
+from planner.caramel.problem import Group, Plan, Problem
+from planner.caramel.targeted import Lane, default_counts, in_cycles, lane_of, plan_of_buckets
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import NotApplicableError
+from planner.targets import TARGETS, Target
+
+__all__ = ["Exported", "exported", "exported_to"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A plan under a target's rules.
+
+    Attributes
+    ----------
+    plan_ns : int or None
+        What an iteration takes; None if the target cannot be told the plan.
+    default_ns : int
+        What it takes by the target's default.
+    reason : str
+        Why it cannot be told; empty if it can.
+    """
+
+    plan_ns: int | None
+    default_ns: int
+    reason: str = ""
+
+
+def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
+    """Return what a plan takes under the rules of each target; of none if there is no time."""
+    found = {}
+    for name, target in TARGETS.items():
+        try:
+            found[name] = exported_to(problem, target, plan, deadline)
+        except (NotApplicableError, TimeUpError):  # op orders, one a worker, take too long
+            break
+    return found
+
+
+def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline) -> Exported:
+    """Return what a plan takes under a target's rules.
+
+    Raises
+    ------
+    NotApplicableError, TimeUpError
+        If there is no time to draw the workers' op orders.
+    """
+    free = replace(problem, target=None)
+    lane = lane_of(free, target, deadline)
+    counts = default_counts(free, target, lane, deadline)
+    default = evaluate(free, plan_of_buckets(free, target, lane, counts)).iteration_ns
+    sizes = problem.windows.sizes
+    parts = [part for group in plan.groups for part in group.parts]
+    if any(part != (part.parameter, 0, sizes[part.parameter]) for part in parts):
+        return Exported(None, default, f"{target.title} sends whole parameters, the plan cuts some")
+    if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
+        what = "parameter servers" if plan.traffic != 1 else "chunks"
+        return Exported(None, default, f"{target.title} cannot be told of {what}")
+    sent = _sent(free, target, lane, plan.groups)
+    return Exported(evaluate(free, sent).iteration_ns, default)
+
+
+def _sent(problem: Problem, target: Target, lane: Lane, groups: Sequence[Group]) -> Plan:
+    """Return what a target makes of groups of whole parameters."""
+    if target.buckets != "any":
+        named = [[part.parameter for part in group.parts] for group in groups]
+        rule = fitting_buckets
+        if target.buckets == "filled":
+
+            def rule(sizes: Sequence[int], limit: int) -> list[int]:
+                return ddp_buckets(sizes, limit, limit)
+
+        _, counts = nearest_size(lane.order, lane.sizes, named, rule)
+        return plan_of_buckets(problem, target, lane, counts)
+    plain = [Group(group.parts) for group in groups]
+    if target.cycle_ns:
+        heads = plan_heads(problem.graph, lane.plan)
+        plain = in_cycles(problem, target.cycle_ns, plain, heads)
+    return replace(lane.plan, groups=tuple(plain), barrier=True)
