@@ -166,6 +166,7 @@ _DEEPSPEED = Target(
         Rule("leaves", "when the next gradient is ready", "zero/stage_1_and_2.py:1177-1179"),
         Rule("overlap", "computation waits for the one before", "zero/stage_1_and_2.py:1336"),
         Rule("default", "500,000,000 elements; overlap_comm is credited", "zero/config.py:113,385"),
+        Rule("not counted", "the all-gather behind the step", "zero/stage_1_and_2.py:2370"),
         Rule("algorithms", "the library's all-reduce: ring", "zero/stage_1_and_2.py:1416"),
     ),
 )

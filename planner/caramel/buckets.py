@@ -29,7 +29,11 @@ __all__ = ["best_buckets"]
 
 
 def best_buckets(
-    ready: Sequence[int], sizes: Sequence[int], cost: TransferCost, deadline: Deadline
+    ready: Sequence[int],
+    sizes: Sequence[int],
+    cost: TransferCost,
+    deadline: Deadline,
+    most_bytes: int | None = None,
 ) -> tuple[int, list[int]]:
     """Return when the last bucket has arrived at best, and how many parameters each bucket has.
 
@@ -43,6 +47,8 @@ def best_buckets(
         What a transfer of so many bytes takes.
     deadline : Deadline
         When to give up.
+    most_bytes : int, optional
+        No bucket may be larger, but for one of a single parameter.
 
     Raises
     ------
@@ -59,6 +65,8 @@ def best_buckets(
             deadline.check()
         at_least, best, first = reached[stop - 1], -1, 0
         for start in range(stop - 1, -1, -1):
+            if most_bytes is not None and sent[stop] - sent[start] > most_bytes and best >= 0:
+                break
             free = ends[start]
             end = max(free, at_least) + price(sent[stop] - sent[start])
             if best < 0 or end < best:

@@ -38,7 +38,7 @@ from planner.methods import Outcome, named
 from planner.robustness import NOMINAL, Step, end_under
 from planner.targets import Target
 
-__all__ = ["BUCKETS", "least_ns", "planned", "within"]
+__all__ = ["BEHIND_BARRIERS", "BUCKETS", "least_ns", "planned", "within"]
 
 BUCKETS = "buckets"
 """The method's name."""
@@ -47,16 +47,26 @@ BEHIND_BARRIERS = ("ddp", "horovod", "mg_wfbp", "layer_by_layer")
 """Methods of the family whose transfers all end before the forward pass."""
 
 
-def planned(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
-    """Return the best plan under the rules of the problem's target."""
+def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None) -> Outcome[Plan]:
+    """Return the best plan under the rules of the problem's target.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    deadline : Deadline
+        When to take the target's default.
+    most_bytes : int, optional
+        Larger buckets than this only hold a single parameter; nor is the default taken then.
+    """
     target = _target(problem)
     lane = lane_of(problem, target, deadline)
     default = default_counts(problem, target, lane, deadline)
     alone = replace(problem, interference=ALONE)
     candidates, bound, timed_out = [default], None, False
     try:
-        found, bound = _best(alone, target, lane, deadline)
-        candidates += found
+        found, bound = _best(alone, target, lane, deadline, most_bytes)
+        candidates = found if most_bytes is not None else [default, *found]
     except TimeUpError:
         timed_out = True
     plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
@@ -119,28 +129,40 @@ def _target(problem: Problem) -> Target:
 
 
 def _best(
-    problem: Problem, target: Target, lane: Lane, deadline: Deadline
+    problem: Problem,
+    target: Target,
+    lane: Lane,
+    deadline: Deadline,
+    most_bytes: int | None = None,
 ) -> tuple[list[list[int]], int]:
     """Return candidates, by the numbers of their parameters, and the bound of all plans."""
     known = problem.windows
     cost = cost_of(problem)
-    end, counts = best_buckets(lane.ready, lane.sizes, cost, deadline)
+    end, counts = best_buckets(lane.ready, lane.sizes, cost, deadline, most_bytes)
     bound = max(end, known.backward_ns) + known.forward_ns
     if target.buckets == "any":
         if not target.cycle_ns:
             return [counts], bound
         cycle = target.cycle_ns
         seen = [-(-ready // cycle) * cycle for ready in lane.ready]
-        return [counts, best_buckets(seen, lane.sizes, cost, deadline)[1]], bound
-    best, least, listed = counts, -1, 0
+        return [counts, best_buckets(seen, lane.sizes, cost, deadline, most_bytes)[1]], bound
+    best, least, listed = [1] * len(lane.sizes), -1, 0
     lasting = _lasting(problem, target, lane)
     for _, counts in every_size(lane.sizes, target.buckets):
         deadline.check()
         listed += len(counts)
+        if most_bytes is not None and _largest(lane.sizes, counts) > most_bytes:
+            continue
         lasts = lasting(counts)
         if least < 0 or lasts < least:
             best, least = counts, lasts
-    return [best], least if listed < MOST_BUCKETS else bound
+    return [best], least if least >= 0 and listed < MOST_BUCKETS else bound
+
+
+def _largest(sizes: Sequence[int], counts: Sequence[int]) -> int:
+    """Return the size of the largest bucket of several parameters."""
+    spans = pairwise(accumulate(counts, initial=0))
+    return max((sum(sizes[a:b]) for a, b in spans if b - a > 1), default=0)
 
 
 def _lasting(problem: Problem, target: Target, lane: Lane) -> Callable[[Sequence[int]], int]:

@@ -1,12 +1,14 @@
 """``planner compare`` for gradient transfers: all-reduces among workers."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
+from planner.caramel.for_target import BEHIND_BARRIERS, BUCKETS
 from planner.cli.family import (
     DEFAULT_SECONDS,
     ComparedProblem,
@@ -24,6 +26,7 @@ from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork, scattered
 from planner.profiles import Profile
 from planner.results import Result
+from planner.targets import PLANNER, TARGET_NAMES, target_of
 from planner.units import counted, format_bytes, format_ns
 from planner.validation import integer
 
@@ -61,6 +64,15 @@ _OPTIONS = (
             "type": int,
             "metavar": "N",
             "help": "seed of the op orders of methods that enforce none; default: 0",
+        },
+    ),
+    Option(
+        "--for",
+        PLANNER,
+        {
+            "choices": TARGET_NAMES,
+            "help": "whose rules plans keep to, such as whole parameters and a barrier before the "
+            "forward pass; default: planner, whose runtime has none",
         },
     ),
     Option(
@@ -102,6 +114,7 @@ def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace)
         servers=options.servers,
         seed=options.seed,
         interference=ALONE if options.network is None else options.network.interference,
+        target=target_of(vars(options)["for"], "--for"),
     )
 
 
@@ -124,7 +137,15 @@ def _compared(
         about(profile, f"{profile.name}: {_summary(problem)}", network, options),
         profile.name,
         best=best,
+        methods=_methods(problem),
     )
+
+
+def _methods(problem: caramel.Problem) -> Sequence[str] | None:
+    """Return the methods to compare: of a target those that wait for all transfers."""
+    if problem.target is None:
+        return None
+    return tuple(dict.fromkeys((BUCKETS, problem.target.name, *BEHIND_BARRIERS)))
 
 
 def _beside(
@@ -152,6 +173,7 @@ def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
         best=lambda result: _beside(
             problem, result, or_none(request.time_limit_s), regret=request.regret
         ),
+        methods=_methods(problem),
     )
 
 

@@ -4,7 +4,10 @@ import argparse
 import json
 from typing import Any
 
+from msgspec import UNSET
+
 from planner.cli.common import check_outputs, command, in_file, read, write_json
+from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
@@ -13,7 +16,7 @@ from planner.validation import integer, shown
 
 __all__ = ["add_parser"]
 
-_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "chakra", "msccl", "mscclpp")
+_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "megatron", "chakra", "msccl", "mscclpp")
 _MAX_RANKS = 65536
 
 
@@ -23,7 +26,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "export",
         run,
-        "write a plan for DDP, FSDP2, Horovod or DeepSpeed, for MSCCL, or as Chakra traces",
+        "write a plan for DDP, FSDP2, Horovod, DeepSpeed, Megatron or MSCCL, or as Chakra traces",
         "planner export ddp plan.json -o buckets.json\n"
         "  planner export deepspeed plan.json --profile resnet18.json -o ds_config.json\n"
         "  planner export chakra plan.json --profile resnet18.json --ranks 8 -o resnet18\n"
@@ -34,7 +37,8 @@ def add_parser(commands: Any) -> None:
         "tool",
         choices=_TOOLS,
         help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together; horovod: a "
-        "file for horovodrun --config-file; deepspeed: the nearest zero_optimization; chakra: "
+        "file for horovodrun --config-file; deepspeed: the nearest zero_optimization; megatron: "
+        "the nearest size of buckets; chakra: "
         "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on; msccl, mscclpp: "
         "the program by which a plan of planner plan, bml or bigdl sums up, as an algorithm of "
         "MSCCL or an execution plan of MSCCL++",
@@ -49,7 +53,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--profile",
         metavar="FILE",
-        help="the profile planned for, which has the sizes of single parameters (for deepspeed) "
+        help="the profile planned for, which has the sizes of single parameters (for deepspeed and "
+        "megatron, if the plan has none) "
         "and the dataflow (for chakra)",
     )
     parser.add_argument(
@@ -57,7 +62,12 @@ def add_parser(commands: Any) -> None:
         type=int,
         default=4,
         metavar="N",
-        help="size of one number of a gradient (for deepspeed and chakra); default: 4",
+        help="size of one number of a gradient (for deepspeed, megatron and chakra); default: 4",
+    )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="write a plan that is slower, by the tool's rules, than the tool's default",
     )
     parser.add_argument(
         "--ranks",
@@ -102,6 +112,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export."""
+    from planner.programs import read_plan
+
     integer(options.element_bytes, "--element-bytes", minimum=1, maximum=64)
     if len(options.plans) > 2:
         raise InvalidInputError("PLAN", f"expected one or two, got {len(options.plans)}")
@@ -113,39 +125,37 @@ def run(options: argparse.Namespace) -> int:
         return write_traces(options, graph)
     if options.tool in ("msccl", "mscclpp"):
         return write_algorithm(options)
-    plans = [read(path) for path in options.plans]
     with in_file(" ".join(options.plans), but="--profile"):
-        settings = _settings(options.tool, plans, graph, options.element_bytes)
+        answers = [read_plan(read(path)) for path in options.plans]
+        settings = _settings(options.tool, answers, graph, options.element_bytes)
+    check_worth(options.tool, answers, anyway=options.anyway)
     write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
     return 0
 
 
 def _settings(
-    tool: str, plans: list[bytes], graph: Graph | None, element_bytes: int
+    tool: str, answers: list[Any], graph: Graph | None, element_bytes: int
 ) -> dict[str, Any]:
     from planner.formats.batches import gradients_of, pulls_of
     from planner.formats.ddp import ddp_settings
     from planner.formats.deepspeed import deepspeed_pull_settings, deepspeed_settings
     from planner.formats.fsdp2 import fsdp2_settings
     from planner.formats.horovod import horovod_settings
+    from planner.formats.megatron import megatron_settings
     from planner.jsonio.ibatch import IbatchAnswer
-    from planner.programs import read_plan
 
-    answers = [read_plan(plan) for plan in plans]
     if tool == "ddp":
         return ddp_settings(gradients_of(*answers))
     if tool == "fsdp2":
         return fsdp2_settings(pulls_of(*answers))
     if tool == "horovod":
         return horovod_settings(gradients_of(*answers))
-    if all(isinstance(answer, IbatchAnswer) and answer.direction == "pull" for answer in answers):
+    if tool == "deepspeed" and all(
+        isinstance(answer, IbatchAnswer) and answer.direction == "pull" for answer in answers
+    ):
         return deepspeed_pull_settings(pulls_of(*answers), element_bytes)
     batches = gradients_of(*answers)
-    if graph is None:
-        raise InvalidInputError(
-            "--profile", "missing: DeepSpeed's buckets follow from the sizes of single parameters"
-        )
-    sizes = {parameter.name: parameter.size_bytes for parameter in graph.parameters}
+    sizes = _sizes(answers, graph)
     unknown = [piece.parameter for batch in batches for piece in batch.pieces]
     unknown = [name for name in unknown if name not in sizes]
     if unknown:
@@ -154,7 +164,24 @@ def _settings(
             f"has no parameter {shown(unknown[0])}, which the plan sends: expected the profile "
             "that was planned for",
         )
-    return deepspeed_settings(batches, sizes, element_bytes, _ready_order(graph, batches))
+    if tool == "megatron":
+        return megatron_settings(batches, sizes, element_bytes)
+    # A plan made for it lists parameters as it puts them into buckets.
+    order = None if graph is None or made_for(answers[0]) == tool else _ready_order(graph, batches)
+    return deepspeed_settings(batches, sizes, element_bytes, order)
+
+
+def _sizes(answers: list[Any], graph: Graph | None) -> dict[str, int]:
+    """Return the bytes of every parameter, in the model's order: of the profile, or the plan."""
+    if graph is not None:
+        return {parameter.name: parameter.size_bytes for parameter in graph.parameters}
+    for answer in answers:
+        sizes: dict[str, int] | Any = getattr(answer, "parameter_bytes", UNSET)
+        if sizes is not UNSET and made_for(answer) is not None:
+            return dict(sizes)
+    raise InvalidInputError(
+        "--profile", "missing: buckets follow from the sizes of single parameters"
+    )
 
 
 def _ready_order(graph: Graph, batches: Any) -> list[str]:

@@ -15,6 +15,7 @@ from planner.jsonio.clusters import decode_cluster, without
 from planner.jsonio.files import cluster_file
 from planner.jsonio.network import decode_network, measured_as
 from planner.profiles import Profile
+from planner.targets import PLANNER, target_of
 from planner.units import parse_bytes
 from planner.validation import shown
 
@@ -222,5 +223,6 @@ def settle(options: argparse.Namespace) -> Job:
         "algorithms": algorithms,
         "modes": MODES if options.mode == "any" else (options.mode,),
         "seed": options.seed,
+        "target": target_of(vars(options).get("for", PLANNER), "--for"),
     }
     return Job(profile, cluster, settled)

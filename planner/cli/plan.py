@@ -21,6 +21,7 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.methods import concrete
+from planner.targets import PLANNER, TARGET_NAMES
 from planner.units import parse_time
 
 __all__ = ["add_parser"]
@@ -39,6 +40,13 @@ def add_parser(commands: Any) -> None:
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
     add_iteration_options(parser)
+    parser.add_argument(
+        "--for",
+        choices=TARGET_NAMES,
+        default=PLANNER,
+        help="whose rules the plan keeps to: what it can be told of buckets and algorithms, what "
+        "it overlaps with what; default: planner, whose runtime has none",
+    )
     parser.add_argument(
         "--method",
         default="auto",

@@ -23,7 +23,7 @@ from planner.iteration.evaluation import cost_of, heads_of
 from planner.iteration.problem import Part, Plan, Problem, Transfer
 from planner.simulator import Iteration
 
-__all__ = ["check", "check_room", "check_times"]
+__all__ = ["as_gradients", "check", "check_room", "check_times"]
 
 
 def check(problem: Problem, plan: Plan) -> None:
@@ -49,7 +49,7 @@ def check(problem: Problem, plan: Plan) -> None:
         if transfer.kind not in ("all_reduce", "push", "pull"):
             raise InvalidPlanError(f"transfers[{number}].kind", "is none")
     summed = [number for number, transfer in enumerate(plan.transfers) if transfer.kind != "pull"]
-    gradients = _as_gradients(plan, [plan.transfers[number] for number in summed])
+    gradients = as_gradients(plan, [plan.transfers[number] for number in summed])
     try:
         check_gradients(problem.base, gradients)
     except InvalidPlanError as error:
@@ -87,12 +87,14 @@ def check_room(problem: Problem, plan: Plan) -> None:
             )
 
 
-def _as_gradients(plan: Plan, transfers: Sequence[Transfer]) -> GradientPlan:
+def as_gradients(plan: Plan, transfers: Sequence[Transfer]) -> GradientPlan:
     """Return the transfers that sum up, as a plan of gradient transfers."""
     groups = tuple(
         Group(transfer.parts, not_before_ns=transfer.not_before_ns) for transfer in transfers
     )
-    return GradientPlan(groups, plan.backward_orders, plan.forward_order, plan.barrier)
+    return GradientPlan(
+        groups, plan.backward_orders, plan.forward_order, plan.barrier, late=plan.late
+    )
 
 
 def _check_pulls(problem: Problem, plan: Plan) -> None:
@@ -194,7 +196,7 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
         for transfer, lasts in zip(plan.transfers, lasting, strict=True)
     ]
     ops = [graph.ops[index] for index in computed]
-    before = check_lanes(ops, iteration, lasting, processor, beside)
+    before = check_lanes(ops, iteration, lasting, processor, beside, held=plan.late)
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     ended = iteration.backward[-1][1]
     begin = iteration.forward[0][0]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.caramel.evaluation import TransferTimes, plan_heads
+from planner.caramel.held import late_heads
 from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.windows import windows
 from planner.costs import AffineCost, DepthCost
@@ -104,8 +105,11 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
     known = problem.costs if costs is None else costs
     prices = [cost_of(known, plan, transfer) for transfer in plan.transfers]
     steps = []
-    for transfer, cost in zip(plan.transfers, prices, strict=True):
-        work = _work_before(transfer, heads, sum(backward_ns))
+    works = [_work_before(transfer, heads, sum(backward_ns)) for transfer in plan.transfers]
+    if plan.late:
+        firsts = [heads[transfer.parts[0].parameter] for transfer in plan.transfers]
+        works = late_heads(works, firsts, backward_ns)
+    for transfer, work, cost in zip(plan.transfers, works, prices, strict=True):
         needed = never
         if transfer.kind != "push":
             needed = min(first_read[part.parameter] for part in transfer.parts)
@@ -113,7 +117,7 @@ def evaluate(problem: Problem, plan: Plan, costs: Costs | None = None) -> Evalua
         beside = problem.beside(transfer.kind)
         taken = beside.processor_ns(transfer.size_bytes, lasts), beside.beside_ns(lasts) - lasts
         steps.append(TimedTransfer(work, lasts, needed, transfer.not_before_ns, *taken))
-    iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier)
+    iteration = simulate(backward_ns, forward_ns, steps, barrier=plan.barrier, held=plan.late)
     undisturbed = iteration.undisturbed
     return Evaluation(
         iteration=iteration,
@@ -138,7 +142,7 @@ def lasting(problem: Problem, plan: Plan) -> Callable[[Costs], int]:
     plan : Plan
         The plan.
     """
-    if not problem.interference.is_none:
+    if plan.late or not problem.interference.is_none:
         return lambda costs: evaluate(problem, plan, costs).iteration_ns
     steps, compute_ns = _unpriced(problem, plan), problem.base.windows.compute_ns
     ways = {way for _, way, _, _ in steps}

@@ -19,6 +19,7 @@ from planner.iteration.memory import Footprint
 from planner.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchronisations
 from planner.iteration.ways import MIXED, Synchronisation, Way, mixture
 from planner.profiles import Profile, graph_of_layers
+from planner.targets import Target
 from planner.validation import MAX_VALUE, exact, integers, set_integer, shown, total
 
 __all__ = ["MODES", "How", "Kind", "Mode", "Part", "Plan", "Problem", "Transfer", "scaled"]
@@ -84,6 +85,8 @@ class Plan:
         Order of the forward ops.
     barrier : bool
         Whether the forward pass waits for all transfers.
+    late : bool
+        As in `planner.caramel.Plan`.
     """
 
     algorithm: str
@@ -91,6 +94,7 @@ class Plan:
     backward_orders: tuple[tuple[int, ...], ...]
     forward_order: tuple[int, ...]
     barrier: bool = False
+    late: bool = False
 
     def how(self, transfer: Transfer) -> How:
         """Return by which algorithm, and at which depth, a transfer of it is synchronised."""
@@ -149,6 +153,8 @@ class Problem:
         Parameters are cut at multiples of so many bytes.
     seed : int
         Seed of the op orders drawn by methods that enforce none.
+    target : Target, optional
+        Whose rules plans keep to, if not only those of planner's own runtime.
     """
 
     graph: Graph
@@ -161,6 +167,7 @@ class Problem:
     op_order: Sequence[str] | None = None
     element_bytes: int = 1
     seed: int = 0
+    target: Target | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.cluster, Cluster):
@@ -173,6 +180,8 @@ class Problem:
             set_integer(self, "max_transfer_bytes", minimum=1)
         set_integer(self, "element_bytes", minimum=1)
         set_integer(self, "seed")
+        if self.target is not None and not isinstance(self.target, Target):
+            raise InvalidInputError("target", f"expected a Target, got {shown(self.target)}")
         self._check_algorithms()
         if isinstance(self.graph, Graph):  # if it is none, that is said next
             self._check_times(self.pushed, "cluster")

@@ -56,7 +56,8 @@ def from_gradients(algorithm: str, plan: GradientPlan) -> Plan:
     transfers = tuple(
         Transfer("all_reduce", group.parts, group.not_before_ns) for group in plan.groups
     )
-    return Plan(algorithm, transfers, plan.backward_orders, plan.forward_order, plan.barrier)
+    orders = plan.backward_orders, plan.forward_order
+    return Plan(algorithm, transfers, *orders, plan.barrier, plan.late)
 
 
 def by_gradients(method: Method) -> Rule:

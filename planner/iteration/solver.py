@@ -22,6 +22,7 @@ from planner.iteration.bounds import bound, raised
 from planner.iteration.checker import check, check_room, check_times
 from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import Evaluation, evaluate, most_robust
+from planner.iteration.for_target import within
 from planner.iteration.mixing import settled
 from planner.iteration.problem import Plan, Problem
 from planner.iteration.room import too_many, too_small
@@ -87,7 +88,8 @@ def solve(
     InvalidInputError
         If the method is unknown or does not apply to the problem.
     """
-    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+    methods = METHODS if problem.target is None else within(problem.target)
+    return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
 
 
 def best_of(

@@ -1,6 +1,6 @@
 """The JSON interface of gradient transfers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +10,8 @@ from planner import caramel
 from planner.advice import Advice
 from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, plan_heads
+from planner.caramel.exported import Exported, exported
+from planner.caramel.for_target import BUCKETS
 from planner.caramel.outlook import Prospect, solve_for
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Plan, Problem, Stages
@@ -33,6 +35,13 @@ from planner.jsonio.regret import (
     prospect_answer,
     regret_answers,
 )
+from planner.jsonio.targets import (
+    TargetField,
+    TargetRequest,
+    TargetsField,
+    target_answer,
+    targets_answer,
+)
 from planner.jsonio.transfers import (
     Names,
     OpTimes,
@@ -46,6 +55,7 @@ from planner.methods import deadline_in
 from planner.network import ring_cost
 from planner.regret import Regret
 from planner.results import Result
+from planner.targets import PLANNER, TARGETS, target_of
 from planner.validation import MAX_VALUE, total
 
 __all__ = [
@@ -58,7 +68,10 @@ __all__ = [
 ]
 
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(caramel.METHODS)})]
+MethodName = Annotated[
+    str,
+    Meta(extra_json_schema={"enum": list(dict.fromkeys([*caramel.METHODS, BUCKETS, *TARGETS]))}),
+]
 Machines = Annotated[int, Meta(ge=1, le=2**16)]
 
 
@@ -89,6 +102,7 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     regret: RegretRequest = False
     scenarios: Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
     percentile: Percentile | UnsetType = UNSET
+    target: TargetRequest = PLANNER
 
     def to_problem(self) -> Problem:
         """Return the typed problem."""
@@ -110,6 +124,7 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             stages=Stages(**msgspec.structs.asdict(self.stages)),
             element_bytes=self.element_bytes,
             interference=network.interference,
+            target=target_of(self.target),
         )
 
 
@@ -153,6 +168,8 @@ class CaramelAnswer(Head, frozen=True, kw_only=True):
     advice: AdviceField = UNSET
     regret: RegretField = UNSET
     prospect: ProspectAnswer | UnsetType = UNSET
+    target: TargetField = UNSET
+    targets: TargetsField = UNSET
 
 
 def run(request: CaramelRequest) -> CaramelAnswer:
@@ -168,6 +185,8 @@ def run(request: CaramelRequest) -> CaramelAnswer:
             raise InvalidInputError("percentile", "missing beside it: scenarios")
         result = caramel.solve(problem, method=request.method, time_limit=limit)
     else:
+        if problem.target is not None:
+            raise InvalidInputError("scenarios", f"not with target {request.target}")
         if request.method not in ("auto", "search"):
             raise InvalidInputError(
                 "scenarios", f"not with method {request.method}, only with auto, which is search"
@@ -208,6 +227,7 @@ def answer_beside(
         advice=advised(problem, result, deadline) if result.method == "search" else None,
         regret=regretted(problem, result.plan, deadline, progress) if regret else None,
         prospect=prospect,
+        targets=exported(problem, result.plan, deadline),
     )
 
 
@@ -218,6 +238,7 @@ def answer(
     advice: Advice | None = None,
     regret: Sequence[Regret] | None = None,
     prospect: Prospect | None = None,
+    targets: Mapping[str, Exported] | None = None,
 ) -> CaramelAnswer:
     """Return the JSON form of a result.
 
@@ -229,6 +250,8 @@ def answer(
         The plan.
     advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
         How it stands beside DDP, in other scenarios, and in those it was made for.
+    targets : mapping of str to Exported, optional
+        What it takes under the rules of targets.
 
     Raises
     ------
@@ -273,6 +296,8 @@ def answer(
         advice=advice_answer(advice),
         regret=regret_answers(regret),
         prospect=UNSET if prospect is None else prospect_answer(prospect, evaluation.iteration_ns),
+        target=target_answer(problem.target),
+        targets=targets_answer(targets),
     )
 
 

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import iteration
+from planner.caramel.for_target import BUCKETS
 from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.iteration import Problem
+from planner.iteration.for_target import exported
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
@@ -18,6 +20,7 @@ from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.regret import RegretRequest
+from planner.jsonio.targets import TargetRequest
 from planner.jsonio.types import (
     PositiveRate,
     PositiveSize,
@@ -29,12 +32,16 @@ from planner.jsonio.types import (
 )
 from planner.methods import deadline_in, known_method
 from planner.profiles import Profile
+from planner.targets import PLANNER, TARGETS, Target, target_of
 from planner.validation import MAX_VALUE, inside
 
 __all__ = ["IterationRequest", "planned", "run"]
 
 
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.METHODS)})]
+MethodName = Annotated[
+    str,
+    Meta(extra_json_schema={"enum": list(dict.fromkeys([*iteration.METHODS, BUCKETS, *TARGETS]))}),
+]
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 
 
@@ -79,6 +86,7 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ) = UNSET
     max_group_ns: PositiveTime | UnsetType = UNSET
     regret: RegretRequest = False
+    target: TargetRequest = PLANNER
 
     def to_problem(self) -> Problem:
         """Return the typed problem, with all machines."""
@@ -98,6 +106,7 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "op_order": or_none(self.op_order),
             "element_bytes": self.element_bytes,
             "seed": self.seed,
+            "target": target_of(self.target),
         }
 
     def to_profile(self) -> Profile:
@@ -167,7 +176,11 @@ def planned(
     progress : callable, optional
         Called with what is planned next.
     """
-    known_method(method, iteration.METHODS)
+    target: Target | None = options.get("target")
+    if target is None:
+        known_method(method, iteration.METHODS)
+    elif epoch_samples is not None:
+        raise InvalidInputError("epoch_samples", f"not with target {target.name}")
     if limits and cluster.scheduling is None:
         raise InvalidInputError(next(iter(limits)), "missing beside it: cluster.scheduling")
     end = deadline_in(time_limit)
@@ -192,7 +205,7 @@ def planned(
         )
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem = Problem.from_profile(profile, cluster, **options)
-    if method in ("auto", iteration.JOINT):
+    if target is None and method in ("auto", iteration.JOINT):
         alternatives = iteration.alternatives(problem, deadline, progress)
         result = iteration.best_of(problem, alternatives, time.perf_counter() - begin)
     else:
@@ -211,5 +224,6 @@ def planned(
         groups=groups,
         advice=advised(problem, result, end) if alternatives else None,
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
+        targets=exported(problem, result.plan, end) if result.plan else None,
         deadline=deadline,
     )

@@ -9,6 +9,7 @@ from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
 from planner.jsonio.programs import ProgramAround
 from planner.jsonio.regret import AdviceField, RegretField
+from planner.jsonio.targets import TargetField, TargetsField
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
 from planner.jsonio.types import Moment, Size
 
@@ -236,3 +237,5 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     scheduling: SchedulingAnswer | UnsetType = UNSET
     advice: AdviceField = UNSET
     regret: RegretField = UNSET
+    target: TargetField = UNSET
+    targets: TargetsField = UNSET

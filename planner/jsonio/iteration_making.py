@@ -1,12 +1,13 @@
 """Makes the JSON form of plans of whole iterations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType, structs
 
 from planner import drizzle
 from planner.advice import Advice
+from planner.caramel.exported import Exported
 from planner.clusters import Cluster
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
@@ -44,6 +45,7 @@ from planner.jsonio.iteration_answer import (
 )
 from planner.jsonio.programs import program_answer
 from planner.jsonio.regret import advice_answer, regret_answers
+from planner.jsonio.targets import target_answer, targets_answer
 from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
 from planner.regret import Regret
@@ -65,6 +67,7 @@ def answer(
     groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
     advice: Advice | None = None,
     regret: Sequence[Regret] | None = None,
+    targets: Mapping[str, Exported] | None = None,
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
     """Return the JSON form of a result.
@@ -85,6 +88,8 @@ def answer(
         How the engine's driver schedules iterations.
     advice, regret : Advice, sequence of Regret, optional
         How the plan stands beside DDP, and in other scenarios.
+    targets : mapping of str to Exported, optional
+        What it takes under the rules of targets.
     deadline : Deadline
         When to stop explaining.
     """
@@ -102,6 +107,8 @@ def answer(
         "scheduling": _scheduling(groups) if groups else UNSET,
         "advice": advice_answer(advice),
         "regret": regret_answers(regret),
+        "target": target_answer(problem.target),
+        "targets": targets_answer(targets),
     }
     plan = result.plan
     if plan is None:

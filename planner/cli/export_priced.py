@@ -1,0 +1,49 @@
+"""What an exported plan takes under the rules of the tool it is exported to."""
+
+import sys
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from planner.errors import PlannerError
+from planner.printing import printable
+from planner.targets import TARGETS
+from planner.units import format_ns
+
+__all__ = ["check_worth", "made_for"]
+
+
+def made_for(answer: object) -> str | None:
+    """Return the name of the target that a plan was made for; None if there is none."""
+    target = getattr(answer, "target", UNSET)
+    return None if target is UNSET else str(target.name)
+
+
+def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> None:
+    """Say on standard error what a plan takes under a tool's rules, and what its default takes.
+
+    Raises
+    ------
+    PlannerError
+        If the default is faster, unless it is wanted anyway.
+    """
+    priced = [getattr(answer, "targets", UNSET) for answer in answers]
+    known = [table[tool] for table in priced if table is not UNSET and tool in table]
+    if tool not in TARGETS or len(known) != 1:
+        return
+    (found,), title = known, TARGETS[tool].title
+    remedy = f"plan for it (--for {tool})"
+    if found.plan_ns is None:
+        why = "" if found.reason is UNSET else printable(found.reason)
+        raise PlannerError(f"{why}: {remedy}")
+    times = (
+        f"by the rules of {title} this plan takes {format_ns(found.plan_ns)}, "
+        f"its default {format_ns(found.default_ns)}"
+    )
+    if found.plan_ns > found.default_ns and not anyway:
+        raise PlannerError(f"{times}: {remedy}, keep the default, or write it with --anyway")
+    lines = [times]
+    if made_for(answers[0]) == tool:
+        lines += [f"to set beside it: {line}" for line in TARGETS[tool].settings]
+    if sys.stderr is not None:
+        sys.stderr.write("".join(f"planner: {line}\n" for line in lines))

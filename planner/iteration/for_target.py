@@ -1,0 +1,122 @@
+"""Plans of a whole iteration for a target: what its library can be told, on this cluster.
+
+Problem: of all plans that keep to a target's rules, by an algorithm that its library can be told to
+use, which takes least?
+
+Method: `planner.caramel.for_target` under each of these algorithms that the cluster allows, each
+transfer in one piece; the best counts. Plans that a target was not made for are priced by the same
+algorithms (`planner.caramel.exported`).
+
+Guarantee: never slower than the target's default by its best algorithm; the bound is the least of
+those of the algorithms. Complexity: that of the family's method, for each of them. Source: own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from planner import caramel
+from planner.caramel.exported import Exported, exported_to
+from planner.caramel.for_target import BUCKETS, planned
+from planner.caramel.problem import Plan as GradientPlan
+from planner.caramel.targeted import default_counts, lane_of, plan_of_buckets
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import NotApplicableError
+from planner.iteration.checker import as_gradients
+from planner.iteration.damaged import cut_off
+from planner.iteration.evaluation import evaluate
+from planner.iteration.problem import Plan, Problem
+from planner.iteration.room import too_many, too_small
+from planner.iteration.rules import from_gradients
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, named
+from planner.results import Infeasibility
+from planner.targets import TARGETS, Target
+
+__all__ = ["exported", "within"]
+
+Planned = Callable[[caramel.Problem, Deadline, int | None], Outcome[GradientPlan]]
+
+
+def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
+    """Return the methods of a problem with a target: the best plan, and the target's default."""
+    best = _over(planned)
+    return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: _over(_default)}
+
+
+def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
+    """Return what a plan takes under the rules of each target; of none if there is no time."""
+    found = {}
+    summed = as_gradients(plan, plan.transfers)
+    groups = tuple(
+        replace(group, depth=transfer.depth)
+        for group, transfer in zip(summed.groups, plan.transfers, strict=True)
+    )
+    for name, target in TARGETS.items():
+        try:
+            found[name] = min(
+                (
+                    exported_to(under, target, replace(summed, groups=groups), deadline)
+                    for _, under in _problems(problem, target)
+                ),
+                key=lambda one: (one.default_ns, one.plan_ns or 0),
+                default=None,
+            )
+        except (NotApplicableError, TimeUpError):
+            break
+    if plan.mode == "sharded":
+        why = "sums up whole gradients on every worker, the plan shards parameters"
+        found = {
+            name: one and replace(one, plan_ns=None, reason=f"{TARGETS[name].title} {why}")
+            for name, one in found.items()
+        }
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _problems(problem: Problem, target: Target) -> Iterator[tuple[str, caramel.Problem]]:
+    """Yield each algorithm that a target can be told of, and the problem of gradients by it."""
+    for option in problem.single:
+        if option.depth == 1 and option.algorithm in (*target.algorithms, "none"):
+            gradients = problem.gradients[option.algorithm]
+            yield option.algorithm, replace(gradients, cost=option.all_reduce, target=target)
+
+
+def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Outcome[GradientPlan]:
+    assert problem.target is not None
+    lane = lane_of(problem, problem.target, deadline)
+    counts = default_counts(problem, problem.target, lane, deadline)
+    return Outcome(plan_of_buckets(problem, problem.target, lane, counts))
+
+
+def _over(method: Planned) -> AnyMethod[Problem, Plan]:
+    """Return the method that takes the best of a method's plans by all algorithms there are."""
+
+    def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        target, cut = problem.target, cut_off(problem.cluster)
+        assert target is not None
+        if "replicated" not in problem.modes:
+            raise NotApplicableError("modes", f"the plans of {target.title} are replicated")
+        small = cut or too_small(problem, "replicated") or too_many(problem, "replicated")
+        if small is not None:
+            return Outcome(None, infeasibility=small)
+        room = problem.room("replicated")
+        plans, bounds, timed_out = [], [], False
+        for name, gradients in _problems(problem, target):
+            outcome = method(gradients, deadline, room)
+            assert outcome.plan is not None
+            plans.append(from_gradients(name, outcome.plan))
+            bounds.append(outcome.lower_bound)
+            timed_out |= outcome.timed_out
+        if not plans:
+            raise NotApplicableError(
+                "algorithms", f"{target.title} can be told of {', '.join(target.algorithms)} only"
+            )
+        best = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
+        largest = max(transfer.size_bytes for transfer in best.transfers)
+        if room is not None and largest > room:
+            binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
+            reason = f"{target.title} sends {largest} bytes at once, there is room for {room}"
+            return Outcome(None, None, timed_out, Infeasibility(reason, (binding,)))
+        known = [bound for bound in bounds if bound is not None]
+        return Outcome(best, min(known) if len(known) == len(bounds) else None, timed_out)
+
+    return run

@@ -1,0 +1,74 @@
+"""The JSON form of targets: whose rules a plan keeps to, and what it takes under others."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.caramel.exported import Exported
+from planner.jsonio.types import Moment
+from planner.targets import PLANNER, TARGET_NAMES, Target
+
+__all__ = [
+    "ExportedAnswer",
+    "TargetAnswer",
+    "TargetField",
+    "TargetRequest",
+    "TargetsField",
+    "target_answer",
+    "targets_answer",
+]
+
+TargetRequest = Annotated[
+    str,
+    Meta(
+        description=f"whose rules the plan has to keep to; {PLANNER}: those of planner's runtime",
+        extra_json_schema={"enum": list(TARGET_NAMES)},
+    ),
+]
+
+
+class TargetAnswer(Struct, frozen=True, kw_only=True):
+    """The target that a plan was made for."""
+
+    name: str
+    version: Annotated[str, Meta(description="whose code the rules were read from")]
+    settings: Annotated[tuple[str, ...], Meta(description="what to set beside the buckets")]
+
+
+class ExportedAnswer(Struct, frozen=True, kw_only=True):
+    """What a plan takes as a target would send it, beside the target's default."""
+
+    plan_ns: Moment | None
+    default_ns: Moment
+    reason: Annotated[str, Meta(description="why it cannot")] | UnsetType = UNSET
+
+
+TargetField = TargetAnswer | UnsetType
+TargetsField = (
+    Annotated[dict[str, ExportedAnswer], Meta(description="by target, under its rules")] | UnsetType
+)
+"""How they stand in an answer."""
+
+
+def target_answer(target: Target | None) -> TargetField:
+    """Return the JSON form of the target that was planned for; unset if there is none."""
+    if target is None:
+        return UNSET
+    return TargetAnswer(
+        name=target.name,
+        version=f"{target.title}, {target.version}",
+        settings=target.settings,
+    )
+
+
+def targets_answer(found: Mapping[str, Exported] | None) -> TargetsField:
+    """Return the JSON form of what a plan takes under the rules of targets; unset if of none."""
+    if not found:
+        return UNSET
+    return {
+        name: ExportedAnswer(
+            plan_ns=one.plan_ns, default_ns=one.default_ns, reason=one.reason or UNSET
+        )
+        for name, one in found.items()
+    }
