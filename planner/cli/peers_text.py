@@ -24,7 +24,9 @@ _NONE = "–"
 _LEGEND = (
     "Numbers under the methods: how many times as fast as with DDP an iteration is. Above bound: "
     "how much longer it is than any plan must be under the joint plan's op order. Computation ×: "
-    "what the profiles' computation times were multiplied by."
+    "what the profiles' computation times were multiplied by. Every method is credited with the "
+    "best algorithm that any library has (--json says which), even where its own has only rings: "
+    "planner plan --for gives a target what it has."
 )
 
 
@@ -66,7 +68,7 @@ def case_table(cases: Iterable[PeerCase], methods: Sequence[str]) -> str:
                 _time(case.time_ns(JOINT)),
                 _NONE if plan is None else f"{' + '.join(plan.algorithms)}, {plan.mode}",
                 above_text(case.over_bound(JOINT)),
-                _time(case.time_ns(BASELINE)),
+                _time(case.time_ns(BASELINE)) + _credited(case),
                 *(times_text(case.speedup(method)) for method in others),
             ]
         )
@@ -139,6 +141,13 @@ def _places(cases: Sequence[PeerCase], of: int) -> str:
 def picked(spread: Spread | None, shown: Callable[[float | None], str], pick: str) -> str:
     """Return one figure of a spread as text, if there is any."""
     return shown(None if spread is None else getattr(spread, pick))
+
+
+def _credited(case: PeerCase) -> str:
+    """Return by which algorithm DDP's plan travels."""
+    result = case.result(BASELINE)
+    plan = None if result is None else result.plan
+    return "" if plan is None else f" by {' + '.join(plan.algorithms)}"
 
 
 def _time(value: int | None) -> str:
