@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import json_reference
 import mathml
+import target_rules
 
 project = "planner"
 author = "The planner developers"
@@ -37,10 +38,11 @@ html_theme_options = {"navigation_with_keys": True}
 
 
 def setup(app: Any) -> None:
-    """Have the pages that are made from the schema written before Sphinx reads any."""
-    app.connect("builder-inited", _write_json_reference)
+    """Have the pages that are made from code written before Sphinx reads any."""
+    app.connect("builder-inited", _write_generated)
     mathml.setup(app)
 
 
-def _write_json_reference(app: Any) -> None:
+def _write_generated(app: Any) -> None:
+    target_rules.write(Path(app.srcdir) / "_generated")
     json_reference.write(Path(app.srcdir) / "_generated" / "json")

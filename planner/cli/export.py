@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from msgspec import UNSET
@@ -127,9 +128,11 @@ def run(options: argparse.Namespace) -> int:
         return write_algorithm(options)
     with in_file(" ".join(options.plans), but="--profile"):
         answers = [read_plan(read(path)) for path in options.plans]
+        said = check_worth(options.tool, answers, anyway=options.anyway)
         settings = _settings(options.tool, answers, graph, options.element_bytes)
-    check_worth(options.tool, answers, anyway=options.anyway)
     write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
+    if sys.stderr is not None:
+        sys.stderr.write("".join(f"planner: {line}\n" for line in said))
     return 0
 
 

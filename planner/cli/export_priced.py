@@ -1,6 +1,5 @@
 """What an exported plan takes under the rules of the tool it is exported to."""
 
-import sys
 from collections.abc import Sequence
 
 from msgspec import UNSET
@@ -19,31 +18,27 @@ def made_for(answer: object) -> str | None:
     return None if target is UNSET else str(target.name)
 
 
-def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> None:
-    """Say on standard error what a plan takes under a tool's rules, and what its default takes.
+def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> list[str]:
+    """Return what to say of a plan under a tool's rules, and of the tool's default.
 
     Raises
     ------
     PlannerError
-        If the default is faster, unless it is wanted anyway.
+        If the default is faster, unless the plan is wanted anyway, or it cannot be told the plan.
     """
     priced = [getattr(answer, "targets", UNSET) for answer in answers]
     known = [table[tool] for table in priced if table is not UNSET and tool in table]
     if tool not in TARGETS or len(known) != 1:
-        return
+        return []
     (found,), title = known, TARGETS[tool].title
     remedy = f"plan for it (--for {tool})"
     if found.plan_ns is None:
-        why = "" if found.reason is UNSET else printable(found.reason)
-        raise PlannerError(f"{why}: {remedy}")
+        raise PlannerError(f"{'' if found.reason is UNSET else printable(found.reason)}: {remedy}")
     times = (
         f"by the rules of {title} this plan takes {format_ns(found.plan_ns)}, "
         f"its default {format_ns(found.default_ns)}"
     )
     if found.plan_ns > found.default_ns and not anyway:
         raise PlannerError(f"{times}: {remedy}, keep the default, or write it with --anyway")
-    lines = [times]
-    if made_for(answers[0]) == tool:
-        lines += [f"to set beside it: {line}" for line in TARGETS[tool].settings]
-    if sys.stderr is not None:
-        sys.stderr.write("".join(f"planner: {line}\n" for line in lines))
+    settings = TARGETS[tool].settings if made_for(answers[0]) == tool else ()
+    return [times, *(f"to set beside it: {line}" for line in settings)]

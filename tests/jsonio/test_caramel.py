@@ -135,7 +135,7 @@ def test_the_schema_lists_every_method() -> None:
     for one in everything.values():
         schemas.check_schema(one)
     listed = everything["request"]["$defs"]["CaramelRequest"]["properties"]["method"]["enum"]
-    assert listed == list(caramel.METHODS)
+    assert listed == [*caramel.METHODS, "buckets", "deepspeed", "megatron"]
 
 
 def test_the_method_is_auto_by_default() -> None:
@@ -344,12 +344,8 @@ def test_an_answers_op_order_can_be_asked_for(graph: Graph) -> None:
     request = request_of(graph, method="caramel")
     answer = planner.solve(request)
     again = planner.solve({**request, "op_order": answer["op_order"]})
-    assert {**again, "runtime_s": 0, "order": (), "control_edges": ()} == {
-        **answer,
-        "runtime_s": 0,
-        "order": (),
-        "control_edges": (),
-    }
+    others = {"runtime_s": 0, "order": (), "control_edges": (), "targets": {}}  # these enforce none
+    assert {**again, **others} == {**answer, **others}
 
 
 some_names = st.sampled_from(["f1", "f2", "b1", "b2", "w1", "x", ""])

@@ -1,0 +1,39 @@
+"""Writes the page of the targets' rules, from the rules themselves."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from planner.targets import TARGETS, Target
+
+__all__ = ["page", "write"]
+
+_OPENING = """# Rules of the targets
+
+What each target does with a plan's transfers, as read from its code. Plans made [for a
+target](../exports.md#plan-for-a-target) keep to its rules; sources are files and lines of the
+version that is named. All are also in `planner.targets.TARGETS`.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    return "\n".join([_OPENING, *(line for target in TARGETS.values() for line in _rows(target))])
+
+
+def _rows(target: Target) -> Iterator[str]:
+    yield from (f"## {target.title}, {target.version}", "")
+    yield from ("| about | rule | source |", "| --- | --- | --- |")
+    yield from (f"| {rule.about} | {rule.says} | `{rule.source}` |" for rule in target.rules)
+    yield from (
+        "",
+        "To set beside the buckets: " + "; ".join(f"`{one}`" for one in target.settings),
+    )
+    yield ""
+
+
+def write(folder: Path) -> None:
+    """Write the page into a folder, if it is another one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, text = folder / "targets.md", page()
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")

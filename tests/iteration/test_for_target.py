@@ -1,0 +1,116 @@
+"""Whole iterations for a target: its algorithms, its room, and its own default."""
+
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from planner import InvalidInputError
+from planner.caramel import solve as solve_gradients
+from planner.caramel.for_target import BUCKETS
+from planner.caramel.targeted import lane_of
+from planner.deadline import NEVER
+from planner.errors import NotApplicableError
+from planner.iteration import ALGORITHMS, Problem, Synchronisation, solve
+from planner.iteration.for_target import exported
+from planner.results import Status
+from planner.targets import TARGETS
+from tests.caramel.test_targets import SMALL, compositions
+from tests.iteration.iteration_strategies import clusters, problems
+
+NAMES = st.sampled_from(sorted(SMALL))
+
+
+whole = problems(cluster=clusters().filter(lambda cluster: not cluster.failed))
+"""On some BCubes where something has failed there is no ring."""
+
+
+def for_target(problem: Problem, name: str) -> Problem:
+    options = {"algorithms": ("ring",), "modes": ("replicated",), "max_transfer_bytes": None}
+    return replace(problem, target=SMALL[name], **options)  # type: ignore[arg-type]
+
+
+def ring(problem: Problem) -> Synchronisation:
+    (option,) = (one for one in problem.single if one.depth == 1)
+    return option
+
+
+@given(whole, NAMES)
+def test_the_best_plan_for_a_target_is_that_of_its_ring(problem: Problem, name: str) -> None:
+    mine = for_target(problem, name)
+    result, default = solve(mine), solve(mine, method=name)
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    assert default.objective_ns is not None
+    assert result.plan.mode == "replicated"
+    assert set(result.plan.algorithms) <= {"ring", "none"}
+    assert result.objective_ns <= default.objective_ns
+    cost = ring(mine).all_reduce
+    gradients = mine.gradients[ring(mine).algorithm]
+    own = solve_gradients(replace(gradients, cost=cost, target=SMALL[name]))
+    assert (result.objective_ns, result.lower_bound_ns) == (own.objective_ns, own.lower_bound_ns)
+
+
+@given(whole)
+def test_plans_are_priced_under_the_targets_own_rules(problem: Problem) -> None:
+    mine = for_target(problem, "ddp")
+    for name, target in TARGETS.items():
+        own = solve(replace(mine, target=target))
+        default = solve(replace(mine, target=target), method=name)
+        assert own.plan is not None
+        priced = exported(mine, own.plan, NEVER)[name]
+        assert (priced.plan_ns, priced.default_ns) == (own.objective_ns, default.objective_ns)
+
+
+@given(whole, st.integers(1, 90))
+def test_no_bucket_is_larger_than_there_is_room_for(problem: Problem, cap: int) -> None:
+    mine = replace(for_target(problem, "ddp"), max_transfer_bytes=cap, element_bytes=1)
+    result = solve(mine)
+    if max(mine.pushed) > cap:
+        assert result.status is Status.INFEASIBLE
+        assert result.infeasibility is not None
+        assert result.infeasibility.binding == ("max_transfer_bytes",)
+        return
+    assert result.plan is not None
+    option = ring(mine)
+    lane = lane_of(mine.gradients[option.algorithm], SMALL["ddp"])
+    known, ends = mine.base.windows, []
+    for counts in compositions(len(lane.sizes)):
+        end = 0
+        for start, stop in pairwise(accumulate(counts, initial=0)):
+            size = sum(lane.sizes[start:stop])
+            if size > cap:
+                break
+            end = max(end, *lane.ready[start:stop]) + option.all_reduce.cost_ns(size)
+        else:
+            ends.append(max(end, known.backward_ns) + known.forward_ns)
+    assert result.objective_ns == min(ends)
+    assert result.status is Status.OPTIMAL
+
+
+@given(whole, NAMES)
+def test_sharded_plans_cannot_be_told(problem: Problem, name: str) -> None:
+    mine = replace(for_target(problem, name), modes=("sharded",))
+    with pytest.raises(NotApplicableError, match="are replicated"):
+        solve(mine)
+    free = replace(mine, target=None)
+    plan = solve(free, method="fsdp").plan
+    assert plan is not None
+    assume(plan.mode == "sharded")
+    for one in exported(free, plan, NEVER).values():
+        assert one.plan_ns is None
+        assert "shards parameters" in one.reason
+
+
+@given(whole)
+def test_other_methods_and_algorithms_are_refused(problem: Problem) -> None:
+    mine = replace(for_target(problem, "ddp"), algorithms=ALGORITHMS)
+    with pytest.raises(InvalidInputError, match=f"expected one of auto, {BUCKETS}, ddp"):
+        solve(mine, method="joint")
+    if mine.cluster.workers > 1:
+        with pytest.raises(NotApplicableError, match="told of ring only"):
+            solve(replace(mine, algorithms=("shuffle",)))
+    with pytest.raises(InvalidInputError, match="expected a Target"):
+        replace(mine, target="ddp")  # type: ignore[arg-type]
