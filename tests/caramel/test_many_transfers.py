@@ -9,11 +9,11 @@ import pytest
 
 import planner
 from planner import AffineCost
-from planner.caramel import METHODS, Problem, descent, evaluate, solve
+from planner.caramel import METHODS, Group, Part, Plan, Problem, descent, evaluate, solve
 from planner.caramel.loads import Load, LoadPricer
 from planner.caramel.resizing import resize
 from planner.caramel.windows import Windows
-from planner.costs import TableCost
+from planner.costs import DepthCost, TableCost
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.graphs import Graph, Op, Parameter
@@ -120,6 +120,14 @@ def test_sizes_are_not_searched_where_the_budget_is_below_one_plan() -> None:
     found = resize(pricer, loads, 0, 1000, 1, NEVER)
     assert sum(size for load in found for _, size in load) == 3000
     assert pricer.iteration_ns(found) <= pricer.iteration_ns(loads)
+
+
+def test_transfers_of_one_size_cost_what_their_depths_do() -> None:
+    cost = DepthCost(((1, AffineCost(0, Fraction(1))), (2, AffineCost(0, Fraction(3)))))
+    problem = replace(chain(7, 7), cost=cost)
+    groups = tuple(Group((Part(j, 0, 7),), depth) for j, depth in ((1, 1), (0, 2)))
+    plan = Plan(groups, (problem.order.backward,), problem.order.forward)
+    assert [time.end_ns - time.start_ns for time in evaluate(problem, plan).times] == [7, 21]
 
 
 @pytest.mark.slow
