@@ -24,6 +24,9 @@ FAMILIES = ("iteration", "caramel", "ibatch", "bigdl", "bml")
 
 Path = tuple[str, ...]
 
+IN_CHUNKS = {"startup_ns": 0, "ns_per_byte": 0.001}
+"""What transfers cost in two chunks: little, so that all are."""
+
 
 def fields(problem: str) -> list[str]:
     """Return the paths of all fields of a problem's answers that hold no further ones.
@@ -68,6 +71,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
         "iteration": lambda: [
             solved(ITERATION, modes=["replicated"], algorithms=["ring", "halving_doubling"]),
             solved(ITERATION, modes=["sharded"], algorithms=["ring"], regret=True),
+            solved(ITERATION, target="ddp"),
             solved(ITERATION, epoch_samples=64, cluster={**CLUSTER, "scheduling": scheduling}),
             solved(MIXED),
             solved(MIXED, profile=in_parts()),
@@ -77,6 +81,8 @@ def samples(problem: str) -> list[dict[str, Any]]:
         "caramel": lambda: [
             solved(CARAMEL, regret=True, scenarios=[{"startup": 2}]),
             solved(CARAMEL, method="horovod"),
+            solved(CARAMEL, network={**CARAMEL["network"], "depths": {"2": IN_CHUNKS}}),
+            solved(CARAMEL, target="ddp"),
             solved(CARAMEL, network={**CARAMEL["network"], "interference": {"slowdown": 1.5}}),
         ],
         "ibatch": lambda: [
