@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from planner.targets import TARGETS, Target
+from planner.targets import EVERY, Target
 
 __all__ = ["page", "write"]
 
@@ -11,13 +11,13 @@ _OPENING = """# Rules of the targets
 
 What each target does with a plan's transfers, as read from its code. Plans made [for a
 target](../exports.md#plan-for-a-target) keep to its rules; sources are files and lines of the
-version that is named. All are also in `planner.targets.TARGETS`.
+version that is named. All are also in `planner.targets.EVERY`.
 """
 
 
 def page() -> str:
     """Return the page."""
-    return "\n".join([_OPENING, *(line for target in TARGETS.values() for line in _rows(target))])
+    return "\n".join([_OPENING, *(line for target in EVERY.values() for line in _rows(target))])
 
 
 def _rows(target: Target) -> Iterator[str]:

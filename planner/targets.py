@@ -17,7 +17,18 @@ from typing import Literal, NamedTuple
 from planner.bucketing import DDP_LIMITS
 from planner.methods import known_method
 
-__all__ = ["PLANNER", "TARGETS", "TARGET_NAMES", "Buckets", "Order", "Rule", "Target", "target_of"]
+__all__ = [
+    "EVERY",
+    "FSDP2",
+    "PLANNER",
+    "TARGETS",
+    "TARGET_NAMES",
+    "Buckets",
+    "Order",
+    "Rule",
+    "Target",
+    "target_of",
+]
 
 Order = Literal["recorded", "ready", "reversed"]
 """Parameters as worker 0's gradients became ready, as the last worker's do, or in the reverse of
@@ -81,6 +92,8 @@ class Target:
         All of this as found in its code.
     algorithms : tuple of str
         How its library can be told to sum up.
+    sharded : bool
+        Whether each worker keeps a share of all parameters.
     """
 
     name: str
@@ -96,6 +109,7 @@ class Target:
     settings: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     algorithms: tuple[str, ...] = ("ring",)
+    sharded: bool = False
 
     def limits(self, workers: int, element_bytes: int) -> tuple[int, int]:
         """Return the largest first bucket and the largest others of its default, in bytes."""
@@ -196,12 +210,37 @@ _MEGATRON = Target(
     ),
 )
 
+FSDP2 = Target(
+    name="fsdp2",
+    title="FSDP2",
+    version="torch 2.13",
+    order="ready",
+    buckets="any",
+    default_bytes=None,
+    settings=("NCCL_ALGO=Ring", "planner.runtime.fsdp2.as_fsdp2, or fully_shard as exported"),
+    rules=(
+        Rule("barrier", "gradients are scattered before the step", "_fsdp_state.py:395-432"),
+        Rule("pieces", "whole modules", "_fully_shard.py:110-135"),
+        Rule("order", "scattered as ready, gathered as used", "_fsdp_param_group.py:540,588"),
+        Rule("buckets", "modules in one call of fully_shard", "_fully_shard.py:133"),
+        Rule("leaves", "gathers all at once, if unsharded ahead", "_fsdp_param_group.py:372"),
+        Rule("default", "every module, or all in one: the faster", "_fully_shard.py:110"),
+        Rule("credited", "reshard_after_forward=False", "_fully_shard.py:246-260"),
+        Rule("algorithms", "the library's collectives: ring", "_fsdp_param_group.py:407"),
+    ),
+    sharded=True,
+)
+"""The target that shards parameters: only whole iterations are planned for it."""
+
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {target.name: target for target in (_DDP, _HOROVOD, _DEEPSPEED, _MEGATRON)}
 )
 """Targets that sum up gradients, by the name requests use."""
 
-TARGET_NAMES = (*TARGETS, PLANNER)
+EVERY: Mapping[str, Target] = MappingProxyType({**TARGETS, FSDP2.name: FSDP2})
+"""All targets."""
+
+TARGET_NAMES = (*EVERY, PLANNER)
 """Every name that can be asked for."""
 
 
@@ -215,4 +254,4 @@ def target_of(name: str, path: str = "target") -> Target | None:
     """
     if name == PLANNER:
         return None
-    return TARGETS[known_method(name, TARGET_NAMES, path)]
+    return EVERY[known_method(name, TARGET_NAMES, path)]

@@ -105,6 +105,10 @@ class Problem:
         check_interference(self.interference)
         if self.target is not None and not isinstance(self.target, Target):
             raise InvalidInputError("target", f"expected a Target, got {shown(self.target)}")
+        if self.target is not None and self.target.sharded:
+            raise InvalidInputError(
+                "target", f"{self.target.name} shards parameters: iteration (planner plan) plans it"
+            )
         set_integer(self, "workers", minimum=1, maximum=2**16)
         set_integer(self, "seed")
         set_integer(self, "element_bytes", minimum=1)

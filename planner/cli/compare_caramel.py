@@ -26,7 +26,7 @@ from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork, scattered
 from planner.profiles import Profile
 from planner.results import Result
-from planner.targets import PLANNER, TARGET_NAMES, target_of
+from planner.targets import PLANNER, TARGETS, target_of
 from planner.units import counted, format_bytes, format_ns
 from planner.validation import integer
 
@@ -70,7 +70,7 @@ _OPTIONS = (
         "--for",
         PLANNER,
         {
-            "choices": TARGET_NAMES,
+            "choices": (*TARGETS, PLANNER),
             "help": "whose rules plans keep to, such as whole parameters and a barrier before the "
             "forward pass; default: planner, whose runtime has none",
         },

@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from planner.errors import PlannerError
 from planner.printing import printable
-from planner.targets import TARGETS
+from planner.targets import EVERY
 from planner.units import format_ns
 
 __all__ = ["check_worth", "made_for"]
@@ -28,9 +28,9 @@ def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> list[s
     """
     priced = [getattr(answer, "targets", UNSET) for answer in answers]
     known = [table[tool] for table in priced if table is not UNSET and tool in table]
-    if tool not in TARGETS or len(known) != 1:
+    if tool not in EVERY or len(known) != 1:
         return []
-    (found,), title = known, TARGETS[tool].title
+    (found,), title = known, EVERY[tool].title
     remedy = f"plan for it (--for {tool})"
     if found.plan_ns is None:
         raise PlannerError(f"{'' if found.reason is UNSET else printable(found.reason)}: {remedy}")
@@ -40,5 +40,5 @@ def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> list[s
     )
     if found.plan_ns > found.default_ns and not anyway:
         raise PlannerError(f"{times}: {remedy}, keep the default, or write it with --anyway")
-    settings = TARGETS[tool].settings if made_for(answers[0]) == tool else ()
+    settings = EVERY[tool].settings if made_for(answers[0]) == tool else ()
     return [times, *(f"to set beside it: {line}" for line in settings)]

@@ -3,9 +3,9 @@
 Problem: of all plans that keep to a target's rules, by an algorithm that its library can be told to
 use, which takes least?
 
-Method: `planner.caramel.for_target` under each of these algorithms that the cluster allows, each
-transfer in one piece; the best counts. Plans that a target was not made for are priced by the same
-algorithms (`planner.caramel.exported`).
+Method: `planner.caramel.for_target`, or for FSDP2 `planner.iteration.for_fsdp2`, under each of
+these algorithms that the cluster allows, each transfer in one piece; the best counts. Plans that a
+target was not made for are priced by the same algorithms (`planner.caramel.exported`).
 
 Guarantee: never slower than the target's default by its best algorithm; the bound is the least of
 those of the algorithms. Complexity: that of the family's method, for each of them. Source: own.
@@ -21,12 +21,14 @@ from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.targeted import default_counts, lane_of, plan_of_buckets
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
+from planner.iteration import for_fsdp2
 from planner.iteration.checker import as_gradients
 from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import evaluate
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.problem import Mode, Plan, Problem
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import from_gradients
+from planner.iteration.ways import Synchronisation
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, named
 from planner.results import Infeasibility
@@ -34,12 +36,19 @@ from planner.targets import TARGETS, Target
 
 __all__ = ["exported", "within"]
 
+ByOption = Callable[[Problem, Synchronisation, Deadline, int | None], Outcome[Plan]]
 Planned = Callable[[caramel.Problem, Deadline, int | None], Outcome[GradientPlan]]
 
 
 def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
     """Return the methods of a problem with a target: the best plan, and the target's default."""
     best = _over(planned)
+    if target.sharded:
+        return {
+            "auto": named(BUCKETS, _in_units(for_fsdp2.planned)),
+            BUCKETS: _in_units(for_fsdp2.planned),
+            target.name: _in_units(lambda problem, option, *_: for_fsdp2.default(problem, option)),
+        }
     return {"auto": named(BUCKETS, best), BUCKETS: best, target.name: _over(_default)}
 
 
@@ -56,7 +65,7 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
             found[name] = min(
                 (
                     exported_to(under, target, replace(summed, groups=groups), deadline)
-                    for _, under in _problems(problem, target)
+                    for under in _problems(problem, target)
                 ),
                 key=lambda one: (one.default_ns, one.plan_ns or 0),
                 default=None,
@@ -69,15 +78,27 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
             name: one and replace(one, plan_ns=None, reason=f"{TARGETS[name].title} {why}")
             for name, one in found.items()
         }
+    if problem.target is not None and problem.target.sharded:
+        defaults = (
+            for_fsdp2.default(problem, option).plan for option in _options(problem, problem.target)
+        )
+        least = min(evaluate(problem, one).iteration_ns for one in defaults if one is not None)
+        found[problem.target.name] = Exported(evaluate(problem, plan).iteration_ns, least)
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _problems(problem: Problem, target: Target) -> Iterator[tuple[str, caramel.Problem]]:
-    """Yield each algorithm that a target can be told of, and the problem of gradients by it."""
+def _options(problem: Problem, target: Target) -> Iterator[Synchronisation]:
+    """Yield each algorithm of the cluster that a target can be told of, in one piece."""
     for option in problem.single:
         if option.depth == 1 and option.algorithm in (*target.algorithms, "none"):
-            gradients = problem.gradients[option.algorithm]
-            yield option.algorithm, replace(gradients, cost=option.all_reduce, target=target)
+            yield option
+
+
+def _problems(problem: Problem, target: Target) -> Iterator[caramel.Problem]:
+    """Yield the problem of gradients by each algorithm that a target can be told of."""
+    for option in _options(problem, target):
+        gradients = problem.gradients[option.algorithm]
+        yield replace(gradients, cost=option.all_reduce, target=target)
 
 
 def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Outcome[GradientPlan]:
@@ -88,35 +109,51 @@ def _default(problem: caramel.Problem, deadline: Deadline, _: int | None) -> Out
 
 
 def _over(method: Planned) -> AnyMethod[Problem, Plan]:
+    """Return the method that takes the best of a method's plans of gradients by all algorithms."""
+
+    def planned_by(
+        problem: Problem, option: Synchronisation, deadline: Deadline, room: int | None
+    ) -> Outcome[Plan]:
+        gradients = problem.gradients[option.algorithm]
+        under = replace(gradients, cost=option.all_reduce, target=problem.target)
+        outcome = method(under, deadline, room)
+        assert outcome.plan is not None
+        plan = from_gradients(option.algorithm, outcome.plan)
+        return Outcome(plan, outcome.lower_bound, outcome.timed_out)
+
+    return _in_mode("replicated", planned_by)
+
+
+def _in_units(method: ByOption) -> AnyMethod[Problem, Plan]:
+    return _in_mode("sharded", method)
+
+
+def _in_mode(mode: Mode, method: ByOption) -> AnyMethod[Problem, Plan]:
     """Return the method that takes the best of a method's plans by all algorithms there are."""
 
     def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         target, cut = problem.target, cut_off(problem.cluster)
         assert target is not None
-        if "replicated" not in problem.modes:
-            raise NotApplicableError("modes", f"the plans of {target.title} are replicated")
-        small = cut or too_small(problem, "replicated") or too_many(problem, "replicated")
+        if mode not in problem.modes:
+            raise NotApplicableError("modes", f"the plans of {target.title} are {mode}")
+        small = cut or too_small(problem, mode) or too_many(problem, mode)
         if small is not None:
             return Outcome(None, infeasibility=small)
-        room = problem.room("replicated")
-        plans, bounds, timed_out = [], [], False
-        for name, gradients in _problems(problem, target):
-            outcome = method(gradients, deadline, room)
-            assert outcome.plan is not None
-            plans.append(from_gradients(name, outcome.plan))
-            bounds.append(outcome.lower_bound)
-            timed_out |= outcome.timed_out
+        room = problem.room(mode)
+        outcomes = [method(problem, option, deadline, room) for option in _options(problem, target)]
+        plans = [outcome.plan for outcome in outcomes if outcome.plan is not None]
         if not plans:
             raise NotApplicableError(
                 "algorithms", f"{target.title} can be told of {', '.join(target.algorithms)} only"
             )
+        timed_out = any(outcome.timed_out for outcome in outcomes)
         best = min(plans, key=lambda plan: evaluate(problem, plan).iteration_ns)
         largest = max(transfer.size_bytes for transfer in best.transfers)
         if room is not None and largest > room:
             binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
             reason = f"{target.title} sends {largest} bytes at once, there is room for {room}"
             return Outcome(None, None, timed_out, Infeasibility(reason, (binding,)))
-        known = [bound for bound in bounds if bound is not None]
-        return Outcome(best, min(known) if len(known) == len(bounds) else None, timed_out)
+        known = [one.lower_bound for one in outcomes if one.lower_bound is not None]
+        return Outcome(best, min(known) if len(known) == len(outcomes) else None, timed_out)
 
     return run

@@ -32,7 +32,7 @@ from planner.jsonio.types import (
 )
 from planner.methods import deadline_in, known_method
 from planner.profiles import Profile
-from planner.targets import PLANNER, TARGETS, Target, target_of
+from planner.targets import EVERY, PLANNER, Target, target_of
 from planner.validation import MAX_VALUE, inside
 
 __all__ = ["IterationRequest", "planned", "run"]
@@ -40,7 +40,7 @@ __all__ = ["IterationRequest", "planned", "run"]
 
 MethodName = Annotated[
     str,
-    Meta(extra_json_schema={"enum": list(dict.fromkeys([*iteration.METHODS, BUCKETS, *TARGETS]))}),
+    Meta(extra_json_schema={"enum": list(dict.fromkeys([*iteration.METHODS, BUCKETS, *EVERY]))}),
 ]
 Algorithm = Annotated[str, Meta(extra_json_schema={"enum": list(iteration.KNOWN)})]
 

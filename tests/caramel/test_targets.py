@@ -22,7 +22,7 @@ from planner.costs import TableCost
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.interference import Interference
-from planner.targets import PLANNER, TARGET_NAMES, TARGETS, Buckets, Target, target_of
+from planner.targets import EVERY, FSDP2, PLANNER, TARGET_NAMES, TARGETS, Buckets, Target, target_of
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
 from tests.strategies import affine_costs, table_costs
@@ -275,18 +275,20 @@ def test_what_a_target_does_not_do_is_refused() -> None:
         solve(problem, method="megatron")
     with pytest.raises(InvalidInputError, match="expected one of"):
         solve(replace(problem, target=None), method=BUCKETS)
+    with pytest.raises(InvalidInputError, match="planner plan"):
+        replace(problem, target=FSDP2)
     with pytest.raises(InvalidInputError, match="expected a Target"):
         replace(problem, target="ddp")  # type: ignore[arg-type]
 
 
 def test_targets_are_found_by_name() -> None:
     assert target_of(PLANNER) is None
-    assert [target_of(name) for name in TARGETS] == list(TARGETS.values())
+    assert [target_of(name) for name in EVERY] == list(EVERY.values())
     with pytest.raises(InvalidInputError, match="did you mean 'ddp'") as caught:
         target_of("dpp", "for")
     assert caught.value.path == "for"
-    assert set(TARGET_NAMES) == {*TARGETS, PLANNER}
-    for target in TARGETS.values():
+    assert set(TARGET_NAMES) == {*EVERY, PLANNER}
+    for target in EVERY.values():
         assert {rule.about for rule in target.rules} >= {
             "barrier",
             "pieces",
