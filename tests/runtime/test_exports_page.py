@@ -53,8 +53,9 @@ def execute(program: str, folder: str) -> None:
     exec(compile(program, str(PAGE), "exec"), KEPT)
 
 
-def test_the_programs_run(tmp_path: Path) -> None:
-    plan = planner.solve(CARAMEL)
+@pytest.mark.parametrize("changes", [{}, {"method": "auto", "target": "ddp"}])
+def test_the_programs_run(changes: dict[str, str], tmp_path: Path) -> None:
+    plan = planner.solve({**CARAMEL, **changes})
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     (tmp_path / "pull.json").write_text(json.dumps(planner.solve(PULL)))
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
