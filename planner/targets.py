@@ -135,7 +135,7 @@ _DDP = Target(
         Rule("barrier", "backward ends when all have arrived", "c10d/reducer.hpp:289"),
         Rule("pieces", "whole parameters", "c10d/reducer.hpp:607"),
         Rule("order", "as ready in the first step on rank 0", "c10d/reducer.hpp:137,209"),
-        Rule("buckets", "any consecutive ones", "nn/parallel/distributed.py:152"),
+        Rule("buckets", "any consecutive ones", "nn/parallel/distributed.py:146"),
         Rule("leaves", "when complete, after all before it", "c10d/reducer.hpp:232,285"),
         Rule("default", "first 1 MiB, others 25 MiB", "c10d/reducer.hpp:30-31"),
         Rule("algorithms", "the library's all-reduce: ring", "c10d/reducer.hpp:538"),
@@ -158,7 +158,7 @@ _HOROVOD = Target(
         Rule("buckets", "any groups", "torch/optimizer.py:88,148-165"),
         Rule("leaves", "in the next cycle after it is complete", "common/operations.cc:751-761"),
         Rule("default", "what a cycle finds, up to 128 MiB", "common/operations.cc:519,527"),
-        Rule("algorithms", "the library's all-reduce: ring", "common/controller.cc:955"),
+        Rule("algorithms", "the library's all-reduce: ring", "common/ops/nccl_operations.cc:257"),
     ),
 )
 
@@ -173,12 +173,12 @@ _DEEPSPEED = Target(
     leaves_late=True,
     settings=("NCCL_ALGO=Ring",),
     rules=(
-        Rule("barrier", "the last bucket is waited for", "zero/stage_1_and_2.py:907-911"),
+        Rule("barrier", "the last bucket is waited for", "zero/stage_1_and_2.py:908-910"),
         Rule("pieces", "whole parameters", "zero/stage_1_and_2.py:1177-1203"),
         Rule("order", "as ready", "zero/stage_1_and_2.py:1177"),
         Rule("buckets", "one size, never above", "zero/stage_1_and_2.py:1177"),
         Rule("leaves", "when the next gradient is ready", "zero/stage_1_and_2.py:1177-1179"),
-        Rule("overlap", "computation waits for the one before", "zero/stage_1_and_2.py:1336"),
+        Rule("overlap", "computation waits for the one before", "zero/stage_1_and_2.py:1337"),
         Rule("default", "500,000,000 elements; overlap_comm is credited", "zero/config.py:113,385"),
         Rule("not counted", "the all-gather behind the step", "zero/stage_1_and_2.py:2370"),
         Rule("algorithms", "the library's all-reduce: ring", "zero/stage_1_and_2.py:1416"),

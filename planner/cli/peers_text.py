@@ -1,6 +1,6 @@
 """The tables of ``planner compare --peers``: one row a case, and one a method over all of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from planner.cli.family import percent
@@ -24,9 +24,9 @@ _NONE = "–"
 _LEGEND = (
     "Numbers under the methods: how many times as fast as with DDP an iteration is. Above bound: "
     "how much longer it is than any plan must be under the joint plan's op order. Computation ×: "
-    "what the profiles' computation times were multiplied by. Every method is credited with the "
-    "best algorithm that any library has (--json says which), even where its own has only rings: "
-    "planner plan --for gives a target what it has."
+    "what the profiles' computation times were multiplied by. Methods that name no algorithm are "
+    "credited with the best one that any library has (--json says which), even if their own has "
+    "only rings: planner plan --for gives a target what it has."
 )
 
 
@@ -50,7 +50,8 @@ def report(cases: Sequence[PeerCase], scales: Sequence[Fraction], methods: Seque
             case_table(own, methods),
             summary_table(own, methods),
         ]
-    return "\n\n".join([*blocks, _LEGEND, *_footnotes(cases, methods)])
+    credited = "\n".join(_credited(cases))
+    return "\n\n".join([*blocks, _LEGEND, credited, *_footnotes(cases, methods)])
 
 
 def case_table(cases: Iterable[PeerCase], methods: Sequence[str]) -> str:
@@ -68,7 +69,7 @@ def case_table(cases: Iterable[PeerCase], methods: Sequence[str]) -> str:
                 _time(case.time_ns(JOINT)),
                 _NONE if plan is None else f"{' + '.join(plan.algorithms)}, {plan.mode}",
                 above_text(case.over_bound(JOINT)),
-                _time(case.time_ns(BASELINE)) + _credited(case),
+                _time(case.time_ns(BASELINE)),
                 *(times_text(case.speedup(method)) for method in others),
             ]
         )
@@ -143,11 +144,15 @@ def picked(spread: Spread | None, shown: Callable[[float | None], str], pick: st
     return shown(None if spread is None else getattr(spread, pick))
 
 
-def _credited(case: PeerCase) -> str:
-    """Return by which algorithm DDP's plan travels."""
-    result = case.result(BASELINE)
-    plan = None if result is None else result.plan
-    return "" if plan is None else f" by {' + '.join(plan.algorithms)}"
+def _credited(cases: Sequence[PeerCase]) -> Iterator[str]:
+    """Yield by which algorithms DDP's plans travel."""
+    own: dict[str, list[PeerCase]] = {}
+    for case in cases:
+        result = case.result(BASELINE)
+        if result is not None and result.plan is not None:
+            own.setdefault(" + ".join(result.plan.algorithms), []).append(case)
+    for name, some in own.items():
+        yield f"{BASELINE} by {name} ({_places(some, len(cases))})"
 
 
 def _time(value: int | None) -> str:

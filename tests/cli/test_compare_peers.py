@@ -1,6 +1,7 @@
 """Whole iterations on the command line: methods compared case by case, and over all cases."""
 
 import json
+import re
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -66,6 +67,7 @@ def test_there_is_a_row_a_case_and_a_row_a_method(capsys: pytest.CaptureFixture[
     missing = [row[-1] == "–" for row in whole[1:]]
     assert missing == [True, False, True, False]  # bml needs a BCube
     assert "– bml: " in out
+    assert re.search(r"^ddp by ps \(\d of 8 cases: ", out, re.MULTILINE)
     assert "(4 of 8 cases: office-4)" in out
 
 
