@@ -13,7 +13,6 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
-    "Progress",
     "add_fit_options",
     "check_outputs",
     "command",
@@ -225,20 +224,3 @@ def _file(path: str) -> Hashable:
     except OSError:
         return Path(path).resolve()
     return known.st_dev, known.st_ino
-
-
-class Progress:
-    """One line on standard error that says what is going on; silent unless it is a terminal."""
-
-    def __init__(self) -> None:
-        self._active = sys.stderr is not None and sys.stderr.isatty()
-
-    def __call__(self, text: str) -> None:
-        """Show `text` in place of what was shown before."""
-        if self._active:
-            sys.stderr.write(f"\r\x1b[K{printable(text)}")
-            sys.stderr.flush()
-
-    def done(self) -> None:
-        """Remove the line."""
-        self("")
