@@ -124,7 +124,7 @@ def _work(
     torch.set_num_threads(1)
     try:
         result = worker(*arguments)
-    except Exception:  # noqa: BLE001 - whatever it is, this host stops
+    except Exception:  # whatever it is, this host stops
         sys.stderr.write(f"host {host.index}: {traceback.format_exc()}")
         sys.exit(1)
     if host.index == 0:
@@ -185,7 +185,7 @@ class _Planned:
     def run(self, steps: int) -> tuple[Event, ...]:
         self._executor.trace.clear()
         for _ in range(steps):
-            loss_of(self._model(*self._inputs)).backward()  # type: ignore[no-untyped-call]
+            loss_of(self._model(*self._inputs)).backward()
             self._executor.step()
         self._executor.finish()
         return self._executor.trace.events
@@ -212,7 +212,7 @@ class _Plain:
                 self._optimizer.zero_grad()
                 loss = loss_of(self._model(*self._inputs))
                 middle = time.monotonic_ns()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 after = time.monotonic_ns()
                 self._optimizer.step()
             end = time.monotonic_ns()

@@ -115,7 +115,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
         check_complete(ground, plan, _all_transfers(plan, deadline), deadline)
         return "complete"
-    draw = Random(0)  # noqa: S311 - a sample, no secret
+    draw = Random(0)
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
     if bcube.servers > whole and not (ground.dead or ground.down):
         single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS

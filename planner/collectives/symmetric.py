@@ -80,12 +80,12 @@ class Way(NamedTuple):
     adds: "NDArray[np.bool_]"
 
 
-def one_link(sender: int, receiver: int, lane: int) -> int:  # noqa: ARG001 - as all wirings
+def one_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
     """Return the NIC of ranks that have one."""
     return 0
 
 
-def lane_link(sender: int, receiver: int, lane: int) -> int:  # noqa: ARG001 - as all wirings
+def lane_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
     """Return the NIC of ranks that have one for each lane."""
     return lane
 

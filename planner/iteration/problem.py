@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from planner import caramel
 from planner.caramel.problem import Part
@@ -238,7 +238,7 @@ class Problem:
         optimiser: Fraction | int = 0,
         activation_bytes: int | None = None,
         ignore_memory: bool = False,
-        **options: object,
+        **options: Any,
     ) -> "Problem":
         """Return the problem of a profiled model.
 
@@ -279,7 +279,7 @@ class Problem:
                 cluster,
                 pull_bytes=pulled,
                 footprint=None if ignore_memory else footprint,
-                **options,  # type: ignore[arg-type]
+                **options,
             )
         except InvalidInputError as error:
             if error.path != "footprint":

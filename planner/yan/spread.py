@@ -246,7 +246,7 @@ def sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> Sam
             for workers, replicas in pairs
         )
     )
-    random = Random(seed)  # noqa: S311
+    random = Random(seed)
     triples: list[Triple] = []
     states: list[list[tuple[int, int]]] = []
     timed_out = False

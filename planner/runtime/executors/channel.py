@@ -183,7 +183,7 @@ class Channel:
         if ticket.begin is not None:
             try:
                 ticket.begin()
-            except Exception as error:  # noqa: BLE001 - the thread tells it to all
+            except Exception as error:  # the thread tells it to all
                 ticket.error = error
         ticket.begun_ns = time.monotonic_ns()
         self._going.append(ticket)
@@ -248,7 +248,7 @@ class Channel:
                     if ticket.kind:
                         named = ticket.step, ticket.batch, begun, ended, ticket.direction
                         self._trace.add(Event(ticket.kind, *named))
-            except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            except Exception as error:  # whoever waits gets it
                 self._fail(error)
                 return
             # Under the lock, after the work: whoever sees `done` sees what the transfer wrote.

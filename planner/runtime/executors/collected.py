@@ -125,4 +125,4 @@ class Gradients:
 
 def version(tensor: Tensor) -> int:
     """Return a number that changes with every change in place."""
-    return tensor._version  # noqa: SLF001 - documented in torch's notes on autograd
+    return tensor._version  # documented in torch's notes on autograd

@@ -75,7 +75,7 @@ def run_plan(
             with _of_the_model("forward"):
                 loss = loss_of(model(*inputs))
             with _of_the_model("backward"):
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
             executor.step()
             if progress is not None:
                 progress(done + 1, warmup + steps)
@@ -105,7 +105,7 @@ def run_ddp(
             optimizer.zero_grad()
             loss = loss_of(wrapped(*inputs))
             middle = time.monotonic_ns()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             after = time.monotonic_ns()
             optimizer.step()
         end = time.monotonic_ns()

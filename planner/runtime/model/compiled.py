@@ -77,11 +77,11 @@ class Compilations:
         self._known = True
         # What is done now is not part of what is compiled: optimisers compute otherwise there.
         flag = getattr(torch.compiler, "_is_compiling_flag", False)
-        torch.compiler._is_compiling_flag = False  # noqa: SLF001
+        torch.compiler._is_compiling_flag = False
         try:
             before()
         finally:
-            torch.compiler._is_compiling_flag = flag  # noqa: SLF001
+            torch.compiler._is_compiling_flag = flag
 
 
 def hides_its_reads(module: nn.Module) -> bool:

@@ -82,8 +82,8 @@ class Gate:
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):
                 self._handles += [
-                    module.register_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
-                    module.register_load_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
+                    module.register_state_dict_pre_hook(self._copying),
+                    module.register_load_state_dict_pre_hook(self._copying),
                 ]
 
     @property

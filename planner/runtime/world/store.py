@@ -58,7 +58,7 @@ def within(
     def run() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised again below
+        except BaseException as error:  # raised again below
             errors.append(error)
         ended.set()
 

@@ -177,13 +177,13 @@ class World:
         store = PrefixStore(f"line/{next(self.turns)}", self.store)
 
         def made() -> Any:
-            options = kind._Options()  # noqa: SLF001 - torch's groups all do two things at once
+            options = kind._Options()  # torch's groups all do two things at once
             names = (only(self.interfaces) or os.environ.get("GLOO_SOCKET_IFNAME", "")).split(",")
-            options._devices = [  # noqa: SLF001
-                kind.create_device(interface=name) for name in names if name
-            ] or [kind.create_default_device()]
-            options._threads = 1  # noqa: SLF001
-            options._timeout = timedelta(seconds=self.timeout_s)  # noqa: SLF001
+            options._devices = [kind.create_device(interface=name) for name in names if name] or [
+                kind.create_default_device()
+            ]
+            options._threads = 1
+            options._timeout = timedelta(seconds=self.timeout_s)
             return kind(store, self.rank, self.size, options)
 
         try:
