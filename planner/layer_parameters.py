@@ -8,7 +8,7 @@ parameter belongs to the layer in which it is first read: so does its size in a 
 
 Guarantee: every parameter of the graph is in exactly one layer, or nothing is returned.
 
-Complexity: O(ops + layers + readers).
+Complexity: O(ops + layers + readers). Source: own.
 """
 
 from collections.abc import Sequence

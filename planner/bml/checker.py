@@ -16,7 +16,7 @@ all their transfers, and those must say the same. Above 2^16 servers, and nothin
 transfers of some servers are looked at, one by one.
 
 Complexity. `check_complete`: O(transfers·length·N), memory N²·pieces. `check_piece`: O(steps·N)
-array operations a piece.
+array operations a piece. Source. Own.
 """
 
 from collections import defaultdict

@@ -7,7 +7,7 @@ Guarantee. The root is a centre of the tree, so that no other root needs fewer s
 it is the one of the smaller number. The same tree always has the same root.
 
 Complexity. O(N log N) for a tree of N servers: each is taken away once, the leaves of a step in
-order.
+order. Source. Own; that taking leaves away ends at the centre is Jordan's, 1869.
 """
 
 from collections import defaultdict

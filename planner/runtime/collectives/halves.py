@@ -8,7 +8,7 @@ that all chunks have one size in any number of parts, and copied to where the ch
 lie.
 
 Complexity. One message more; by a program one copy of it, too, and a few elements a row, of large
-ones less than 840 for each chunk of a rank.
+ones less than 840 for each chunk of a rank. Source. Own.
 """
 
 from collections import Counter

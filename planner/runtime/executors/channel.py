@@ -13,7 +13,7 @@ those that are not.
 Guarantee. Transfers begin in the same order on all ranks; in the order they were asked for, but for
 those that overtake. After a failure nothing begins any more.
 
-Complexity. O(1) a transfer; O(what waits) for each vote.
+Complexity. O(1) a transfer; O(what waits) for each vote. Source. Own.
 """
 
 import atexit

@@ -11,6 +11,8 @@ Guarantee. `used` is true if code may exist that was compiled, from anything. `b
 ahead of each compilation. If one comes that was not told of (another thread was compiling, or
 Dynamo has been reset), `unnoticed` says so.
 
+Complexity. O(1) a look, and a call a compilation.
+
 Source. `torch._dynamo.callback` and the count of frames, neither of which is a public interface.
 Where a torch has none of them, all code is taken for compiled.
 """

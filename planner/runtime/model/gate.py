@@ -16,7 +16,7 @@ reads that is no module's own) leave the parameter in `unread`, so that its grad
 Not noticed is such a read of a parameter that the same forward pass reads visibly afterwards.
 
 Complexity. O(arguments) a call of torch in a forward pass that begins while something is pending;
-nothing in others.
+nothing in others. Source. Own.
 """
 
 import threading
