@@ -33,7 +33,8 @@ from planner.caramel.solver import Method
 from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.fsdp_units import fsdp_milp
-from planner.iteration.problem import Kind, Part, Plan, Problem, Transfer
+from planner.iteration.plan import Kind, Plan, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.iteration.sharded import both_ways
 from planner.iteration.ways import Way
 

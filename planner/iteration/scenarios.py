@@ -15,7 +15,8 @@ from planner.advice import Advice, advice
 from planner.caramel.baselines import ddp
 from planner.deadline import Deadline
 from planner.iteration.evaluation import Evaluation, evaluate
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.plan import Plan
+from planner.iteration.problem import Problem
 from planner.iteration.rules import by_gradients
 from planner.iteration.sensitivity import changed
 from planner.iteration.solver import by_rule, solve

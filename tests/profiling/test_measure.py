@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from planner.errors import InvalidInputError
-from planner.profiles import Layer
+from planner.layers import Layer
 from planner.profiling import measure, measuring
 from planner.profiling.machine import processor
 from planner.profiling.structure import observe
