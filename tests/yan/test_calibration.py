@@ -12,7 +12,7 @@ import pytest
 
 from planner.jsonio.measurements import decode_measurements
 from planner.yan.calibration import Fit, MeasuredEpoch, fit
-from planner.yan.calibration.fit import FITTED
+from planner.yan.calibration.least_squares import FITTED
 from planner.yan.calibration.quality import correlations, errors, regret
 from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.layers import NeuronLayer

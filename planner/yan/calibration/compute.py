@@ -14,7 +14,7 @@ the ratio to the same process alone in the same round: a core that somebody else
 compared with itself.
 
 Guarantee: none beyond the spread that the provenance states. Weights here stay in the caches; a
-layer whose weights are read from memory takes longer, which `planner.yan.calibration.fit` sees.
+layer whose weights are read from memory takes longer, which `planner.yan.calibration.least_squares` sees.
 
 Complexity: O(repetitions · cores) windows of `WINDOW_NS`.
 
