@@ -14,7 +14,8 @@ the ratio to the same process alone in the same round: a core that somebody else
 compared with itself.
 
 Guarantee: none beyond the spread that the provenance states. Weights here stay in the caches; a
-layer whose weights are read from memory takes longer, which `planner.yan.calibration.least_squares` sees.
+layer whose weights are read from memory takes longer, which fits (`planner.yan.calibration.fit`)
+see.
 
 Complexity: O(repetitions · cores) windows of `WINDOW_NS`.
 
