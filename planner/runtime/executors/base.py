@@ -66,7 +66,7 @@ class Executor(ABC):
         self.world = world
         self.model = model
         self.optimizer = optimizer
-        try:
+        with world.refusing():
             check_model(model)
             self.parameters: Mapping[str, nn.Parameter] = trainable(model)
             self.names = {parameter: name for name, parameter in self.parameters.items()}
@@ -74,9 +74,6 @@ class Executor(ABC):
             _check_free(self.names, world)
             agree(world, digest(type(self).__name__, program, options), self.parameters, optimizer)
             self.check(program)
-        except InvalidInputError as error:
-            world.watch.failed(str(error), at_fault=True)
-            raise
         self.group = world.new_group(range(world.size))
         """All ranks; no other thread, and no other executor, sends in it."""
         world.attached.update(map(id, self.names))

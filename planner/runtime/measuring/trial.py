@@ -19,7 +19,7 @@ from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World
 
-__all__ = ["Trial", "run_ddp", "run_plan"]
+__all__ = ["Trial", "ddp_steps", "run_ddp", "run_plan"]
 
 Progress = Callable[[int, int], None]
 
@@ -98,9 +98,21 @@ def run_ddp(
     Its buckets are final from the second step on, so there should be some warm-up.
     """
     wrapped = DistributedDataParallel(model, process_group=world.group, **options)
-    events = []
-    start = time.monotonic_ns()
-    for step in range(warmup + steps):
+    events: list[Event] = []
+    for number, step in enumerate(ddp_steps(wrapped, inputs, optimizer, world, warmup + steps), 1):
+        events += step
+        if progress is not None:
+            progress(number, warmup + steps)
+    return Trial(_gathered(world, events), warmup)
+
+
+def ddp_steps(
+    wrapped: nn.Module, inputs: tuple[Any, ...], optimizer: Optimizer, world: World, steps: int
+) -> Iterator[tuple[Event, ...]]:
+    """Run training steps of a model that communicates by itself; yield what happened in each."""
+    end = time.monotonic_ns()
+    for step in range(steps):
+        start = end
         with world.transferring(step):
             optimizer.zero_grad()
             loss = loss_of(wrapped(*inputs))
@@ -109,15 +121,11 @@ def run_ddp(
             after = time.monotonic_ns()
             optimizer.step()
         end = time.monotonic_ns()
-        events += [
+        yield (
             Event("forward", step, -1, start, middle),
             Event("backward", step, -1, middle, after),
             Event("step", step, -1, start, end),
-        ]
-        start = end
-        if progress is not None:
-            progress(step + 1, warmup + steps)
-    return Trial(_gathered(world, events), warmup)
+        )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, Self
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from planner.errors import CommunicationError, DisagreementError
+from planner.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.runtime.world.interfaces import only, using
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
@@ -184,6 +184,15 @@ class World:
             return within(self.timeout_s + 1, made, self.watch.check)
         except RuntimeError as error:
             raise self.watch.failed(f"no line of all ranks: {first_line(error)}") from error
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Tell the other ranks of an `InvalidInputError`, which ends this one."""
+        try:
+            yield
+        except InvalidInputError as error:
+            self.watch.failed(str(error), at_fault=True)
+            raise
 
     @contextmanager
     def transferring(
