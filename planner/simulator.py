@@ -11,7 +11,7 @@ lasts longer, and takes its processor time from computation at a constant rate.
 Readiness is therefore asked of the computation that is done, not of the clock. Times are rounded up
 to whole nanoseconds whenever a transfer ends or computation begins to wait.
 
-Complexity: O(ops + transfers).
+Complexity: O(ops + transfers). Source: own.
 """
 
 from bisect import bisect_left

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
 from planner.caramel import solver
 from planner.errors import NotApplicableError
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.results import Result
 from tests import strategies
 from tests.bigdl.replays import problems as bigdl_problems

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner import InvalidInputError, Layer, Profile, Provenance
 from planner.formats import read_pipedream
 from planner.graphs import Graph, Op, Parameter
-from planner.profiles import chain_blocks, unique_names
+from planner.layers import chain_blocks, unique_names
 from tests.strategies import profiles
 
 MADE_UP = Provenance("synthetic", "a test")

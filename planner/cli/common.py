@@ -13,6 +13,7 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
+    "REGRET_HELP",
     "add_fit_options",
     "check_outputs",
     "command",
@@ -31,6 +32,11 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+REGRET_HELP = (
+    "also say how far the plan is from the best one if computation, start-ups or bandwidth are "
+    "others, or a rank falls behind"
+)
 
 
 def command(

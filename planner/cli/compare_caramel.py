@@ -7,6 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
+from planner.cli.common import REGRET_HELP
 from planner.cli.family import (
     DEFAULT_SECONDS,
     ComparedProblem,
@@ -66,11 +67,7 @@ _OPTIONS = (
     Option(
         "--regret",
         False,
-        {
-            "action": "store_true",
-            "help": "also say how far the plan is from the best one if computation, start-ups or "
-            "bandwidth are others, or a rank falls behind",
-        },
+        {"action": "store_true", "help": REGRET_HELP},
     ),
 )
 

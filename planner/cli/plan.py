@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import check_outputs, command, write_json, write_text
+from planner.cli.common import REGRET_HELP, check_outputs, command, write_json, write_text
 from planner.cli.complaint import complain
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
@@ -66,8 +66,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--regret",
         action="store_true",
-        help="also say how far the plan is from the best one if computation, start-ups or "
-        "bandwidth are others, or a rank falls behind",
+        help=REGRET_HELP,
     )
     parser.add_argument("--time-limit", type=seconds, metavar="S", help="seconds of planning")
     parser.add_argument("--picture", metavar="FILE", help="draw the plan (.svg, .png, .json.gz)")

@@ -30,7 +30,7 @@ from planner.iteration import (
     solve,
 )
 from planner.iteration.bounds import bound
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.iteration.ways import Synchronisation
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster

@@ -15,7 +15,8 @@ from planner.draw.plans import DRAWINGS
 from planner.errors import InvalidInputError
 from planner.formats import READERS, Reader
 from planner.jsonio.service import PROBLEMS, decode_answer
-from planner.profiles import Layer, Profile, Provenance
+from planner.layers import Layer
+from planner.profiles import Profile, Provenance
 from tests import schemas
 from tests.recipes import halves
 

@@ -189,7 +189,7 @@ def follow_recipes(recipes: Sequence[str]) -> dict[str, float]:
             if recipe.between is None:
                 kinds = [event.kind for event in loop.executor.trace.events]
                 assert kinds.count("forward") == STEPS * recipe.passes
-            assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+            assert not torch.overrides._get_current_function_mode_stack()
     return differences
 
 

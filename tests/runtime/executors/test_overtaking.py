@@ -50,7 +50,7 @@ class Branches(nn.Module):
         for place in reversed(self.order):
             output = torch.tanh(self.branches[place](inputs))
             if place == self.order[-1]:
-                output.register_hook(lambda _: self.before_last())  # type: ignore[no-untyped-call]
+                output.register_hook(lambda _: self.before_last())
             total = total + output.sum()
         return total
 

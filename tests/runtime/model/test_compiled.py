@@ -225,7 +225,7 @@ EXECUTORS = {"gradients": by_gradients, "shards": by_shards, "slices": by_slices
 def train(call: Call, rank: int, end: Callable[[], object], way: Way | None = None) -> list[float]:
     def step(inputs: Tensor, number: int) -> Tensor:
         loss = loss_of(call(inputs), rank, number)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         end()
         return loss.detach()
 
@@ -266,7 +266,7 @@ def differences(cases: Sequence[Case]) -> dict[Case, float]:
             apart[name, executor, backend] = max(*off, largest_difference(trained, weights))
             kinds = [event.kind for event in attached.trace.events]
             assert kinds.count("forward") == STEPS
-            assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+            assert not torch.overrides._get_current_function_mode_stack()
     return apart
 
 
