@@ -51,7 +51,7 @@ PARTS = 1024
 """What transfers are slowed down by in the mean is rounded up to such a part."""
 
 MERGING = 10**7
-"""Transfers priced at most while neighbours are merged."""
+"""Transfers priced at most while neighbours are merged: enough to go through 3,162 once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,8 @@ def _better(
 
 def _merged(family: Beside[ProblemT, PlanT], lasts: int, plan: PlanT, deadline: Deadline) -> PlanT:
     """Return a plan with neighbouring transfers sent together wherever that makes it shorter."""
-    place, left = 0, MERGING
+    # Fewer prices, too, of a plan so long that they would end before it does.
+    place, left = 0, MERGING**2 // max(MERGING, len(family.transfers(plan)) ** 2)
     while (count := len(family.transfers(plan))) > place + 1 and left > 0 and not deadline.passed:
         tried = family.joined(plan, place)
         if tried is not None:

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from planner.beside import Beside, best_beside, mean_slowdown, raised
+import pytest
+
+from planner.beside import MERGING, Beside, best_beside, mean_slowdown, raised
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import NEVER, Deadline
 from planner.errors import InvalidInputError
@@ -42,6 +44,28 @@ def test_the_best_plan_is_kept_whenever_it_was_found() -> None:
 
 def test_neighbours_are_merged_while_that_is_shorter() -> None:
     assert best_beside(family([], joins=True), iter([Outcome("rule")]), 0, NEVER).plan == "abc"
+
+
+@pytest.mark.parametrize("count", [100, 4000, 50_000])
+def test_merging_looks_at_fewer_plans_of_very_many_transfers(count: int) -> None:
+    looked = 0
+
+    def lasts(plan: range) -> int:
+        nonlocal looked
+        looked += len(plan)
+        return len(plan) if len(plan) > count - 2 else count  # two neighbours may be merged
+
+    family: Beside[None, range] = Beside(
+        lasts,
+        lambda plan: plan,
+        lambda plan, charged: None,
+        lambda problem: [Outcome(range(count))],
+        lambda plan, place: plan[1:],
+    )
+    found = best_beside(family, (), 0, NEVER).plan
+    assert found is not None
+    assert len(found) == count - 1
+    assert looked <= MERGING**2 // max(MERGING, count**2) + 5 * count
 
 
 def test_what_cannot_be_counted_is_not_asked() -> None:

@@ -187,8 +187,11 @@ def bytescheduler(
     groups: list[Group] = []
     now = 0
     while arriving or queue:
-        if groups and not len(groups) % 1024:
-            deadline.check()
+        if groups and not len(groups) % 1024 and deadline.passed:
+            raise NotApplicableError(
+                "time_limit_s",
+                f"it passed before {sum(sizes)} bytes were cut into partitions of {step}",
+            )
         if not queue:
             now = max(now, heads[arriving[-1]])
         while arriving and heads[arriving[-1]] <= now:

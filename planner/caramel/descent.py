@@ -10,7 +10,8 @@ The first change that helps is kept. What helps is a shorter iteration or, at th
 time over the target, summed over the transfers.
 
 Guarantee: never worse than the start; a local optimum unless the budget of prices runs out. The
-budget counts prices, not seconds, so that the same request gets the same answer.
+budget counts prices, not seconds, so that the same request gets the same answer; of plans of very
+many transfers it is less.
 
 Complexity: O(transfers + parts of two transfers) a price.
 Source: own; critical blocks as in Carlier, EJOR 11 (1982), and in local search for job shops.
@@ -56,7 +57,7 @@ def descend(
     target : int
         A lower bound; the search ends when it is met.
     budget : int
-        Prices to compute at most.
+        Prices to compute at most; fewer where there are more than `LoadPricer.many` transfers.
     deadline : Deadline
         When to stop in any case.
     strain : Strain
@@ -64,9 +65,11 @@ def descend(
     limits : sequence of Limit
         What `loads` keep, and what is returned has to keep.
     """
+    left = pricer.looks(budget, loads)
+    if not left:
+        return list(loads)
     now = [_transfer(pricer, load) for load in loads]
     value = _value(pricer, now, target, strain)
-    left = budget
     improved = True
     while improved and value[0] > target and left > 0 and not deadline.passed:
         improved = False

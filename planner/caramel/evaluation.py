@@ -107,10 +107,28 @@ def duration_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1))
     return max(cost.cost_ns(size), cost.cost_ns(sent))
 
 
-def processor_ns(problem: Problem, group: Group, traffic: Fraction = Fraction(1)) -> int:
-    """Return what a group takes from computation beside it."""
-    sent = -(-group.size_bytes * traffic.numerator // traffic.denominator)
-    return problem.interference.processor_ns(sent, duration_ns(problem, group, traffic))
+class _Lasts(NamedTuple):
+    """What a transfer lasts alone, takes from computation, and lasts beside it, in ns."""
+
+    alone_ns: int
+    processor_ns: int
+    beside_ns: int
+
+
+def _lasting(problem: Problem, plan: Plan) -> list[_Lasts]:
+    """Return what each transfer lasts; equal ones, of which there may be very many, are one."""
+    known: dict[tuple[int, int], _Lasts] = {}
+    beside, traffic = problem.interference, plan.traffic
+    lasting = []
+    for group in plan.groups:
+        key = group.size_bytes, group.depth
+        if key not in known:
+            alone = duration_ns(problem, group, traffic)
+            sent = -(-group.size_bytes * traffic.numerator // traffic.denominator)
+            processor = beside.processor_ns(sent, alone)
+            known[key] = _Lasts(alone, processor, beside.beside_ns(alone))
+        lasting.append(known[key])
+    return lasting
 
 
 def plan_heads(graph: Graph, plan: Plan) -> tuple[int, ...]:
@@ -137,17 +155,16 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     first_read = [min(place[index] for index in readers) for readers in graph.readers]
     backward_ns = [graph.ops[index].duration_ns for index in plan.backward_orders[0]]
     forward_ns = [graph.ops[index].duration_ns for index in plan.forward_order]
-    lasting = [duration_ns(problem, group, plan.traffic) for group in plan.groups]
     transfers = [
         TimedTransfer(
             max(heads[part.parameter] for part in group.parts),
-            lasts,
+            lasts.alone_ns,
             min(first_read[part.parameter] for part in group.parts),
             group.not_before_ns,
-            processor_ns(problem, group, plan.traffic),
-            problem.interference.beside_ns(lasts) - lasts,
+            lasts.processor_ns,
+            lasts.beside_ns - lasts.alone_ns,
         )
-        for group, lasts in zip(plan.groups, lasting, strict=True)
+        for group, lasts in zip(plan.groups, _lasting(problem, plan), strict=True)
     ]
     iteration = simulate(backward_ns, forward_ns, transfers, barrier=plan.barrier)
     undisturbed = iteration.undisturbed
@@ -278,14 +295,13 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
     graph = problem.graph
     heads = plan_heads(graph, plan)
     computed = (*plan.backward_orders[0], *plan.forward_order)
-    lasting = [duration_ns(problem, group, plan.traffic) for group in plan.groups]
-    processor = [processor_ns(problem, group, plan.traffic) for group in plan.groups]
+    lasting = _lasting(problem, plan)
     before = check_lanes(
         [graph.ops[index] for index in computed],
         iteration,
-        lasting,
-        processor,
-        list(map(problem.interference.beside_ns, lasting)),
+        [lasts.alone_ns for lasts in lasting],
+        [lasts.processor_ns for lasts in lasting],
+        [lasts.beside_ns for lasts in lasting],
     )
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     begin = iteration.forward[0][0]

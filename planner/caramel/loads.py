@@ -20,6 +20,9 @@ __all__ = ["Load", "LoadPricer", "loads_of", "plan_of"]
 Load = tuple[tuple[int, int], ...]
 """Pairs (parameter, bytes) of one transfer."""
 
+MANY, MANY_EACH = 1000, 4
+"""Transfers every plan may have, or so many a parameter, at the full price of searches."""
+
 
 class LoadPricer:
     """Prices lists of loads for one set of windows and one cost."""
@@ -28,6 +31,19 @@ class LoadPricer:
         self.windows = windows
         self._cost_ns = cost.cost_ns
         self._known: dict[int, int] = {}
+
+    @property
+    def many(self) -> int:
+        """Transfers of a plan up to which searches look at as many as they ever do."""
+        return max(MANY_EACH * len(self.windows.sizes), MANY)
+
+    def looks(self, budget: int, loads: Sequence[Load]) -> int:
+        """Return how many plans like one to look at, of a budget.
+
+        Each takes longer the more transfers there are, and there are more of them: fewer by both.
+        """
+        most = max(self.many, len(loads))
+        return budget * self.many**2 // most**2
 
     def cost_ns(self, size: int) -> int:
         """Return the time of one transfer of `size` bytes."""

@@ -90,9 +90,24 @@ def resize(
     deadline : Deadline
         When to stop in any case.
     """
-    simulation = _Simulation(pricer)
     heads = pricer.windows.heads
     sizes = [(sum(size for _, size in load), max(heads[j] for j, _ in load)) for load in loads]
+    if len(sizes) < budget:  # else there is no step, and a state for each would fill the memory
+        sizes = _improved(pricer, sizes, target, budget, element_bytes, deadline)
+    resized = most_urgent(pricer, sizes, element_bytes)
+    return min(list(loads), resized, key=pricer.iteration_ns)
+
+
+def _improved(
+    pricer: LoadPricer,
+    sizes: list[Size],
+    target: int,
+    budget: int,
+    element_bytes: int,
+    deadline: Deadline,
+) -> list[Size]:
+    """Return sizes at least as good, by threshold accepting; see `resize`."""
+    simulation = _Simulation(pricer)
     run = simulation.run(sizes)
     assert run is not None
     now = best = run
@@ -107,8 +122,7 @@ def resize(
             now = changed
             if now.value < best.value:
                 best = now
-    resized = most_urgent(pricer, best.sizes, element_bytes)
-    return min(list(loads), resized, key=pricer.iteration_ns)
+    return best.sizes
 
 
 class _Simulation:

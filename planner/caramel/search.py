@@ -17,6 +17,8 @@ Source: own.
 """
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import NamedTuple
 
 from planner.caramel.bounds import NEAR, concave_bounds
 from planner.caramel.carlier import carlier
@@ -42,9 +44,6 @@ DESCENTS = 3
 SLACKS = (5, 10, 20, 40)
 """Per mille above the least target of a concave cost, which its groups may miss, also tried."""
 
-MANY = 1000
-"""Transfers any plan may have; more than four a parameter beyond that are not tried."""
-
 ROUNDING = 10**7
 """A plan as near to the target, relatively, differs from it by rounding: no search is worth it."""
 
@@ -53,6 +52,20 @@ TRANSFERS, TRANSFERS_EACH = 10_000, 50
 
 NODES = 64
 """Nodes of the branch and bound that orders the transfers of a start."""
+
+
+class _Found(NamedTuple):
+    """Loads, and how they rank (see `LoadPricer.rank`): priced once."""
+
+    rank: tuple[int, int, int]
+    loads: list[Load]
+
+    @property
+    def value(self) -> int:
+        return self.rank[0]
+
+
+_RANK = itemgetter(0)
 
 
 def best_loads(
@@ -83,46 +96,52 @@ def best_loads(
     effort : int
         How many times as long as usual to search.
     """
-    best: list[Load] | None = None
-    seen: list[list[Load]] = []
+    best: _Found | None = None
+    seen: list[_Found] = []
     budget = effort * min(BUDGET, max(WORK // len(pricer.windows.sizes), 1))
+
+    def priced(loads: list[Load]) -> _Found:
+        return _Found(pricer.rank(loads), loads)
+
+    def improved(found: _Found) -> _Found:
+        changed = descend(pricer, found.loads, target, budget, deadline)
+        return found if changed == found.loads else priced(changed)
+
     # What the further starts add never takes away from what is found without them.
     for starts in (_starts(pricer, cost, target, element_bytes), others):
         tried = []
-        for start in starts:
-            tried.append(start)
-            seen.append(start)
+        for loads in starts:
+            tried.append(priced(loads))
             if deadline.passed:
                 break
-        for start in sorted(tried, key=pricer.rank)[: DESCENTS * effort]:
-            if best is None or pricer.rank(start) < pricer.rank(best):
+        seen += tried
+        for start in sorted(tried, key=_RANK)[: DESCENTS * effort]:
+            if best is None or start.rank < best.rank:
                 best = start
-            if pricer.iteration_ns(best) <= target + target // ROUNDING or deadline.passed:
+            if best.value <= target + target // ROUNDING or deadline.passed:
                 break
-            ordered = _best_order(pricer, start, NODES * effort, deadline)
-            improved = descend(pricer, ordered, target, budget, deadline)
-            best = min(best, ordered, improved, key=pricer.rank)
-            seen += [ordered, improved]
+            ordered = priced(_best_order(pricer, start.loads, NODES * effort, deadline))
+            seen += [ordered, improved(ordered)]
+            best = min(best, *seen[-2:], key=_RANK)
     assert best is not None
-    for start in _by_size(pricer, cost, element_bytes):
-        if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
+    for loads in _by_size(pricer, cost, element_bytes):
+        if best.value <= target + target // NEAR or deadline.passed:
             break
-        best = min(best, start, descend(pricer, start, target, budget, deadline), key=pricer.rank)
-    if pricer.iteration_ns(best) <= target + target // NEAR or deadline.passed:
+        start = priced(loads)
+        best = min(best, start, improved(start), key=_RANK)
+    if best.value <= target + target // NEAR or deadline.passed:
         return _most_robust(pricer, best, seen)
     transfers = effort * min(TRANSFERS, TRANSFERS_EACH * len(pricer.windows.sizes))
     from planner.caramel.resizing import resize  # imports NumPy
 
-    resized = resize(pricer, best, target, transfers, element_bytes, deadline)
-    again = descend(pricer, resized, target, budget, deadline)
-    return _most_robust(pricer, min(best, again, key=pricer.rank), seen)
+    resized = resize(pricer, best.loads, target, transfers, element_bytes, deadline)
+    return _most_robust(pricer, min(best, improved(priced(resized)), key=_RANK), seen)
 
 
-def _most_robust(pricer: LoadPricer, best: list[Load], seen: list[list[Load]]) -> list[Load]:
+def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:
     """Return the best loads, or others as good that are more robust."""
-    least = pricer.iteration_ns(best)
-    equal = [loads for loads in seen if pricer.iteration_ns(loads) == least]
-    return min([best, *equal], key=pricer.strained)
+    equal = [found.loads for found in seen if found.value == best.value]
+    return min([best.loads, *equal], key=pricer.strained)
 
 
 def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iterator[list[Load]]:
@@ -138,7 +157,10 @@ def _by_size(pricer: LoadPricer, cost: TransferCost, element_bytes: int) -> Iter
 def _best_order(
     pricer: LoadPricer, loads: list[Load], nodes: int, deadline: Deadline
 ) -> list[Load]:
-    """Return the same transfers in the best order, or the best found in so many nodes."""
+    """Return the same transfers in the best order, or the best found in so many nodes or fewer."""
+    nodes = pricer.looks(nodes, loads)
+    if not nodes:
+        return loads
     heads, tails = pricer.windows.heads, pricer.windows.tails
     ordered = carlier(
         [max(heads[j] for j, _ in load) for load in loads],
@@ -171,5 +193,5 @@ def _starts(
     ends = {end for piece in cost.pieces() for end in (piece.start, piece.stop) if end}
     limits.add(min((end for end in {*ends, total} if end <= total), key=pricer.rate))
     for limit in sorted(limits):
-        if total // limit <= max(4 * len(pricer.windows.sizes), MANY):
+        if total // limit <= pricer.many:
             yield priority_batches(pricer, limit, element_bytes)

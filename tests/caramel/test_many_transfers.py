@@ -1,0 +1,147 @@
+"""Plans of very many transfers: bounded work, and no answer without a plan."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+import planner
+from planner import AffineCost
+from planner.caramel import METHODS, Group, Part, Plan, Problem, descent, evaluate, solve
+from planner.caramel.loads import Load, LoadPricer
+from planner.caramel.resizing import resize
+from planner.caramel.windows import Windows
+from planner.costs import DepthCost, TableCost
+from planner.deadline import NEVER
+from planner.errors import NotApplicableError
+from planner.graphs import Graph, Op, Parameter
+from planner.interference import ALONE, Interference
+
+BESIDE = Interference(300, Fraction(1, 100), Fraction(3, 2), 50)
+
+
+def chain(*sizes: int, **options: Any) -> Problem:
+    """Return a problem of layers of these sizes, whose op order is given: nobody draws one."""
+    ops = [Op(f"f{i}", 10**6, "forward", (f"f{i - 1}",) if i else ()) for i in range(len(sizes))]
+    last = f"f{len(sizes) - 1}"
+    for i in reversed(range(len(sizes))):
+        ops.append(Op(f"b{i}", 10**6, "backward", (last,)))
+        last = f"b{i}"
+    parameters = [Parameter(f"w{i}", size, (f"b{i}",), (f"f{i}",)) for i, size in enumerate(sizes)]
+    graph = Graph(tuple(ops), tuple(parameters))
+    order = [op.name for op in ops]
+    return Problem(graph, AffineCost(1000, Fraction(1, 10)), op_order=order, **options)
+
+
+@pytest.mark.parametrize("interference", [ALONE, BESIDE])
+@pytest.mark.parametrize("method", METHODS)
+def test_without_time_there_is_a_plan_or_the_limit_is_named(
+    method: str, interference: Interference
+) -> None:
+    for sizes in ((4 * 10**9,) * 5, (2**20,) * 300):  # 5000 partitions, many parameters
+        problem = chain(*sizes, interference=interference)
+        refused = {("bytescheduler", 5): "time_limit_s", ("exact", 300): "method"}
+        if (method, len(sizes)) not in refused:
+            assert solve(problem, method=method, time_limit=1e-9).plan is not None
+            continue
+        with pytest.raises(NotApplicableError) as error:
+            solve(problem, method=method, time_limit=1e-9)
+        assert error.value.path == refused[method, len(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("auto", {}),
+        ("auto", {"regret": True}),
+        ("auto", {"scenarios": [{"bandwidth": 0.5}]}),
+        ("bytescheduler", {}),
+        ("bytescheduler", {"regret": True}),
+    ],
+)
+def test_an_answer_without_time_is_no_fault(method: str, more: Mapping[str, Any]) -> None:
+    ops = [{"name": "f", "ns": 9, "pass": "forward"}, {"name": "b", "ns": 9, "pass": "backward"}]
+    request = {
+        "problem": "caramel",
+        "ops": [ops[0], {**ops[1], "after": ["f"]}],
+        "parameters": [{"name": "w", "bytes": 10**11, "updated_by": "b", "read_by": "f"}],
+        "network": {"startup_ns": 9, "ns_per_byte": 1},
+        "op_order": ["f", "b"],
+        "method": method,
+        "time_limit_s": 1e-9,
+        **more,
+    }
+    answer = planner.solve(request)
+    if method == "auto":
+        assert answer["status"] in ("optimal", "time_limit")
+    else:
+        assert answer["error"]["path"] == "time_limit_s"
+
+
+def test_bytescheduler_plans_few_partitions_whatever_the_clock_says() -> None:
+    result = solve(chain(4 * 10**9), method="bytescheduler", time_limit=1e-9)
+    assert result.plan is not None
+    assert len(result.plan.groups) == 1000
+
+
+def partitions(count: int) -> tuple[LoadPricer, list[Load]]:
+    """Return two parameters in so many transfers, in an order that could be better."""
+    half = count // 2
+    known = Windows((half, half), (0, 5), (5, 0), 10, 10)
+    loads: list[Load] = [((place % 2, 1),) for place in range(count)]
+    return LoadPricer(known, AffineCost(1, Fraction(1))), loads
+
+
+def test_local_search_prices_no_more_however_many_transfers_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = 0
+    value = descent._value
+
+    def counted(pricer: LoadPricer, transfers: list[Any], *rest: Any) -> tuple[int, int]:
+        nonlocal looked
+        looked += len(transfers)
+        assert looked <= 200 * 10**3
+        return value(pricer, transfers, *rest)
+
+    monkeypatch.setattr(descent, "_value", counted)
+    for count in (1000, 4000, 40_000):
+        pricer, loads = partitions(count)
+        looked = -count  # the start itself
+        better = descent.descend(pricer, loads, 0, 200, NEVER)
+        assert pricer.iteration_ns(better) <= pricer.iteration_ns(loads)
+        assert pricer.looks(200, loads) * count <= 200 * pricer.many
+
+
+def test_sizes_are_not_searched_where_the_budget_is_below_one_plan() -> None:
+    pricer, loads = partitions(3000)
+    found = resize(pricer, loads, 0, 1000, 1, NEVER)
+    assert sum(size for load in found for _, size in load) == 3000
+    assert pricer.iteration_ns(found) <= pricer.iteration_ns(loads)
+
+
+def test_transfers_of_one_size_cost_what_their_depths_do() -> None:
+    cost = DepthCost(((1, AffineCost(0, Fraction(1))), (2, AffineCost(0, Fraction(3)))))
+    problem = replace(chain(7, 7), cost=cost)
+    groups = tuple(Group((Part(j, 0, 7),), depth) for j, depth in ((1, 1), (0, 2)))
+    plan = Plan(groups, (problem.order.backward,), problem.order.forward)
+    assert [time.end_ns - time.start_ns for time in evaluate(problem, plan).times] == [7, 21]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interference", [ALONE, BESIDE])
+def test_very_many_partitions_are_not_improved_for_long(interference: Interference) -> None:
+    """The cost's margin jumps at 94 kB: partitions of 4 MB are better than what searches try."""
+    table = ((0, 54211), (1, 59733), (58921, 60037), (93947, 70500), (93975, 74076))
+    problem = replace(
+        chain(8 * 10**9, 20 * 10**6), cost=TableCost(table), interference=interference
+    )
+    result = solve(problem)
+    assert result.plan is not None
+    assert result.objective_ns is not None
+    rule = solve(problem, method="bytescheduler")
+    assert rule.plan is not None
+    assert result.objective_ns <= evaluate(problem, rule.plan).iteration_ns
+    assert result.plan == solve(problem).plan
