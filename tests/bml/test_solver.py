@@ -319,6 +319,7 @@ NINE_HUNDRED = BCube(700, 2), Failures(switches=frozenset({(0, 3)}))
 SIXTEEN = BCube(2, 16), Failures(servers=frozenset({1}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "detour", "trees"])
 @pytest.mark.parametrize("network", [NINE_HUNDRED, SIXTEEN])
 def test_a_time_limit_holds_for_damage_detours_trees_and_checks(

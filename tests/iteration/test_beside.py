@@ -115,6 +115,7 @@ def test_no_plan_of_whole_parameters_is_below_a_bound(problem: Problem) -> None:
             assert least <= lasts
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(disturbed(problems(capped=False)))
 def test_alternatives_are_ranked_by_what_they_cost_beside_computation(problem: Problem) -> None:

@@ -77,6 +77,7 @@ def examples() -> list[dict[str, Any]]:
     return list(found.values())
 
 
+@pytest.mark.slow
 def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
     requests = [one for one in examples() if one["problem"] != "bml"]
     # Without failures `planner compare` shows algorithms on other networks too, and no method.

@@ -255,6 +255,7 @@ def test_no_prediction_knows_its_own_measurement() -> None:
     assert same == [1, 4, 7]
 
 
+@pytest.mark.slow
 def test_few_measurements_are_left_out_one_by_one() -> None:
     epochs = measured(job(TRUE), configurations(3, 5))
     found = fit(job(START), epochs)

@@ -158,6 +158,7 @@ def stop_while_agreeing(how: str) -> None:
         executor.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "says"),
     [
