@@ -24,6 +24,7 @@ from tables import rows_below
 from planner.bml import Damage, Failures, Ground, Problem, Schedule, check, evaluate
 from planner.bml.detour import detour
 from planner.bml.packing import pack
+from planner.bml.plan import Transfer
 from planner.deadline import Deadline
 from planner.network import Network
 from planner.topologies import BCube
@@ -51,6 +52,11 @@ def once(run: Callable[[], T]) -> tuple[T, float]:
     begin = time.process_time()
     answer = run()
     return answer, time.process_time() - begin
+
+
+def listed(schedule: Schedule, server: int) -> list[Transfer]:
+    """Return all transfers of a server."""
+    return list(schedule.transfers(server))
 
 
 def seconds(run: Callable[[], object], budget: float = 0.1) -> float:
@@ -103,7 +109,7 @@ def one_server(quick: bool) -> None:
     first = seconds(lambda: next(schedule.transfers(server)))
     made = seconds(lambda: Schedule(LARGEST))
     count = len(list(schedule.transfers(server)))
-    whole = seconds(lambda: list(schedule.transfers(server)))
+    whole = seconds(partial(listed, schedule, server))
     print(
         f"BCube(16,4): {span(whole)} for all {count} transfers of a server (aim: 1 ms), "
         f"{span(first)} for the first one alone, {span(made)} to make the schedule itself.\n"
@@ -113,7 +119,7 @@ def one_server(quick: bool) -> None:
         bcube = BCube(n, 4)
         schedule, server = Schedule(bcube), bcube.servers // 3
         sent = list(schedule.transfers(server))
-        closed = seconds(lambda s=schedule, a=server: list(s.transfers(a)))  # type: ignore[misc]
+        closed = seconds(partial(listed, schedule, server))
         pieces, slow = once(partial(literal, bcube, server))
         if slow < 1:
             slow = seconds(partial(literal, bcube, server))
@@ -192,7 +198,7 @@ def growth(title: str, networks: Sequence[BCube]) -> None:
         network = Network(Fraction(5 * 10**9), startup_ns=5000)
         problem = Problem(bcube, network, 2**40)
         taken = [
-            seconds(lambda s=schedule, a=server: list(s.transfers(a))),  # type: ignore[misc]
+            seconds(partial(listed, schedule, server)),
             seconds(partial(evaluate, problem, schedule)),
             seconds(partial(check, Ground(bcube, exclusive=True), schedule)),
             seconds(Damage(bcube, NIC).cut_off),
@@ -219,9 +225,7 @@ def trees(networks: Sequence[BCube], limit: float) -> None:
     for bcube in networks:
         for what, failed in DAMAGES.items():
             damage = Damage(bcube, failed)
-            packing, taken = once(
-                lambda d=damage: pack(d.bcube, d.dead, d.down, Deadline(limit))  # type: ignore[misc]
-            )
+            packing, taken = once(partial(pack, bcube, damage.dead, damage.down, Deadline(limit)))
             gap = packing.load / packing.bound - 1
             rows.append(
                 [

@@ -209,7 +209,8 @@ def main() -> None:
         text = f"{name}: {value / bound - 1:.3%} above the bound, {times[-1]:.2f} s"
         if options.seconds:
             order = OpOrder(plan.backward_orders[0], plan.forward_order)
-            annealer = Annealer(windows(problem.graph, *order), problem.cost, seed=0)  # type: ignore[arg-type]
+            assert isinstance(problem.cost, AffineCost)
+            annealer = Annealer(windows(problem.graph, *order), problem.cost, seed=0)
             planned = [dict(load) for load in loads_of(plan)]
             together = [dict(enumerate(annealer.known.sizes))]
             found = min(annealer.best(one, options.seconds / 2) for one in (planned, together))

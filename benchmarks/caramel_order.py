@@ -21,7 +21,7 @@ from tables import head, row, rows_below
 
 from planner.caramel.activation import activation_order, backward_order
 from planner.caramel.enforcement import control_edges
-from planner.graphs import Graph, Op, Parameter
+from planner.graphs import Graph, Op, Parameter, Phase
 
 
 def training(count: int, seed: int, *, apart: bool = False, sources: bool = False) -> Graph:
@@ -86,14 +86,15 @@ def wide(count: int, seed: int) -> Graph:
     half = count // 2
     ops = []
     for index in range(count):
-        phase, own = ("forward", "f") if index < half else ("backward", "b")
+        phase: Phase = "forward" if index < half else "backward"
+        own = phase[0]
         first = half if index > half else 0
         near = range(max(first, index - 1000), index)
         after = {f"{own}{one}" for one in source.choices(near, k=3)} if near else set()
         if index >= half:
             after = {one for one in after if one != f"b{index}"} if index > half else set()
             after.add(f"f{source.randrange(half)}")
-        ops.append(Op(f"{own}{index}", source.randrange(1000), phase, tuple(sorted(after))))  # type: ignore[arg-type]
+        ops.append(Op(f"{own}{index}", source.randrange(1000), phase, tuple(sorted(after))))
     updaters = source.sample(range(half, count), count // 10)
     parameters = [Parameter(f"w{op}", 1, (f"b{op}",), ("f0",)) for op in updaters]
     return Graph(tuple(ops), tuple(parameters))

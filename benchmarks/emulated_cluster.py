@@ -57,8 +57,8 @@ def _on_every_host(hosts: Sequence[Host], command: Sequence[str], port: int) -> 
     processes: list[subprocess.Popen[str]] = []
     threads: list[threading.Thread] = []
     for host in hosts:
-        process = subprocess.Popen(  # noqa: S603 - what the user asks for
-            ["ip", "netns", "exec", host.namespace, *command],  # noqa: S607
+        process = subprocess.Popen(  # what the user asks for
+            ["ip", "netns", "exec", host.namespace, *command],
             env={**os.environ, **host.environment(port)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -198,7 +198,7 @@ def run(command: Sequence[str], text: str = "", *, check: bool = True) -> None:
         If it fails and `check` is set, with what it wrote.
     """
     # In a process group of its own: what stops the script must not stop its tidying up.
-    done = subprocess.run(  # noqa: S603 - a list, and no shell
+    done = subprocess.run(  # a list, and no shell
         command, input=text, capture_output=True, text=True, check=False, process_group=0
     )
     if check and done.returncode != 0:

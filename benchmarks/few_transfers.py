@@ -1,9 +1,13 @@
 """How short an iteration can be by the number of its transfers, for one op order and affine costs.
 
-Every transfer costs a start-up, so that all plans of many transfers are long. Those of few are the
-solutions of a mixed-integer program: which heads and which tails transfer k may reach (each a
-staircase of binary variables), and how much of each parameter it carries. It shares nothing with
-the library's bounds, and takes seconds to minutes: for the few cases where plan and bound differ.
+Problem: every transfer costs a start-up, so that all plans of many transfers are long. Those of few
+are the solutions of a mixed-integer program: which heads and which tails transfer k may reach (each
+a staircase of binary variables), and how much of each parameter it carries.
+
+Guarantee: what HiGHS proves, but for its tolerance; it shares nothing with the library's bounds.
+Complexity: for k transfers of n parameters a program of 2kn binary variables and kn others: seconds
+to minutes, for the few cases where plan and bound differ.
+Source: own.
 """
 
 from itertools import pairwise

@@ -17,12 +17,16 @@ from ibatch_quality import faster
 
 from planner import AffineCost
 from planner.ibatch import OWN_UNITS, Blocks, Problem, solve
+from planner.ibatch.problem import Direction
 from planner.jsonio import decode_profile
 
 GIGABITS = (1, 10, 100)
 STARTUPS_US = (50, 500, 5000)
 SPEEDS = (1, 10, 100)
-RULES = {"pull": sorted(OWN_UNITS - {"ddp", "mg_wfbp"}), "push": sorted(OWN_UNITS)}
+RULES: dict[Direction, list[str]] = {
+    "pull": sorted(OWN_UNITS - {"ddp", "mg_wfbp"}),
+    "push": sorted(OWN_UNITS),
+}
 
 
 def main() -> None:
@@ -37,7 +41,7 @@ def main() -> None:
             problem = Problem.from_profile(
                 faster(profile, speed),
                 AffineCost.from_bandwidth(startup * 1000, Fraction(rate) * 10**9 / 8),
-                direction=direction,  # type: ignore[arg-type]
+                direction=direction,
             )
             case = f"{profile.name}, {direction}, {rate} Gb/s, {startup} µs, {speed}×"
             best = solve(problem).objective_ns

@@ -21,6 +21,7 @@ from tables import rows_below
 
 from planner import AffineCost, Profile
 from planner.ibatch import Problem, evaluate, solve
+from planner.ibatch.problem import Direction
 from planner.jsonio import decode_profile
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
@@ -28,7 +29,7 @@ GIGABITS = (1, 2.5, 5, 10, 25, 40, 100)
 STARTUPS_US = (10, 30, 100, 300, 1000, 3000, 10_000)
 SPEEDS = (1, 10, 100)
 COMMON = ("greedy", "greedy_forward", "greedy_backward", "paper model", "one_batch")
-METHODS = {
+METHODS: dict[Direction, tuple[str, ...]] = {
     "pull": (*COMMON, "layer_by_layer"),
     "push": (*COMMON, "layer_by_layer", "mg_wfbp", "ddp"),
 }
@@ -89,7 +90,7 @@ def main() -> None:
             problem = Problem.from_profile(
                 faster(profile, speed),
                 AffineCost.from_bandwidth(startup * 1000, Fraction(gigabits) * 10**9 / 8),
-                direction=direction,  # type: ignore[arg-type]
+                direction=direction,
             )
             result = solve(problem)
             assert result.status == "optimal"

@@ -16,6 +16,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from math import prod
 
@@ -26,16 +27,17 @@ from planner.bucketing import mg_wfbp_groups
 from planner.deadline import Deadline
 from planner.ibatch import Problem, solve
 from planner.ibatch.makespan import solve_additive
+from planner.ibatch.problem import Direction
 
 
-def table(count: int, startup: int, seed: int, direction: str = "pull") -> Problem:
+def table(count: int, startup: int, seed: int, direction: Direction = "pull") -> Problem:
     """Return a problem with uniformly random times below 1000."""
     source = random.Random(seed)
     return Problem(
         startup_ns=startup,
         transfer_ns=[source.randrange(1000) for _ in range(count)],
         compute_ns=[source.randrange(1000) for _ in range(count)],
-        direction=direction,  # type: ignore[arg-type]
+        direction=direction,
     )
 
 
@@ -194,8 +196,8 @@ def against_mg_wfbp() -> None:
         groups = literal_mg_wfbp(problem)
         assert groups == [stop - start for start, stop in rule.plan.batches]
         own = solving(problem, 20)
-        published = seconds(lambda p=problem: literal_mg_wfbp(p), 3)  # type: ignore[misc]
-        linear = seconds(lambda p=problem: linear_mg_wfbp(p), 10)  # type: ignore[misc]
+        published = seconds(partial(literal_mg_wfbp, problem), 3)
+        linear = seconds(partial(linear_mg_wfbp, problem), 10)
         loss = rule.objective_ns / result.objective_ns - 1
         once = (f"{own * 1e3:.2f} ms", f"{published * 1e3:.0f} ms", f"{published / own:.0f}×")
         again = (f"{linear * 1e3:.2f} ms", f"{linear / own:.2f}×", f"+{loss:.2%}")

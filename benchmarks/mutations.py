@@ -63,7 +63,7 @@ def read_mutations(path: Path) -> list[Mutation]:
 def copy_of(root: Path, into: Path) -> None:
     """Copy what git knows, and new files it does not ignore."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
         check=True,
         capture_output=True,
@@ -87,7 +87,7 @@ def verdict_of(folder: Path, tests: Sequence[str], limit_s: float) -> Verdict:
     command += ["--hypothesis-seed=0", *tests]  # the same verdict each time
     mutated = {**os.environ, "PYTHONPATH": str(folder)}  # in processes the tests start, too
     try:
-        done = subprocess.run(  # noqa: S603 - pytest, on a list of ours
+        done = subprocess.run(  # pytest, on a list of ours
             command,
             cwd=folder,
             env=mutated,

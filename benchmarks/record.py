@@ -45,7 +45,7 @@ def main() -> None:
     if not script.is_file():
         parser.error(f"no benchmark of the name {options.name!r}")
     printed = []
-    with subprocess.Popen(  # noqa: S603 - a script of ours
+    with subprocess.Popen(  # a script of ours
         [sys.executable, script, *arguments], stdout=subprocess.PIPE, text=True, encoding="utf-8"
     ) as process:
         assert process.stdout is not None

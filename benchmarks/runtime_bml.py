@@ -31,7 +31,7 @@ from runtime_jobs import (
     table_of,
     take_turns,
 )
-from runtime_report import Measured, measured, ratio, summary, table
+from runtime_report import Measured, as_measured, measured, ratio, summary, table
 from runtime_waiting import LABEL, load, scaled_units, waiting
 from tables import head, row
 from torch import distributed
@@ -146,8 +146,7 @@ def show(result: dict[str, Any], size: int) -> None:
     print(f"### all-reduce of {size / 1e6:g} MB\n")
     print(table(result["raw"], RING, "way"), end="\n\n")
     for name, rows in result["rows"].items():
-        texts = [f"{format_bytes(size)} {time / 1e6:.3g} ms" for size, time in rows]
-        print(f"{name} as measured: {', '.join(texts)}\n")
+        print(as_measured(name, rows), end="\n\n")
     for _, title, about, found in result["settings"]:
         print(f"### {title}\n\n{about}\n")
         print(table(found, RING, "all-reduce"), end="\n\n")

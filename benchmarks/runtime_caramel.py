@@ -18,35 +18,30 @@ import json
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from emulated_cluster import Layout, reason_unavailable
 from runtime_ablations import ddp_plan
 from runtime_cluster import ring_bytes
 from runtime_jobs import (
     Variant,
     caramel_request,
-    on_hosts,
     profiled,
     table_of,
     take_turns,
 )
-from runtime_report import Measured, against, measured, side_by_side, summary, table
+from runtime_report import Measured, against, as_measured, measured, side_by_side, summary, table
+from runtime_switch import HOSTS, RATE, run
 from runtime_waiting import LABEL, load, scaled_units, waiting
 
 import planner
 from planner import Profile, TableCost, caramel
 from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
 from planner.caramel.evaluation import evaluate
-from planner.draw import GANTT
 from planner.runtime import World, join
 from planner.runtime.measuring.sweep import measure_network
 from planner.sweeps import sweep_sizes
 from planner.units import format_bytes
 
-HOSTS = 4
-RATE = 100_000_000
 MODELS = ("vgg16", "resnet50", "gpt2_small")
 RATIOS = (0.5, 1.0, 2.0)
 METHODS = ("search", "caramel", "mg_wfbp", "ddp", "layer_by_layer")
@@ -145,8 +140,7 @@ def describe(size: float, shipped: Profile, own: Profile, variants: Sequence[Var
 def show(result: dict[str, Any]) -> None:
     """Print all tables."""
     settings: list[tuple[str, str, list[Measured]]] = result["settings"]
-    print("all-reduce as measured: ", end="")
-    print(", ".join(f"{format_bytes(size)} {time / 1e6:.3g} ms" for size, time in result["rows"]))
+    print(as_measured("all-reduce", result["rows"]))
     for title, about, found in settings:
         print(f"\n### {title}\n\n{about}\n")
         print(table(found, DDP))
@@ -158,35 +152,16 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="what are plans of gradient transfers worth in executed steps?",
-        epilog="example: %(prog)s --models vgg16 --ratios 1 --picture steps.svg",
+    return run(
+        argv,
+        worker,
+        show,
+        about="what are plans of gradient transfers worth in executed steps?",
+        models=MODELS,
+        ratios=RATIOS,
+        quick_s=0.15,
+        pictured="a step of ddp and of search",
     )
-    parser.add_argument("--quick", action="store_true", help="one setting, few short steps")
-    parser.add_argument("--models", nargs="+", default=list(MODELS), help="shipped profiles")
-    parser.add_argument("--ratios", nargs="+", type=float, default=list(RATIOS), metavar="RHO")
-    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    parser.add_argument("--steps", type=int, default=2, help="of each variant a round; default: 2")
-    parser.add_argument("--picture", type=Path, help="draw a step of ddp and of search (.svg)")
-    options = parser.parse_args(argv)
-    options.compute, options.samples, options.repetitions = 0.3, 5, 5
-    if options.quick:
-        options.models, options.ratios = options.models[:1], [1.0]
-        options.rounds, options.steps, options.samples, options.repetitions = 2, 2, 1, 2
-        options.compute = 0.15
-    write = GANTT.writer(options.picture) if options.picture else None
-    reason = reason_unavailable()
-    if reason is not None:
-        print(f"skipped: {reason}")
-        return 0
-    result = on_hosts(Layout.flat(HOSTS), RATE, worker, options, timeout_s=3600)
-    print(
-        f"{HOSTS} hosts, {RATE // 10**6} Mbit/s, {options.rounds} rounds of {options.steps} steps"
-    )
-    show(result)
-    if write is not None:
-        write(result["chart"], options.picture)
-    return 0
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -25,6 +25,7 @@ from planner.profiling.tensors import loss_of
 from planner.runtime import AllReduce, World, attach
 from planner.runtime.measuring.measured import StepTime, steps_of
 from planner.runtime.measuring.trace import Event
+from planner.runtime.measuring.trial import ddp_steps
 from planner.sweeps import Sweep, fit_network
 
 __all__ = [
@@ -124,7 +125,7 @@ def _work(
     torch.set_num_threads(1)
     try:
         result = worker(*arguments)
-    except Exception:  # noqa: BLE001 - whatever it is, this host stops
+    except Exception:  # whatever it is, this host stops
         sys.stderr.write(f"host {host.index}: {traceback.format_exc()}")
         sys.exit(1)
     if host.index == 0:
@@ -185,7 +186,7 @@ class _Planned:
     def run(self, steps: int) -> tuple[Event, ...]:
         self._executor.trace.clear()
         for _ in range(steps):
-            loss_of(self._model(*self._inputs)).backward()  # type: ignore[no-untyped-call]
+            loss_of(self._model(*self._inputs)).backward()
             self._executor.step()
         self._executor.finish()
         return self._executor.trace.events
@@ -204,24 +205,8 @@ class _Plain:
         self._model = DistributedDataParallel(model, process_group=world.group, **variant.options)
 
     def run(self, steps: int) -> tuple[Event, ...]:
-        events = []
-        end = time.monotonic_ns()
-        for step in range(steps):
-            start = end
-            with self._world.transferring(step):
-                self._optimizer.zero_grad()
-                loss = loss_of(self._model(*self._inputs))
-                middle = time.monotonic_ns()
-                loss.backward()  # type: ignore[no-untyped-call]
-                after = time.monotonic_ns()
-                self._optimizer.step()
-            end = time.monotonic_ns()
-            events += [
-                Event("forward", step, -1, start, middle),
-                Event("backward", step, -1, middle, after),
-                Event("step", step, -1, start, end),
-            ]
-        return tuple(events)
+        each = ddp_steps(self._model, self._inputs, self._optimizer, self._world, steps)
+        return tuple(chain.from_iterable(each))
 
     def close(self) -> None:
         pass

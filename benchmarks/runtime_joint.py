@@ -48,7 +48,7 @@ from runtime_waiting import LABEL, load, scaled_units, waiting
 
 from planner import Profile, iteration
 from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.jsonio.iteration_making import answer
 from planner.programs import Program, program_of
 from planner.results import Result

@@ -12,12 +12,13 @@ from planner.draw.chart import Chart
 from planner.runtime.measuring.measured import off_by, timeline_of
 from planner.runtime.measuring.trace import Event
 from planner.timeline import Timeline
-from planner.units import format_ns
+from planner.units import format_bytes, format_ns
 
 __all__ = [
     "Measured",
     "Ranking",
     "against",
+    "as_measured",
     "measured",
     "ranking",
     "ratio",
@@ -88,6 +89,13 @@ class Ranking:
         """Kendall's rank correlation over the pairs that differ in every round."""
         pairs = self.right + self.wrong + self.tied
         return (self.right - self.wrong) / pairs if pairs else None
+
+
+def as_measured(name: str, rows: Sequence[Sequence[int]]) -> str:
+    """Return what transfers of all sizes took, as a line."""
+    return f"{name} as measured: " + ", ".join(
+        f"{format_bytes(size)} {time / 1e6:.3g} ms" for size, time in rows
+    )
 
 
 def measured(name: str, predicted_ns: int | None, times: Times, value: str = "step_ns") -> Measured:

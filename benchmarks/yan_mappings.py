@@ -29,7 +29,7 @@ from planner.yan import Constants, NeuronLayer, Problem, estimate, solve
 from planner.yan.configuration import LayerChoice
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.greedy import Greedy
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.model import phases, reading, reading_factor, volume
 from planner.yan.segments import segments_of
 from planner.yan.tables import Choice, choices

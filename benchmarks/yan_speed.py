@@ -28,7 +28,7 @@ from planner.yan import Problem
 from planner.yan.brute_force import brute_force
 from planner.yan.cuts import Array
 from planner.yan.engine import Engine
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.tables import Choice, Tables, choices
 
 T = TypeVar("T")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from planner.graphs import Graph, Op, Parameter
     from planner.interference import Interference
     from planner.jsonio import read_cluster, read_profile, solve, solve_or_raise
-    from planner.profiles import Layer, Profile, Provenance
+    from planner.layers import Layer
+    from planner.profiles import Profile, Provenance
     from planner.results import Result, Status
 
     __version__: str

@@ -15,8 +15,12 @@ Complexity: seven prices. Source: own; the sizes follow PyTorch's advice to tune
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
+from planner.deadline import Deadline, TimeUpError
+from planner.errors import NotApplicableError
+from planner.results import Result
 
 __all__ = ["WORTH", "Advice", "advice"]
 
@@ -62,26 +66,33 @@ class Advice:
 
 
 def advice(
-    plan_ns: int, bound_ns: int | None, price: Callable[[tuple[int, int]], int | None]
+    result: Result[Any, Any], price: Callable[[tuple[int, int]], int | None], deadline: Deadline
 ) -> Advice | None:
-    """Return what to do with a plan; None if DDP does not apply.
+    """Return what to do with a plan; None if there is none, DDP does not apply, or no time is left.
 
     Parameters
     ----------
-    plan_ns, bound_ns : int
+    result : Result
         What the plan costs, and the bound.
     price : callable
         Returns what DDP costs with a limit of the first bucket and one of the others (bytes), or
-        None if such buckets are impossible.
+        None if such buckets are impossible; may raise `NotApplicableError` or `TimeUpError`.
+    deadline : Deadline
+        When to stop.
     """
+    if result.objective_ns is None or deadline.passed:
+        return None
     limits: dict[int | None, tuple[int, int]] = {None: DDP_LIMITS}
     limits |= {size: (size * 2**20, size * 2**20) for size in DDP_BUCKET_MB}
-    priced = [(price(pair), size) for size, pair in limits.items()]
+    try:
+        priced = [(price(pair), size) for size, pair in limits.items()]
+    except (NotApplicableError, TimeUpError):
+        return None
     known = [(time, size) for time, size in priced if time is not None]
     if not known:
         return None
     ddp_ns, bucket_mb = min(known, key=lambda pair: pair[0])
-    return Advice(plan_ns, bound_ns, ddp_ns, bucket_mb)
+    return Advice(result.objective_ns, result.lower_bound_ns, ddp_ns, bucket_mb)
 
 
 def _ratio(above: int, below: int) -> Fraction:

@@ -8,7 +8,7 @@ parameter belongs to the layer in which it is first read: so does its size in a 
 
 Guarantee: every parameter of the graph is in exactly one layer, or nothing is returned.
 
-Complexity: O(ops + layers + readers).
+Complexity: O(ops + layers + readers). Source: own.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def parameters_of_layers(
     -------
     tuple of tuple of Parameter, or None
         None if the graph's ops are not those of these layers, in this order, or if the graph has
-        one parameter for a whole layer, called like it (`planner.profiles.graph_of_layers`).
+        one parameter for a whole layer, called like it (`planner.layers.graph_of_layers`).
     """
     begins = [f"{name}/forward" for name in names]
     layer_of: dict[str, int] = {}

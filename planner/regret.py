@@ -19,18 +19,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.results import Result
 from planner.scenarios import SCENARIOS, Scenario
 
-__all__ = ["Regret", "regrets"]
+__all__ = ["Progress", "Regret", "regrets"]
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
 EvaluationT = TypeVar("EvaluationT")
+
+Progress: TypeAlias = Callable[[str], None]
+"""Is told what is done next."""
 
 DDP, LAYERS = "ddp", "layer_by_layer"
 """What stands beside a plan."""
@@ -80,13 +83,13 @@ class Regret:
 def regrets(
     problem: ProblemT,
     plan: PlanT,
+    deadline: Deadline,
+    progress: Progress | None = None,
     *,
     under: Callable[[ProblemT, Scenario], ProblemT],
     price: Callable[[ProblemT, PlanT], int],
     solve: Callable[..., Result[PlanT, EvaluationT]],
-    deadline: Deadline,
     scenarios: Iterable[Scenario] = SCENARIOS,
-    progress: Callable[[str], None] | None = None,
 ) -> tuple[Regret, ...]:
     """Return the regret of a plan in each scenario.
 
@@ -96,18 +99,18 @@ def regrets(
         What it was planned for.
     plan : object
         The plan.
+    deadline : Deadline
+        When to stop.
+    progress : callable, optional
+        Called before each scenario.
     under : callable
         Returns the problem of a scenario; raises `InvalidInputError` if its numbers are too large.
     price : callable
         Returns what a plan costs (ns).
     solve : callable
         The family's `solve`: called with a problem, and `method` and `time_limit` by name.
-    deadline : Deadline
-        When to stop.
     scenarios : iterable of Scenario
         The scenarios. One whose numbers are too large is left out.
-    progress : callable, optional
-        Called before each scenario.
     """
     listed = list(scenarios)
 

@@ -14,7 +14,7 @@ to whole nanoseconds whenever a transfer ends or computation begins to wait.
 Where the backward pass is held, it waits, when a transfer may leave, for the one before; the op
 that waits lasts as much longer.
 
-Complexity: O(ops + transfers).
+Complexity: O(ops + transfers). Source: own.
 """
 
 from bisect import bisect_left

@@ -91,7 +91,7 @@ class BCube:
         first = switch // stride * stride * self.n + switch % stride
         return tuple(first + value * stride for value in range(self.n))
 
-    def wire(self, sender: int, receiver: int, lane: int = 0) -> int:  # noqa: ARG002 - as all
+    def wire(self, sender: int, receiver: int, lane: int = 0) -> int:  # as all wirings
         """Return the highest level in which two servers differ: neighbours' only one."""
         level = 0
         while sender // self.n ** (level + 1) != receiver // self.n ** (level + 1):

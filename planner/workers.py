@@ -213,7 +213,7 @@ def _started(serve: Callable[[bytes], tuple[int, bytes]], limits: Limits) -> _Pr
 def _memory() -> tuple[int, int]:
     """Return the resident and the writable memory of this process; 0 where nobody can say."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no imports here
+        with open("/proc/self/statm", encoding="ascii") as file:  # no imports here
             pages = [int(field) for field in file.read().split()]
     except OSError:
         return 0, 0
@@ -257,7 +257,7 @@ def _answering(
         while True:
             _, message = _received(requests, _LENGTH)
             _answer(serve, limits, message, answers, inherited)
-    except BaseException as error:  # noqa: BLE001 - nothing of the parent may run in the child
+    except BaseException as error:  # nothing of the parent may run in the child
         os._exit(0 if isinstance(error, EOFError | BrokenPipeError) else 1)
 
 

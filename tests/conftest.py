@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Generator
 from hashlib import sha256
 from secrets import randbelow
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, seed, settings
 # `FRESH`, and fewer than a test asks for.
 settings.register_profile(
     "planner",
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -29,7 +30,7 @@ settings.register_profile(
 settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
 settings.load_profile("planner")
 
-SHARES = {"planner": 5, "again": 50}
+SHARES = {"planner": 8, "again": 50}
 """In these profiles a test has one in so many of the examples it asks for, but at least those of
 the profile, if it asks for as many."""
 
@@ -67,6 +68,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Hypothesis has no public way to a test's settings.
             test._hypothesis_internal_use_settings = shared(test._hypothesis_internal_use_settings)
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Give torch one thread, if there is torch: tests run side by side, and threads wait busily."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
 from planner.caramel import solver
 from planner.errors import NotApplicableError
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.results import Result
 from tests import strategies
 from tests.bigdl.replays import problems as bigdl_problems
@@ -67,12 +67,14 @@ def no_bound_is_above_a_plan(
                 assert one.lower_bound_ns <= other.objective_ns, (bounded, made)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(strategies.problems(max_layers=6))
 def test_ibatch(problem: ibatch.Problem) -> None:
     no_bound_is_above_a_plan(answers(ibatch.solve, ibatch.METHODS, problem))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(iteration_problems(max_parameters=3, one_order=True), costs)
 def test_caramel(problem: iteration.Problem, cost: Any) -> None:
@@ -130,6 +132,7 @@ def test_drizzle(problem: drizzle.Problem) -> None:
     no_bound_is_above_a_plan(answers(drizzle.solve, drizzle.METHODS, problem))
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     iteration_problems(one_order=True),

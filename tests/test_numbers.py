@@ -21,8 +21,9 @@ from planner.drizzle.controller import Band, State, adjusted
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration.memory import Footprint
+from planner.layers import Layer
 from planner.network import Network
-from planner.profiles import Layer, Profile, Provenance
+from planner.profiles import Profile, Provenance
 from planner.topologies import BCube, FatTree, Rails, Switch
 from planner.validation import MAX_VALUE, exact, integer, integers
 from planner.yan.configuration import Fixed, LayerChoice

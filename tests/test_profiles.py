@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner import InvalidInputError, Layer, Profile, Provenance
 from planner.formats import read_pipedream
 from planner.graphs import Graph, Op, Parameter
-from planner.profiles import chain_blocks, unique_names
+from planner.layers import chain_blocks, unique_names
 from tests.strategies import profiles
 
 MADE_UP = Provenance("synthetic", "a test")
@@ -20,6 +20,7 @@ def layer(name: str, size: int, block: int | None = None, time: int = 1) -> Laye
     return Layer(name, time, 2 * time, size, block=block, gradient_ready_ns=time)
 
 
+@pytest.mark.slow
 @given(profiles(), st.sampled_from(["block", "layer"]))
 def test_a_chain_keeps_all_sums_and_leaves_no_unit_without_parameters(
     profile: Profile, granularity: str

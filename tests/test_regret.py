@@ -44,10 +44,10 @@ def rows(
     return regrets(
         "a problem",
         "the plan",
+        deadline,
         under=under,
         price=lambda _, plan: price[plan],
         solve=solve,
-        deadline=deadline,
     )
 
 
@@ -92,7 +92,9 @@ def test_ddp_has_the_best_of_its_bucket_sizes(
 ) -> None:
     limits = [DDP_LIMITS, *((size * 2**20, size * 2**20) for size in DDP_BUCKET_MB)]
     priced = dict(zip(limits, prices, strict=True))
-    found = advice(plan, bound, priced.__getitem__)
+    bound = None if bound is None else min(bound, plan)
+    result: Result[str, None] = Result("auto", "a plan", plan, bound, 0.0)
+    found = advice(result, priced.__getitem__, NEVER)
     known = [price for price in prices if price is not None]
     if not known:
         assert found is None

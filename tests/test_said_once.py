@@ -5,6 +5,8 @@ from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 from planner.methods import Outcome
 
 ROOT = Path(__file__).parents[1] / "planner"
@@ -31,6 +33,7 @@ def fields_of(node: ast.ClassDef) -> set[str]:
     return {target.id for target in annotated if isinstance(target, ast.Name)}
 
 
+@pytest.mark.slow
 def test_methods_have_one_kind_of_outcome() -> None:
     assert [path for path, node in classes() if node.name == Outcome.__name__] == ["methods.py"]
 

@@ -19,7 +19,7 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.formats import write_msccl
 from planner.formats.chakra_messages import write_messages
 from planner.formats.mscclpp import write_mscclpp
-from planner.iteration.problem import Kind
+from planner.iteration.plan import Kind
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.bml_transfers import with_verdict
 from planner.jsonio.decoding import typed

@@ -309,6 +309,7 @@ STEPPED: dict[str, Callable[[], Request]] = {
 """Instances so small that the clock is looked at seldom."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPPED)
 def test_whenever_the_time_is_up_there_is_an_answer(
     name: str, monkeypatch: pytest.MonkeyPatch

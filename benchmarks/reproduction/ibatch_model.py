@@ -27,7 +27,7 @@ from pathlib import Path
 
 from planner import Profile, ibatch
 from planner.jsonio import decode_profile
-from planner.profiles import Layer
+from planner.layers import Layer
 
 __all__ = [
     "DEFAULT",

@@ -9,7 +9,7 @@ Tiers: slices are always all checked. Of a lazy plan all pulls are checked up to
 nodes; beyond, all turns of a few nodes and all nodes in a few turns. Lists are checked completely
 (`check_pulls`).
 
-Complexity: O(N) for a plan, O(N²) for lists.
+Complexity: O(N) for a plan, O(N²) for lists. Source: own.
 """
 
 from collections.abc import Iterable, Sequence

@@ -16,7 +16,7 @@ all their transfers, and those must say the same. Above 2^16 servers, and nothin
 transfers of some servers are looked at, one by one.
 
 Complexity. `check_complete`: O(transfers·length·N), memory N²·pieces. `check_piece`: O(steps·N)
-array operations a piece.
+array operations a piece. Source. Own.
 """
 
 from collections import defaultdict
@@ -115,7 +115,7 @@ def check(ground: Ground, plan: Plan, deadline: Deadline = NEVER, *, hasty: bool
     if bcube.servers**2 * plan.threads * plan.pieces <= most:
         check_complete(ground, plan, _all_transfers(plan, deadline), deadline)
         return "complete"
-    draw = Random(0)  # noqa: S311 - a sample, no secret
+    draw = Random(0)
     whole = HASTY_SERVERS if hasty else WHOLE_SERVERS
     if bcube.servers > whole and not (ground.dead or ground.down):
         single = HASTY_TRANSFERS if hasty else SINGLE_TRANSFERS

@@ -1,6 +1,6 @@
 """What there is to say of a plan: its time, its steps, and its busiest NIC.
 
-Complexity. That of `planner.bml.pricing`, and as much for the layers all together.
+Complexity. That of `planner.bml.pricing`, and as much for the layers all together. Source. Own.
 """
 
 from collections import Counter

@@ -5,6 +5,7 @@ pieces of its own, so that transfers can start while other gradients are still c
 rounds a layer is cut into R parts first, and each part into pieces. What has no bytes is left out.
 
 Complexity. O(1) a transfer and part; where pieces start is worked out for many at once.
+Source. Own.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,7 +3,7 @@
 The broadcast is the reverse: what a NIC sends in step d it receives in step D - 1 - d of that.
 
 Complexity. O(k·N) array operations a step and thread of a `Schedule`, from the sizes of its slices;
-O(trees·N) for a `TreePlan`.
+O(trees·N) for a `TreePlan`. Source. Own.
 """
 
 from collections.abc import Iterator

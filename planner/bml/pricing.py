@@ -8,7 +8,7 @@ and down. Layers are synchronised one after the other. The sum of all steps is r
 
 Complexity. Without failures O(k) a layer of a size of its own. Else O(D·k·N) for each of these, D
 being the steps of the aggregation: whatever R is, each of the 2D hops of a part begins, passes from
-longer to shorter parts and ends once, and between these events steps are alike.
+longer to shorter parts and ends once, and between these events steps are alike. Source. Own.
 """
 
 from collections import Counter

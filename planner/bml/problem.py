@@ -1,6 +1,7 @@
 """Inputs of gradient synchronisation on a BCube: the network, the gradient, and what has failed."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from planner.errors import InvalidInputError
 from planner.network import AnyNetwork, Network, links
@@ -83,7 +84,7 @@ class Problem:
 
     @classmethod
     def from_profile(
-        cls, profile: Profile, network: AnyNetwork, bcube: BCube, **options: object
+        cls, profile: Profile, network: AnyNetwork, bcube: BCube, **options: Any
     ) -> "Problem":
         """Return the problem of a profiled model's gradient, in one, on a BCube.
 
@@ -99,7 +100,7 @@ class Problem:
             As above.
         """
         size = sum(layer.pushed_bytes for layer in profile.layers)
-        return cls(bcube, links(network, bcube.k), size, **options)  # type: ignore[arg-type]
+        return cls(bcube, links(network, bcube.k), size, **options)
 
     def _check_layers(self) -> None:
         object.__setattr__(self, "layer_bytes", integers(self.layer_bytes, "layer_bytes"))

@@ -6,7 +6,7 @@ left out. A program speaks of ranks, lanes and chunks.
 Method. The living servers are the ranks, in order; the threads the lanes, the levels the links, and
 the pieces in use the chunks. Without failures it is Algorithm 1 in its symmetric form.
 
-Complexity. Linear in the plan's transfers; O(n·k²) without failures.
+Complexity. Linear in the plan's transfers; O(n·k²) without failures. Source. Own.
 """
 
 from bisect import bisect_left

@@ -14,7 +14,7 @@ Guarantee. The same program for the same recipe, everywhere; one exists wherever
 cut the network. With one round its halves are mirror images: they take as many steps, and NICs
 carry as much. No optimality: `planner.bml.solve` plans for one size of gradient.
 
-Complexity. Linear in the program's messages, 2k²(n-1)·N about, times the rounds.
+Complexity. Linear in the program's messages, 2k²(n-1)·N about, times the rounds. Source. Own.
 """
 
 from collections.abc import Callable, Mapping

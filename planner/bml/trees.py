@@ -7,7 +7,7 @@ Guarantee. The root is a centre of the tree, so that no other root needs fewer s
 it is the one of the smaller number. The same tree always has the same root.
 
 Complexity. O(N log N) for a tree of N servers: each is taken away once, the leaves of a step in
-order.
+order. Source. Own; that taking leaves away ends at the centre is Jordan's, 1869.
 """
 
 from collections import defaultdict
@@ -176,7 +176,7 @@ class TreePlan:
             transfers.sort()
         return sent
 
-    def owner(self, thread: int, piece: int) -> int:  # noqa: ARG002 - there is one thread
+    def owner(self, thread: int, piece: int) -> int:  # there is one thread
         """Return the root of a piece's tree."""
         return self.trees[piece].root
 
@@ -190,7 +190,7 @@ class TreePlan:
             step = order if stage == "aggregate" else order - self.steps
             yield Transfer(server, 0, stage, step, level, peer, piece, 1)
 
-    def hops(self, thread: int, piece: int) -> Iterator[Hops]:  # noqa: ARG002
+    def hops(self, thread: int, piece: int) -> Iterator[Hops]:
         """Yield how one piece travels in the aggregation, step by step."""
         import numpy as np
 

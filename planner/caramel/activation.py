@@ -60,7 +60,7 @@ def activation_order(graph: Graph) -> tuple[int, ...]:
         Indices into `Graph.parameters`.
     """
     search = _Search(graph)
-    with suppress(_TooWide):
+    with suppress(_TooWideError):
         return tuple(search.picks())
     from planner.caramel.reachability import activation_by_reachability
 
@@ -129,7 +129,7 @@ def _positions(graph: Graph) -> list[int]:
     return position
 
 
-class _TooWide(Exception):  # noqa: N818 - a turn of the search, not an error
+class _TooWideError(Exception):
     """Joins reach back too far for the search to be the faster method."""
 
 
@@ -300,7 +300,7 @@ class _Search:
                 stack += [before for before in self.needed[op] if not self.marked[before]]
         self.work -= len(counted) + len(reaching)
         if self.work < 0:
-            raise _TooWide
+            raise _TooWideError
         return total
 
     def _reaches(self, op: int, target: int, reaching: dict[int, bool]) -> bool:

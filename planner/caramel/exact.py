@@ -41,14 +41,8 @@ from dataclasses import dataclass
 from math import gcd
 
 from planner.caramel.jackson import preemptive_bound
-from planner.caramel.transfer_model import (
-    SentBytes,
-    TransferModel,
-    is_subadditive,
-    model_lines,
-    plan_value,
-    shares_of,
-)
+from planner.caramel.model_lines import is_subadditive, model_lines, shares_of
+from planner.caramel.transfer_model import SentBytes, TransferModel, plan_value
 from planner.caramel.windows import Windows
 from planner.costs import TransferCost
 from planner.deadline import Deadline

@@ -15,13 +15,8 @@ from math import gcd
 
 from planner.caramel.exact import best_grouping
 from planner.caramel.jackson import preemptive_bound
-from planner.caramel.transfer_model import (
-    TransferModel,
-    is_subadditive,
-    model_lines,
-    plan_value,
-    shares_of,
-)
+from planner.caramel.model_lines import is_subadditive, model_lines, shares_of
+from planner.caramel.transfer_model import TransferModel, plan_value
 from planner.caramel.windows import Windows, windows
 from planner.costs import TransferCost
 from planner.deadline import Deadline

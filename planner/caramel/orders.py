@@ -39,7 +39,7 @@ def drawn_orders(
     orders = []
     for worker in range(workers):
         deadline.check()
-        bits = Random(f"{seed}/{worker}").getrandbits  # noqa: S311 - no secrets
+        bits = Random(f"{seed}/{worker}").getrandbits
         orders.append(_draw(graph, list(missing), list(ready), bits))
     return tuple(orders)
 

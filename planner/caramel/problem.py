@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from planner.caramel.activation import activation_order, backward_order
 from planner.caramel.orders import drawn_orders
@@ -135,7 +135,7 @@ class Problem:
 
     @classmethod
     def from_profile(
-        cls, profile: Profile, network: AnyNetwork, *, workers: int = 8, **options: object
+        cls, profile: Profile, network: AnyNetwork, *, workers: int = 8, **options: Any
     ) -> "Problem":
         """Return the problem of a profiled model over a network.
 
@@ -153,7 +153,7 @@ class Problem:
         count = integer(workers, "workers", minimum=1, maximum=2**16)
         options.setdefault("element_bytes", profile.element_bytes)
         cost = ring_cost(network, count)
-        return cls(profile.dataflow(), cost, workers=count, **options)  # type: ignore[arg-type]
+        return cls(profile.dataflow(), cost, workers=count, **options)
 
     @property
     def fixed_order(self) -> bool:

@@ -111,7 +111,7 @@ def _improved(
     run = simulation.run(sizes)
     assert run is not None
     now = best = run
-    random = Random(0)  # noqa: S311 - no secrets
+    random = Random(0)
     most = best.value * FIRST_THRESHOLD // 1000
     while simulation.transfers < budget and best.value > target and not deadline.passed:
         left = budget - simulation.transfers

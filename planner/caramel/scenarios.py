@@ -5,7 +5,6 @@ Problem: see `planner.regret` and `planner.advice`. This is what they need to kn
 Guarantee, complexity: theirs. Source: own.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from planner.advice import Advice, advice
@@ -13,9 +12,8 @@ from planner.caramel.baselines import ddp
 from planner.caramel.evaluation import Evaluation, evaluate
 from planner.caramel.problem import Plan, Problem
 from planner.caramel.solver import solve
-from planner.deadline import Deadline, TimeUpError
-from planner.errors import NotApplicableError
-from planner.regret import Regret, regrets
+from planner.deadline import Deadline
+from planner.regret import Progress, Regret, regrets
 from planner.results import Result
 from planner.scenarios import Scenario, cost_under, graph_under
 
@@ -29,21 +27,10 @@ def under(problem: Problem, scenario: Scenario) -> Problem:
 
 
 def regretted(
-    problem: Problem,
-    plan: Plan,
-    deadline: Deadline,
-    progress: Callable[[str], None] | None = None,
+    problem: Problem, plan: Plan, deadline: Deadline, progress: Progress | None = None
 ) -> tuple[Regret, ...]:
     """Return the regret of a plan; see `planner.regret.regrets`."""
-    return regrets(
-        problem,
-        plan,
-        under=under,
-        price=lambda other, kept: evaluate(other, kept).iteration_ns,
-        solve=solve,
-        deadline=deadline,
-        progress=progress,
-    )
+    return regrets(problem, plan, deadline, progress, under=under, price=_price, solve=solve)
 
 
 def advised(
@@ -53,11 +40,10 @@ def advised(
 
     def price(limits: tuple[int, int]) -> int | None:
         plan = ddp(problem, deadline, limits).plan
-        return None if plan is None else evaluate(problem, plan).iteration_ns
+        return None if plan is None else _price(problem, plan)
 
-    if result.objective_ns is None or deadline.passed:
-        return None
-    try:
-        return advice(result.objective_ns, result.lower_bound_ns, price)
-    except (NotApplicableError, TimeUpError):
-        return None
+    return advice(result, price, deadline)
+
+
+def _price(problem: Problem, plan: Plan) -> int:
+    return evaluate(problem, plan).iteration_ns

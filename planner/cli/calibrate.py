@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from planner.cli.calibrate_groups import add_groups
 from planner.cli.calibrate_network import add_network
 from planner.cli.common import (
-    Progress,
     add_fit_options,
     check_outputs,
     command,
@@ -19,6 +18,7 @@ from planner.cli.common import (
     write_fit,
     write_json,
 )
+from planner.cli.progress import Progress, add_quiet
 from planner.draw.table import format_table
 from planner.errors import InvalidInputError
 from planner.validation import integer
@@ -73,6 +73,7 @@ def _add_compute(kinds: Any) -> None:
         "measure the constants of computation on this machine",
         "planner calibrate compute -o constants.json",
     )
+    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_COMPUTE}"
     parser.add_argument(
         "--cores", type=int, metavar="K", help="most cores at work at once; default: all there are"
@@ -91,6 +92,7 @@ def _add_fit(kinds: Any) -> None:
         "fit the constants to measured epochs",
         "planner calibrate fit epochs.json -o constants.json",
     )
+    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_FIT}"
     add_fit_options(parser)
     parser.add_argument(
@@ -113,13 +115,13 @@ def run_compute(options: argparse.Namespace) -> int:
     if options.cores is not None:
         source += ["--cores", str(options.cores)]
     source += ["--repetitions", str(options.repetitions)]
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     try:
         computation = measure_computation(
             options.cores,
             repetitions=options.repetitions,
             source=shlex.join(source),
-            progress=lambda done, of: progress(f"calibrate: round {done} of {of}"),
+            progress=lambda done, of: progress("calibrate: round", done, of),
         )
     except InvalidInputError as error:
         raise InvalidInputError(f"--{error.path}", error.message) from None
@@ -137,7 +139,7 @@ def run_fit(options: argparse.Namespace) -> int:
     integer(options.folds, "--folds", minimum=2)
     check_outputs({"--output": options.output}, (options.measurements,))
     data = read(options.measurements)
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     try:
         with in_file(options.measurements):
             problem, measurements = decode_measurements(data)
@@ -145,7 +147,7 @@ def run_fit(options: argparse.Namespace) -> int:
                 problem,
                 measurements,
                 folds=options.folds,
-                progress=lambda done, of: progress(f"calibrate: fit {done} of {of}"),
+                progress=lambda done, of: progress("calibrate: fit", done, of),
             )
     finally:
         progress.done()

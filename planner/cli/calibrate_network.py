@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import machine
-from planner.cli.common import Progress, check_outputs, command, in_option, write_fit
+from planner.cli.common import check_outputs, command, in_option, write_fit
 from planner.cli.network_report import curves, headline, report
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
+from planner.cli.progress import Progress, add_quiet
 from planner.draw.network import save_network
 from planner.errors import InvalidInputError, MissingExtraError
 from planner.interference import ALONE, Interference
@@ -58,6 +59,7 @@ def add_network(kinds: Any) -> None:
         "measure what communication costs between the ranks of a job (problems caramel, ibatch)",
         "torchrun --nproc-per-node 4 -m planner calibrate network -o network.json",
     )
+    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_NETWORK}"
     parser.add_argument(
         "--collective",
@@ -130,7 +132,7 @@ def run_network(options: argparse.Namespace) -> int:
     first = os.environ.get("RANK") == "0"
     if first:
         check_outputs({"--output": options.output, "--picture": options.picture})
-    sweep, interference = _measured(options, Progress() if first else None)
+    sweep, interference = _measured(options, Progress(quiet=options.quiet) if first else None)
     if first:
         provenance = {
             "source": _source(options),
@@ -187,7 +189,7 @@ def _measured(
 
     def shown(done: int, of: int, what: str = "network") -> None:
         if progress is not None:
-            progress(f"{what}: round {done} of {of}")
+            progress(f"{what}: round", done, of)
 
     names = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
     try:

@@ -13,7 +13,7 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.printing import escaped, escaped_json, printable
 
 __all__ = [
-    "Progress",
+    "REGRET_HELP",
     "add_fit_options",
     "check_outputs",
     "command",
@@ -32,6 +32,11 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+REGRET_HELP = (
+    "also say how far the plan is from the best one if computation, start-ups or bandwidth are "
+    "others, or a rank falls behind"
+)
 
 
 def command(
@@ -225,20 +230,3 @@ def _file(path: str) -> Hashable:
     except OSError:
         return Path(path).resolve()
     return known.st_dev, known.st_ino
-
-
-class Progress:
-    """One line on standard error that says what is going on; silent unless it is a terminal."""
-
-    def __init__(self) -> None:
-        self._active = sys.stderr is not None and sys.stderr.isatty()
-
-    def __call__(self, text: str) -> None:
-        """Show `text` in place of what was shown before."""
-        if self._active:
-            sys.stderr.write(f"\r\x1b[K{printable(text)}")
-            sys.stderr.flush()
-
-    def done(self) -> None:
-        """Remove the line."""
-        self("")

@@ -24,7 +24,6 @@ from planner.cli import (
     compare_yan,
 )
 from planner.cli.common import (
-    Progress,
     check_outputs,
     command,
     in_file,
@@ -35,6 +34,7 @@ from planner.cli.common import (
 from planner.cli.compare_network import add_network_options, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled
 from planner.cli.parsing import parse_names, seconds
+from planner.cli.progress import Progress, add_quiet
 from planner.cli.regret_text import beside
 from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
@@ -84,6 +84,7 @@ def add_parser(commands: Any) -> None:
         "  planner compare --peers data/profiles/vgg19.json data/profiles/resnet50.json "
         "--cluster data/clusters/caramel-16.json --computation 1,0.02",
     )
+    add_quiet(parser)
     parser.add_argument(
         "file",
         nargs="+",
@@ -140,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
     draw = drawing.writer(Path(options.picture)) if options.picture else None
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
     seconds = compared.time_limit or DEFAULT_SECONDS
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     comparison = compare(
         compared.problem,
         parse_names(options.methods, "--methods")

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from planner import caramel
 from planner.caramel.for_target import BEHIND_BARRIERS, BUCKETS
+from planner.cli.common import REGRET_HELP
 from planner.cli.family import (
     DEFAULT_SECONDS,
     ComparedProblem,
@@ -78,11 +79,7 @@ _OPTIONS = (
     Option(
         "--regret",
         False,
-        {
-            "action": "store_true",
-            "help": "also say how far the plan is from the best one if computation, start-ups or "
-            "bandwidth are others, or a rank falls behind",
-        },
+        {"action": "store_true", "help": REGRET_HELP},
     ),
 )
 

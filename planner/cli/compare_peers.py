@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from planner.cli.common import (
-    Progress,
     check_outputs,
     in_option,
     read_as,
@@ -28,6 +27,7 @@ from planner.cli.iteration_options import (
 )
 from planner.cli.parsing import parse_names, parse_number
 from planner.cli.peers_text import report
+from planner.cli.progress import Progress
 from planner.cli.writing import replacing
 from planner.clusters import Cluster
 from planner.draw.drawing import BARS
@@ -95,12 +95,12 @@ def run(options: argparse.Namespace) -> int:
     count = len(profiles) * len(clusters) * len(scales)
     if count > MAX_CASES:
         raise InvalidInputError("--peers", f"expected at most {MAX_CASES:,} cases, got {count:,}")
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     cases: list[PeerCase] = []
     for scale in scales:
         for path, profile in profiles:
             for cluster_path, cluster in clusters:
-                progress(f"{len(cases) + 1} of {count}: {profile.name} on {cluster.name}")
+                progress("case", len(cases) + 1, count)
                 try:
                     case = planned(profile, cluster, scale, methods, options.time_limit, **memory)
                 except InvalidInputError as error:

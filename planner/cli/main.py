@@ -23,6 +23,7 @@ from planner.cli import (
     solve,
 )
 from planner.cli.complaint import complain
+from planner.cli.suggesting import SuggestingParser
 from planner.cli.writing import writing
 from planner.errors import InvalidInputError, PlannerError
 from planner.machine import own_version
@@ -81,7 +82,7 @@ def _close_output() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = SuggestingParser(
         prog="planner",
         description="Plans the communication of distributed deep-learning jobs, and proves how "
         "good each plan is.",

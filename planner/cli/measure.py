@@ -6,7 +6,8 @@ import sys
 from contextlib import redirect_stdout
 from typing import Any
 
-from planner.cli.common import Progress, check_outputs, command, write_json
+from planner.cli.common import check_outputs, command, write_json
+from planner.cli.progress import Progress, add_quiet
 from planner.errors import MeasurementError
 from planner.jsonio import encode_profile
 from planner.validation import integer
@@ -24,6 +25,7 @@ def add_parser(commands: Any) -> None:
         "planner profile torchvision.models:resnet18 --input 3x224x224 --batch-size 8 "
         "-o resnet18.json",
     )
+    add_quiet(parser)
     parser.add_argument(
         "factory",
         metavar="MODULE:FACTORY",
@@ -68,7 +70,7 @@ def _measured(options: argparse.Namespace) -> str:
         source += ["--input", options.input]
     if options.batch_size:
         source += ["--batch-size", str(options.batch_size)]
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     profile = measure(
         model,
         inputs,
@@ -78,7 +80,7 @@ def _measured(options: argparse.Namespace) -> str:
         repetitions=options.repetitions,
         batch_size=options.batch_size,
         threads=options.threads,
-        progress=lambda done, of: progress(f"{name}: run {done} of {of}"),
+        progress=lambda done, of: progress(f"{name}: run", done, of),
     )
     progress.done()
     return encode_profile(profile)

@@ -9,11 +9,12 @@ import msgspec
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import Progress, check_outputs, command, write_json, write_text
+from planner.cli.common import REGRET_HELP, check_outputs, command, write_json, write_text
 from planner.cli.complaint import complain
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
 from planner.cli.plan_text import lines
+from planner.cli.progress import Progress, add_quiet
 from planner.cli.writing import replacing
 from planner.draw import GANTT
 from planner.draw.plans import plan_chart
@@ -39,6 +40,7 @@ def add_parser(commands: Any) -> None:
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
+    add_quiet(parser)
     add_iteration_options(parser)
     parser.add_argument(
         "--for",
@@ -72,8 +74,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--regret",
         action="store_true",
-        help="also say how far the plan is from the best one if computation, start-ups or "
-        "bandwidth are others, or a rank falls behind",
+        help=REGRET_HELP,
     )
     parser.add_argument("--time-limit", type=seconds, metavar="S", help="seconds of planning")
     parser.add_argument("--picture", metavar="FILE", help="draw the plan (.svg, .png, .json.gz)")
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     draw = GANTT.writer(Path(options.picture)) if options.picture else None
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (options.profile, options.cluster, options.interference))
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     problem, answer = planned(
         job.profile,
         job.cluster,

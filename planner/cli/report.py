@@ -7,10 +7,11 @@ from typing import Any
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import Progress, check_outputs, command, write_document, write_text
+from planner.cli.common import check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import Job, add_iteration_options, settle
 from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
+from planner.cli.progress import Progress, add_quiet
 from planner.comparison import Comparison, compare
 from planner.iteration import Evaluation, Plan, Problem
 from planner.iteration.scenarios import advised, regretted
@@ -40,6 +41,7 @@ def add_parser(commands: Any) -> None:
         "planner report data/profiles/vgg19.json --cluster data/clusters/caramel-16.json "
         "--computation 0.05 -o vgg19.html",
     )
+    add_quiet(parser)
     add_iteration_options(parser)
     parser.add_argument(
         "--time-limit", type=seconds, metavar="S", help="for each planning; default: no limit"
@@ -60,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     check_outputs(
         {"--output": options.output}, (options.profile, options.cluster, options.interference)
     )
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     problem = job.problem()
     begin = time.perf_counter()
     alternatives = iteration.alternatives(

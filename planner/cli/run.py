@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import (
-    Progress,
     check_outputs,
     command,
     in_file,
@@ -19,6 +18,7 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.parsing import parse_bcube, parse_names, seconds
+from planner.cli.progress import Progress, add_quiet
 from planner.cli.regret_text import kept
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
@@ -67,6 +67,7 @@ def add_parser(commands: Any) -> None:
         "torchrun --nproc-per-node 2 -m planner run plan.json \\\n"
         "    --model my_package.my_module:make_model --input 3x224x224 --steps 20",
     )
+    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_ABOUT}"
     parser.add_argument(
         "plans", metavar="PLAN", nargs="+", help="answers of planner solve, or of compare -o"
@@ -239,13 +240,13 @@ def _trials(
     """Return the runs as planned, and those under DDP in between."""
     from planner.runtime.measuring.trial import run_ddp, run_plan
 
-    progress = Progress()
+    progress = Progress(quiet=options.quiet)
     rounds = options.against_ddp or 1
 
     def showing(what: str) -> Callable[[int, int], None]:
         def show(done: int, of: int) -> None:
             if world.rank == 0:
-                progress(f"{what}: step {done} of {of}")
+                progress(f"{what}: step", done, of)
 
         return show
 

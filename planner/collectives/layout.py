@@ -11,6 +11,7 @@ in 64 bits that cannot overflow.
 
 Complexity. A start takes O(log r) for r pieces that are left out, or ranges of equal weight; O(1)
 for given shares, after one pass over them. Many at once are array operations, but for given shares.
+Source. Own.
 """
 
 from bisect import bisect_left, bisect_right

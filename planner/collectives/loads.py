@@ -11,7 +11,7 @@ another step of the program, so that NICs that would wait for each other work si
 Guarantee. Exact, and rounded up once. The costs of `planner.collectives` are what this says of
 their programs.
 
-Complexity. Linear in the messages: of a symmetric program one rank's stand for all.
+Complexity. Linear in the messages: of a symmetric program one rank's stand for all. Source. Own.
 """
 
 from collections import Counter

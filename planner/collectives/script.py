@@ -14,7 +14,7 @@ earlier steps alone, of the same order on all ranks: so ranks that go through th
 own pace never wait for each other for ever, and get what they would get in step. Who arrives first
 does not matter: what a step brings is added in the order of links and of distances of ranks.
 
-Complexity. Linear in the chunks of a rank's messages, and in its messages times parts.
+Complexity. Linear in the chunks of a rank's messages, and in its messages times parts. Source. Own.
 """
 
 from collections import defaultdict

@@ -12,7 +12,7 @@ a hop are those whose owners agree with some rank in the first digits of that or
 Guarantee. What holds for the chunks of rank 0, one a lane, holds for all: the moves take them
 there. So following these is a proof for the whole program (`planner.collectives.checking`).
 
-Complexity. O(digits) a message; `way` O(N) a lane.
+Complexity. O(digits) a message; `way` O(N) a lane. Source. Own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -80,12 +80,12 @@ class Way(NamedTuple):
     adds: "NDArray[np.bool_]"
 
 
-def one_link(sender: int, receiver: int, lane: int) -> int:  # noqa: ARG001 - as all wirings
+def one_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
     """Return the NIC of ranks that have one."""
     return 0
 
 
-def lane_link(sender: int, receiver: int, lane: int) -> int:  # noqa: ARG001 - as all wirings
+def lane_link(sender: int, receiver: int, lane: int) -> int:  # as all wirings
     """Return the NIC of ranks that have one for each lane."""
     return lane
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import floor, log10
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from planner.draw.style import OUTLINE
 
@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["draw_star", "label_rows", "set_range", "set_ticks"]
+__all__ = ["X", "Y", "draw_star", "label_rows", "set_range", "set_ticks"]
+
+Which: TypeAlias = Literal["x", "y"]
+X: Which = "x"
+Y: Which = "y"
 
 _NICE = (1, 2, 5)
 _MAX_TICKS = 10
@@ -20,7 +24,7 @@ _APART = 0.06
 
 def set_range(
     axes: "Axes",
-    which: Literal["x", "y"],
+    which: Which,
     limits: tuple[float, float],
     *,
     logarithmic: bool,

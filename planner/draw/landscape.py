@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from planner.draw.axes import draw_star, set_range, set_ticks
+from planner.draw.axes import X, Y, draw_star, set_range, set_ticks
 from planner.units import unit_of
 from planner.views import Point, epoch_text
 
@@ -47,11 +47,11 @@ def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None
     collection.set_array([time / scale for time in times])
     axes.add_collection(collection)
     draw_star(axes, best.workers, best.replicas, clip_on=False)
-    for which, edges in (("x", columns), ("y", rows)):
+    for which, edges in ((X, columns), (Y, rows)):
         ends = list(edges.values())
         logarithmic = max(edges) > _MAX_LINEAR
         limits = ends[0][0], ends[-1][1]
-        set_range(axes, which, limits, logarithmic=logarithmic, whole=True)  # type: ignore[arg-type]
+        set_range(axes, which, limits, logarithmic=logarithmic, whole=True)
     axes.set_xlabel("workers of a replica")
     axes.set_ylabel("replicas of the model")
     axes.set_title(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import dist, hypot
 from typing import TYPE_CHECKING
 
-from planner.draw.axes import draw_star, set_range
+from planner.draw.axes import X, Y, draw_star, set_range
 from planner.draw.style import COLOURS, OUTLINE
 from planner.units import unit_of
 from planner.views import Point
@@ -49,15 +49,15 @@ def draw_front(
     draw_star(axes, best.machines, max(best.epoch_ns, 1) / scale)
     wide = any(max(values) > _LOGARITHMIC * min(values) for values in (machines, times))
     room = _CHARACTER_INCHES * (len(points[-1].label) + 3) / (_AXES_SHARE * width_inches)
-    for which, values, margin in (("x", machines, room / (1 - room)), ("y", times, 0.08)):
+    for which, values, margin in ((X, machines, room / (1 - room)), (Y, times, 0.08)):
         low, high = min(values), max(values)
         logarithmic = wide and high > low
         set_range(
             axes,
-            which,  # type: ignore[arg-type]
+            which,
             _with_margins(low, high, margin, logarithmic=logarithmic),
             logarithmic=logarithmic,
-            whole=which == "x",
+            whole=which == X,
         )
     axes.set_xlabel("machines")
     axes.set_ylabel(f"time of an epoch ({unit})")

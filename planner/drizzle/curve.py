@@ -1,6 +1,6 @@
 """What other group sizes would do, for whoever looks at a plan.
 
-Complexity: O(log g).
+Complexity: O(log g). Source: own.
 """
 
 from planner.drizzle.closed_form import largest_group

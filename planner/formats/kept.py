@@ -20,6 +20,7 @@ Guarantee: none for other frameworks, fused kernels, or what goes on inside a co
 which only the output is seen. On a CPU dropout's mask is as large as its output.
 
 Complexity: O(operations + links).
+Source: PyTorch's notes on autograd and its formulas of gradients; the rest is own.
 """
 
 from collections.abc import Iterable, Sequence

@@ -22,7 +22,8 @@ from planner.formats.kineto_steps import Step, steps_of
 from planner.formats.kineto_times import busy_ns, step_ns
 from planner.formats.kineto_trace import Trace, read_trace
 from planner.graphs import Graph, Op, Parameter
-from planner.profiles import Layer, Profile, Provenance, unique_names
+from planner.layers import Layer, unique_names
+from planner.profiles import Profile, Provenance
 from planner.validation import shown
 
 __all__ = ["read_kineto"]

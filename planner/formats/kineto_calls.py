@@ -3,7 +3,7 @@
 On one thread, what starts before another event has ended belongs to it. A kernel belongs to the
 operator during which the runtime's call that started it was made; the two have one number.
 
-Complexity: O(events · log events).
+Complexity: O(events · log events). Source: own.
 """
 
 from bisect import bisect_right

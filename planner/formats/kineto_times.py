@@ -12,7 +12,7 @@ one starts: what lies between (Python, operators without a node) is work of the 
 A step lasts as long as its range in the trace; if the host runs ahead of the device, as long as
 from the end of one step's kernels to that of the next.
 
-Complexity: O(kernels · log kernels).
+Complexity: O(kernels · log kernels). Source: own.
 """
 
 from collections.abc import Iterable, Sequence

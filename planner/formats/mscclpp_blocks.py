@@ -9,7 +9,7 @@ threads add, and put into a peer's memory. A ``nop`` stands before an operation 
 other threads have done since the last one; so between a wait and a put over one channel each there
 is none, as one thread does both. What does not fit opens the next block, behind a semaphore.
 
-Complexity. Linear in the operations.
+Complexity. Linear in the operations. Source. Own.
 """
 
 from collections.abc import Iterable, Mapping

@@ -21,7 +21,8 @@ from heapq import heapify, heappop, heappush
 from planner.errors import InvalidInputError
 from planner.formats.kept import kept_bytes
 from planner.formats.pipedream_rows import Node, doubts
-from planner.profiles import Layer, Profile, Provenance, chain_blocks, graph_of_layers
+from planner.layers import Layer, chain_blocks, graph_of_layers
+from planner.profiles import Profile, Provenance
 from planner.validation import MAX_VALUE, shown
 
 __all__ = ["read_pipedream"]

@@ -1,7 +1,7 @@
 """All possible batches of a problem, for the models that choose among them.
 
 A batch of layers a … b-1 is an *arc* from a to b; a plan is a path of arcs from 0 to L.
-Complexity: O(L²) arcs.
+Complexity: O(L²) arcs. Source: own.
 """
 
 from collections.abc import Iterable

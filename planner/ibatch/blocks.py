@@ -5,7 +5,7 @@ block), so batches may end only between some of the layers. Guarantee: the plans
 problem of layers and are priced and bounded there, so that the distance to the bound holds what
 the blocks cost; `optimal` is a plan of blocks only where no plan of layers is better. The rules
 that decide for each layer by itself keep to layers. Complexity: that of the method on the blocks,
-and one exact solution on the layers for the bound.
+and one exact solution on the layers for the bound. Source: own.
 """
 
 from collections.abc import Sequence

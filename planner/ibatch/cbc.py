@@ -60,7 +60,7 @@ def solve_with_cbc(model: Any, deadline: Deadline, built_s: float) -> None:
         command += ["-printingOptions", "all", "-solution", str(solution_file)]
         quiet = subprocess.DEVNULL
         try:
-            subprocess.run(  # noqa: S603 - PuLP's own program, on a file of ours
+            subprocess.run(  # PuLP's own program, on a file of ours
                 command,
                 check=True,
                 stdin=quiet,

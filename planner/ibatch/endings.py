@@ -1,6 +1,6 @@
 """How searches over all batches end without an answer of their own: out of time, or in proof.
 
-Complexity: O(L log L).
+Complexity: O(L log L). Source: own.
 """
 
 from planner.deadline import Deadline

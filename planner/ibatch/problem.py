@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
@@ -38,6 +38,9 @@ OBJECTIVES = ("makespan", "eq4")
 
 COLLECTIVES = {"pull": "all_gather", "push": "reduce_scatter"}
 """Which collective moves a batch in each direction."""
+
+Direction: TypeAlias = Literal["pull", "push"]
+"""Parameters ahead of the forward pass, or gradients behind the backward pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +83,7 @@ class Problem:
     transfer_ns: Sequence[int] | None = None
     layer_bytes: Sequence[int] | None = None
     cost: AffineCost | TableCost | DepthCost | None = None
-    direction: Literal["pull", "push"] = "pull"
+    direction: Direction = "pull"
     objective: Literal["makespan", "eq4"] = "makespan"
     max_batch_bytes: int | None = None
     interference: Interference = ALONE
@@ -151,7 +154,7 @@ class Problem:
         profile: Profile,
         network: AnyNetwork,
         *,
-        direction: Literal["pull", "push"] = "pull",
+        direction: Direction = "pull",
         objective: Literal["makespan", "eq4"] = "makespan",
         granularity: Granularity = "layer",
         max_batch_bytes: int | None = None,

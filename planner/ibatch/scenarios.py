@@ -44,7 +44,7 @@ def regretted(problem: Problem, plan: Plan, deadline: Deadline) -> tuple[Regret,
         check(other, kept)
         return objective_ns(other, evaluate(other, kept))
 
-    return regrets(problem, plan, under=under, price=price, solve=solve, deadline=deadline)
+    return regrets(problem, plan, deadline, under=under, price=price, solve=solve)
 
 
 def _times(times: Sequence[int], factor: Fraction) -> tuple[int, ...]:

@@ -1,4 +1,7 @@
-"""What batches last under a strain (see `planner.robustness`). Complexity: O(B) for B batches."""
+"""What batches last under a strain (see `planner.robustness`).
+
+Complexity: O(B) for B batches. Source: own.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise

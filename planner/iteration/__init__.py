@@ -15,7 +15,8 @@ from planner.iteration.crossover import Change
 from planner.iteration.evaluation import Evaluation, evaluate
 from planner.iteration.explanation import Explanation, explain
 from planner.iteration.memory import Footprint
-from planner.iteration.problem import MODES, Plan, Problem, Transfer
+from planner.iteration.plan import MODES, Plan, Transfer
+from planner.iteration.problem import Problem
 from planner.iteration.solver import JOINT, METHODS, best_of, solve
 from planner.iteration.synchronisation import ALGORITHMS, KNOWN
 from planner.iteration.ways import MIXED, Mixture, Synchronisation

@@ -38,7 +38,8 @@ from planner.iteration.filling import filled
 from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.interleaved import interleaved
 from planner.iteration.mixing import settled
-from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.plan import Mode, Plan
+from planner.iteration.problem import Problem
 from planner.iteration.room import capped, too_many, too_small
 from planner.iteration.rules import (
     GRADIENTS,

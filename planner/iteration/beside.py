@@ -27,7 +27,8 @@ from planner.interference import ALONE
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import cost_of, evaluate
 from planner.iteration.mixing import settled
-from planner.iteration.problem import Mode, Plan, Problem, Transfer
+from planner.iteration.plan import Mode, Plan, Transfer
+from planner.iteration.problem import Problem
 from planner.iteration.room import capped
 from planner.iteration.rules import RULES
 from planner.iteration.ways import Mixture, Synchronisation, Way

@@ -38,7 +38,8 @@ from planner.caramel.windows import Windows, windows
 from planner.costs import AffineCost, TransferCost
 from planner.interference import bound_beside
 from planner.iteration.evaluation import heads_of
-from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.plan import Mode, Plan
+from planner.iteration.problem import Problem
 from planner.iteration.sharded_bound import sharded_bound
 from planner.iteration.synchronisation import least
 from planner.iteration.ways import Way, lines_of

@@ -20,7 +20,8 @@ from planner.caramel.problem import Group
 from planner.caramel.problem import Plan as GradientPlan
 from planner.errors import BrokenConstraintError, InvalidPlanError
 from planner.iteration.evaluation import cost_of, heads_of
-from planner.iteration.problem import Part, Plan, Problem, Transfer
+from planner.iteration.plan import Plan, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.simulator import Iteration
 
 __all__ = ["as_gradients", "check", "check_room", "check_times"]

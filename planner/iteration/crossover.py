@@ -27,7 +27,8 @@ from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.evaluation import lasting
-from planner.iteration.problem import How, Mode, Plan, Problem
+from planner.iteration.plan import How, Mode, Plan
+from planner.iteration.problem import Problem
 from planner.iteration.synchronisation import synchronisations
 from planner.iteration.ways import MIXED, Mixture, Synchronisation, Way
 from planner.topologies import Rails

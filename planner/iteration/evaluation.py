@@ -17,7 +17,8 @@ from planner.caramel.held import late_heads
 from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.windows import windows
 from planner.costs import AffineCost, DepthCost
-from planner.iteration.problem import How, Plan, Problem, Transfer
+from planner.iteration.plan import How, Plan, Transfer
+from planner.iteration.problem import Problem
 from planner.iteration.ways import Way
 from planner.robustness import Step, strained
 from planner.simulator import Iteration, TimedTransfer, simulate

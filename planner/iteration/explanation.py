@@ -19,7 +19,8 @@ from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.crossover import Change, changes, dominating
 from planner.iteration.evaluation import evaluate
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.plan import Plan
+from planner.iteration.problem import Problem
 
 __all__ = ["Explanation", "explain", "runner_up"]
 

@@ -20,7 +20,8 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 from planner.costs import TransferCost
-from planner.iteration.problem import Kind, Mode, Part, Plan, Problem, Transfer
+from planner.iteration.plan import Kind, Mode, Plan, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.iteration.rules import enforced
 from planner.iteration.ways import Way
 

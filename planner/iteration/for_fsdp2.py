@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from planner.costs import AffineCost
 from planner.deadline import Deadline, TimeUpError
 from planner.iteration.evaluation import evaluate
-from planner.iteration.problem import Kind, Part, Plan, Problem, Transfer
+from planner.iteration.plan import Kind, Plan, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.iteration.ways import Synchronisation
 from planner.methods import Outcome
 

@@ -25,7 +25,8 @@ from planner.iteration import for_fsdp2
 from planner.iteration.checker import as_gradients
 from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import evaluate
-from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.plan import Mode, Plan
+from planner.iteration.problem import Problem
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import from_gradients
 from planner.iteration.ways import Synchronisation

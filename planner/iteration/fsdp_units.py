@@ -49,7 +49,8 @@ from planner.errors import NotApplicableError
 from planner.iteration.evaluation import lasting
 from planner.iteration.mixing import settled
 from planner.iteration.module_tree import Module, module_tree, parameters_in
-from planner.iteration.problem import Kind, Part, Plan, Problem, Transfer
+from planner.iteration.plan import Kind, Plan, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.iteration.ways import Way
 
 __all__ = ["choose_units", "fsdp_milp"]

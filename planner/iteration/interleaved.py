@@ -31,7 +31,8 @@ from math import ceil
 from planner.caramel.nested import Line, Nested, Targets
 from planner.caramel.windows import Windows
 from planner.deadline import Deadline
-from planner.iteration.problem import Kind, Part, Problem, Transfer
+from planner.iteration.plan import Kind, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.iteration.sharded_bound import UnitCost, ends_by, least_end
 
 __all__ = ["interleaved"]

@@ -14,7 +14,7 @@ Complexity: O(transfers · options). Source: own.
 from dataclasses import replace
 from functools import cache, partial
 
-from planner.iteration.problem import Plan
+from planner.iteration.plan import Plan
 from planner.iteration.ways import Way, fastest
 
 __all__ = ["settled"]

@@ -19,7 +19,8 @@ from math import exp, fsum, log
 
 from planner.comparison import Comparison, compare
 from planner.iteration.evaluation import Evaluation
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.plan import Plan
+from planner.iteration.problem import Problem
 from planner.iteration.solver import JOINT, METHODS, solve
 from planner.methods import concrete
 from planner.results import Result

@@ -10,7 +10,8 @@ Complexity: O(parts + transfers). Source: own.
 
 from dataclasses import replace
 
-from planner.iteration.problem import Mode, Part, Plan, Problem, Transfer
+from planner.iteration.plan import Mode, Plan, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.results import Infeasibility
 
 __all__ = ["capped", "too_many", "too_small"]

@@ -33,7 +33,8 @@ from planner.caramel.solver import Method
 from planner.deadline import NEVER, Deadline
 from planner.errors import NotApplicableError
 from planner.iteration.fsdp_units import fsdp_milp
-from planner.iteration.problem import Part, Plan, Problem, Transfer
+from planner.iteration.plan import Kind, Plan, Transfer
+from planner.iteration.problem import Part, Problem
 from planner.iteration.sharded import both_ways
 from planner.iteration.ways import Way
 
@@ -103,8 +104,8 @@ def _apart(problem: Problem, synchronisation: Way, units: Sequence[Sequence[int]
     return enforced(problem, synchronisation.algorithm, transfers)
 
 
-def _whole(kind: str, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
-    return Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in unit))  # type: ignore[arg-type]
+def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
+    return Transfer(kind, tuple(Part(j, 0, sizes[j]) for j in unit))
 
 
 def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:

@@ -8,20 +8,19 @@ libraries have, as in `planner.iteration.rules`.
 Guarantee, complexity: theirs. Source: own.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from planner.advice import Advice, advice
 from planner.caramel.baselines import ddp
-from planner.deadline import Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.deadline import Deadline
 from planner.iteration.evaluation import Evaluation, evaluate
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.plan import Plan
+from planner.iteration.problem import Problem
 from planner.iteration.rules import by_gradients
 from planner.iteration.sensitivity import changed
 from planner.iteration.solver import by_rule, solve
-from planner.regret import Regret, regrets
+from planner.regret import Progress, Regret, regrets
 from planner.results import Result
 from planner.scenarios import Scenario, graph_under
 
@@ -36,21 +35,10 @@ def under(problem: Problem, scenario: Scenario) -> Problem:
 
 
 def regretted(
-    problem: Problem,
-    plan: Plan,
-    deadline: Deadline,
-    progress: Callable[[str], None] | None = None,
+    problem: Problem, plan: Plan, deadline: Deadline, progress: Progress | None = None
 ) -> tuple[Regret, ...]:
     """Return the regret of a plan; see `planner.regret.regrets`."""
-    return regrets(
-        problem,
-        plan,
-        under=under,
-        price=lambda other, kept: evaluate(other, kept).iteration_ns,
-        solve=solve,
-        deadline=deadline,
-        progress=progress,
-    )
+    return regrets(problem, plan, deadline, progress, under=under, price=_price, solve=solve)
 
 
 def advised(
@@ -61,11 +49,10 @@ def advised(
     def price(limits: tuple[int, int]) -> int | None:
         rule = by_gradients(partial(ddp, limits=limits))
         plan = by_rule("ddp", rule)(problem, deadline).plan
-        return None if plan is None else evaluate(problem, plan).iteration_ns
+        return None if plan is None else _price(problem, plan)
 
-    if result.objective_ns is None or deadline.passed:
-        return None
-    try:
-        return advice(result.objective_ns, result.lower_bound_ns, price)
-    except (NotApplicableError, TimeUpError):
-        return None
+    return advice(result, price, deadline)
+
+
+def _price(problem: Problem, plan: Plan) -> int:
+    return evaluate(problem, plan).iteration_ns

@@ -29,7 +29,8 @@ from planner.errors import InvalidInputError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import evaluate
-from planner.iteration.problem import Mode, Plan, Problem
+from planner.iteration.plan import Mode, Plan
+from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
 from planner.iteration.solver import best_of, solve
 from planner.iteration.ways import MIXED

@@ -21,7 +21,8 @@ from itertools import pairwise
 
 from planner import ibatch
 from planner.costs import AffineCost, DepthCost
-from planner.iteration.problem import Kind, Part, Problem, Transfer
+from planner.iteration.plan import Kind, Transfer
+from planner.iteration.problem import Part, Problem
 
 __all__ = ["both_ways"]
 

@@ -30,7 +30,8 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.bounds import bound
 from planner.iteration.epochs import EpochEstimate, batch_size_of, computation_ns, yan_estimates
 from planner.iteration.evaluation import Evaluation
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.plan import Plan
+from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
 from planner.iteration.solver import JOINT, solve
 from planner.iteration.synchronisation import least

@@ -24,7 +24,8 @@ from planner.iteration.damaged import cut_off
 from planner.iteration.evaluation import Evaluation, evaluate, most_robust
 from planner.iteration.for_target import within
 from planner.iteration.mixing import settled
-from planner.iteration.problem import Plan, Problem
+from planner.iteration.plan import Plan
+from planner.iteration.problem import Problem
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import RULES, Rule
 from planner.methods import Method as AnyMethod

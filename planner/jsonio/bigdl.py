@@ -14,7 +14,8 @@ from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.jsonio.heads import Head, check_head, head
-from planner.jsonio.network import LINK_RULES, Network, links_of
+from planner.jsonio.links import LINK_RULES, links_of
+from planner.jsonio.network import Network
 from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
 from planner.jsonio.types import (
     Count,

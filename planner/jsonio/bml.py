@@ -13,7 +13,8 @@ from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
 from planner.jsonio.failures import Digits, FailedDocument, failures_of
-from planner.jsonio.network import LINK_RULES, Network, links_of
+from planner.jsonio.links import LINK_RULES, links_of
+from planner.jsonio.network import Network
 from planner.jsonio.types import (
     PositiveRate,
     PositiveSize,

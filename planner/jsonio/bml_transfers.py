@@ -9,7 +9,7 @@ each part of each layer. Layers follow each other, the last one first, and so do
 apart. What the answer says of pieces, and of the busiest link of each step, has to be the same. Of
 one server's transfers only these, and their links, can be checked.
 
-Complexity. That of `planner.collectives.checking.replay`.
+Complexity. That of `planner.collectives.checking.replay`. Source. Own.
 """
 
 import re

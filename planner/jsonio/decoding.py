@@ -5,11 +5,8 @@ passes over or reports without a place); msgspec checks types and ranges and kno
 """
 
 import json
-import re
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from fractions import Fraction
 from math import copysign, inf, isfinite, nan
 from numbers import Integral, Rational, Real
 from typing import Any, NamedTuple, TypeVar
@@ -17,9 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.validation import MAX_DECIMALS, MAX_VALUE, did_you_mean, exact, shown
+from planner.jsonio.translating import exactly, join, translated
+from planner.validation import MAX_DECIMALS, shown
 
 __all__ = ["decode", "plain", "typed"]
+
 
 T = TypeVar("T")
 
@@ -34,23 +33,8 @@ MAX_WRITTEN = 2 * MAX_DECIMALS
 MAX_DEPTH = 100
 """Arrays and objects within each other; requests and files need ten."""
 
-MAX_NAMED = 200
-"""Longest key that is shown whole in the path of an error."""
-
 _TOO_DEEP = "not acceptable JSON: nested too deeply"
 _TOO_SMALL = f"expected a number of at most {MAX_DECIMALS} decimals"
-
-_RATE = f"Expected a number from 0 to {MAX_VALUE}"
-
-_WORDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "a string",
-    "bool": "true or false",
-    "array": "an array",
-    "object": "an object",
-    "null": "null",
-}
 
 
 class _Refused(NamedTuple):
@@ -144,14 +128,14 @@ def _check(value: Any, path: str, depth: int, *, texts: bool) -> None:
         raise InvalidInputError("", _TOO_DEEP)
     looked_at = (dict, list, _Refused, str) if texts else (dict, list, _Refused)
     if isinstance(value, _Refused):
-        raise InvalidInputError(_join(path, value.key) if value.key else path, value.message)
+        raise InvalidInputError(join(path, value.key) if value.key else path, value.message)
     if isinstance(value, str):
         _text(value, path)
     elif isinstance(value, dict):
         for key, item in value.items():
             _check_key(key, path)
             if isinstance(item, looked_at):
-                _check(item, _join(path, key), depth + 1, texts=texts)
+                _check(item, join(path, key), depth + 1, texts=texts)
     elif isinstance(value, list):
         for position, item in enumerate(value):
             if isinstance(item, looked_at):
@@ -161,12 +145,6 @@ def _check(value: Any, path: str, depth: int, *, texts: bool) -> None:
 def _check_key(key: str, path: str) -> None:
     """Refuse a key that is no text."""
     _text(key, path)
-
-
-def _join(path: str, key: str) -> str:
-    short = key if len(key) <= MAX_NAMED else f"{key[: MAX_NAMED - 1]}…"
-    clean = short.encode("utf-8", "backslashreplace").decode()
-    return f"{path}.{clean}" if path else clean
 
 
 def plain(value: Any, path: str = "") -> Any:
@@ -202,7 +180,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
             if not isinstance(key, str):
                 raise InvalidInputError(path, f"expected strings as keys, got {shown(key)}")
             _check_key(key, path)
-            items[str(key)] = _plain(item, _join(path, key), depth + 1)
+            items[str(key)] = _plain(item, join(path, key), depth + 1)
         return items
     if isinstance(value, list | tuple):
         return [
@@ -231,16 +209,7 @@ def _text(value: str, path: str) -> str:
     return value
 
 
-def _exactly(kind: type[Any], value: Any) -> Fraction:
-    """Return a rate as the fraction its decimals stand for."""
-    assert kind is Fraction
-    try:
-        return exact(value, "")
-    except InvalidInputError:
-        raise ValueError(_RATE) from None
-
-
-def typed(value: Any, kind: type[T], other: Callable[[type[Any], Any], Any] = _exactly) -> T:
+def typed(value: Any, kind: type[T], other: Callable[[type[Any], Any], Any] = exactly) -> T:
     """Convert plain values to `kind`, without coercing anything.
 
     Parameters
@@ -260,163 +229,6 @@ def typed(value: Any, kind: type[T], other: Callable[[type[Any], Any], Any] = _e
     try:
         return msgspec.convert(value, kind, strict=True, dec_hook=other)
     except msgspec.ValidationError as error:
-        raise _translated(str(error), value, kind) from None
+        raise translated(str(error), value, kind) from None
     except UnicodeEncodeError:
         raise InvalidInputError("", NO_TEXT) from None
-
-
-def _hidden_key(text: str, value: Any, kind: type[Any]) -> str:
-    """Return the key that msgspec leaves out of a place (``$.versions[...]``).
-
-    It is the one with which the message begins, if items are given one after the other.
-    """
-    place = re.search(r" - at `(\$[^`]*)`$", text)
-    if place is None or "[...]" not in place[1]:
-        return ""
-    steps = _steps(place[1].rpartition("[...]")[0])
-    items = list(_value_at(value, steps).items())
-
-    def refused(count: int) -> bool:
-        """Whether the first so many items are enough for the message."""
-        fewer = _replaced(value, steps, dict(items[:count]))
-        try:
-            msgspec.convert(fewer, kind, strict=True, dec_hook=_exactly)
-        except msgspec.ValidationError as error:
-            return str(error) == text
-        return False
-
-    needed = bisect_left(range(len(items)), x=True, key=lambda place: refused(place + 1))
-    return str(items[needed][0]) if needed < len(items) else ""
-
-
-def _replaced(value: Any, steps: list[str | int], new: Any) -> Any:
-    """Return a copy of `value` with `new` at a path."""
-    if not steps:
-        return new
-    copy = value.copy()
-    copy[steps[0]] = _replaced(value[steps[0]], steps[1:], new)
-    return copy
-
-
-def _translated(text: str, value: Any, kind: type[Any]) -> InvalidInputError:
-    key = _hidden_key(text, value, kind)
-    field = re.fullmatch(r"(?s)Object (contains unknown|missing required) field `(.*)`", text)
-    if field:
-        name, _, place = field[2].rpartition("` - at `")
-        if not name or (isinstance(value, dict) and field[2] in value):  # a key may hold the marks
-            name, place = field[2], "$"
-        steps = _steps(place, key)
-        path = _join(_path(steps), name)
-        if field[1] == "missing required":
-            return InvalidInputError(path, "missing")
-        known = _field_names(_type_at(kind, steps))
-        hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
-        return InvalidInputError(path, f"unknown field; {hint}")
-    message, _, place = text.rpartition(" - at `")
-    steps = _steps(place, key)
-    path = _path(steps)
-    if not message:
-        message, steps, path = text, [], ""
-    refused = _value_at(value, steps)
-    if message == _RATE:
-        try:
-            exact(refused, path, positive=_positive_at(kind, steps))
-        except InvalidInputError as error:
-            return error
-    if message.startswith("Invalid"):
-        choices = _choices(_type_at(kind, steps))
-        expected = f"one of {', '.join(choices)}" if choices else "another value"
-    elif message == "Number out of range":
-        expected = "a smaller number"
-    else:
-        expected = re.sub(r", got .*$", "", message).removeprefix("Expected ")
-        expected = re.sub(r"`([^`]*)`", lambda m: _in_words(m[1]), expected)
-        types = _type_at(kind, steps)
-        minima = [inner.ge for inner in types if isinstance(inner, msgspec.inspect.IntType)]
-        if any(isinstance(inner, msgspec.inspect.FloatType) for inner in types):
-            # An integer is a number, and 0.0 is 0.
-            expected = expected.replace("an integer or a number", "a number")
-            expected = re.sub(r"^an integer", "a number", expected).replace("0.0", "0")
-        if expected == "an integer" and minima and minima[0] is not None:
-            expected = f"an integer >= {minima[0]}"
-    got = shown(refused)
-    if " of length" in expected and isinstance(refused, Sequence):
-        got = f"one of length {len(refused)}"
-    return InvalidInputError(path, f"expected {expected}, got {got}")
-
-
-def _steps(place: str, key: str = "") -> list[str | int]:
-    """Split a place such as ``$.layers[3].name``; `key` stands for ``[...]``."""
-    parts = re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place)
-    return [key if hidden else name or int(index) for name, index, hidden in parts]
-
-
-def _path(steps: list[str | int]) -> str:
-    path = ""
-    for step in steps:
-        path = f"{path}[{step}]" if isinstance(step, int) else _join(path, step)
-    return path
-
-
-def _in_words(union: str) -> str:
-    names = [name for name in union.split(" | ") if name != "null"] or ["null"]
-    return " or ".join(_WORDS.get(name, name) for name in names)
-
-
-def _value_at(value: Any, steps: list[str | int]) -> Any:
-    for step in steps:
-        value = value[step]
-    return value
-
-
-def _type_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
-    """Return the types msgspec allows at a path (several for a union)."""
-    return _alternatives(_annotated_at(kind, steps))
-
-
-def _annotated_at(kind: type[Any], steps: list[str | int]) -> list[msgspec.inspect.Type]:
-    """Return the same with what annotations say, and unions not taken apart."""
-    types = [msgspec.inspect.type_info(kind)]
-    for step in steps:
-        types = [inner for outer in _alternatives(types) for inner in _inside(outer, step)]
-    return types
-
-
-def _positive_at(kind: type[Any], steps: list[str | int]) -> bool:
-    """Return whether the schema asks for more than 0 at a path."""
-    return any(
-        isinstance(inner, msgspec.inspect.Metadata)
-        and (inner.extra_json_schema or {}).get("exclusiveMinimum") == 0
-        for inner in _annotated_at(kind, steps)
-    )
-
-
-def _alternatives(types: list[msgspec.inspect.Type]) -> list[msgspec.inspect.Type]:
-    flat: list[msgspec.inspect.Type] = []
-    for inner in types:
-        if isinstance(inner, msgspec.inspect.Metadata):
-            flat += _alternatives([inner.type])
-        elif isinstance(inner, msgspec.inspect.UnionType):
-            flat += _alternatives(list(inner.types))
-        else:
-            flat.append(inner)
-    return flat
-
-
-def _inside(outer: msgspec.inspect.Type, step: str | int) -> list[msgspec.inspect.Type]:
-    if isinstance(outer, msgspec.inspect.StructType | msgspec.inspect.DataclassType):
-        return [field.type for field in outer.fields if field.encode_name == step]
-    if isinstance(outer, msgspec.inspect.TupleType) and isinstance(step, int):
-        return [outer.item_types[step]]
-    item = getattr(outer, "item_type", getattr(outer, "value_type", None))
-    return [] if item is None else [item]
-
-
-def _field_names(types: list[msgspec.inspect.Type]) -> list[str]:
-    structs = [inner for inner in types if isinstance(inner, msgspec.inspect.StructType)]
-    return [field.encode_name for struct in structs for field in struct.fields]
-
-
-def _choices(types: list[msgspec.inspect.Type]) -> list[str]:
-    literals = [inner for inner in types if isinstance(inner, msgspec.inspect.LiteralType)]
-    return [str(value) for literal in literals for value in literal.values]

@@ -22,7 +22,7 @@ from planner.iteration import (
     network_bound,
 )
 from planner.iteration.evaluation import cost_of
-from planner.iteration.problem import How
+from planner.iteration.plan import How
 from planner.iteration.sizing import Sizing
 from planner.iteration.synchronisation import recipe_on
 from planner.jsonio.failures import failed_document

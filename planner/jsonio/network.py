@@ -6,8 +6,7 @@ as a cluster has; or what ``planner calibrate network`` has measured.
 
 import re
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -17,13 +16,11 @@ from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
-from planner.network import AnyNetwork, links
-from planner.network import Network as Links
+from planner.network import AnyNetwork
 from planner.sweeps import Collective, Model
 from planner.validation import inside
 
 __all__ = [
-    "LINK_RULES",
     "MODELS",
     "NETWORK_RULES",
     "Described",
@@ -32,9 +29,9 @@ __all__ = [
     "NetworkDocument",
     "decode_network",
     "described",
-    "links_of",
     "measured_as",
 ]
+
 
 MAX_DEPTH = 64
 
@@ -284,59 +281,6 @@ def measured_as(
             f"with --collective {wanted}",
         )
     return measured.network
-
-
-class LinkFields(Protocol):
-    """The fields of a request that say what the links between machines do."""
-
-    @property
-    def link_bytes_per_s(self) -> Fraction | UnsetType:
-        """Bytes a link carries in a second."""
-
-    @property
-    def latency_ns(self) -> int | UnsetType:
-        """Start-up cost of a step."""
-
-    @property
-    def network(self) -> NetworkDocument | UnsetType:
-        """A network in place of both."""
-
-    @property
-    def reduce_ns_per_byte(self) -> Fraction | UnsetType:
-        """Time of adding a byte."""
-
-
-LINK_RULES = {
-    "oneOf": [
-        {"required": ["link_bytes_per_s"], "properties": {"network": False}},
-        {
-            "required": ["network"],
-            "properties": {"link_bytes_per_s": False, "latency_ns": False},
-        },
-    ]
-}
-"""What the schema says of a request with `LinkFields`."""
-
-
-def links_of(request: LinkFields, levels: int) -> Links:
-    """Return the links of a request, of so many NICs a machine.
-
-    Raises
-    ------
-    InvalidInputError
-        If they are given twice or not at all, or the network does not say what a link does.
-    """
-    added = request.reduce_ns_per_byte
-    added = Fraction(0) if added is UNSET else added
-    startup, speed = request.latency_ns, request.link_bytes_per_s
-    if request.network is UNSET:
-        if speed is UNSET:
-            raise InvalidInputError("link_bytes_per_s", "missing (or network)")
-        return Links(speed, 0 if startup is UNSET else startup, added)
-    for name in ("link_bytes_per_s", "latency_ns"):
-        if getattr(request, name) is not UNSET:
-            raise InvalidInputError(name, "not together with network")
-    return links(measured_as(described(request.network), None), levels, added)
 
 
 def _has(document: Struct, field: str) -> bool:

@@ -11,7 +11,8 @@ from planner.graphs import Graph
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
 from planner.jsonio.types import Size, Time
-from planner.profiles import Layer, Profile, Provenance
+from planner.layers import Layer
+from planner.profiles import Profile, Provenance
 
 __all__ = ["PROFILE_RULES", "ProfileDocument", "decode_profile", "encode_profile", "profile_of"]
 

@@ -6,7 +6,7 @@ run it, has to know first that it leaves nothing out and that its times are thos
 Method. What an answer says of a schedule is taken apart into durations, moments at which transfers
 are ready and ops that wait for them; it has to be what `planner.simulator` makes of these.
 
-Complexity. O(ops + transfers), and O(parts · log parts) for what is sent.
+Complexity. O(ops + transfers), and O(parts · log parts) for what is sent. Source. Own.
 """
 
 from bisect import bisect_left

@@ -222,7 +222,7 @@ def reply(data: bytes) -> Reply:
     except MemoryError as fault:
         answer = _error("limit_exceeded", "", "the request needs more memory than there is")
         return Reply(msgspec.json.encode(answer), 2, fault)
-    except Exception as fault:  # noqa: BLE001 - one failing request must not harm the others
+    except Exception as fault:  # one failing request must not harm the others
         answer = _error("internal_error", "", f"a fault of planner itself: {fault!r}")
         return Reply(msgspec.json.encode(answer), 1, fault)
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from planner.profiles import chain_blocks
+from planner.layers import chain_blocks
 
 __all__ = ["blocks_of_spans", "nodes_behind", "order_number"]
 
 
 def order_number(node: Node) -> int:
     """Return the number autograd gave to `node`; it grows in the order of computation."""
-    return int(node._sequence_nr())  # noqa: SLF001
+    return int(node._sequence_nr())
 
 
 def nodes_behind(tensors: Iterable[Tensor]) -> list[Node]:

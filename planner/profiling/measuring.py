@@ -10,7 +10,8 @@ from torch import nn
 
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
-from planner.profiles import Layer, Profile, Provenance
+from planner.layers import Layer
+from planner.profiles import Profile, Provenance
 from planner.profiling.machine import processor, versions
 from planner.profiling.structure import Structure, observe
 from planner.profiling.surroundings import kept_gradients, no_collection, with_threads

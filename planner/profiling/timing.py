@@ -126,7 +126,7 @@ def time_layers(
             hooks.callback(handle.remove)
         for parameter in structure.parameters:
             if parameter.requires_grad:
-                handle = parameter.register_post_accumulate_grad_hook(gradient_ready)  # type: ignore[no-untyped-call]
+                handle = parameter.register_post_accumulate_grad_hook(gradient_ready)
                 hooks.callback(handle.remove)
         start, end = _backward(loss, clock)
     op_backward_ns = [0] * len(structure.ops)
@@ -147,7 +147,7 @@ def time_layers(
 def _backward(loss: Tensor, clock: Clock) -> tuple[int, int]:
     start = clock()
     try:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
     except Exception as error:
         raise MeasurementError(
             f"the model's backward pass failed: {type(error).__name__}: {error}"

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from planner.errors import InvalidInputError
-from planner.iteration.problem import Kind
+from planner.iteration.plan import Kind
 from planner.programs.forms import Batch, Direction, GradientProgram, Piece, ShardProgram
 from planner.validation import shown
 

@@ -80,8 +80,8 @@ class PlannedDDP(DistributedDataParallel):
     def _ddp_init_helper(self, *arguments: Any, **options: Any) -> None:
         """Rebuild the buckets at once: the first ones are filled from the other end."""
         super()._ddp_init_helper(*arguments, **options)  # type: ignore[no-untyped-call]
-        self.reducer._push_all_rebuilt_params()  # noqa: SLF001 - see the module's docstring
-        self.reducer._rebuild_buckets()  # noqa: SLF001
+        self.reducer._push_all_rebuilt_params()  # see the module's docstring
+        self.reducer._rebuild_buckets()
 
 
 def as_ddp(
@@ -174,11 +174,11 @@ def ddp_bucket_caps(program: Program, model: nn.Module) -> list[float]:
 
 def ddp_buckets(ddp: DistributedDataParallel) -> tuple[tuple[str, ...], ...] | None:
     """Return the parameters of each bucket, in order; None until DDP reports rebuilt buckets."""
-    data = ddp._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001
+    data = ddp._get_ddp_logging_data()
     report = data.get(_REPORT)
     if not report:
         return None
-    parameters, _ = ddp._build_params_for_reducer()  # type: ignore[no-untyped-call]  # noqa: SLF001
+    parameters, _ = ddp._build_params_for_reducer()
     names = _names(ddp.module)
     return tuple(
         tuple(names[parameters[int(index)]] for index in bucket.split())

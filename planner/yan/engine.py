@@ -15,10 +15,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.yan.configuration import Configuration, Explored, LayerChoice, Ranked
 from planner.yan.feasibility import space_of
-from planner.yan.layerwise import NEVER, Chosen, LayerProgram, LayerState, Layerwise, Triple
+from planner.yan.layer_program import Chosen, LayerProgram, LayerState, Triple
+from planner.yan.layerwise import Layerwise
 from planner.yan.mapping import canonical_mapping
 from planner.yan.memory import Memory, fitting, smallest
 from planner.yan.problem import Problem

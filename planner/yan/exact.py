@@ -26,7 +26,7 @@ from planner.yan.checker import server_bytes
 from planner.yan.configuration import Explored, Plan, Ranked
 from planner.yan.engine import Engine, rank
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.quick import quick

@@ -18,7 +18,7 @@ from functools import cache
 
 from planner.results import Infeasibility
 from planner.yan.checker import server_bytes, worker_bytes
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.problem import Problem
 from planner.yan.search import Space
 from planner.yan.tables import Choice, partitions_of

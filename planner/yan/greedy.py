@@ -37,7 +37,8 @@ from planner.yan.cuts import Array, Places
 from planner.yan.engine import GRACE_S, Engine, rank
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import BEAM, LayerProgram, LayerState, Triple, state_at
+from planner.yan.layer_program import LayerProgram, LayerState, Triple, state_at
+from planner.yan.layerwise import BEAM
 from planner.yan.mapping import LayerMapping
 from planner.yan.model import estimate
 from planner.yan.problem import Problem

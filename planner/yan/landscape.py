@@ -23,7 +23,7 @@ from planner.errors import NotApplicableError
 from planner.yan.applicable import DEPENDS, refuse_different
 from planner.yan.configuration import Ranked
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.pareto import FrugalEngine
 from planner.yan.problem import Problem
 

@@ -5,10 +5,7 @@ epoch is shortest.
 
 Method: under the canonical mapping what two layers in a row exchange depends on their partitions
 and copies alone; the threads of the earlier one matter only for its back-propagation, those of the
-later one only for its feed-forward. So with V(l, a, H) the least time up to layer l,
-
-    V(l, b, H) = own(l, b, H) + min_a [ F(l, a, b, H) + left(l, a, b) ]
-    left(l, a, b) = min_H' [ V(l-1, a, H') + B(l-1, a, b, H') ].
+later one only for its feed-forward: `planner.yan.layer_program`.
 
 Cuts: a configuration is found by the same program on the few choices of least bound; what cannot
 be part of a better one is left out. Two bounds tell, both for every mapping: the sum of what layers
@@ -24,180 +21,27 @@ and the cuts are ours.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.deadline import Deadline
+from planner.deadline import NEVER, Deadline
 from planner.yan.coarse import Coarse
 from planner.yan.cuts import Array
+from planner.yan.layer_program import LayerProgram, LayerState, Rows, Triple
 from planner.yan.model import reading_factor, volume
 from planner.yan.tables import Choice, Tables, choices
 
-__all__ = ["Chosen", "LayerProgram", "LayerState", "Layerwise", "Options", "Triple", "state_at"]
+__all__ = ["Layerwise", "Options"]
 
-Rows = NDArray[np.int64]
-
-NEVER = Deadline(None)
-
-MAX_BLOCK = 2**21
-"""Elements of the largest temporary array."""
 
 KEPT = 64
 """Bounds of triples that are kept: a triple that is promising is solved soon after."""
 
 BEAM = 6
 """Choices a layer that the first configuration is made of."""
-
-
-class LayerState(NamedTuple):
-    """How one layer is run."""
-
-    partitions: int
-    copies: int
-    threads: int
-
-    @property
-    def choice(self) -> Choice:
-        """Partitions and copies."""
-        return self.partitions, self.copies
-
-
-def state_at(options: Sequence[Choice], row: int, column: int) -> LayerState:
-    """Return the state of a row and a column of an array by choice and threads."""
-    return LayerState(*options[row], threads=column + 1)
-
-
-class Triple(NamedTuple):
-    """Workers of a replica, replicas and parameter servers."""
-
-    workers: int
-    replicas: int
-    servers: int
-
-
-class Chosen(NamedTuple):
-    """The layers of a triple and what an epoch takes, but for rounding."""
-
-    epoch: float
-    states: tuple[LayerState, ...]
-
-
-@dataclass(frozen=True)
-class LayerProgram:
-    """The dynamic program on the choices that are left.
-
-    Attributes
-    ----------
-    tables : Tables
-        Costs.
-    options : sequence of sequence of Choice
-        What each layer may choose among.
-    own : sequence of Array
-        Each layer's costs that are its own, by choice and threads; infinite where cut.
-    replicas : int
-        Replicas of the model.
-    limit : float
-        Paths that take longer are of no interest.
-    rest : sequence of float, optional
-        Bound on what comes after each layer.
-    deadline : Deadline
-        When to give up, by TimeUpError.
-    """
-
-    tables: Tables
-    options: Sequence[Sequence[Choice]]
-    own: Sequence[Array]
-    replicas: int
-    limit: float = float("inf")
-    rest: Sequence[float] = ()
-    deadline: Deadline = NEVER
-
-    def plus(self, extra: Sequence[Array]) -> "LayerProgram":
-        """Return the program with more to pay for each state."""
-        own = [cost + more for cost, more in zip(self.own, extra, strict=True)]
-        return replace(self, own=own)
-
-    def blocks(self, place: int, rows: Rows) -> Iterator[tuple[slice, Array, Array]]:
-        """Yield feed-forward of layer `place` and back-propagation of the one before it.
-
-        By choice of the layer before (those of `rows`), choice of the layer, and threads; for a
-        few choices of the layer at a time, so that memory does not grow with the square of their
-        number.
-        """
-        before = [self.options[place - 1][row] for row in rows.tolist()]
-        if not before:
-            return
-        options = self.options[place]
-        step = max(1, MAX_BLOCK // (len(before) * self.tables.problem.threads))
-        for start in range(0, len(options), step):
-            self.deadline.check()
-            block = slice(start, start + step)
-            ahead, back = self.tables.pair(place, before, options[block])
-            yield block, ahead / self.replicas, back / self.replicas
-
-    @cached_property
-    def values(self) -> tuple[list[Array], list[Array]]:
-        """V of every layer; and of every layer but the first the least over H', by pairs."""
-        values, between = [self._alive(0, self.own[0])], []
-        for place in range(1, len(self.options)):
-            value = values[-1]
-            rows = np.flatnonzero(np.isfinite(value).any(axis=1))  # choices with a state left
-            left = np.full((len(value), len(self.options[place])), np.inf)
-            arrived = np.full_like(self.own[place], np.inf)
-            for block, ahead, back in self.blocks(place, rows):
-                # left(l, a, b) = min_H' [V + B], then min_a [F + left]
-                arriving = (value[rows, None, :] + back).min(axis=2)
-                left[rows, block] = arriving
-                arrived[block] = (ahead + arriving[:, :, None]).min(axis=0)
-            values.append(self._alive(place, self.own[place] + arrived))
-            between.append(left)
-        return values, between
-
-    def _alive(self, place: int, value: Array) -> Array:
-        """Return V, infinite where the rest makes a path too long."""
-        rest = self.rest[place] if self.rest else 0.0
-        return np.where(value + rest <= self.limit, value, np.inf)
-
-    def best(self) -> Chosen:
-        """Return the best of all choices that are left."""
-        values, between = self.values
-        last = len(values) - 1
-        b, h = divmod(int(values[-1].argmin()), values[-1].shape[1])
-        states = [state_at(self.options[last], b, h)]
-        # The same sums once more show from which choice, and which of its threads, each least value
-        # came; of equals the first.
-        for place in range(last, 0, -1):
-            before = self.options[place - 1]
-            ahead, back = self.tables.pair(place, before, [self.options[place][b]])
-            a = int((ahead[:, 0, h] / self.replicas + between[place - 1][:, b]).argmin())
-            h = int((values[place - 1][a] + back[a, 0] / self.replicas).argmin())
-            b = a
-            states.append(state_at(before, b, h))
-        return Chosen(float(values[-1].min()), tuple(reversed(states)))
-
-    def togo(self, charges: Sequence[Array] | None = None) -> list[Array]:
-        """Return the least that is still to come after each state of each layer.
-
-        `charges`, if given, are paid for each state that is yet to come.
-        """
-        rest = np.zeros_like(self.own[-1])
-        togo = [rest]
-        for place in range(len(self.options) - 1, 0, -1):
-            inner = self.own[place] + rest
-            if charges is not None:
-                inner = inner + charges[place]
-            rest = np.full_like(self.own[place - 1], np.inf)
-            rows = np.arange(len(rest))
-            for block, ahead, back in self.blocks(place, rows):
-                right = (ahead + inner[block][None]).min(axis=2)
-                rest = np.minimum(rest, (back + right[:, :, None]).min(axis=1))
-            togo.append(rest)
-        return togo[::-1]
 
 
 @dataclass(frozen=True)

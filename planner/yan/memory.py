@@ -25,15 +25,8 @@ import numpy as np
 
 from planner.yan.checker import worker_bytes
 from planner.yan.cuts import Array
-from planner.yan.layerwise import (
-    BEAM,
-    Chosen,
-    LayerProgram,
-    LayerState,
-    Layerwise,
-    Triple,
-    state_at,
-)
+from planner.yan.layer_program import Chosen, LayerProgram, LayerState, Triple, state_at
+from planner.yan.layerwise import BEAM, Layerwise
 from planner.yan.problem import Problem
 
 __all__ = ["Memory", "fitting", "smallest"]

@@ -27,7 +27,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, InvalidInputError
 from planner.methods import Outcome
 from planner.results import Infeasibility
@@ -35,7 +35,7 @@ from planner.yan.configuration import Configuration, Explored, LayerChoice, Plan
 from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of, normal, rank
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import NEVER, Triple
+from planner.yan.layer_program import Triple
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.segments import segments_of

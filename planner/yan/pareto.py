@@ -36,7 +36,7 @@ from planner.yan.applicable import DEPENDS, refuse_different
 from planner.yan.configuration import Ranked
 from planner.yan.engine import Engine, rank
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.problem import Problem
 
 __all__ = ["FrugalEngine", "pareto_front"]

@@ -20,7 +20,8 @@ from planner.results import Infeasibility
 from planner.yan.configuration import Explored, Plan, Ranked
 from planner.yan.engine import configuration_of, normal
 from planner.yan.feasibility import infeasibility, least_triple, space_of
-from planner.yan.layerwise import LayerState, Layerwise, Triple, state_at
+from planner.yan.layer_program import LayerState, Triple, state_at
+from planner.yan.layerwise import Layerwise
 from planner.yan.model import estimate
 from planner.yan.problem import Problem
 from planner.yan.search import Space

@@ -23,7 +23,8 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 from planner.deadline import Deadline, TimeUpError
-from planner.yan.layerwise import Layerwise, Triple
+from planner.yan.layer_program import Triple
+from planner.yan.layerwise import Layerwise
 
 __all__ = ["SearchResult", "Solution", "Space", "search"]
 

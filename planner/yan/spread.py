@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.deadline import Deadline, TimeUpError
+from planner.deadline import NEVER, Deadline, TimeUpError
 from planner.errors import BrokenConstraintError, NotApplicableError
 from planner.methods import Outcome
 from planner.yan.applicable import refuse_different, refuse_fixed
@@ -34,7 +34,7 @@ from planner.yan.cuts import Array
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import infeasibility
-from planner.yan.layerwise import NEVER, LayerState, Triple, state_at
+from planner.yan.layer_program import LayerState, Triple, state_at
 from planner.yan.model import estimate, reading_factor
 from planner.yan.problem import Problem
 
@@ -246,7 +246,7 @@ def sample(problem: Problem, samples: int, seed: int, deadline: Deadline) -> Sam
             for workers, replicas in pairs
         )
     )
-    random = Random(seed)  # noqa: S311
+    random = Random(seed)
     triples: list[Triple] = []
     states: list[list[tuple[int, int]]] = []
     timed_out = False

@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.yan.configuration import LayerChoice
 from planner.yan.cuts import Array
-from planner.yan.layerwise import LayerProgram, LayerState, Triple, state_at
+from planner.yan.layer_program import LayerProgram, LayerState, Triple, state_at
 from planner.yan.mapping import canonical_mapping
 from planner.yan.model import phases, reading, reading_factor, volume
 from planner.yan.problem import Problem

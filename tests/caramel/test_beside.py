@@ -54,6 +54,7 @@ def test_every_method_plans_and_no_plan_is_below_the_bound(problem: Problem, met
         assert result.plan == solve(alone, method=method).plan
 
 
+@pytest.mark.slow
 @given(disturbed, st.sampled_from(sorted(METHODS)))
 def test_search_is_never_behind_another_method(problem: Problem, method: str) -> None:
     try:

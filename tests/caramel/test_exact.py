@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from planner import AffineCost, InvalidInputError, TableCost
 from planner.caramel.exact import best_grouping
 from planner.caramel.jackson import preemptive_bound
+from planner.caramel.model_lines import is_subadditive, model_lines, rounded_up
 from planner.caramel.op_order import best_op_order
-from planner.caramel.transfer_model import _rounded_up, is_subadditive, model_lines
 from planner.caramel.windows import Windows, windows
 from planner.costs import DepthCost, TransferCost
 from planner.deadline import Deadline
@@ -228,7 +228,7 @@ fractions = st.fractions(min_value=-50, max_value=50, max_denominator=10**6)
 
 @given(fractions, st.integers(1, 60))
 def test_the_simplest_rate_that_rounds_alike(rate: Fraction, most: int) -> None:
-    simple = _rounded_up(rate, most)
+    simple = rounded_up(rate, most)
     assert simple.denominator <= most
     assert all(ceil(simple * size) == ceil(rate * size) for size in range(most + 1))
 

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_a_transfer_may_begin_before_the_middle_and_end_in_it() -> None:
         assert LoadPricer(one, cost).iteration_ns(concave_loads(nested, lines(cost))) == 16
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(windows_strategy(7), depth_costs(), grids, st.integers(1, 5))
 def test_a_plan_carries_every_byte_once(

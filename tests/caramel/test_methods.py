@@ -238,6 +238,7 @@ def test_drawn_orders_wait_for_the_last_worker(problem: Problem) -> None:
         assert all(mine <= last for mine, last in zip(own, heads, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems())
 def test_without_time_nothing_is_claimed(problem: Problem) -> None:
@@ -258,6 +259,7 @@ def fresh(problem: Problem) -> Problem:
     return replace(problem, graph=Graph(problem.graph.ops, problem.graph.parameters))
 
 
+@pytest.mark.slow
 def test_out_of_time_the_start_is_no_optimum() -> None:
     ops = [Op(f"f{j}", 10, "forward") for j in range(12)]
     ops += [Op(f"b{j}", 10, "backward", (f"f{j}",)) for j in range(12)]

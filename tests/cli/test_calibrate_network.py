@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,21 @@ def command(folder: str, *arguments: str) -> str | None:
     return f"exit {status}" if status else output.read_text() if output.exists() else None
 
 
-def as_ranks(ranks: int, folder: Path, *arguments: str) -> tuple[list[Any], list[str]]:
+def beside_briefly(folder: str, *arguments: str) -> str | None:
+    """Do the same, timing transfers beside computation for a moment each."""
+    from planner.runtime.measuring import beside
+
+    beside.SAMPLE_S = 0.02
+    return command(folder, *arguments)
+
+
+def as_ranks(
+    ranks: int, folder: Path, *arguments: str, worker: Callable[..., str | None] = command
+) -> tuple[list[Any], list[str]]:
     pytest.importorskip("torch")
     from tests.runtime.launching import launch
 
-    outcomes = launch(command, ranks, str(folder), *arguments)
+    outcomes = launch(worker, ranks, str(folder), *arguments)
     assert [outcome.error for outcome in outcomes] == [None] * ranks
     return [outcome.value for outcome in outcomes], [outcome.output for outcome in outcomes]
 
@@ -165,11 +176,13 @@ def test_without_a_launcher(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_interference_is_measured_and_counted(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--interference", "--repetitions", "1", "--largest", "100kB", "-o", "network.json"]
-    (text, other), outputs = as_ranks(2, tmp_path, *options)
+    options += ["--seconds", "1e-3"]
+    (text, other), outputs = as_ranks(2, tmp_path, *options, worker=beside_briefly)
     assert other is None
     document = json.loads(text)
     assert document["interference"].keys() == {"startup_ns", "ns_per_byte", "slowdown", "delay_ns"}

@@ -40,6 +40,7 @@ def test_it_says_what_was_chosen_and_why(
     assert sorted(rows) == sorted((one["algorithm"], one["mode"]) for one in answer["alternatives"])
 
 
+@pytest.mark.slow
 def test_measured_interference_is_counted(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,6 @@
 """Every field of an answer, and what becomes of a plan in which it is another one."""
 
 from collections.abc import Iterator
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
 from tests.test_summing_programs import MIXED
 
-__all__ = ["FAMILIES", "fates", "fields", "followed", "samples"]
+__all__ = ["FAMILIES", "fates", "fields", "followed_samples", "samples"]
 
 FAMILIES = ("iteration", "caramel", "ibatch", "bigdl", "bml")
 
@@ -134,9 +133,10 @@ def damaged() -> Iterator[dict[str, Any]]:
 def _changed(answer: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     """Yield answers in which a field is another one, or is there though it was not."""
     names = path.replace("[]", ".[]").split(".")
+    text = msgspec.json.encode(answer)
     for number in (0, -1) if {"[]", "*"} & {*names} else (0,):
         for change in (_other, _less, _twice):
-            copy = deepcopy(answer)
+            copy = msgspec.json.decode(text)
             place: Any = copy
             for name in names[:-1]:
                 if name in {"[]", "*"}:
@@ -252,8 +252,7 @@ def fates(problem: str, path: str) -> set[str]:
     "followed": something else is done; "refused"; "ignored": neither.
     """
     found = set()
-    for answer in samples(problem):
-        before = _followed_sample(problem, samples(problem).index(answer))
+    for answer, before in zip(samples(problem), followed_samples(problem), strict=True):
         for other in _changed(answer, path):
             after = followed(other)
             if after is not None and after != before:
@@ -266,7 +265,7 @@ def fates(problem: str, path: str) -> set[str]:
 
 
 @cache
-def _followed_sample(problem: str, number: int) -> object:
-    answer = samples(problem)[number]
-    assert _accepted(answer)
-    return followed(answer)
+def followed_samples(problem: str) -> list[object]:
+    """Return what is followed of each sample."""
+    assert all(map(_accepted, samples(problem)))
+    return [followed(answer) for answer in samples(problem)]

@@ -36,6 +36,7 @@ def test_an_output_several_read_counts_once() -> None:
     assert kept_bytes(kinds, (8, 4, 2, 1), [(0, 1), (1, 2), (0, 2), (2, 3)]) == (8, 0, 0, 1)
 
 
+@pytest.mark.slow
 def test_the_rules_are_autograds() -> None:
     """The same model, by its kinds and by the tensors autograd saves."""
     pytest.importorskip("torch")

@@ -54,6 +54,7 @@ def tied() -> tuple[nn.Module, Tensor]:
     return Tied(), torch.randint(0, 20, (2, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [convolutional, tied])
 def test_parameters_and_their_orders_are_those_of_the_model(
     make: Callable[[], tuple[nn.Module, Tensor]], tmp_path: Path

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def hold_against_all_plans(problem: Problem) -> None:
     assert strained_of(problem, result.plan) == best
 
 
+@pytest.mark.slow
 @settings(max_examples=2000)
 @given(problems())
 def test_no_plan_with_the_same_objective_is_more_robust(problem: Problem) -> None:

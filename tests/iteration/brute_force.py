@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from planner.iteration import Plan, Problem, Transfer
-from planner.iteration.problem import Kind, Part
+from planner.iteration.plan import Kind
+from planner.iteration.problem import Part
 
 Groups = tuple[tuple[int, ...], ...]
 

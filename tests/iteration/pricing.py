@@ -12,7 +12,7 @@ from math import ceil
 
 from planner.graphs import Graph
 from planner.iteration import Plan, Problem, Synchronisation, Transfer
-from planner.iteration.problem import How
+from planner.iteration.plan import How
 
 
 def takes(synchronisation: Synchronisation, transfer: Transfer) -> int:

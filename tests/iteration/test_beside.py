@@ -16,7 +16,8 @@ from planner.iteration.alternatives import alternatives
 from planner.iteration.beside import _by_rules, planned_beside
 from planner.iteration.checker import check_room, check_times
 from planner.iteration.mixing import settled
-from planner.iteration.problem import Mode, scaled
+from planner.iteration.plan import Mode
+from planner.iteration.problem import scaled
 from planner.iteration.rules import RULES
 from planner.topologies import Rails, Switch
 from tests.caramel.test_beside import interferences
@@ -114,6 +115,7 @@ def test_no_plan_of_whole_parameters_is_below_a_bound(problem: Problem) -> None:
             assert least <= lasts
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(disturbed(problems(capped=False)))
 def test_alternatives_are_ranked_by_what_they_cost_beside_computation(problem: Problem) -> None:

@@ -15,7 +15,8 @@ from planner.errors import BrokenConstraintError, InvalidInputError, InvalidPlan
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Plan, Problem, Transfer, check, evaluate
 from planner.iteration.checker import check_room, check_times
-from planner.iteration.problem import Kind, Part
+from planner.iteration.plan import Kind
+from planner.iteration.problem import Part
 from planner.topologies import Switch
 
 F1, F2, B2, B1, B0 = range(5)

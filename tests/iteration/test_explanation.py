@@ -26,7 +26,7 @@ from planner.iteration import (
 )
 from planner.iteration.crossover import changes
 from planner.iteration.mixing import settled
-from planner.iteration.problem import How
+from planner.iteration.plan import How
 from planner.topologies import Rails, Switch
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts, takes

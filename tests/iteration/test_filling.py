@@ -13,7 +13,7 @@ from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Problem, bound, check, evaluate, solve
 from planner.iteration.checker import check_room
 from planner.iteration.filling import filled
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.topologies import Switch

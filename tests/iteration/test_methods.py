@@ -21,7 +21,8 @@ from planner.iteration import (
 )
 from planner.iteration.checker import check_room, check_times
 from planner.iteration.evaluation import Evaluation, lasting
-from planner.iteration.problem import Mode, scaled
+from planner.iteration.plan import Mode
+from planner.iteration.problem import scaled
 from planner.results import Result
 from planner.topologies import Rails
 from tests.iteration.iteration_strategies import problems, whole_rates

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given, settings
 
 from planner.costs import AffineCost
@@ -35,6 +36,7 @@ def under(problem: Problem, plan: Plan, strain: Strain) -> int:
     return lasts(longer, plan, known)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(problems(cluster=whole_rates(), capped=False))
 def test_no_alternative_as_long_is_more_robust(problem: Problem) -> None:

@@ -18,7 +18,8 @@ from planner.iteration import Problem, solve
 from planner.iteration import sizing as module
 from planner.iteration.epochs import yan_estimates
 from planner.iteration.sizing import Sizing, choose_size, resized
-from planner.profiles import Layer, Profile, Provenance
+from planner.layers import Layer
+from planner.profiles import Profile, Provenance
 from planner.topologies import BCube, FatTree, Rails, Switch
 from tests.iteration.iteration_strategies import clusters
 

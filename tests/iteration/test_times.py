@@ -11,7 +11,8 @@ from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Problem, Transfer, check, evaluate
 from planner.iteration.checker import check_times
 from planner.iteration.evaluation import lasting
-from planner.iteration.problem import Kind, Part
+from planner.iteration.plan import Kind
+from planner.iteration.problem import Part
 from planner.iteration.rules import enforced
 from planner.topologies import Switch
 

@@ -1,34 +1,24 @@
 """Gradient synchronisation as JSON: the contract, options and limits, answers read again."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from planner.bml import METHODS, Problem, evaluate, ideal_ns, solve
-from planner.collectives import COLLECTIVES, compare
+from planner.bml import METHODS, Problem, evaluate, solve
+from planner.collectives import COLLECTIVES
 from planner.draw import BarChart
 from planner.draw.plans import plan_chart
 from planner.errors import InvalidInputError
 from planner.jsonio import decode_answer, decode_request, reply, schema
 from planner.jsonio.bml import problem_of
 from planner.jsonio.bml_answer import answer
-from planner.network import Network
-from planner.topologies import BCube
-from planner.validation import MAX_TOTAL
 from tests import schemas
 from tests.jsonio.bml_execution import execute
 from tests.jsonio.bml_requests import CONTRACT, CUT, NIC, changed
-from tests.jsonio.test_caramel_answers import broken
 from tests.jsonio.test_service import ask, without
 
 
@@ -290,88 +280,6 @@ def test_rates_are_exact() -> None:
     assert slow["objective_ns"] == 3  # 2 ns to send, 0.1 ns to add
 
 
-@st.composite
-def requests(draw: st.DrawFn) -> dict[str, Any]:
-    n, k = draw(st.sampled_from([(2, 1), (3, 1), (2, 2), (3, 2), (2, 3)]))
-    server = st.lists(st.integers(0, n - 1), min_size=k, max_size=k)
-    level = st.integers(0, k - 1)
-    digits = st.lists(st.integers(0, n - 1), min_size=k - 1, max_size=k - 1)
-    element = draw(st.integers(1, 3))
-    sizes = st.integers(0, 30).map(lambda size: size * element)
-    request: dict[str, Any] = {"problem": "bml", "n": n, "k": k, "element_bytes": element}
-    if draw(st.booleans()):
-        request["layer_bytes"] = draw(st.lists(sizes, min_size=1, max_size=3))
-    else:
-        request["gradient_bytes"] = draw(sizes)
-    request["link_bytes_per_s"] = draw(st.sampled_from([1, 1e9, 0.3, 1.25e9]))
-    few = {"max_size": 2}
-    optional = {
-        "latency_ns": st.integers(0, 100),
-        "reduce_ns_per_byte": st.sampled_from([0, 0.1, 3]),
-        "schedule": st.one_of(
-            st.sampled_from(["none", "all", "all"]), st.fixed_dictionaries({"server": server})
-        ),
-        "failed": st.fixed_dictionaries(
-            {},
-            optional={
-                "servers": st.lists(server, **few),  # type: ignore[arg-type]
-                "nics": st.lists(st.tuples(server, level).map(list), **few),  # type: ignore[arg-type]
-                "links": st.lists(st.tuples(server, level).map(list), **few),  # type: ignore[arg-type]
-                "switches": st.lists(st.tuples(level, digits).map(list), max_size=1),
-            },
-        ),
-        "method": st.sampled_from(["auto", "bml", "detour", "detour", "detour"]),
-        "note": st.text(max_size=3),
-    }
-    return {**request, **draw(st.fixed_dictionaries({}, optional=optional))}
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(requests())
-def test_drawn_requests_are_answered_as_the_typed_interface_does(request_: dict[str, Any]) -> None:
-    validate(request_, "request")
-    found = ask(request_)
-    if "error" in found:
-        validate(found, "error")
-        assert found["error"]["path"] in {"schedule.server", "method"}
-        assert request_.get("method") in {"bml", "detour"} or "server" in request_["schedule"]
-        assert "failed" in request_
-        return
-    validate(found, "answer")
-    problem = typed(request_)
-    result = solve(problem, method=request_.get("method", "auto"))
-    assert (found["method"], found["status"]) == (result.method, result.status)
-    assert found["objective_ns"] == result.objective_ns
-    assert found["lower_bound_ns"] == result.lower_bound_ns
-    assert found["ideal_ns"] == ideal_ns(problem)
-    assert found["full_transfer_ns"] == problem.network.full_transfer_ns(problem.size_bytes)
-    assert (found["servers"], found["switches"]) == (
-        problem.bcube.servers,
-        problem.bcube.switches,
-    )
-    if result.plan is None:
-        return
-    tensors = problem.layer_bytes if problem.size_bytes else None
-    rows = {one.name: one for one in compare(problem.bcube, tensors=tensors or None)}
-    assert set(found["comparison"]) == set(rows)
-    for name, row in found["comparison"].items():
-        one = rows[name]
-        assert row == {
-            "times_full_transfer": float(one.volume),
-            "time_ns": one.time_ns(problem.network, problem.size_bytes),
-            "steps": one.steps,
-            "nics": one.nics,
-            "switches": one.switches,
-            "built_switches": one.built_switches,
-        }
-    if request_.get("schedule", "none") == "all":
-        execute(request_, found["transfers"])
-    groups = read_again(found).groups
-    assert "this plan" in groups
-    assert len(groups) == 1 + (1 if "failed" in found else len(rows))
-
-
 def test_layers_bring_algorithms_that_place_whole_tensors() -> None:
     layers = answered(gradient_bytes=without, layer_bytes=[5, 1], k=1)["comparison"]
     assert set(layers) - set(answered(k=1)["comparison"]) == {
@@ -379,129 +287,6 @@ def test_layers_bring_algorithms_that_place_whole_tensors() -> None:
         "ps_tensors_greedy_fattree",
     }
     assert set(layers) <= set(COLLECTIVES)
-
-
-def test_times_beyond_63_bits_are_null_and_not_drawn() -> None:
-    found = answered(gradient_bytes=2**62, link_bytes_per_s=6e8)
-    null = {name for name, row in found["comparison"].items() if row["time_ns"] is None}
-    network = Network(6 * 10**8)  # type: ignore[arg-type]
-    assert null == {
-        one.name for one in compare(BCube(3, 2)) if network.time(one.volume * 2**62) > MAX_TOTAL
-    }
-    assert "halving_doubling_fattree" in null
-    assert not null & set(read_again(found).groups)
-    alone = answered(latency_ns=2**62, failed={"servers": EVERYBODY[1:]})
-    assert (alone["objective_ns"], alone["ideal_ns"]) == (0, None)
-    assert alone["status"] == "optimal"
-    assert read_again(alone).groups == ("this plan",)
-
-
-def test_huge_networks_are_answered_and_drawn() -> None:
-    found = ask_once(changed(n=2, k=56))
-    assert found["servers"] == 2**56
-    assert found["comparison"]["bml_bcube"]["switches"] == found["switches"] == 56 * 2**55
-    assert "this plan" in read_again(found).groups
-
-
-def run_apart(requests: list[dict[str, Any]], seed: str) -> Iterator[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "planner", "solve", "--jsonl"],
-        input="\n".join(map(json.dumps, requests)).encode(),
-        capture_output=True,
-        check=True,
-        env={**os.environ, "PYTHONHASHSEED": seed},
-    )
-    for line in done.stdout.splitlines():
-        yield {**json.loads(line), "runtime_s": 0}
-
-
-@pytest.mark.slow
-def test_the_same_request_has_the_same_answer_in_any_process() -> None:
-    failed = {
-        "servers": [[2, 2], [0, 0]],
-        "nics": [[[0, 1], 0], [[1, 0], 1]],
-        "switches": [[1, [1]]],
-    }
-    asked = [
-        changed(schedule="all", gradient_bytes=360),
-        *(
-            changed(failed=failed, method=method, schedule="all", gradient_bytes=360)
-            for method in ("auto", "detour", "trees")
-        ),
-        changed(failed={**CUT, "servers": [[2, 2], [1, 1]]}),
-    ]
-    here = [{**ask(one), "runtime_s": 0} for one in asked]
-    for seed in ("1", "2"):
-        assert list(run_apart(asked, seed)) == here
-
-
-def test_what_is_drawn_of_an_answer() -> None:
-    found = ask(CONTRACT)
-    chart = read_again(found)
-    assert set(chart.groups) == {"this plan", *found["comparison"]}
-    assert chart.title.startswith("bml BCube(3, 2) · bml · 9 servers · ")
-    assert chart.title.endswith(found["status"])
-    panel = chart.panels[0]
-    times = {
-        name: length
-        for one in panel.series
-        for name, length in zip(chart.groups, one.values, strict=True)
-        if length is not None
-    }
-    scale = found["objective_ns"] / times["this plan"]
-    for name, row in found["comparison"].items():
-        assert times[name] == pytest.approx(row["time_ns"] / scale)
-    assert panel.bound == pytest.approx(found["lower_bound_ns"] / scale)
-    lengths = [times[name] for name in chart.groups]
-    assert lengths == sorted(lengths)
-
-
-def test_around_failures_only_the_intact_network_stands_beside() -> None:
-    found = ask(changed(failed={**NIC, "servers": [[2, 2]]}, method="detour"))
-    chart = read_again(found)
-    assert set(chart.groups) == {"this plan", "bml_bcube, nothing failed"}
-    assert chart.title.startswith("bml BCube(3, 2) (failed servers: 1, NICs: 1) · detour · ")
-
-
-SMALL = ask(changed(gradient_bytes=18))
-ROUGH = ask(changed(gradient_bytes=7))
-DAMAGED = ask(changed(gradient_bytes=18, failed=NIC, method="detour"))
-
-
-@pytest.mark.parametrize(
-    ("found", "steps", "value", "path"),
-    [
-        (ROUGH, ("lower_bound_ns",), ROUGH["objective_ns"] + 1, "lower_bound_ns"),
-        (ROUGH, ("status",), "optimal", "status"),
-        (ROUGH, ("lower_bound_ns",), ROUGH["objective_ns"], "status"),
-        (ROUGH, ("lower_bound_ns",), -1, "lower_bound_ns"),
-        (ROUGH, ("objective_ns",), None, "objective_ns"),
-        (ROUGH, ("objective_ns",), 2**63, "objective_ns"),
-        (ROUGH, ("comparison",), {}, "comparison.bml_bcube"),
-        (DAMAGED, ("comparison",), {}, "comparison.bml_bcube"),
-        (ROUGH, ("comparison", "bml_bcube", "nics"), 0, "comparison.bml_bcube.nics"),
-        (ROUGH, ("comparison", "bml_bcube", "switches"), 10**400, "comparison.bml_bcube.switches"),
-        (ROUGH, ("servers",), 10, "servers"),
-        (ROUGH, ("switches",), 7, "switches"),
-        (ROUGH, ("k",), 80, "k"),
-        (ROUGH, ("n",), 1, "n"),
-        (ROUGH, ("steps", 1, "stage"), "sum", "steps[1].stage"),
-        (ROUGH, ("status",), "fine", "status"),
-    ],
-)
-def test_answers_that_contradict_themselves(
-    found: dict[str, Any], steps: tuple[Any, ...], value: Any, path: str
-) -> None:
-    read_again(found)
-    with pytest.raises(InvalidInputError) as caught:
-        read_again(broken(found, steps, value))
-    assert caught.value.path == path
-
-
-def test_an_answer_without_its_comparison() -> None:
-    less = {key: value for key, value in SMALL.items() if key != "comparison"}
-    with pytest.raises(InvalidInputError, match=r"^comparison: missing"):
-        read_again(less)
 
 
 def test_the_schema_lists_every_method_and_knows_what_is_needed() -> None:

@@ -82,6 +82,7 @@ def test_what_nothing_has_failed_of_says_nothing_of_it() -> None:
     assert "failed" not in none_failed
 
 
+@pytest.mark.slow
 def test_failures_cost_and_the_bound_stays_below() -> None:
     whole = asked(BCUBE)
     for failed in ({"links": [[[0, 0], 1]]}, {"switches": [[0, [2]]]}, FAILED):
@@ -112,6 +113,7 @@ def files(tmp_path: Path) -> list[str]:
     return [str(tmp_path / "tiny.json"), "--cluster", str(tmp_path / "nine.json")]
 
 
+@pytest.mark.slow
 def test_the_option_says_what_the_cluster_would(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,8 @@ from planner.draw.plans import DRAWINGS
 from planner.errors import InvalidInputError
 from planner.formats import READERS, Reader
 from planner.jsonio.service import PROBLEMS, decode_answer
-from planner.profiles import Layer, Profile, Provenance
+from planner.layers import Layer
+from planner.profiles import Profile, Provenance
 from tests import schemas
 from tests.recipes import halves
 
@@ -76,6 +77,7 @@ def examples() -> list[dict[str, Any]]:
     return list(found.values())
 
 
+@pytest.mark.slow
 def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
     requests = [one for one in examples() if one["problem"] != "bml"]
     # Without failures `planner compare` shows algorithms on other networks too, and no method.

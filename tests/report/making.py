@@ -13,8 +13,9 @@ from planner.iteration import Evaluation, Plan, Problem
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.sensitivity import sweep
 from planner.jsonio.iteration_making import answer
+from planner.layers import Layer
 from planner.methods import deadline_in
-from planner.profiles import Layer, Profile, Provenance
+from planner.profiles import Profile, Provenance
 from planner.report import Report
 from planner.topologies import Switch
 

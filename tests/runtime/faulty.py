@@ -53,7 +53,7 @@ class Net(nn.Module):
         self.in_forward()
         if not self.skip_middle:
             hidden = torch.tanh(self.middle(hidden))
-        hidden.register_hook(lambda _: self.in_backward())  # type: ignore[no-untyped-call]
+        hidden.register_hook(lambda _: self.in_backward())
         outputs: Tensor = self.last(hidden)
         return outputs
 

@@ -156,7 +156,7 @@ def fail(model: nn.Module, step: int) -> None:
     try:
         model(make_inputs("perceptron", 7, 7))
     except ArithmeticError:
-        assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        assert not torch.overrides._get_current_function_mode_stack()
 
 
 def save(model: nn.Module, step: int) -> None:
@@ -281,4 +281,4 @@ def follow(recipe: Recipe, model: nn.Module, optimizer: Optimizer, loop: Loop) -
 
 def _backward(loop: Loop, rank: int, step: int) -> None:
     outputs = loop.forward(make_inputs("perceptron", rank, step))
-    loss_of(outputs, rank, step).backward()  # type: ignore[no-untyped-call]
+    loss_of(outputs, rank, step).backward()

@@ -131,7 +131,7 @@ def loss_of(outputs: Tensor, rank: int, step: int) -> Tensor:
 
 def backward(model: nn.Module, name: str, rank: int, step: int) -> None:
     """Compute the gradients of a step."""
-    loss_of(model(make_inputs(name, rank, step)), rank, step).backward()  # type: ignore[no-untyped-call]
+    loss_of(model(make_inputs(name, rank, step)), rank, step).backward()
 
 
 def weights_of(model: nn.Module) -> Weights:

@@ -29,6 +29,7 @@ from tests.runtime.reference import (
     make_optimizer,
     weights_of,
 )
+from tests.thorough import THOROUGH
 
 Attach = Callable[[nn.Module, Optimizer], Executor]
 Pair = tuple[Weights, Weights]
@@ -138,7 +139,8 @@ MANY = ["frozen", "mixed", "tiny", "tiny, Adam"]
 JOBS = [
     *((size, QUICK) for size in (1, 2)),
     pytest.param(3, QUICK, marks=pytest.mark.slow),
-    *(pytest.param(size, REST, marks=pytest.mark.slow) for size in (2, 3)),
+    # With three ranks all models are trained by `test_cut_shards`, too.
+    *(pytest.param(size, REST, marks=pytest.mark.slow) for size in ((2, 3) if THOROUGH else (2,))),
     pytest.param(9, MANY, marks=pytest.mark.slow),
 ]
 """Numbers of ranks, and recipes."""

@@ -84,7 +84,7 @@ def program(names: Names) -> ShardProgram:
     return ShardProgram.pushes_first(batches, batches[::-1])
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(TorchDispatchMode):
     """Notes sizes of all-gathers, and where matrices are multiplied."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ def train(
         backward(model, name, rank, step)
         updates.step()
         updates.zero_grad()
-    with CommDebugMode() as counted:  # type: ignore[no-untyped-call]
+    with CommDebugMode() as counted:
         backward(model, name, rank, STEPS)
     weights = full(model)
     with torch.no_grad(), Recorder() as recorder:

@@ -18,7 +18,7 @@ from planner.clusters import Cluster, Nic
 from planner.collectives import PROGRAMS, program
 from planner.collectives.halving_doubling import halving_doubling_program
 from planner.costs import AffineCost
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.iteration.synchronisation import ALGORITHMS, recipe_on, synchronisations
 from planner.jsonio.iteration_making import answer
 from planner.profiling import measure

@@ -20,7 +20,7 @@ from planner.clusters import Cluster, Nic
 from planner.collectives.program import Kind
 from planner.errors import CommunicationError, PlannerError
 from planner.iteration import Problem
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.profiling import measure
 from planner.runtime import attach, join, recover
 from planner.runtime.collectives.interpreter import Interpreter

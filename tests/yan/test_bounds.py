@@ -15,7 +15,8 @@ from planner.yan import Configuration, NeuronLayer, Problem, estimate
 from planner.yan.engine import Engine, configuration_of
 from planner.yan.exact import any_mapping_bound
 from planner.yan.feasibility import space_of
-from planner.yan.layerwise import LayerState, Layerwise, Triple
+from planner.yan.layer_program import LayerState, Triple
+from planner.yan.layerwise import Layerwise
 from planner.yan.search import search
 from planner.yan.tables import Tables, choices
 from planner.yan.ties import Exact, exact_best

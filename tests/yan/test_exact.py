@@ -156,6 +156,7 @@ def test_same_request_same_answer(problem: Problem) -> None:
     assert first.infeasibility == second.infeasibility
 
 
+@pytest.mark.slow
 def test_optimistic_costs_below_the_bounds_on_all_mappings() -> None:
     """Every state was cut then, and nothing was left to divide by."""
     fast = {name: Fraction(1, 10) for name in ("muladd_ns", "activation_ns", "error_ns")}

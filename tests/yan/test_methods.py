@@ -30,7 +30,7 @@ from planner.yan import (
 )
 from planner.yan import brute_force as brute
 from planner.yan.greedy import Greedy
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.tables import choices
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import TINY, Rank, brute_ranks, everything, small_problems

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner.errors import NotApplicableError
 from planner.results import Status
 from planner.yan import Constants, Fixed, NeuronLayer, Problem, check, estimate, solve
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.ordered import OrderedMachines
 from tests.yan.yan_strategies import problems
 

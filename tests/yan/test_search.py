@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.deadline import Deadline
 from planner.yan import Constants, NeuronLayer, Problem, solve
 from planner.yan.exact import exact
-from planner.yan.layerwise import Triple
+from planner.yan.layer_program import Triple
 from planner.yan.search import Space, search
 from tests.yan.small_problems import TINY
 

@@ -15,7 +15,7 @@ from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.yan import Problem, estimate, solve
 from planner.yan.engine import configuration_of
-from planner.yan.layerwise import state_at
+from planner.yan.layer_program import state_at
 from planner.yan.spread import _times, sample
 from tests.yan.small_problems import TINY, everything, small_problems
 from tests.yan.yan_strategies import problems

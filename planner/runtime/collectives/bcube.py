@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.bml.plan import Plan
-from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.programs.bcube import bcube_program
 from planner.runtime.collectives.interpreter import Interpreter
@@ -60,9 +59,6 @@ class BcubeAllReduce(Interpreter):
         k: int,
         plan: bytes | Mapping[str, Any] | BmlAnswer | Plan | None = None,
     ) -> None:
-        try:
+        with world.refusing():
             program, depth, size = bcube_program(BCube(n, k), plan)
-        except InvalidInputError as error:
-            world.watch.failed(str(error), at_fault=True)
-            raise
         super().__init__(world, program, depth=depth, size_bytes=size)

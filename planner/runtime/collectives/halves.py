@@ -8,7 +8,7 @@ that all chunks have one size in any number of parts, and copied to where the ch
 lie.
 
 Complexity. One message more; by a program one copy of it, too, and a few elements a row, of large
-ones less than 840 for each chunk of a rank.
+ones less than 840 for each chunk of a rank. Source. Own.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ class Halves:
     def __init__(self, group: Any) -> None:
         self._group = group
 
-    def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Tensor:  # noqa: ARG002 - gloo knows
+    def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Tensor:
         """Return the sum of all ranks' rows of a rank, this one; there is room for as much."""
         distributed.all_to_all_single(room.view(-1), rows.view(-1), group=self._group)
         # In the order of the ranks, whoever sent first: sums are the same bits in every run.

@@ -106,11 +106,8 @@ class Interpreter:
         self.program = program
         self._depth = depth
         self._size_bytes = size_bytes
-        try:
+        with world.refusing():
             messages = _checked(program)
-        except InvalidInputError as error:
-            world.watch.failed(str(error), at_fault=True)
-            raise
         seen = _seen(program, messages, size_bytes or _LARGE)
         self._name = (
             f"{program.name} {seen}" if isinstance(program, ListedProgram) else program.name

@@ -58,7 +58,7 @@ class Lane(threading.Thread):
             while (job := self.jobs.get()) is not None:
                 try:
                     self._follow(*job)
-                except Exception as error:  # noqa: BLE001 - whoever waits gets it
+                except Exception as error:  # whoever waits gets it
                     self._answers.put(self._blaming(error))
                     return
                 self._answers.put(None)

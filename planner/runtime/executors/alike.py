@@ -1,7 +1,10 @@
 """All ranks begin alike: with the same plan, model and optimiser, and rank 0's parameters.
 
+Problem. Ranks that differ in what they were given would go on, each with another model.
+
 Guarantee. Whatever differs ends every rank before the first transfer. Complexity: reads the
 optimiser's state once, and sends the parameters and buffers once, as one message a type of numbers.
+Source: own.
 """
 
 from collections.abc import Mapping

@@ -66,7 +66,7 @@ class Executor(ABC):
         self.world = world
         self.model = model
         self.optimizer = optimizer
-        try:
+        with world.refusing():
             check_model(model)
             self.parameters: Mapping[str, nn.Parameter] = trainable(model)
             self.names = {parameter: name for name, parameter in self.parameters.items()}
@@ -74,9 +74,6 @@ class Executor(ABC):
             _check_free(self.names, world)
             agree(world, digest(type(self).__name__, program, options), self.parameters, optimizer)
             self.check(program)
-        except InvalidInputError as error:
-            world.watch.failed(str(error), at_fault=True)
-            raise
         self.group = world.new_group(range(world.size))
         """All ranks; no other thread, and no other executor, sends in it."""
         world.attached.update(map(id, self.names))
@@ -86,7 +83,7 @@ class Executor(ABC):
         self.channel = Channel(world, self.trace)
         self.gate = Gate(model, self.finish_one, self._finish_for_others, self._entered, self._left)
         self._handles: list[Any] = [
-            parameter.register_post_accumulate_grad_hook(self._accumulated)  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(self._accumulated)
             for parameter in self.parameters.values()
         ]
         self._handles += [
@@ -120,7 +117,7 @@ class Executor(ABC):
     def gradient_ready(self, parameter: nn.Parameter) -> None:
         """Note that a parameter's gradient of this step is complete; nothing is pending then."""
 
-    def entered(self) -> None:  # noqa: B027 - not all have something to do
+    def entered(self) -> None:  # not all have something to do
         """Do what can be done without waiting when a forward pass begins."""
 
     @abstractmethod
@@ -189,7 +186,7 @@ class Executor(ABC):
         """Steps whose updates have all been made here; None if none can be taken back."""
         return None if self._undo is None else self._step
 
-    def roll_back(self, steps: int, world: World) -> None:  # noqa: ARG002 - shards need it
+    def roll_back(self, steps: int, world: World) -> None:  # shards need it
         """Go back to where so many steps were complete, and leave the model as a plain one.
 
         For an executor that was closed after a failure; every rank calls it, in the job that goes
@@ -305,7 +302,7 @@ class Executor(ABC):
 
     def _entered(self) -> None:
         self.channel.check()
-        outer = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]  # noqa: SLF001 - for Dynamo
+        outer = DistributedDataParallel._get_active_ddp_module()  # for Dynamo
         if outer is not None and any(parameter in self.names for parameter in outer.parameters()):
             self.stop(
                 "DistributedDataParallel, which sends gradients too, calls the model: call it"
@@ -335,4 +332,4 @@ def parameters_of(optimizer: Optimizer) -> list[list[int]]:
 
 def _in_backward() -> bool:
     """Tell whether a backward pass runs, which calls modules again where it has checkpoints."""
-    return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - as torch's checkpoints do
+    return torch._C._current_graph_task_id() != -1  # as torch's checkpoints do

@@ -13,7 +13,7 @@ those that are not.
 Guarantee. Transfers begin in the same order on all ranks; in the order they were asked for, but for
 those that overtake. After a failure nothing begins any more.
 
-Complexity. O(1) a transfer; O(what waits) for each vote.
+Complexity. O(1) a transfer; O(what waits) for each vote. Source. Own.
 """
 
 import atexit
@@ -183,7 +183,7 @@ class Channel:
         if ticket.begin is not None:
             try:
                 ticket.begin()
-            except Exception as error:  # noqa: BLE001 - the thread tells it to all
+            except Exception as error:  # the thread tells it to all
                 ticket.error = error
         ticket.begun_ns = time.monotonic_ns()
         self._going.append(ticket)
@@ -248,7 +248,7 @@ class Channel:
                     if ticket.kind:
                         named = ticket.step, ticket.batch, begun, ended, ticket.direction
                         self._trace.add(Event(ticket.kind, *named))
-            except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            except Exception as error:  # whoever waits gets it
                 self._fail(error)
                 return
             # Under the lock, after the work: whoever sees `done` sees what the transfer wrote.

@@ -9,7 +9,7 @@ raises; each batch counts the gradients that it still waits for.
 Guarantee. A batch is complete exactly once a step. `check` lets no step end in which the gradients
 are not those that were sent.
 
-Complexity. O(1) for each gradient and batch that carries some of it.
+Complexity. O(1) for each gradient and batch that carries some of it. Source. Own.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -125,4 +125,4 @@ class Gradients:
 
 def version(tensor: Tensor) -> int:
     """Return a number that changes with every change in place."""
-    return tensor._version  # noqa: SLF001 - documented in torch's notes on autograd
+    return tensor._version  # documented in torch's notes on autograd

@@ -14,7 +14,7 @@ Guarantee. Together, the messages of a batch carry each element of its pieces on
 is not cut is one cell.
 
 Complexity. O(cells + messages) places, at most as many cells as pieces; the room is as large as the
-largest message. A cell has less than N elements more on its way, on N ranks.
+largest message. A cell has less than N elements more on its way, on N ranks. Source. Own.
 """
 
 from bisect import bisect_left

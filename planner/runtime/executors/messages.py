@@ -11,7 +11,7 @@ Guarantee. What arrives is the sum over the ranks of each gradient divided by th
 by element, as DDP computes it.
 
 Complexity. A step takes O(parts) calls of torch on views, one copy for each run of small parts and
-one for each large part.
+one for each large part. Source. Own.
 """
 
 from collections.abc import Callable, Iterable, Mapping

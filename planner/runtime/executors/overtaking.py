@@ -14,6 +14,7 @@ Guarantee. What is chosen is the same on all ranks, and ready on each of them. N
 but for a rank whose gradients never come, as in a strict order. Sums do not depend on the order.
 
 Complexity. One number a waiting transfer and vote; a vote each time the network idles, or none.
+Source. Own.
 """
 
 import time

@@ -11,7 +11,7 @@ those of the rank that loses most: it is the one that all wait for. The largest 
 which factor transfers last longer; what smaller ones last longer than that is the delay.
 
 Guarantee. All ranks return the same. Complexity. (1 + rounds) · sizes samples of `SAMPLE_S`, three
-of each.
+of each. Source. Own.
 """
 
 import time

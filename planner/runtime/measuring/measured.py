@@ -164,7 +164,6 @@ def slowest(ranks: Sequence[Iterable[Event]], first: int) -> tuple[StepTime, ...
 
 def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[MeasuredTime, ...]:
     """Return what plans predict beside what was measured."""
-    columns = StepTime(*(tuple(column) for column in zip(*steps, strict=True)))  # type: ignore[arg-type]
     predicted: dict[str, int | None] = {
         "step": None,
         "exposed communication": None,
@@ -188,11 +187,8 @@ def compared(answers: Sequence[Answer], steps: Sequence[StepTime]) -> tuple[Meas
         predicted["step"] = both[0] + both[1]
     shown = ["step", "exposed communication"]
     shown += [name for name in ("forward phase", "backward phase") if predicted[name] is not None]
-    values = dict(zip(predicted, columns, strict=True))
-    return tuple(
-        MeasuredTime(name, predicted[name], values[name])  # type: ignore[arg-type]
-        for name in shown
-    )
+    values = dict(zip(predicted, zip(*steps, strict=True), strict=True))
+    return tuple(MeasuredTime(name, predicted[name], values[name]) for name in shown)
 
 
 def batch_times(ranks: Sequence[Iterable[Event]], first: int) -> tuple[BatchTime, ...]:

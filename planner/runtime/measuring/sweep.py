@@ -13,7 +13,7 @@ sweep.
 Guarantee. Ranks that would time different things stop with an error before the first transfer.
 
 Complexity. (warm-up + repetitions) · sizes · depths samples; 0.1 s for each size and depth to
-choose, up to a second where a link is slow to settle.
+choose, up to a second where a link is slow to settle. Source. Own.
 """
 
 import time

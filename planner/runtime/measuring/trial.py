@@ -19,7 +19,7 @@ from planner.runtime.collectives.ring import AllReduce
 from planner.runtime.measuring.trace import Event
 from planner.runtime.world.world import World
 
-__all__ = ["Trial", "run_ddp", "run_plan"]
+__all__ = ["Trial", "ddp_steps", "run_ddp", "run_plan"]
 
 Progress = Callable[[int, int], None]
 
@@ -75,7 +75,7 @@ def run_plan(
             with _of_the_model("forward"):
                 loss = loss_of(model(*inputs))
             with _of_the_model("backward"):
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
             executor.step()
             if progress is not None:
                 progress(done + 1, warmup + steps)
@@ -98,26 +98,34 @@ def run_ddp(
     Its buckets are final from the second step on, so there should be some warm-up.
     """
     wrapped = DistributedDataParallel(model, process_group=world.group, **options)
-    events = []
-    start = time.monotonic_ns()
-    for step in range(warmup + steps):
+    events: list[Event] = []
+    for number, step in enumerate(ddp_steps(wrapped, inputs, optimizer, world, warmup + steps), 1):
+        events += step
+        if progress is not None:
+            progress(number, warmup + steps)
+    return Trial(_gathered(world, events), warmup)
+
+
+def ddp_steps(
+    wrapped: nn.Module, inputs: tuple[Any, ...], optimizer: Optimizer, world: World, steps: int
+) -> Iterator[tuple[Event, ...]]:
+    """Run training steps of a model that communicates by itself; yield what happened in each."""
+    end = time.monotonic_ns()
+    for step in range(steps):
+        start = end
         with world.transferring(step):
             optimizer.zero_grad()
             loss = loss_of(wrapped(*inputs))
             middle = time.monotonic_ns()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             after = time.monotonic_ns()
             optimizer.step()
         end = time.monotonic_ns()
-        events += [
+        yield (
             Event("forward", step, -1, start, middle),
             Event("backward", step, -1, middle, after),
             Event("step", step, -1, start, end),
-        ]
-        start = end
-        if progress is not None:
-            progress(step + 1, warmup + steps)
-    return Trial(_gathered(world, events), warmup)
+        )
 
 
 @contextmanager

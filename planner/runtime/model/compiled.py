@@ -11,6 +11,8 @@ Guarantee. `used` is true if code may exist that was compiled, from anything. `b
 ahead of each compilation. If one comes that was not told of (another thread was compiling, or
 Dynamo has been reset), `unnoticed` says so.
 
+Complexity. O(1) a look, and a call a compilation.
+
 Source. `torch._dynamo.callback` and the count of frames, neither of which is a public interface.
 Where a torch has none of them, all code is taken for compiled.
 """
@@ -77,11 +79,11 @@ class Compilations:
         self._known = True
         # What is done now is not part of what is compiled: optimisers compute otherwise there.
         flag = getattr(torch.compiler, "_is_compiling_flag", False)
-        torch.compiler._is_compiling_flag = False  # noqa: SLF001
+        torch.compiler._is_compiling_flag = False
         try:
             before()
         finally:
-            torch.compiler._is_compiling_flag = flag  # noqa: SLF001
+            torch.compiler._is_compiling_flag = flag
 
 
 def hides_its_reads(module: nn.Module) -> bool:

@@ -16,7 +16,7 @@ reads that is no module's own) leave the parameter in `unread`, so that its grad
 Not noticed is such a read of a parameter that the same forward pass reads visibly afterwards.
 
 Complexity. O(arguments) a call of torch in a forward pass that begins while something is pending;
-nothing in others.
+nothing in others. Source. Own.
 """
 
 import threading
@@ -82,8 +82,8 @@ class Gate:
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):
                 self._handles += [
-                    module.register_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
-                    module.register_load_state_dict_pre_hook(self._copying),  # type: ignore[no-untyped-call]
+                    module.register_state_dict_pre_hook(self._copying),
+                    module.register_load_state_dict_pre_hook(self._copying),
                 ]
 
     @property

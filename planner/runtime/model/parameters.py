@@ -95,8 +95,8 @@ def trained_ids(model: nn.Module) -> set[int]:
         module = left.pop()
         if id(module) not in seen:
             seen.add(id(module))
-            left += [child for child in module._modules.values() if child is not None]  # noqa: SLF001
-            for parameter in module._parameters.values():  # noqa: SLF001
+            left += [child for child in module._modules.values() if child is not None]
+            for parameter in module._parameters.values():
                 if parameter is not None and parameter.requires_grad and parameter.numel():
                     trained.add(id(parameter))
     return trained

@@ -114,7 +114,7 @@ class SlicedOptimizer:
                 stand_in.data = updated.data = values
             self._twin.state[updated] = self._optimizer.state[stand_in]
         self._some.remember(self._optimizer.param_groups)
-        self._optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001 - for schedulers
+        self._optimizer._opt_called = True  # type: ignore[attr-defined]  # for schedulers
 
     def step(self, gradients: Mapping[int, Tensor]) -> None:
         """Update slices, which go by their number, by a flat gradient for each; in any thread."""

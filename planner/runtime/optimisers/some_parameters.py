@@ -11,7 +11,7 @@ Guarantee. After a step the groups are what they were before it. An optimiser th
 counts in its groups is found out.
 
 Complexity. O(n log n) for n parameters to update, and O(settings) for each of their groups; for
-optimisers that are not torch's, for each group.
+optimisers that are not torch's, for each group. Source. Own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ Guarantee. After `back` parameters and their state are bit by bit what they were
 That is enough for ranks to meet: none begins the updates of a step before all have ended those of
 the step before.
 
-Complexity. One copy of the parameters and of the optimiser's state, and their memory.
+Complexity. One copy of the parameters and of the optimiser's state, and their memory. Source. Own.
 """
 
 from collections.abc import Iterable, Sequence

@@ -170,12 +170,13 @@ def _store_beside(timeout_s: float) -> Store:
         raise PlannerError("this torch was built without gloo, which moves what plans say")
     try:
         theirs: Any = _get_default_store()
-        return within(timeout_s, theirs.clone)  # type: ignore[no-any-return]
+        store: Store = within(timeout_s, theirs.clone)
     except Exception as error:
         raise PlannerError(
             f"torch.distributed was initialised with {backend}, and has no store in which ranks "
             f"can meet ({first_line(error)}): initialise it with gloo or nccl, or let join do it"
         ) from error
+    return store
 
 
 def _own(plain: Any, rank: int, timeout_s: float) -> tuple[Store, Store]:

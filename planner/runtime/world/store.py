@@ -4,6 +4,10 @@ Problem. Torch's store has no time limit on its answers: if the process that hol
 or its machine cut off without a word, whoever asks hangs, in C++ code that nothing interrupts.
 
 Method. What may hang runs in a thread of its own, which is left behind when the time is over.
+
+Guarantee. Nobody waits for the store longer than the limit, and a look. Complexity. A thread for
+each question that may hang; what others are to write is looked for in growing intervals. Source.
+Own.
 """
 
 import errno
@@ -58,7 +62,7 @@ def within(
     def run() -> None:
         try:
             results.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised again below
+        except BaseException as error:  # raised again below
             errors.append(error)
         ended.set()
 

@@ -14,7 +14,7 @@ Guarantee. Once a rank has noticed, every living one that reaches the store stop
 the grace period and a few looks; one that does not reach it, within its next transfer's time-out
 and the grace period.
 
-Complexity. A few small messages a second and rank.
+Complexity. A few small messages a second and rank. Source. Own.
 """
 
 import atexit

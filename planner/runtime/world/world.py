@@ -6,13 +6,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
-from types import TracebackType
 from typing import Any, Self
 
 from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from planner.errors import CommunicationError, DisagreementError
+from planner.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.runtime.world.interfaces import only, using
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
@@ -83,12 +82,7 @@ class World:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         self.report(error)
         self.leave()
 
@@ -177,19 +171,28 @@ class World:
         store = PrefixStore(f"line/{next(self.turns)}", self.store)
 
         def made() -> Any:
-            options = kind._Options()  # noqa: SLF001 - torch's groups all do two things at once
+            options = kind._Options()  # torch's groups all do two things at once
             names = (only(self.interfaces) or os.environ.get("GLOO_SOCKET_IFNAME", "")).split(",")
-            options._devices = [  # noqa: SLF001
-                kind.create_device(interface=name) for name in names if name
-            ] or [kind.create_default_device()]
-            options._threads = 1  # noqa: SLF001
-            options._timeout = timedelta(seconds=self.timeout_s)  # noqa: SLF001
+            options._devices = [kind.create_device(interface=name) for name in names if name] or [
+                kind.create_default_device()
+            ]
+            options._threads = 1
+            options._timeout = timedelta(seconds=self.timeout_s)
             return kind(store, self.rank, self.size, options)
 
         try:
             return within(self.timeout_s + 1, made, self.watch.check)
         except RuntimeError as error:
             raise self.watch.failed(f"no line of all ranks: {first_line(error)}") from error
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Tell the other ranks of an `InvalidInputError`, which ends this one."""
+        try:
+            yield
+        except InvalidInputError as error:
+            self.watch.failed(str(error), at_fault=True)
+            raise
 
     @contextmanager
     def transferring(

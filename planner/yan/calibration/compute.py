@@ -14,7 +14,8 @@ the ratio to the same process alone in the same round: a core that somebody else
 compared with itself.
 
 Guarantee: none beyond the spread that the provenance states. Weights here stay in the caches; a
-layer whose weights are read from memory takes longer, which `planner.yan.calibration.fit` sees.
+layer whose weights are read from memory takes longer, which fits (`planner.yan.calibration.fit`)
+see.
 
 Complexity: O(repetitions · cores) windows of `WINDOW_NS`.
 
@@ -196,7 +197,7 @@ class _Worker:
     def __init__(self, processor: int) -> None:
         # Run by its path, so that it starts without this package; -P: not what lies beside it.
         command = [sys.executable, "-P", str(Path(worker.__file__)), str(processor)]
-        self.process = subprocess.Popen(  # noqa: S603 - the file beside this one, and a number
+        self.process = subprocess.Popen(  # the file beside this one, and a number
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -242,7 +243,8 @@ def _workers(processors: Sequence[int]) -> Iterator[tuple[list[_Worker], dict[st
     started: list[_Worker] = []
     try:
         for processor in processors:
-            started.append(_Worker(processor))  # noqa: PERF401 - an interrupt must find them all
+            process = _Worker(processor)
+            started.append(process)  # at once: an interrupt must find them all
         versions: dict[str, Any] = {}
         for process in started:
             versions = json.loads(process.answer())

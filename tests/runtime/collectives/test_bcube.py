@@ -167,11 +167,11 @@ def train(n: int, k: int) -> list[float]:
         reference = optimizer_of(name, plain)
         for step in range(5):
             inputs, targets = data(world.rank, step)
-            nn.functional.mse_loss(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            nn.functional.mse_loss(model(inputs), targets).backward()
             executor.step()
             optimizer.zero_grad()
             reference.zero_grad()
-            nn.functional.mse_loss(ddp(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            nn.functional.mse_loss(ddp(inputs), targets).backward()
             reference.step()
         executor.close()
         pairs = zip(model.parameters(), plain.parameters(), strict=True)

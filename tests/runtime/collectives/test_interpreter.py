@@ -1,5 +1,6 @@
 """Every program over gloo: sums and halves are right, what is wrong is refused before a byte."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -38,31 +39,34 @@ def sum_by_all(ranks: int) -> list[tuple[str, bytes]]:
     """Sum up by every program; return its name, and the bits of a sum of floats."""
     world = join(TIMEOUT_S)
     found = []
+    whole = {
+        size: integers(world.rank, size)
+        for size in (1, 7, ranks - 1, ranks, ranks + 1, 1000, 65_537)
+    }
+    wanted = floats(world.rank, 5, 67)
+    for total in (*whole.values(), wanted):
+        distributed.all_reduce(total)
     for program in programs_of(ranks):
         summing = Interpreter(world, program)
-        for size in (1, 7, ranks - 1, ranks, ranks + 1, 1000, 65_537):
+        for size, total in whole.items():
             for depth in (1, 3) if size in (7, 1000) else (1,):
-                total = integers(world.rank, size)
-                distributed.all_reduce(total)
                 flat = integers(world.rank, size)
                 summing(flat, depth)
                 assert torch.equal(flat, total), (program.name, size, depth)
-        try_halves(summing, world.rank)
-        flat, total = floats(world.rank, 5, 67), floats(world.rank, 5, 67)
-        distributed.all_reduce(total)
+        try_halves(summing, world.rank, whole)
+        flat = floats(world.rank, 5, 67)
         summing.all_reduce(flat)
-        assert torch.allclose(flat, total, rtol=1e-6, atol=1e-5)
+        assert torch.allclose(flat, wanted, rtol=1e-6, atol=1e-5)
         found.append((program.name, bits(flat)))
         summing.close()
     world.leave()
     return found
 
 
-def try_halves(summing: Interpreter, rank: int) -> None:
+def try_halves(summing: Interpreter, rank: int, whole: Mapping[int, Tensor]) -> None:
     """Sum up by halves: whoever owns a chunk has its sum in between, whatever else is there."""
     for size, depth in ((1, 1), (1000, 1), (1000, 3)):
-        flat, total = integers(rank, size), integers(rank, size)
-        distributed.all_reduce(total)
+        flat, total = integers(rank, size), whole[size]
         summing.reduce_scatter(flat, depth)
         mine = summing.owned(flat, depth)
         for own, wanted in zip(mine, summing.owned(total, depth), strict=True):

@@ -74,7 +74,7 @@ def attach_cut(
     return ShardExecutor(model, program, updates, world)
 
 
-WAYS = [((7, 3), (50, 2)), ((1000, 1), (13, 4)), ((11, 50), (11, 1))]
+WAYS = [((23, 3), (50, 2)), ((1000, 1), (41, 4)), ((37, 50), (37, 1))]
 """Elements of a piece, and pieces of a batch, of pulls and of pushes."""
 
 
@@ -92,7 +92,7 @@ def train(_: object = None) -> dict[str, Pair]:
                         executor.step()
                     share = sum(own.numel() for own in updates.param_groups[0]["params"])
                 whole = sum(parameter.numel() for parameter in model.parameters())
-                # Of each cell, 7 elements at most here, a rank has one too many at most.
+                # Of each cell, some elements here, a rank has one too many at most.
                 assert share < 2 * whole / world.size
                 pairs[f"{name}, {kind}"] = weights_of(model), ddp_weights(name, kind)
         recipes = ["mixed", "frozen", "tiny, Adam", "named, scheduled", "Adagrad, begun at 1"]
@@ -100,7 +100,8 @@ def train(_: object = None) -> dict[str, Pair]:
     return pairs
 
 
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_weights_are_those_of_ddp(ranks: int) -> None:
     check(values(launch(train, ranks, timeout_s=150)))
 

@@ -110,8 +110,8 @@ def twice(executor: GradientExecutor) -> None:
 
 def again(executor: GradientExecutor) -> None:
     loss = loss_of(executor.model(make_inputs("perceptron", 0, 0)), 0, 0)
-    loss.backward(retain_graph=True)  # type: ignore[no-untyped-call]
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward(retain_graph=True)
+    loss.backward()
 
 
 def changed(executor: GradientExecutor) -> None:

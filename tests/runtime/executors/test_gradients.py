@@ -39,6 +39,7 @@ from tests.runtime.reference import (
     make_optimizer,
     weights_of,
 )
+from tests.thorough import THOROUGH
 
 METHODS = ("auto", "ddp", "mg_wfbp", "caramel", "bytescheduler")
 
@@ -103,11 +104,10 @@ def follow_plans(name: str, plans: Sequence[bytes]) -> list[float]:
 @pytest.mark.parametrize(
     ("size", "seeds", "models", "tolerance"),
     [
-        (2, range(2), list(MODELS), 0),
-        pytest.param(2, range(2, 5), list(MODELS), 0, marks=pytest.mark.slow),
-        pytest.param(3, range(2), list(MODELS), 1e-6, marks=pytest.mark.slow),
+        (2, range(5 if THOROUGH else 2), list(MODELS), 0),
+        (3, range(5 if THOROUGH else 2), list(MODELS), 1e-6),
         # So many ranks change the ring alone, whatever the model.
-        pytest.param(9, range(1), ["transformer"], 1e-6, marks=pytest.mark.slow),
+        (9, range(1), ["transformer"], 1e-6),
     ],
 )
 def test_any_plan_trains_as_ddp_does(
@@ -189,7 +189,7 @@ def follow_recipes(recipes: Sequence[str]) -> dict[str, float]:
             if recipe.between is None:
                 kinds = [event.kind for event in loop.executor.trace.events]
                 assert kinds.count("forward") == STEPS * recipe.passes
-            assert not torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+            assert not torch.overrides._get_current_function_mode_stack()
     return differences
 
 

@@ -50,7 +50,7 @@ class Branches(nn.Module):
         for place in reversed(self.order):
             output = torch.tanh(self.branches[place](inputs))
             if place == self.order[-1]:
-                output.register_hook(lambda _: self.before_last())  # type: ignore[no-untyped-call]
+                output.register_hook(lambda _: self.before_last())
             total = total + output.sum()
         return total
 
@@ -158,6 +158,7 @@ def stop_while_agreeing(how: str) -> None:
         executor.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "says"),
     [

@@ -1,5 +1,6 @@
 """Shards are taken back a step, put together on all ranks, and trained on in another way."""
 
+from functools import cache
 from itertools import product
 
 import pytest
@@ -37,6 +38,7 @@ CASES = [
 ]
 
 
+@cache
 def expected(kind: str, name: str) -> Weights:
     """Return what training in one process gives, with the gradients of all ranks."""
     model = make_model(name)

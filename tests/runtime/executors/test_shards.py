@@ -157,6 +157,7 @@ def die_between_pulls(_: object = None) -> None:
         executor.close()
 
 
+@pytest.mark.slow
 def test_who_dies_between_pulls_is_named() -> None:
     first, killed, last = launch(die_between_pulls, 3, timeout_s=30)
     assert killed.exit_code == -signal.SIGKILL

@@ -202,7 +202,7 @@ def copy_after_finishing(kind: str) -> tuple[float, float, bool]:
             executor.step()
             inputs = make_inputs(MODEL, 0, 0)
             outputs: list[Tensor] = [copy_of_model(inputs) for copy_of_model in (copied, pickled)]
-            outputs[0].sum().backward()  # type: ignore[no-untyped-call]
+            outputs[0].sum().backward()
             equal = torch.equal(*outputs)
         differences = [
             largest_difference(weights_of(copy_of_model), before)

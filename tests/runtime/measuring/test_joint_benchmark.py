@@ -14,7 +14,7 @@ from planner import iteration
 from planner.bucketing import ddp_buckets
 from planner.clusters import Cluster, Nic
 from planner.graphs import Graph, Op, Parameter
-from planner.iteration.problem import Mode
+from planner.iteration.plan import Mode
 from planner.iteration.synchronisation import synchronisations
 from planner.topologies import BCube, Switch, Topology
 

@@ -15,6 +15,7 @@ import planner
 from planner.costs import TableCost
 from planner.errors import CommunicationError, DisagreementError, InvalidInputError
 from planner.jsonio.network_measurements import encode_network
+from planner.runtime.measuring import beside
 from planner.runtime.measuring.beside import measure_interference
 from planner.runtime.measuring.settling import SAMPLE_NS
 from planner.runtime.measuring.sweep import measure_network, transfer
@@ -238,6 +239,7 @@ def test_bad_arguments(change: dict[str, Any], expected: str) -> None:
 
 
 def measure_beside() -> tuple[Any, list[int]]:
+    beside.SAMPLE_S = 0.05
     world = join(20)
     done: list[int] = []
     interference = measure_interference(
@@ -247,6 +249,7 @@ def measure_beside() -> tuple[Any, list[int]]:
     return interference, done
 
 
+@pytest.mark.slow
 def test_all_ranks_find_the_same_interference() -> None:
     (first, done), (second, _) = values(launch(measure_beside, 2))
     assert first == second

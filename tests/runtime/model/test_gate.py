@@ -22,7 +22,7 @@ from tests.runtime.reference import MODELS, make_inputs, make_model
 
 def active() -> int:
     """Return how many function modes are active."""
-    return len(_get_current_function_mode_stack())  # type: ignore[no-untyped-call]
+    return len(_get_current_function_mode_stack())
 
 
 class Gated:

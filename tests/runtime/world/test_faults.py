@@ -155,6 +155,7 @@ def train_for(steps: tuple[int, ...]) -> dict[str, Tensor]:
     return model.state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("short", [0, 2])
 def test_ranks_do_different_numbers_of_steps(short: int) -> None:
     steps = [STEPS] * 3

@@ -1,0 +1,81 @@
+"""What is going on, said on standard error while something long runs.
+
+On a terminal a line that changes, with the time left where that can be told; elsewhere, such as in
+the log of a job, a line now and then.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from planner.printing import printable
+
+__all__ = ["Progress", "add_quiet"]
+
+_LONG_S = 5.0
+"""From when on the time left is said."""
+_EVERY_S = 30.0
+"""How far lines are apart where nothing can be changed."""
+
+
+class Progress:
+    """One line on standard error that says what is going on.
+
+    Parameters
+    ----------
+    quiet : bool
+        Whether to say nothing.
+    clock : callable, optional
+        Returns seconds.
+    """
+
+    def __init__(self, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quiet = quiet or sys.stderr is None
+        self._terminal = not self._quiet and sys.stderr.isatty()
+        self._clock = clock
+        self._start = self._said = self._begun = clock()
+        self._parts: tuple[str, int] | None = None
+
+    def __call__(self, text: str, done: int | None = None, of: int | None = None) -> None:
+        """Show something in place of what was shown before.
+
+        Parameters
+        ----------
+        text : str
+            What is going on.
+        done, of : int, optional
+            Which of its parts begins or ends, and how many there are.
+        """
+        if self._quiet:
+            return
+        now = self._clock()
+        if done is not None and of is not None:
+            text = f"{text} {done} of {of}{self._left(text, done, of, now)}"
+        if self._terminal:
+            sys.stderr.write(f"\r\x1b[K{printable(text)}")
+            sys.stderr.flush()
+        elif text and now - self._said >= _EVERY_S:
+            self._said = now
+            sys.stderr.write(f"planner: {printable(text)}\n")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        """Remove the line."""
+        self("")
+
+    def _left(self, text: str, done: int, of: int, now: float) -> str:
+        """Return how long the rest takes if its parts take as long as those before."""
+        if self._parts is None or self._parts[0] != text or done < self._parts[1]:
+            self._parts, self._begun = (text, done), now
+        parts = done - self._parts[1]
+        passed = now - self._begun
+        if parts <= 0 or done >= of or now - self._start < _LONG_S:
+            return ""
+        left = passed * (of - done) / parts
+        return f", about {left / 60:.0f} min left" if left >= 120 else f", about {left:.0f} s left"
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add the option that lets nothing be said on standard error while a command works."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")

@@ -1,0 +1,47 @@
+"""A command line that names the closest option or command where it does not know one."""
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+__all__ = ["SuggestingParser"]
+
+_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)$", re.DOTALL)
+
+
+class SuggestingParser(argparse.ArgumentParser):
+    """An `ArgumentParser`, as are those of its commands, that says what may have been meant."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; what is left over is an error of the command, which knows its own options."""
+        if args is not None:
+            self._given = tuple(args)
+        parsed, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return parsed, rest
+
+    def error(self, message: str) -> NoReturn:
+        """End with a message, and what is closest to what is not known."""
+        choice = _CHOICE.search(message)
+        if choice is not None:
+            names = re.findall(r"[\w.-]+", choice[2])
+            super().error(message + _meant([choice[1]], names))
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        super().error(message + _meant(self._unknown(options), options))
+
+    def _unknown(self, options: Iterable[str]) -> list[str]:
+        """Return what was given as an option and is none, nor the beginning of one."""
+        before = self._given[: self._given.index("--")] if "--" in self._given else self._given
+        names = [text.partition("=")[0] for text in before if text.startswith("--")]
+        return [name for name in names if not any(one.startswith(name) for one in options)]
+
+
+def _meant(unknown: Iterable[str], names: Sequence[str]) -> str:
+    """Return a sentence about what may have been meant; empty if nothing is close."""
+    pairs = [(name, get_close_matches(name, names, 1)) for name in unknown]
+    return "".join(f"; {name}: did you mean {close[0]}?" for name, close in pairs if close)

@@ -1,0 +1,228 @@
+"""Layers of a model: what was measured of each, and what becomes of several.
+
+Of layers in a row one is merged; of layers that read each other's outputs a graph, or blocks.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from planner.errors import InvalidInputError
+from planner.graphs import Graph, Op, Parameter
+from planner.validation import set_integer, shown
+
+__all__ = ["Layer", "chain_blocks", "graph_of_layers", "merged", "unique_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: its times, its parameters, its output.
+
+    Attributes
+    ----------
+    name : str
+        Name of the module.
+    forward_ns, backward_ns : int
+        Times of its forward and backward computation.
+    parameter_bytes : int
+        Size of its parameters. Parameters shared between layers count in the first one that uses
+        them: there they are needed first, and there their gradient is complete last.
+    gradient_bytes : int or None
+        Size of what is sent for its gradient; None means `parameter_bytes` (it is smaller when
+        gradients are compressed or sparsified).
+    activation_bytes : int
+        Size of its output.
+    kept_bytes : int or None
+        What it keeps for the backward pass; None if unknown: its output counts then.
+    gradient_ready_ns : int or None
+        When its gradients are complete, counted from the start of the backward pass.
+    forward_spread_ns, backward_spread_ns : int or None
+        Interquartile range of the measured times.
+    block : int or None
+        Layers with the same number lie between the same two points where the computation is a
+        single chain: they are the branches of one block.
+    parameters : tuple of str
+        Names of its parameters in the model, such as ``conv1.weight``; empty if it has none, or if
+        they are unknown.
+    """
+
+    name: str
+    forward_ns: int
+    backward_ns: int
+    parameter_bytes: int
+    gradient_bytes: int | None = None
+    activation_bytes: int = 0
+    gradient_ready_ns: int | None = None
+    forward_spread_ns: int | None = None
+    backward_spread_ns: int | None = None
+    block: int | None = None
+    parameters: tuple[str, ...] = ()
+    kept_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
+        for name in ("forward_ns", "backward_ns", "parameter_bytes", "activation_bytes"):
+            set_integer(self, name)
+        for name in (
+            "gradient_bytes",
+            "gradient_ready_ns",
+            "forward_spread_ns",
+            "backward_spread_ns",
+            "block",
+            "kept_bytes",
+        ):
+            if getattr(self, name) is not None:
+                set_integer(self, name)
+        if not isinstance(self.parameters, tuple) or not all(
+            isinstance(name, str) for name in self.parameters
+        ):
+            raise InvalidInputError("parameters", f"expected names, got {shown(self.parameters)}")
+        if self.gradient_bytes is None:
+            object.__setattr__(self, "gradient_bytes", self.parameter_bytes)
+
+    @property
+    def pushed_bytes(self) -> int:
+        """Size of what is sent for its gradient."""
+        return self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
+
+    @property
+    def remembered_bytes(self) -> int:
+        """Size of what stays in memory until its backward computation, as far as it is known."""
+        return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
+
+
+def merged(unit: list[Layer]) -> Layer:
+    """Return layers as one; those without parameters give it no name."""
+    if len(unit) == 1:
+        return replace(unit[0], block=None)  # in a chain there are no branches left to merge
+    ready = [layer.gradient_ready_ns for layer in unit if layer.gradient_ready_ns is not None]
+    return Layer(
+        name=_common_name([layer.name for layer in unit if layer.parameter_bytes]),
+        forward_ns=sum(layer.forward_ns for layer in unit),
+        backward_ns=sum(layer.backward_ns for layer in unit),
+        parameter_bytes=sum(layer.parameter_bytes for layer in unit),
+        gradient_bytes=sum(layer.pushed_bytes for layer in unit),
+        activation_bytes=sum(layer.activation_bytes for layer in unit),
+        gradient_ready_ns=max(ready, default=None),
+        forward_spread_ns=_sum_known([layer.forward_spread_ns for layer in unit]),
+        backward_spread_ns=_sum_known([layer.backward_spread_ns for layer in unit]),
+        parameters=tuple(name for layer in unit for name in layer.parameters),
+        kept_bytes=None
+        if all(layer.kept_bytes is None for layer in unit)
+        else sum(layer.remembered_bytes for layer in unit),
+    )
+
+
+def _sum_known(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _common_name(names: list[str]) -> str:
+    """Return what the dotted names share, or the first and the last of them."""
+    if len(names) <= 1:
+        return "".join(names)
+    shared = []
+    for parts in zip(*(name.split(".") for name in names), strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared) or f"{names[0]}–{names[-1]}"
+
+
+def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -> Graph:
+    """Return the dataflow graph of whole layers.
+
+    A layer has a forward op behind those of the layers it reads, and a backward op behind its own
+    forward op and the backward ops of the layers that read it. What a layer sends for its gradient
+    is one parameter, updated and read by the layer.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        The layers. Names given twice get ``#2`` behind them.
+    links : iterable of (int, int)
+        Pairs (layer, layer that reads it), by position.
+
+    Raises
+    ------
+    InvalidInputError
+        If no layer has gradients to send, or the links form a cycle.
+    """
+    names = unique_names([layer.name for layer in layers])
+    read: list[list[int]] = [[] for _ in layers]
+    readers: list[list[int]] = [[] for _ in layers]
+    for producer, consumer in dict.fromkeys(links):
+        read[consumer].append(producer)
+        readers[producer].append(consumer)
+    parameters = tuple(
+        Parameter(name, layer.pushed_bytes, (f"{name}/backward",), (f"{name}/forward",))
+        for name, layer in zip(names, layers, strict=True)
+        if layer.pushed_bytes
+    )
+    if not parameters:
+        raise InvalidInputError("layers", "expected at least one layer with gradients to send")
+    forward = [
+        Op(
+            f"{name}/forward",
+            layer.forward_ns,
+            "forward",
+            tuple(f"{names[producer]}/forward" for producer in producers),
+        )
+        for name, layer, producers in zip(names, layers, read, strict=True)
+    ]
+    backward = [
+        Op(
+            f"{name}/backward",
+            layer.backward_ns,
+            "backward",
+            (*(f"{names[consumer]}/backward" for consumer in consumers), f"{name}/forward"),
+        )
+        for name, layer, consumers in zip(names, layers, readers, strict=True)
+    ]
+    return Graph((*forward, *reversed(backward)), parameters)
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Return the names made distinct: what is given again gets ``#2``, ``#3``, … behind it."""
+    wanted = list(names)
+    taken = set(wanted)
+    distinct: list[str] = []
+    times: dict[str, int] = {}
+    for name in wanted:
+        chosen = name
+        times[name] = times.get(name, 0) + 1
+        while times[name] > 1 and (chosen := f"{name}#{times[name]}") in taken:
+            times[name] += 1  # somebody else is called that
+        distinct.append(chosen)
+    return distinct
+
+
+def chain_blocks(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the blocks of a computation: what lies between two single-chain points.
+
+    A cut behind node i is clean when everything computed later takes its input from i or from
+    later nodes, not from earlier ones. Nodes between two consecutive clean cuts form a block.
+
+    Parameters
+    ----------
+    count : int
+        Number of nodes, numbered in the order of computation.
+    edges : iterable of (int, int)
+        Pairs (producer, consumer) with producer < consumer.
+
+    Returns
+    -------
+    list of int
+        Block of each node, non-decreasing from 0. O(count + edges).
+    """
+    farthest = [0] * count
+    for producer, consumer in edges:
+        farthest[producer] = max(farthest[producer], consumer)
+    blocks, block, reach = [], 0, 0
+    for node in range(count):
+        blocks.append(block)
+        if reach <= node:  # nothing before `node` is read behind it
+            block += 1
+        reach = max(reach, farthest[node])
+    return blocks

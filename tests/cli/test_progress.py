@@ -1,0 +1,58 @@
+"""Progress is a line on a terminal, a line now and then elsewhere, and nothing if asked."""
+
+import io
+import sys
+
+import pytest
+
+from planner.cli.progress import Progress
+
+
+class Screen(io.StringIO):
+    """Standard error that is a terminal, or is not."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+def shown(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, *, terminal: bool, quiet: bool = False
+) -> str:
+    """Return what is said of four parts of so many seconds each."""
+    screen, now = Screen(terminal=terminal), [0.0]
+    monkeypatch.setattr(sys, "stderr", screen)
+    progress = Progress(quiet=quiet, clock=lambda: now[0])
+    for part in range(4):
+        progress("part", part + 1, 4)
+        now[0] += seconds
+    progress.done()
+    return screen.getvalue()
+
+
+def test_a_terminal_has_one_line_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(monkeypatch, 10, terminal=True).split("\r\x1b[K")
+    assert lines[2:4] == ["part 2 of 4, about 20 s left", "part 3 of 4, about 10 s left"]
+    assert (lines[0], lines[1], lines[4], lines[5]) == ("", "part 1 of 4", "part 4 of 4", "")
+
+
+def test_minutes_are_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "part 2 of 4, about 10 min left" in shown(monkeypatch, 300, terminal=True)
+
+
+def test_what_is_soon_over_says_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "left" not in shown(monkeypatch, 1, terminal=True)
+
+
+def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(monkeypatch, 20, terminal=False).splitlines()
+    assert lines == ["planner: part 3 of 4, about 20 s left"]
+    assert not shown(monkeypatch, 5, terminal=False)
+
+
+def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not shown(monkeypatch, 100, terminal=True, quiet=True)
+    assert not shown(monkeypatch, 100, terminal=False, quiet=True)

@@ -1,0 +1,106 @@
+"""Answers about gradient synchronisation read again: drawn, or found to contradict themselves."""
+
+from typing import Any
+
+import pytest
+
+from planner.collectives import compare
+from planner.errors import InvalidInputError
+from planner.network import Network
+from planner.topologies import BCube
+from planner.validation import MAX_TOTAL
+from tests.jsonio.bml_requests import CONTRACT, NIC, changed
+from tests.jsonio.test_bml import EVERYBODY, answered, ask_once, read_again
+from tests.jsonio.test_caramel_answers import broken
+from tests.jsonio.test_service import ask
+
+
+def test_times_beyond_63_bits_are_null_and_not_drawn() -> None:
+    found = answered(gradient_bytes=2**62, link_bytes_per_s=6e8)
+    null = {name for name, row in found["comparison"].items() if row["time_ns"] is None}
+    network = Network(6 * 10**8)  # type: ignore[arg-type]
+    assert null == {
+        one.name for one in compare(BCube(3, 2)) if network.time(one.volume * 2**62) > MAX_TOTAL
+    }
+    assert "halving_doubling_fattree" in null
+    assert not null & set(read_again(found).groups)
+    alone = answered(latency_ns=2**62, failed={"servers": EVERYBODY[1:]})
+    assert (alone["objective_ns"], alone["ideal_ns"]) == (0, None)
+    assert alone["status"] == "optimal"
+    assert read_again(alone).groups == ("this plan",)
+
+
+def test_huge_networks_are_answered_and_drawn() -> None:
+    found = ask_once(changed(n=2, k=56))
+    assert found["servers"] == 2**56
+    assert found["comparison"]["bml_bcube"]["switches"] == found["switches"] == 56 * 2**55
+    assert "this plan" in read_again(found).groups
+
+
+def test_what_is_drawn_of_an_answer() -> None:
+    found = ask(CONTRACT)
+    chart = read_again(found)
+    assert set(chart.groups) == {"this plan", *found["comparison"]}
+    assert chart.title.startswith("bml BCube(3, 2) · bml · 9 servers · ")
+    assert chart.title.endswith(found["status"])
+    panel = chart.panels[0]
+    times = {
+        name: length
+        for one in panel.series
+        for name, length in zip(chart.groups, one.values, strict=True)
+        if length is not None
+    }
+    scale = found["objective_ns"] / times["this plan"]
+    for name, row in found["comparison"].items():
+        assert times[name] == pytest.approx(row["time_ns"] / scale)
+    assert panel.bound == pytest.approx(found["lower_bound_ns"] / scale)
+    lengths = [times[name] for name in chart.groups]
+    assert lengths == sorted(lengths)
+
+
+def test_around_failures_only_the_intact_network_stands_beside() -> None:
+    found = ask(changed(failed={**NIC, "servers": [[2, 2]]}, method="detour"))
+    chart = read_again(found)
+    assert set(chart.groups) == {"this plan", "bml_bcube, nothing failed"}
+    assert chart.title.startswith("bml BCube(3, 2) (failed servers: 1, NICs: 1) · detour · ")
+
+
+SMALL = ask(changed(gradient_bytes=18))
+ROUGH = ask(changed(gradient_bytes=7))
+DAMAGED = ask(changed(gradient_bytes=18, failed=NIC, method="detour"))
+
+
+@pytest.mark.parametrize(
+    ("found", "steps", "value", "path"),
+    [
+        (ROUGH, ("lower_bound_ns",), ROUGH["objective_ns"] + 1, "lower_bound_ns"),
+        (ROUGH, ("status",), "optimal", "status"),
+        (ROUGH, ("lower_bound_ns",), ROUGH["objective_ns"], "status"),
+        (ROUGH, ("lower_bound_ns",), -1, "lower_bound_ns"),
+        (ROUGH, ("objective_ns",), None, "objective_ns"),
+        (ROUGH, ("objective_ns",), 2**63, "objective_ns"),
+        (ROUGH, ("comparison",), {}, "comparison.bml_bcube"),
+        (DAMAGED, ("comparison",), {}, "comparison.bml_bcube"),
+        (ROUGH, ("comparison", "bml_bcube", "nics"), 0, "comparison.bml_bcube.nics"),
+        (ROUGH, ("comparison", "bml_bcube", "switches"), 10**400, "comparison.bml_bcube.switches"),
+        (ROUGH, ("servers",), 10, "servers"),
+        (ROUGH, ("switches",), 7, "switches"),
+        (ROUGH, ("k",), 80, "k"),
+        (ROUGH, ("n",), 1, "n"),
+        (ROUGH, ("steps", 1, "stage"), "sum", "steps[1].stage"),
+        (ROUGH, ("status",), "fine", "status"),
+    ],
+)
+def test_answers_that_contradict_themselves(
+    found: dict[str, Any], steps: tuple[Any, ...], value: Any, path: str
+) -> None:
+    read_again(found)
+    with pytest.raises(InvalidInputError) as caught:
+        read_again(broken(found, steps, value))
+    assert caught.value.path == path
+
+
+def test_an_answer_without_its_comparison() -> None:
+    less = {key: value for key, value in SMALL.items() if key != "comparison"}
+    with pytest.raises(InvalidInputError, match=r"^comparison: missing"):
+        read_again(less)
