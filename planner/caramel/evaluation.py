@@ -372,10 +372,9 @@ def check_lanes(
     done = progress(spans, iteration.transfers, alone_ns, processor_ns, beside_ns)
     # Rounding to whole nanoseconds, where anything slows anything down: of what a transfer lasts
     # beside computation, and of both its parts where computation begins to wait.
-    disturbed = list(beside_ns) != list(alone_ns) or any(processor_ns)
-    slack = 3 if disturbed else 0
+    slack = 3 if list(beside_ns) != list(alone_ns) or any(processor_ns) else 0
     for number, (work, lasts) in enumerate(zip(done.transfers, alone_ns, strict=True)):
-        if abs(work - lasts) > slack and not (held and disturbed):
+        if abs(work - lasts) > slack and not (held and slack):
             raise InvalidPlanError(f"transfers[{number}]", "does not take what it costs")
     for op, work, borders in zip(ops, done.ops, done.borders, strict=True):
         if abs(work - op.duration_ns) > slack * borders and (work < op.duration_ns or not held):

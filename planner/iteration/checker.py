@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from planner.caramel.evaluation import check as check_gradients
 from planner.caramel.evaluation import check_lanes
+from planner.caramel.held import check_held
 from planner.caramel.problem import Group
 from planner.caramel.problem import Plan as GradientPlan
 from planner.errors import BrokenConstraintError, InvalidPlanError
@@ -198,6 +199,9 @@ def check_times(problem: Problem, plan: Plan, iteration: Iteration) -> None:
     ]
     ops = [graph.ops[index] for index in computed]
     before = check_lanes(ops, iteration, lasting, processor, beside, held=plan.late)
+    if plan.late and problem.interference.is_none:
+        gradients = as_gradients(plan, plan.transfers)
+        check_held(problem.base, gradients, iteration, heads, lasting)
     starts = dict(zip(plan.forward_order, (start for start, _ in iteration.forward), strict=True))
     ended = iteration.backward[-1][1]
     begin = iteration.forward[0][0]

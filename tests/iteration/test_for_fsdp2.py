@@ -2,19 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.clusters import Cluster, Nic
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
-from planner.graphs import Graph
+from planner.graphs import Graph, Op, Parameter
 from planner.iteration import Problem, evaluate, solve
 from planner.iteration.for_fsdp2 import default, modules_of
 from planner.iteration.for_target import exported
 from planner.targets import FSDP2
+from planner.topologies import Switch
 from tests.caramel.test_targets import compositions
 from tests.iteration.iteration_strategies import clusters
 from tests.iteration.iteration_strategies import problems as any_problems
@@ -122,3 +125,21 @@ def test_units_of_several_modules_fit(problem: Problem, cap: int) -> None:
 def test_replicated_plans_are_none_of_its(problem: Problem) -> None:
     with pytest.raises(NotApplicableError, match="are sharded"):
         solve(replace(problem, modes=("replicated",)))
+
+
+def test_nothing_is_proven_of_modules_that_are_ready_in_the_order_of_use() -> None:
+    ops = (
+        Op("f0", 5, "forward"),
+        Op("f1", 5, "forward", ("f0",)),
+        Op("b0", 10, "backward", ("f1",)),
+        Op("b1", 10, "backward", ("b0",)),
+    )
+    first, second = Parameter("a.w", 10, ("b0",), ("f0",)), Parameter("b.w", 10, ("b1",), ("f1",))
+    # A byte of a half takes a nanosecond.
+    cluster = Cluster("two", "a test", 2, Switch(2), Nic(Fraction(500_000_000), 0))
+    result = solve(Problem(Graph(ops, (first, second)), cluster, target=FSDP2))
+    assert result.plan is not None
+    # a is scattered from 10 to 20, b from 20 to 30; gathered until 40, and 50, before 5 more.
+    assert result.objective_ns == 55
+    assert result.lower_bound_ns is not None
+    assert result.lower_bound_ns <= 55
