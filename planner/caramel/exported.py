@@ -25,6 +25,9 @@ from planner.targets import TARGETS, Target
 
 __all__ = ["Exported", "exported", "exported_to"]
 
+MOST_LOOKED_AT = 2 * 10**6
+"""Groups times parameters up to which the nearest size is looked for: seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
@@ -75,6 +78,9 @@ def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline
     if plan.traffic != 1 or any(group.depth != 1 for group in plan.groups):
         what = "parameter servers" if plan.traffic != 1 else "chunks"
         return Exported(None, default, f"{target.title} cannot be told of {what}")
+    if target.buckets != "any" and len(plan.groups) * len(sizes) > MOST_LOOKED_AT:
+        why = f"the plan has too many groups ({len(plan.groups)}) to find the nearest size"
+        return Exported(None, default, f"{target.title} has one size for all buckets, and {why}")
     sent = _sent(free, target, lane, plan.groups)
     return Exported(evaluate(free, sent).iteration_ns, default)
 

@@ -15,6 +15,7 @@ from planner.bucketing import ddp_buckets, fitting_buckets
 from planner.caramel import Plan, Problem, evaluate, solve
 from planner.caramel.baselines import horovod, whole
 from planner.caramel.buckets import best_buckets
+from planner.caramel.exported import exported
 from planner.caramel.for_target import BUCKETS
 from planner.caramel.one_size import every_size, sizes_that_make
 from planner.caramel.targeted import broken_rule, lane_of, plan_of_buckets
@@ -299,3 +300,20 @@ def test_targets_are_found_by_name() -> None:
             "algorithms",
         }
         assert all(rule.source.rsplit(":")[-1][0].isdigit() for rule in target.rules)
+
+
+def test_the_nearest_size_is_not_looked_for_among_very_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = Problem(chain((1, 4, 5), (1, 4, 6), (1, 4, 7)), AffineCost(1, Fraction(1)))
+    plan = solved(problem, "layer_by_layer").plan
+    known = exported(problem, plan, NEVER)
+    assert all(one.plan_ns is not None for one in known.values())
+    monkeypatch.setattr("planner.caramel.exported.MOST_LOOKED_AT", 8)
+    limited = exported(problem, plan, NEVER)
+    assert {name for name, one in limited.items() if one.plan_ns is None} == {
+        "deepspeed",
+        "megatron",
+    }
+    assert "too many groups (3)" in limited["deepspeed"].reason
+    assert limited["ddp"] == known["ddp"]
