@@ -27,9 +27,9 @@ from planner.yan import (
     check,
     estimate,
     solve,
+    solver,
 )
 from planner.yan import brute_force as brute
-from planner.yan import solver
 from planner.yan.greedy import Greedy
 from planner.yan.layer_program import Triple
 from planner.yan.model import Estimate
