@@ -50,8 +50,8 @@ ROUNDS = 1
 PARTS = 1024
 """What transfers are slowed down by in the mean is rounded up to such a part."""
 
-MERGING = 10**7
-"""Transfers priced at most while neighbours are merged: enough to go through 3,162 once."""
+MERGING = 10**6
+"""Transfers priced at most while neighbours are merged: enough to go through 1,000 once."""
 
 
 @dataclass(frozen=True, slots=True)
