@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from planner.bml.replan import made
+from planner.cli.family import warning_lines
 from planner.draw.table import format_table
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
@@ -99,6 +100,7 @@ def as_json(
         optimizer=options.optimizer,
         ranks=ranks,
         collective=_collective(options, answers, ranks),
+        warnings=tuple(_warnings(options, answers, ranks)) or UNSET,
         warmup=planned[-1].warmup,
         comparisons=tuple(
             ComparisonReport(
@@ -147,7 +149,7 @@ def _ranks(answer: "Answer") -> int | None:
 
 
 def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> "list[str]":
-    """Return why predictions may be about something else than what was measured."""
+    """Return why predictions may be off, or about something else than what was measured."""
     known = sorted({count for count in map(_ranks, answers) if count is not None} - {ranks})
     warnings = [
         f"planned for {count} ranks, run on {ranks}: predictions are for {count}" for count in known
@@ -157,7 +159,8 @@ def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: i
             f"summed up by BML on BCube({options.bcube}): predictions are for that only if the "
             "plan's network was measured with calibrate network --bcube"
         )
-    return warnings
+    known_before = [text for answer in answers for text in answer.warnings or ()]
+    return [*warnings, *warning_lines(list(dict.fromkeys(known_before)))]
 
 
 def _times(trials: "Sequence[Trial]") -> "list[StepTime]":

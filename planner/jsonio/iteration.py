@@ -14,6 +14,7 @@ from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
+from planner.jsonio.heads import warned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
@@ -201,7 +202,7 @@ def planned(
     groups = None
     if cluster.scheduling is not None and result.objective_ns:
         groups = scheduled(cluster, result.objective_ns, **(limits or {}))
-    return problem, answer(
+    answered = answer(
         problem,
         result,
         alternatives,
@@ -213,3 +214,4 @@ def planned(
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
         deadline=deadline,
     )
+    return problem, warned(answered, profile.provenance.warnings)

@@ -42,6 +42,7 @@ class RunReport(Struct, frozen=True, kw_only=True):
     optimizer: str
     ranks: int
     collective: str
+    warnings: tuple[str, ...] | UnsetType = UNSET
     warmup: int
     comparisons: tuple[ComparisonReport, ...]
     transfers: tuple[TransferReport, ...]
