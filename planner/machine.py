@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Load", "own_version", "processor", "processors", "versions"]
+__all__ = ["Load", "affinity", "own_version", "processor", "processors", "versions"]
 
 _LEAST_S = 0.2
 """Over less, the system's clock ticks would look like load."""
@@ -44,11 +44,16 @@ def own_version(missing: str = "(not installed)") -> str:
         return missing
 
 
+def affinity() -> frozenset[int]:
+    """Return the numbers of the processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
 def processors() -> int:
     """Return how many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(affinity())
 
 
 class Load(NamedTuple):
