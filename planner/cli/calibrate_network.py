@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import machine
-from planner.cli.common import check_outputs, command, in_option, write_fit
+from planner.cli.common import (
+    check_outputs,
+    command,
+    in_option,
+    readable,
+    write_fit,
+    write_json,
+)
 from planner.cli.network_report import curves, headline, report
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.cli.progress import Progress, add_quiet
@@ -32,7 +39,8 @@ through 64 B and 4 MB. Rank 0 says how far each is off, and writes them:
 
   {"network": {"table": [[64, 210000], ..., [4000000, 9800000]]}, "affine": ..., ...}
 
-planner compare PROFILE --network FILE plans with what was measured. Other load on
+planner compare PROFILE --network FILE plans with what was measured, and so does planner
+plan PROFILE --cluster CLUSTER, with the file of --cluster-out. Other load on
 the machines or the network disturbs it: the spread says how much.
 """
 
@@ -113,6 +121,12 @@ def add_network(kinds: Any) -> None:
         "-o", "--output", metavar="FILE", help="where rank 0 writes the models, with provenance"
     )
     parser.add_argument(
+        "--cluster-out",
+        metavar="FILE",
+        help="where rank 0 writes a cluster with NICs that make all-reduces cost what was "
+        "measured, each rank a machine of it, for planner plan --cluster",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="the same on standard output, instead of the table"
     )
     parser.add_argument(
@@ -131,7 +145,13 @@ def run_network(options: argparse.Namespace) -> int:
     _check(options)
     first = os.environ.get("RANK") == "0"
     if first:
-        check_outputs({"--output": options.output, "--picture": options.picture})
+        check_outputs(
+            {
+                "--output": options.output,
+                "--cluster-out": options.cluster_out,
+                "--picture": options.picture,
+            }
+        )
     sweep, interference = _measured(options, Progress(quiet=options.quiet) if first else None)
     if first:
         provenance = {
@@ -159,6 +179,12 @@ def _check(options: argparse.Namespace) -> None:
     if options.seconds is not None and not 0 < options.seconds <= _MOST_SECONDS:
         raise InvalidInputError(
             "--seconds", f"expected more than 0 and at most {_MOST_SECONDS}, got {options.seconds}"
+        )
+    if options.cluster_out == "-":
+        raise InvalidInputError("--cluster-out", "expected a file: standard output has the report")
+    if options.cluster_out and options.collective != "all_reduce":
+        raise InvalidInputError(
+            "--cluster-out", f"a cluster follows from all-reduces, not from {options.collective}"
         )
     depths = parse_names(options.depths, "--depths")
     options.depths = tuple(parse_count(depth, "--depths") for depth in depths)
@@ -253,6 +279,37 @@ def _write(
     from planner.jsonio.network_measurements import encode_network
 
     text = encode_network(sweep, fit, provenance, interference)
+    if options.cluster_out:  # first: a reader of standard output may stop early
+        write_json(_cluster(options, sweep, fit, interference, provenance), options.cluster_out)
     write_fit(options, text, lambda: report(sweep, fit, interference))
     if options.picture:
         save_network(headline(sweep), curves(sweep, fit), Path(options.picture))
+
+
+def _cluster(
+    options: argparse.Namespace,
+    sweep: "Sweep",
+    fit: "NetworkFit",
+    interference: Interference,
+    provenance: dict[str, Any],
+) -> str:
+    """Return the cluster file that follows from what was measured."""
+    from planner.jsonio.measured_cluster import cluster_document, encode_cluster
+
+    each = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    shared = int(each) if each.isdecimal() and int(each) else 1
+    notes = ["the network does not tell how much memory there is: memory_bytes is left out"]
+    if shared > 1:
+        notes.append(f"{shared} ranks shared a machine, and each counts as one here")
+    with in_option("--cluster-out"):
+        document = cluster_document(
+            sweep,
+            fit,
+            name=readable(Path(options.cluster_out).stem) or "measured",
+            source=f"{provenance['source']}, {provenance['date']}, {provenance['processor']}",
+            cores=max(machine.processors() // shared, 1),
+            bcube=options.bcube,
+            interference=interference,
+            notes=notes,
+        )
+    return encode_cluster(document)
