@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import TypeAlias
 
 from planner.deadline import Deadline, TimeUpError
@@ -86,11 +87,12 @@ def solve(
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Estimate, int]:
     """Price every configuration again: the ranking is what a plan says, beside its first."""
-    estimates = [estimate(problem, ranked.configuration) for ranked in plan.ranking]
-    prices = [priced.epoch for priced in estimates]
+    priced = cache(partial(estimate, problem))  # a request may ask for one configuration often
+    prices = [priced(ranked.configuration).epoch for ranked in plan.ranking]
     if prices != [ranked.epoch for ranked in plan.ranking] or prices != sorted(prices):
         raise InvalidPlanError("ranking", "priced wrongly, or not in order")
-    return estimates[0], total(-int(-prices[0] // 1), "constants", "the time of an epoch")
+    best = priced(plan.ranking[0].configuration)
+    return best, total(-int(-prices[0] // 1), "constants", "the time of an epoch")
 
 
 def _bound(_: Problem, __: Plan, ___: Deadline) -> tuple[None, bool]:

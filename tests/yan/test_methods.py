@@ -27,10 +27,12 @@ from planner.yan import (
     check,
     estimate,
     solve,
+    solver,
 )
 from planner.yan import brute_force as brute
 from planner.yan.greedy import Greedy
 from planner.yan.layer_program import Triple
+from planner.yan.model import Estimate
 from planner.yan.tables import choices
 from tests.yan import neuron_oracle
 from tests.yan.small_problems import TINY, Rank, brute_ranks, everything, small_problems
@@ -313,3 +315,19 @@ def test_greedy_knows_its_price(problem: Problem, data: st.DataObject) -> None:
 def test_import_needs_no_numpy() -> None:
     code = "import sys, planner.yan; sys.exit('numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_configuration_that_is_asked_for_often_is_priced_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else 800 of them take longer than a short limit allows, behind the last look at the clock."""
+    asked = []
+
+    def counted(problem: Problem, configuration: Configuration) -> Estimate:
+        asked.append(configuration)
+        return estimate(problem, configuration)
+
+    monkeypatch.setattr(solver, "estimate", counted)
+    plan = planned(replace(TINY, fixed=[Fixed(1, 2, 1), Fixed(1, 1, 1)] * 50), "exact")
+    assert len(plan.ranking) == 100
+    assert len(asked) == 2
