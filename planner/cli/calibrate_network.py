@@ -14,10 +14,10 @@ from planner.cli.common import (
     check_outputs,
     command,
     in_option,
-    readable,
     write_fit,
     write_json,
 )
+from planner.cli.network_cluster import cluster_text
 from planner.cli.network_report import curves, headline, report
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.cli.progress import Progress, add_quiet
@@ -280,36 +280,7 @@ def _write(
 
     text = encode_network(sweep, fit, provenance, interference)
     if options.cluster_out:  # first: a reader of standard output may stop early
-        write_json(_cluster(options, sweep, fit, interference, provenance), options.cluster_out)
+        write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
     write_fit(options, text, lambda: report(sweep, fit, interference))
     if options.picture:
         save_network(headline(sweep), curves(sweep, fit), Path(options.picture))
-
-
-def _cluster(
-    options: argparse.Namespace,
-    sweep: "Sweep",
-    fit: "NetworkFit",
-    interference: Interference,
-    provenance: dict[str, Any],
-) -> str:
-    """Return the cluster file that follows from what was measured."""
-    from planner.jsonio.measured_cluster import cluster_document, encode_cluster
-
-    each = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    shared = int(each) if each.isdecimal() and int(each) else 1
-    notes = ["the network does not tell how much memory there is: memory_bytes is left out"]
-    if shared > 1:
-        notes.append(f"{shared} ranks shared a machine, and each counts as one here")
-    with in_option("--cluster-out"):
-        document = cluster_document(
-            sweep,
-            fit,
-            name=readable(Path(options.cluster_out).stem) or "measured",
-            source=f"{provenance['source']}, {provenance['date']}, {provenance['processor']}",
-            cores=max(machine.processors() // shared, 1),
-            bcube=options.bcube,
-            interference=interference,
-            notes=notes,
-        )
-    return encode_cluster(document)
