@@ -3,9 +3,14 @@
 import importlib.metadata
 import os
 import platform
+import time
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["own_version", "processor", "versions"]
+__all__ = ["Load", "affinity", "own_version", "processor", "processors", "versions"]
+
+_LEAST_S = 0.2
+"""Over less, the system's clock ticks would look like load."""
 
 
 def processor(described: Path = Path("/proc/cpuinfo")) -> str:
@@ -37,3 +42,65 @@ def own_version(missing: str = "(not installed)") -> str:
         return importlib.metadata.version("planner")
     except importlib.metadata.PackageNotFoundError:
         return missing
+
+
+def affinity() -> frozenset[int]:
+    """Return the numbers of the processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def processors() -> int:
+    """Return how many processors this process may run on."""
+    return len(affinity())
+
+
+class Load(NamedTuple):
+    """What has been computed until now, in seconds.
+
+    Attributes
+    ----------
+    time_s : float
+        Now.
+    own_s : float
+        What this process has computed, all its threads together.
+    all_s : float or None
+        What all processors have; None where the system does not count.
+    """
+
+    time_s: float
+    own_s: float
+    all_s: float | None
+
+    @classmethod
+    def now(cls, counted: Path = Path("/proc/stat")) -> "Load":
+        """Return what Linux counts in a file."""
+        return cls(time.monotonic(), time.process_time(), _busy_s(counted))
+
+    def others(self, since: "Load", own_s: float | None = None) -> float | None:
+        """Return how many processors others kept busy, on average; None where that is unknown.
+
+        Parameters
+        ----------
+        since : Load
+            From when on. The system counts hundredths of seconds: 0.2 s at least tell something.
+        own_s : float, optional
+            What one's own processes computed meanwhile; by default what this one did.
+        """
+        passed = self.time_s - since.time_s
+        if self.all_s is None or since.all_s is None or passed < _LEAST_S:
+            return None
+        own = self.own_s - since.own_s if own_s is None else own_s
+        return max(self.all_s - since.all_s - own, 0.0) / passed
+
+
+def _busy_s(counted: Path) -> float | None:
+    """Return what all processors have computed since the start of the system, in seconds."""
+    try:
+        fields = counted.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
+        user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, fields)
+        busy = user + nice + system + interrupts + soft + stolen
+        return busy / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -54,6 +54,8 @@ class Provenance:
         Versions of the software that matters.
     notes : tuple of str
         What a reader of the numbers should know.
+    warnings : tuple of str
+        Why the numbers may be off (`planner.disturbances`); what is planned with them repeats it.
     """
 
     kind: Literal["measured", "imported", "synthetic"]
@@ -66,6 +68,7 @@ class Provenance:
     statistic: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

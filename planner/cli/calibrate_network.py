@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner import machine
-from planner.cli.common import check_outputs, command, in_option, write_fit
+from planner.cli.common import (
+    check_outputs,
+    command,
+    in_option,
+    write_fit,
+    write_json,
+)
+from planner.cli.network_cluster import cluster_text
 from planner.cli.network_report import curves, headline, report
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.cli.progress import Progress, add_quiet
@@ -32,7 +39,8 @@ through 64 B and 4 MB. Rank 0 says how far each is off, and writes them:
 
   {"network": {"table": [[64, 210000], ..., [4000000, 9800000]]}, "affine": ..., ...}
 
-planner compare PROFILE --network FILE plans with what was measured. Other load on
+planner compare PROFILE --network FILE plans with what was measured, and so does planner
+plan PROFILE --cluster CLUSTER, with the file of --cluster-out. Other load on
 the machines or the network disturbs it: the spread says how much.
 """
 
@@ -113,6 +121,12 @@ def add_network(kinds: Any) -> None:
         "-o", "--output", metavar="FILE", help="where rank 0 writes the models, with provenance"
     )
     parser.add_argument(
+        "--cluster-out",
+        metavar="FILE",
+        help="where rank 0 writes a cluster with NICs that make all-reduces cost what was "
+        "measured, each rank a machine of it, for planner plan --cluster",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="the same on standard output, instead of the table"
     )
     parser.add_argument(
@@ -131,7 +145,13 @@ def run_network(options: argparse.Namespace) -> int:
     _check(options)
     first = os.environ.get("RANK") == "0"
     if first:
-        check_outputs({"--output": options.output, "--picture": options.picture})
+        check_outputs(
+            {
+                "--output": options.output,
+                "--cluster-out": options.cluster_out,
+                "--picture": options.picture,
+            }
+        )
     sweep, interference = _measured(options, Progress(quiet=options.quiet) if first else None)
     if first:
         provenance = {
@@ -159,6 +179,12 @@ def _check(options: argparse.Namespace) -> None:
     if options.seconds is not None and not 0 < options.seconds <= _MOST_SECONDS:
         raise InvalidInputError(
             "--seconds", f"expected more than 0 and at most {_MOST_SECONDS}, got {options.seconds}"
+        )
+    if options.cluster_out == "-":
+        raise InvalidInputError("--cluster-out", "expected a file: standard output has the report")
+    if options.cluster_out and options.collective != "all_reduce":
+        raise InvalidInputError(
+            "--cluster-out", f"a cluster follows from all-reduces, not from {options.collective}"
         )
     depths = parse_names(options.depths, "--depths")
     options.depths = tuple(parse_count(depth, "--depths") for depth in depths)
@@ -253,6 +279,8 @@ def _write(
     from planner.jsonio.network_measurements import encode_network
 
     text = encode_network(sweep, fit, provenance, interference)
+    if options.cluster_out:  # first: a reader of standard output may stop early
+        write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
     write_fit(options, text, lambda: report(sweep, fit, interference))
     if options.picture:
         save_network(headline(sweep), curves(sweep, fit), Path(options.picture))

@@ -32,7 +32,7 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.compare_network import add_network_options, on_network, settle_network
-from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled
+from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
 from planner.cli.parsing import parse_names, seconds
 from planner.cli.progress import Progress, add_quiet
 from planner.cli.regret_text import beside
@@ -43,6 +43,7 @@ from planner.draw.plans import DRAWINGS, plan_chart
 from planner.errors import InvalidInputError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
+from planner.jsonio.heads import warned
 from planner.jsonio.service import decode_request
 from planner.jsonio.types import or_none
 from planner.printing import printable
@@ -155,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
     best = None
     if results and results[0].plan is not None:
         progress(f"looking around the plan of {results[0].method}")
-        best = (compared.best or compared.answer)(results[0])
+        best = warned((compared.best or compared.answer)(results[0]), compared.warnings)
     progress.done()
     chart = None if best is None else plan_chart(best, PROBLEMS[name].view(best), compared.name)
     to_file = options.output not in (None, "-")
@@ -165,7 +166,8 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             first = [] if best is None else [best]
             others = results if compared.best_apart else results[len(first) :]
-            answers = [*first, *map(compared.answer, others)]
+            rest = (warned(compared.answer(result), compared.warnings) for result in others)
+            answers = [*first, *rest]
             write_json(msgspec.json.encode(answers).decode() + "\n", None)
         else:
             _print_table(family, compared, comparison, best)
@@ -230,7 +232,8 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
         profile = decode_profile(data)
         part = family.part(profile, options)
     typed = on_network(part, family, network, options)
-    return problem, family.compared(profile, part, typed, options)
+    compared = family.compared(profile, part, typed, options)
+    return problem, replace(compared, warnings=profile.provenance.warnings)
 
 
 def _settle(options: argparse.Namespace, problem: str) -> None:
@@ -249,7 +252,8 @@ def _settle(options: argparse.Namespace, problem: str) -> None:
 def _print_table(
     family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any], best: object
 ) -> None:
-    lines = [*map(printable, compared.about), "", format_table(*family.table(comparison))]
+    about = [*map(printable, compared.about), *warning_lines(compared.warnings)]
+    lines = [*about, "", format_table(*family.table(comparison))]
     lines += [
         printable(f"{row.method}: {row.infeasibility.reason}")
         for row in comparison.rows

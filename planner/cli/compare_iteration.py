@@ -32,6 +32,7 @@ def _requested(request: iteration_json.IterationRequest) -> ComparedProblem:
         lambda result: answer(problem, result, model=name),
         (summary,),
         name,
+        warnings=request.profile.provenance.warnings,
     )
 
 

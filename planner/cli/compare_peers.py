@@ -4,6 +4,7 @@ Every profile is planned on every cluster, for every scale of computation, by ev
 """
 
 import argparse
+import sys
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +19,7 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
+from planner.cli.family import warning_lines
 from planner.cli.iteration_options import (
     add_failed_option,
     add_memory_options,
@@ -38,6 +40,7 @@ from planner.iteration.peers import JOINT, PeerCase, compare_peers, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.peers import document
 from planner.methods import concrete, deadline_in, known_method
+from planner.printing import printable
 from planner.profiles import Profile
 
 __all__ = ["OPTIONS", "add_options", "chart_of", "planned", "run"]
@@ -88,6 +91,9 @@ def run(options: argparse.Namespace) -> int:
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (*options.file, *options.cluster))
     profiles = [(path, read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
+    for path, profile in profiles:
+        for line in warning_lines(profile.provenance.warnings):
+            print(f"planner: {printable(path)}: {line}", file=sys.stderr)
     clusters = [
         (path, damaged(asked_cluster(path), options.failed))
         for path in dict.fromkeys(options.cluster)

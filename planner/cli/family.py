@@ -23,6 +23,7 @@ __all__ = [
     "lost",
     "percent",
     "provenance",
+    "warning_lines",
 ]
 
 DEFAULT_SECONDS = 10.0
@@ -79,6 +80,8 @@ class ComparedProblem:
         Solves this problem, if not the family's `solve`.
     notes : callable, optional
         Returns lines to print below the table of a comparison.
+    warnings : tuple of str
+        Why the numbers it is made of may be off.
     """
 
     problem: Any
@@ -91,6 +94,7 @@ class ComparedProblem:
     best_apart: bool = False
     solve: Callable[..., Result[Any, Any]] | None = None
     notes: Callable[[Comparison[Any, Any]], Sequence[str]] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,11 @@ def provenance(profile: Profile) -> str:
     about = ["profile", origin.kind, origin.date, origin.processor]
     samples = f", batch size {profile.batch_size}" if profile.batch_size else ""
     return printable(" ".join(filter(None, about)) + samples)
+
+
+def warning_lines(warnings: Sequence[str]) -> list[str]:
+    """Return lines that repeat why a profile's times may be off."""
+    return [f"warning: {printable(text)}" for text in warnings]
 
 
 def lost(failed: Failures) -> str:

@@ -6,13 +6,19 @@ import sys
 from contextlib import redirect_stdout
 from typing import Any
 
-from planner.cli.common import check_outputs, command, write_json
+from planner.cli.common import check_outputs, command, write_json, write_text
+from planner.cli.parsing import seconds
+from planner.cli.profile_text import summary
 from planner.cli.progress import Progress, add_quiet
-from planner.errors import MeasurementError
+from planner.errors import InvalidInputError, MeasurementError
 from planner.jsonio import encode_profile
+from planner.profiles import Profile
 from planner.validation import integer
 
 __all__ = ["add_parser"]
+
+REPEAT_S = 20.0
+"""Long enough for a compiler or a backup beside it to pause; one waits for it."""
 
 
 def add_parser(commands: Any) -> None:
@@ -42,6 +48,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--warmup", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--repetitions", type=int, default=10, metavar="N", help="default: 10")
     parser.add_argument("--threads", type=int, metavar="N", help="default: torch's choice")
+    parser.add_argument(
+        "--time-limit",
+        type=seconds,
+        default=REPEAT_S,
+        metavar="S",
+        help="for how long to repeat while times vary too much, as other load lets them; 0: never; "
+        f"default: {REPEAT_S:g}",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,14 +64,21 @@ def run(options: argparse.Namespace) -> int:
         value = getattr(options, name)
         if value is not None:
             integer(value, f"--{name.replace('_', '-')}", minimum=minimum, maximum=10**6)
+    if not 0 <= options.time_limit <= 10**6:
+        raise InvalidInputError("--time-limit", f"expected seconds, got {options.time_limit:g}")
     check_outputs({"--output": options.output})
     with redirect_stdout(sys.stderr):  # what the model prints is not the profile
-        write = _measured(options)
-    write_json(write, options.output)
+        profile = _measured(options)
+    write_json(encode_profile(profile), options.output)
+    if options.output in (None, "-"):
+        if sys.stderr is not None:
+            sys.stderr.write(summary(profile, "standard output"))
+    else:
+        write_text(summary(profile, options.output))
     return 0
 
 
-def _measured(options: argparse.Namespace) -> str:
+def _measured(options: argparse.Namespace) -> Profile:
     from planner.profiling import load_factory, measure
 
     try:
@@ -80,7 +101,8 @@ def _measured(options: argparse.Namespace) -> str:
         repetitions=options.repetitions,
         batch_size=options.batch_size,
         threads=options.threads,
+        repeat_s=options.time_limit,
         progress=lambda done, of: progress(f"{name}: run", done, of),
     )
     progress.done()
-    return encode_profile(profile)
+    return profile

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from planner.cli.family import lost, percent, provenance
+from planner.cli.family import lost, percent, provenance, warning_lines
 from planner.cli.iteration_options import Job
 from planner.cli.regret_text import beside
 from planner.clusters import Cluster
@@ -38,6 +38,7 @@ def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
         + ("" if scale == 1 else f" (× {scale} of the profile)")
     )
     yield provenance(job.profile)
+    yield from warning_lines(job.profile.provenance.warnings)
     yield f"cluster: {about_cluster(job.cluster)}"
     if job.cluster.failed.servers:
         yield (

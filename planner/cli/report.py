@@ -145,5 +145,5 @@ def _command(options: argparse.Namespace) -> tuple[str, ...]:
     for name, default in usual.items():
         value = getattr(options, name)
         if name not in ("profile", "cluster") and value != default:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return tuple(words)

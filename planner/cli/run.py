@@ -4,7 +4,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,21 +18,19 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.parsing import parse_bcube, parse_names, seconds
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.progress import add_quiet
 from planner.cli.regret_text import kept
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.draw import GANTT, Chart
 from planner.errors import InvalidInputError, MeasurementError
+from planner.machine import Load
 from planner.topologies import BCube
 from planner.units import counted
 from planner.validation import integer, shown
 
 if TYPE_CHECKING:
     from planner.programs import Answer, Program
-    from planner.runtime.collectives.ring import AllReduce
-    from planner.runtime.measuring.trial import Trial
-    from planner.runtime.world.world import World
 
 __all__ = ["add_parser"]
 
@@ -145,12 +143,15 @@ def run(options: argparse.Namespace) -> int:
         print(f"planner: {text}", file=sys.stderr)
 
     from planner.profiling import load_factory  # says what to install if torch is missing
+
+    import torch  # isort: skip
+
+    from planner.cli.run_trials import trials
     from planner.runtime import join
+    from planner.runtime.measuring.beside_others import machine_of
     from planner.runtime.measuring.measured import timeline_of
 
     if options.threads:
-        import torch
-
         torch.set_num_threads(options.threads)
     interfaces = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
     try:
@@ -160,7 +161,9 @@ def run(options: argparse.Namespace) -> int:
             except SystemExit as stop:
                 raise MeasurementError(f"{options.model} ended the program ({stop.code})") from None
             with join(options.timeout, interfaces) as world:
-                planned, plain = _trials(options, answers, model, inputs, world, bcube)
+                threads, before = torch.get_num_threads(), Load.now()
+                planned, plain = trials(options, answers, model, inputs, world, bcube)
+                machine = machine_of(world, threads, before)
     except InvalidInputError as error:
         if error.path not in _OPTIONS:
             raise
@@ -168,9 +171,9 @@ def run(options: argparse.Namespace) -> int:
     if world.rank:
         return 0
     if options.json:
-        write_json(as_json(options, answers, planned, plain, world.size), None)
+        write_json(as_json(options, answers, planned, plain, machine, world.size), None)
     else:
-        write_text(report(options, answers, planned, plain, world.size))
+        write_text(report(options, answers, planned, plain, machine, world.size))
         sys.stdout.flush()
     title = f"{options.model}, {counted(world.size, 'rank')}, as measured"
     for option, ranks in (("picture", 1), ("trace", world.size)):
@@ -227,74 +230,3 @@ def _answers(paths: Sequence[str]) -> "tuple[list[Answer], Program]":
             answers.append(read_plan(read(path)))
     with in_file(" and ".join(paths)):
         return answers, program_of(*answers)
-
-
-def _trials(
-    options: argparse.Namespace,
-    answers: "list[Answer]",
-    model: Any,
-    inputs: tuple[Any, ...],
-    world: "World",
-    bcube: BCube | None,
-) -> "tuple[list[Trial], list[Trial]]":
-    """Return the runs as planned, and those under DDP in between."""
-    from planner.runtime.measuring.trial import run_ddp, run_plan
-
-    progress = Progress(quiet=options.quiet)
-    rounds = options.against_ddp or 1
-
-    def showing(what: str) -> Callable[[int, int], None]:
-        def show(done: int, of: int) -> None:
-            if world.rank == 0:
-                progress(f"{what}: step", done, of)
-
-        return show
-
-    all_reduce = _all_reduce(bcube, world)
-    planned, plain = [], []
-    for turn in range(rounds):
-        suffix = f", round {turn + 1} of {rounds}" if rounds > 1 else ""
-        planned.append(
-            run_plan(
-                model,
-                inputs,
-                list(answers),
-                _optimizer(options.optimizer, model),
-                world,
-                steps=options.steps,
-                warmup=options.warmup,
-                all_reduce=all_reduce,
-                progress=showing(f"as planned{suffix}"),
-            )
-        )
-        if options.against_ddp:
-            plain.append(
-                run_ddp(
-                    model,
-                    inputs,
-                    _optimizer(options.optimizer, model),
-                    world,
-                    steps=options.steps,
-                    warmup=max(options.warmup, 2),
-                    progress=showing(f"under DDP{suffix}"),
-                )
-            )
-    progress.done()
-    return planned, plain
-
-
-def _optimizer(name: str, model: Any) -> Any:
-    import torch
-
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if name == "adam":
-        return torch.optim.Adam(parameters, lr=1e-4)
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
-
-
-def _all_reduce(bcube: BCube | None, world: "World") -> "AllReduce | None":
-    if bcube is None:
-        return None
-    from planner.runtime.collectives.bcube import BcubeAllReduce
-
-    return BcubeAllReduce(world, bcube.n, bcube.k)

@@ -9,15 +9,19 @@ import msgspec
 from msgspec import UNSET
 
 from planner.bml.replan import made
+from planner.cli.family import warning_lines
+from planner.disturbances import Measured
 from planner.draw.table import format_table
 from planner.jsonio import PROBLEMS
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.jsonio.runs import ComparisonReport, PlanReport, RunReport, TransferReport
+from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
 from planner.programs.answers import recipes_of
+from planner.runtime.measuring.explained import Interval, against, explained
 from planner.runtime.measuring.measured import batch_times, compared, slowest
+from planner.runtime.measuring.predictions import predicted_transfers
 from planner.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ def report(
     answers: "Sequence[Answer]",
     planned: "Sequence[Trial]",
     plain: "Sequence[Trial]",
+    machine: Measured,
     ranks: int,
 ) -> str:
     """Return what a person reads.
@@ -52,6 +57,8 @@ def report(
         The plans.
     planned, plain : sequence of Trial
         The runs as planned, and those under DDP in between.
+    machine : Measured
+        What is known of the machine of rank 0 meanwhile.
     ranks : int
         How many there were.
     """
@@ -64,8 +71,9 @@ def report(
     rows = [_row(measured) for measured in compared(answers, steps)]
     header = ("", "predicted", "measured", "middle half", "off by")
     lines += ["", format_table(header, rows), _OFF_BY, "", *_batches(answers, planned)]
+    lines += ["", *_explained(answers, planned, machine)]
     if plain:
-        lines += ["", _against(planned, plain)]
+        lines += ["", _standing(_against(planned, plain), plain)]
     return "\n".join(lines) + "\n"
 
 
@@ -74,10 +82,11 @@ def as_json(
     answers: "Sequence[Answer]",
     planned: "Sequence[Trial]",
     plain: "Sequence[Trial]",
+    machine: Measured,
     ranks: int,
 ) -> str:
     """Return the same as JSON; see `report`."""
-    predictions = _predicted(answers)
+    predictions = predicted_transfers(answers)
     transfers = []
     for batch in batch_times(planned[-1].events, planned[-1].warmup):
         predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
@@ -99,6 +108,7 @@ def as_json(
         optimizer=options.optimizer,
         ranks=ranks,
         collective=_collective(options, answers, ranks),
+        warnings=tuple(_warnings(options, answers, ranks)) or UNSET,
         warmup=planned[-1].warmup,
         comparisons=tuple(
             ComparisonReport(
@@ -107,9 +117,21 @@ def as_json(
             for time in compared(answers, _times(planned))
         ),
         transfers=tuple(transfers),
+        explanations=_explained(answers, planned, machine),
         ddp_step_ns=tuple(step.step_ns for step in _times(plain)) if plain else UNSET,
+        against_ddp=_ratio(_against(planned, plain)) if plain else UNSET,
     )
     return msgspec.json.encode(run).decode() + "\n"
+
+
+def _ratio(interval: Interval) -> RatioReport:
+    return RatioReport(
+        median=interval.median,
+        low=interval.low,
+        high=interval.high,
+        rounds=interval.rounds,
+        differs=interval.differs,
+    )
 
 
 def _about(path: str, answer: "Answer") -> PlanReport:
@@ -147,7 +169,7 @@ def _ranks(answer: "Answer") -> int | None:
 
 
 def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: int) -> "list[str]":
-    """Return why predictions may be about something else than what was measured."""
+    """Return why predictions may be off, or about something else than what was measured."""
     known = sorted({count for count in map(_ranks, answers) if count is not None} - {ranks})
     warnings = [
         f"planned for {count} ranks, run on {ranks}: predictions are for {count}" for count in known
@@ -157,7 +179,8 @@ def _warnings(options: argparse.Namespace, answers: "Sequence[Answer]", ranks: i
             f"summed up by BML on BCube({options.bcube}): predictions are for that only if the "
             "plan's network was measured with calibrate network --bcube"
         )
-    return warnings
+    known_before = [text for answer in answers for text in answer.warnings or ()]
+    return [*warnings, *warning_lines(list(dict.fromkeys(known_before)))]
 
 
 def _times(trials: "Sequence[Trial]") -> "list[StepTime]":
@@ -185,34 +208,9 @@ def _middle(values: Sequence[int]) -> tuple[int, int]:
     return ordered[len(ordered) // 4], ordered[-1 - len(ordered) // 4]
 
 
-def _predicted(answers: "Sequence[Answer]") -> dict[tuple[str, int], tuple[int, int | None]]:
-    """Return what plans say of each batch: its time, and its size if they know it."""
-    predictions: dict[tuple[str, int], tuple[int, int | None]] = {}
-    for answer in answers:
-        if isinstance(answer, CaramelAnswer):
-            for number, group in enumerate(answer.groups):
-                predictions["", number] = group.end_ns - group.start_ns, group.bytes
-        elif isinstance(answer, IterationAnswer) and isinstance(answer.transfers, tuple):
-            for kind in ("all_reduce", "push", "pull"):
-                direction = "" if kind == "all_reduce" else kind
-                transfers = [sent for sent in answer.transfers if sent.kind == kind]
-                for number, transfer in enumerate(transfers):
-                    predictions[direction, number] = (
-                        transfer.end_ns - transfer.start_ns,
-                        transfer.bytes,
-                    )
-        elif isinstance(answer, IbatchAnswer) and isinstance(answer.schedule, tuple):
-            sizes = answer.layer_bytes if isinstance(answer.layer_bytes, tuple) else None
-            for number, row in enumerate(answer.schedule):
-                size = None if sizes is None else sum(sizes[slice(*row.layers)])
-                time = row.transfer_end_ns - row.transfer_start_ns
-                predictions[answer.direction, number] = time, size
-    return predictions
-
-
 def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[str]:
     """Return what the transfer of each batch took, beside what the plan says."""
-    predictions = _predicted(answers)
+    predictions = predicted_transfers(answers)
     first = answers[0]
     directions = {answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}
     rows, notes = [], [_NUMBERS]
@@ -251,15 +249,33 @@ def _own(answer: BigdlAnswer, turn: int) -> bool:
     return all(row[turn] == rank for rank, row in enumerate(order))
 
 
-def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> str:
-    """Return how much faster the plan is than DDP, round by round."""
-    ratios = sorted(
-        median(step.step_ns for step in _times([plain_trial]))
-        / median(step.step_ns for step in _times([planned_trial]))
-        for planned_trial, plain_trial in zip(planned, plain, strict=True)
+def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> Interval:
+    """Return how many times as fast as DDP the plan is, round by round."""
+    return against(
+        [
+            median(step.step_ns for step in _times([plain_trial]))
+            / median(step.step_ns for step in _times([planned_trial]))
+            for planned_trial, plain_trial in zip(planned, plain, strict=True)
+        ]
     )
+
+
+def _standing(interval: Interval, plain: "Sequence[Trial]") -> str:
+    """Return whether the plan and DDP differ, and by how much."""
     ddp = round(median(step.step_ns for step in _times(plain)))
-    return (
-        f"DDP: {format_ns(ddp)} a step; the plan is {median(ratios):.2f}x as fast "
-        f"({ratios[0]:.2f}x to {ratios[-1]:.2f}x in {len(ratios)} alternating rounds)"
-    )
+    rounds = counted(interval.rounds, "alternating round")
+    text = f"DDP: {format_ns(ddp)} a step; "
+    about = f"{interval.median:.2f}x as fast"
+    between = f"{interval.low:.2f}x to {interval.high:.2f}x in {rounds}"
+    if interval.rounds == 1:
+        return f"{text}the plan was {about} in 1 round, which cannot tell a difference from chance"
+    if not interval.differs:
+        return f"{text}no difference: the plan is {about}, but {between} contains 1"
+    sure = f"{interval.confidence:.0%} sure for the median"
+    return f"{text}the plan is {about} ({between}, {sure})"
+
+
+def _explained(
+    answers: "Sequence[Answer]", planned: "Sequence[Trial]", machine: Measured
+) -> tuple[str, ...]:
+    return explained(answers, [(trial.events, trial.warmup) for trial in planned], machine)

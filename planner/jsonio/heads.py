@@ -4,19 +4,24 @@
 proves.
 """
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.errors import InvalidInputError
 from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.validation import shown
 
-__all__ = ["Head", "PlanOrReason", "check_head", "head"]
+__all__ = ["Head", "PlanOrReason", "check_head", "head", "warned"]
 
 _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
+
+
+H = TypeVar("H", bound="Head")
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -28,6 +33,10 @@ class Head(Struct, frozen=True, kw_only=True):
     objective_ns: Moment | None
     lower_bound_ns: Moment | None
     runtime_s: float
+    warnings: (
+        Annotated[tuple[str, ...], Meta(description="why the profile's times may be off")]
+        | UnsetType
+    ) = UNSET
 
 
 class PlanOrReason(Head, frozen=True, kw_only=True):
@@ -59,6 +68,11 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
             if name in kind.__struct_fields__:
                 fields[name] = getattr(result.infeasibility, name)
     return fields
+
+
+def warned(answer: H, warnings: Sequence[str]) -> H:
+    """Return an answer that repeats why the numbers it was made of may be off, if they may."""
+    return replace(answer, warnings=tuple(warnings)) if warnings else answer
 
 
 def check_head(answer: Head, plan: str, *others: str, costs: str = "") -> None:

@@ -16,6 +16,7 @@ from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
 from planner.jsonio.clusters import ClusterDocument, cluster_of
+from planner.jsonio.heads import warned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.jsonio.profiles import ProfileDocument, profile_of
@@ -214,7 +215,7 @@ def planned(
     groups = None
     if cluster.scheduling is not None and result.objective_ns:
         groups = scheduled(cluster, result.objective_ns, **(limits or {}))
-    return problem, answer(
+    answered = answer(
         problem,
         result,
         alternatives,
@@ -227,3 +228,4 @@ def planned(
         targets=exported(problem, result.plan, end) if result.plan else None,
         deadline=deadline,
     )
+    return problem, warned(answered, profile.provenance.warnings)

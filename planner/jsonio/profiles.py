@@ -32,6 +32,9 @@ class ProvenanceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_field
     statistic: str = ""
     versions: dict[str, str] = {}
     notes: tuple[str, ...] = ()
+    warnings: Annotated[
+        tuple[str, ...], Meta(description="why the numbers may be off; answers repeat it")
+    ] = ()
 
 
 class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,9 +123,12 @@ def profile_of(document: ProfileDocument) -> Profile:
 
 def encode_profile(profile: Profile) -> str:
     """Return a profile as JSON text, one layer, op or parameter a line."""
+    provenance: dict[str, Any] = msgspec.to_builtins(profile.provenance)
+    if not profile.provenance.warnings:
+        del provenance["warnings"]
     plain: dict[str, Any] = {
         "name": profile.name,
-        "provenance": msgspec.to_builtins(profile.provenance),
+        "provenance": provenance,
         "batch_size": profile.batch_size,
     }
     text = json.dumps(plain, indent=1, ensure_ascii=False).removesuffix("\n}")

@@ -2,7 +2,7 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["ComparisonReport", "PlanReport", "RunReport", "TransferReport"]
+__all__ = ["ComparisonReport", "PlanReport", "RatioReport", "RunReport", "TransferReport"]
 
 
 class PlanReport(Struct, frozen=True, kw_only=True):
@@ -34,6 +34,19 @@ class TransferReport(Struct, frozen=True, kw_only=True):
     overtook: int
 
 
+class RatioReport(Struct, frozen=True, kw_only=True):
+    """How many times as fast as DDP the plan is, over alternating rounds.
+
+    `differs`: 1 lies outside of `low` to `high`, and there was more than one round.
+    """
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+    differs: bool
+
+
 class RunReport(Struct, frozen=True, kw_only=True):
     """A run, from rank 0; times are those of the slowest rank, without warm-up steps."""
 
@@ -42,7 +55,10 @@ class RunReport(Struct, frozen=True, kw_only=True):
     optimizer: str
     ranks: int
     collective: str
+    warnings: tuple[str, ...] | UnsetType = UNSET
     warmup: int
     comparisons: tuple[ComparisonReport, ...]
     transfers: tuple[TransferReport, ...]
+    explanations: tuple[str, ...] = ()
     ddp_step_ns: tuple[int, ...] | UnsetType = UNSET
+    against_ddp: RatioReport | UnsetType = UNSET

@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from statistics import median, quantiles
+from functools import cache
+from statistics import median
 from typing import Any
 
 import torch
 from torch import nn
 
+from planner import machine
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
 from planner.layers import Layer
 from planner.profiles import Profile, Provenance
 from planner.profiling.machine import processor, versions
+from planner.profiling.remarks import notes_of, others_in, warnings_of
+from planner.profiling.repeating import interquartile, repeated
 from planner.profiling.structure import Structure, observe
 from planner.profiling.surroundings import kept_gradients, no_collection, with_threads
 from planner.profiling.timing import Run, clock_for, time_bare, time_layers
@@ -32,6 +37,7 @@ def measure(
     batch_size: int | None = None,
     threads: int | None = None,
     notes: tuple[str, ...] = (),
+    repeat_s: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
     """Return a model's profile: the time and the size of each of its layers, and its dataflow.
@@ -61,6 +67,9 @@ def measure(
         Threads torch computes with; by default as many as it does now.
     notes : tuple of str
         What a reader of the numbers should know, for the provenance.
+    repeat_s : float
+        Seconds for which it is measured again while times vary too much; the steadiest repetitions
+        in a row then count. Why times may be off even so, the provenance's `warnings` say.
     progress : callable, optional
         Called with the iterations done and their total after each of them.
 
@@ -86,6 +95,7 @@ def measure(
     clock = clock_for(model)
     bare: list[tuple[int, int]] = []
     runs: list[Run] = []
+    loads = [machine.Load.now()]
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
@@ -97,10 +107,21 @@ def measure(
             time_bare(model, inputs, clock)
             report(done + 1, warmup + repetitions)
         structure = observe(model, inputs)
-        for done in range(repetitions):
+
+        def one_more() -> Run:
+            loads.append(machine.Load.now())
             bare.append(time_bare(model, inputs, clock))
             runs.append(time_layers(model, inputs, structure, clock))
-            report(warmup + done + 1, warmup + repetitions)
+            report(warmup + len(runs), warmup + max(len(runs), repetitions))
+            return runs[-1]
+
+        limit = cache(lambda: Deadline(repeat_s))  # begins when it is asked for
+        first, spread = repeated(one_more, repetitions, lambda: not limit().passed)
+        loads.append(machine.Load.now())
+        tried = len(runs)
+        counting = slice(first, first + repetitions)
+        others = others_in(loads, first + 1, first + 1 + repetitions)
+        bare, runs = bare[counting], runs[counting]
         layers = _layers(model, structure, runs)
         graph = _graph(model, structure, runs)
         provenance = Provenance(
@@ -113,7 +134,8 @@ def measure(
             repetitions=repetitions,
             statistic="median",
             versions=versions(),
-            notes=(*notes, *_notes(model, structure, layers, bare, runs)),
+            notes=(*notes, *notes_of(model, structure, layers, bare, runs, spread, tried)),
+            warnings=warnings_of(model, bare, runs, spread, others),
         )
     return Profile(name, layers, provenance, batch_size, graph)
 
@@ -143,8 +165,8 @@ def _layers(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> tupl
                 activation_bytes=structure.activation_bytes[layer],
                 kept_bytes=structure.kept_bytes[layer],
                 gradient_ready_ns=round(median(ready)) if ready else None,
-                forward_spread_ns=_spread(forward),
-                backward_spread_ns=_spread(backward),
+                forward_spread_ns=interquartile(forward),
+                backward_spread_ns=interquartile(backward),
                 block=structure.blocks[layer],
                 parameters=tuple(parameters[layer]),
             )
@@ -204,43 +226,3 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
             for name, (parameter, using) in updated.items()
         ),
     )
-
-
-def _spread(times: Sequence[int]) -> int | None:
-    """Return the interquartile range; one time alone has none."""
-    if len(times) == 1:
-        return None
-    low, _, high = quantiles(times, n=4, method="inclusive")
-    return round(high - low)
-
-
-def _notes(
-    model: nn.Module,
-    structure: Structure,
-    layers: Sequence[Layer],
-    bare: Sequence[tuple[int, int]],
-    runs: Sequence[Run],
-) -> list[str]:
-    """Return what the measurement itself has to say about its numbers."""
-    sums = (
-        sum(layer.forward_ns for layer in layers),
-        sum(layer.backward_ns for layer in layers),
-    )
-    notes = []
-    for which, direction in enumerate(("forward", "backward")):
-        without = median(times[which] for times in bare)
-        hooked = median(run.whole_ns[which] for run in runs)
-        notes.append(
-            f"hooked {direction} within {abs(hooked - without) / max(without, 1):.1%} of bare "
-            f"({hooked / 1e6:.3f} ms, {without / 1e6:.3f} ms); "
-            f"the layers' medians sum to {sums[which] / 1e6:.3f} ms"
-        )
-    if not model.training:
-        notes.append("the model is in evaluation mode")
-    if any(parameter.is_cuda for parameter in model.parameters()):
-        notes.append("the hooks wait for the device at each layer, which serialises it")
-    idle = [p for p in structure.parameters if p.requires_grad and p.grad is None]
-    if idle:
-        size = sum(p.numel() * p.element_size() for p in idle)
-        notes.append(f"{len(idle)} trainable parameters ({size} bytes) get no gradient")
-    return notes

@@ -49,6 +49,7 @@ def origin(profile: Profile, cluster: Cluster, about: str, command: Sequence[str
     return joined(
         element("h3", f"Profile: {profile.name}"),
         _facts(facts),
+        _notes([f"Warning: {text}" for text in provenance.warnings]),
         _notes(provenance.notes),
         element("h3", f"Cluster: {cluster.name}"),
         _facts([("what", about), ("source", cluster.source)]),

@@ -15,6 +15,7 @@ from planner.iteration.peers import BASELINE
 from planner.iteration.sensitivity import SweepPoint, Sweeps
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.profiles import Profile
+from planner.report.applying import applying
 from planner.report.gantt import gantt
 from planner.report.html import Html, element, paragraph
 from planner.report.lines import line_chart, line_legend, sweep_table, winners
@@ -94,7 +95,11 @@ def _sections(report: Report) -> Iterator[Html]:
     advice = (
         () if answer.advice is UNSET else (paragraph(_capitalised(advice_text(answer.advice))),)
     )
-    yield _section("verdict", "Verdict", verdict(answer, report.peers), *advice)
+    said = verdict(answer, report.peers, report.profile, report.cluster)
+    doubts = report.profile.provenance.warnings
+    warned = paragraph(f"The profile's times may be off: {'; '.join(doubts)}.") if doubts else ""
+    steps = applying(answer, report.cluster, report.command)
+    yield _section("verdict", "Verdict", said, warned, *advice, steps)
     if planned:
         yield _section("time", "Where the time goes", time_parts(answer))
         yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET
 
+from planner.clusters import Cluster
 from planner.iteration.peers import BASELINE
 from planner.jsonio.iteration_answer import (
     VERBS,
@@ -12,16 +13,19 @@ from planner.jsonio.iteration_answer import (
     SynchronisationAnswer,
     Why,
 )
+from planner.profiles import Profile
 from planner.report.html import Html, element, joined, listed, paragraph, table
 from planner.report.peers import Peers, time_of
+from planner.report.predicted import about_ns, assumption, digits_of
 from planner.report.words import ALGORITHMS, CHANGES, METHODS, MODES, abbreviated, percent, times
 from planner.units import counted, format_bytes, format_factor, format_ns, unit_of
 
 __all__ = ["alternative_table", "reasons", "time_parts", "transfer_table", "verdict"]
 
 
-def verdict(answer: IterationAnswer, peers: Peers) -> Html:
+def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cluster) -> Html:
     """Return what was found, in three sentences; of no plan, why there is none."""
+    digits = digits_of(profile)
     on = f"{answer.model} on {answer.cluster} ({counted(answer.workers, 'worker')})"
     if answer.synchronisation is UNSET or answer.iteration_ns is UNSET:
         reason = "" if answer.reason is UNSET else answer.reason
@@ -40,15 +44,15 @@ def verdict(answer: IterationAnswer, peers: Peers) -> Html:
         if (count := sum(each.kind == kind for each in transfers))
     ]
     return paragraph(
-        f"A training iteration of {on} takes ",
-        element("strong", format_ns(answer.iteration_ns)),
-        ". ",
+        f"A training iteration of {on} is predicted to take about ",
+        element("strong", about_ns(answer.iteration_ns, digits)),
+        f" if {assumption(answer, cluster, digits)}. ",
         "Gradients travel by ",
         *_algorithms(synchronisation),
         ", ",
         element("strong", synchronisation.mode),
         f" ({MODES[synchronisation.mode]}), in {' and '.join(kinds)}. ",
-        _standing(answer, peers),
+        _standing(answer, peers, digits),
         class_="verdict",
     )
 
@@ -61,7 +65,7 @@ def _algorithms(synchronisation: SynchronisationAnswer) -> Iterable[Html | str]:
         yield f" ({ALGORITHMS.get(used.algorithm, '')})"
 
 
-def _standing(answer: IterationAnswer, peers: Peers) -> Html:
+def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
     """Return how good that is: the distance to the bound, and the speed-up."""
     time, bound = answer.objective_ns or 0, answer.lower_bound_ns
     how_good = ""
@@ -76,14 +80,19 @@ def _standing(answer: IterationAnswer, peers: Peers) -> Html:
         how_good = joined(
             "The time is ",
             element("strong", percent(time / bound - 1)),
-            f" above {format_ns(bound)}, the lower bound for this order of the computation and all "
-            "algorithms considered. ",
+            f" above the lower bound ({about_ns(bound, digits)}) for this order of the computation "
+            "and all algorithms considered. ",
         )
     base, name = time_of(peers, BASELINE), METHODS[BASELINE]
     if not base or not time:
         return joined(how_good, f"{name} has no plan here.")
     ratio = element("strong", times(base / time))
-    return joined(how_good, "It is ", ratio, f" as fast as {name} ({format_ns(base)}).")
+    return joined(
+        how_good,
+        "By the same numbers it is ",
+        ratio,
+        f" as fast as {name} ({about_ns(base, digits)}).",
+    )
 
 
 def _beside(answer: IterationAnswer) -> str:

@@ -92,7 +92,11 @@ def test_rank_0_writes_what_caramel_is_compared_on(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--repetitions", "1", "--depths", "1,2", "--seconds", "2e-3", "-o", "network.json"]
+    options += ["--cluster-out", "pair.json"]
     (text, other), (shown, silent) = as_ranks(2, tmp_path, *options)
+    pair = str(tmp_path / "0" / "pair.json")
+    assert main(["plan", profile, "--cluster", pair, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cluster"] == "pair"
     assert other is None
     assert silent == ""
     lines = shown.splitlines()
@@ -235,6 +239,9 @@ def test_batches_count_interference(
         (["--picture", "p.json"], "--picture: expected a name ending in .svg, .png, .pdf"),
         (["--picture", "nowhere/p.svg"], "--picture: no such folder: nowhere"),
         (["-o", "nowhere/network.json"], "--output: no such folder: nowhere"),
+        (["--cluster-out", "-"], "--cluster-out: expected a file"),
+        (["--cluster-out", "nowhere/c.json"], "--cluster-out: no such folder: nowhere"),
+        (["--cluster-out", "c", "--collective", "all_gather"], "--cluster-out: a cluster follows"),
     ],
 )
 def test_bad_options(

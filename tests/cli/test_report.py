@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
+from planner.report.predicted import about_ns
 from planner.units import format_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.report.reading import read
@@ -32,7 +33,7 @@ def test_the_page_says_what_plan_says(
     assert out.startswith(f"report.html: iteration {format_ns(plan['iteration_ns'])} by ")
     assert err == ""
     text = read(Path("report.html").read_text(encoding="utf-8")).one("section", id="verdict").text
-    assert format_ns(plan["iteration_ns"]) in text
+    assert f"about {about_ns(plan['iteration_ns'], 2)} if " in text
     assert plan["synchronisation"]["algorithm"] in text
 
 
@@ -43,13 +44,31 @@ def test_the_command_on_the_page_makes_it_again(
     options += ["--algorithms", "ring,ps", "--max-transfer", "9kB", "-o", "page.html"]
     assert main(["report", *files, *options]) == 0
     first = Path("page.html").read_bytes()
-    command = shlex.split(read(first.decode()).one("code").text)
+    origin = read(first.decode()).one("section", id="origin")
+    command = shlex.split(origin.one("code").text)
     assert command[0] == "planner"
     assert main(command[1:]) == 0
     assert Path("report.html").read_bytes() == first
     capsys.readouterr()
     assert main([*command[1:], "-o", "-"]) == 0
     assert capsys.readouterr().out.encode() == first
+
+
+@pytest.mark.parametrize("mode", ["replicated", "sharded"])
+def test_the_steps_on_the_page_can_be_taken(
+    mode: str, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *files, "--mode", mode, "--time-limit", "30"]) == 0
+    text = read(Path("report.html").read_text(encoding="utf-8")).one("section", id="verdict")
+    steps = [line for one in text.all("code") for line in one.text.splitlines()]
+    taken = [shlex.split(step)[1:] for step in steps if step.startswith("planner ")]
+    assert taken[0][0] == "plan"
+    for step in taken:
+        assert main(step) == 0, capsys.readouterr().err
+    assert json.loads(Path("plan.json").read_text())["synchronisation"]["mode"] == mode
+    (run,) = [step for step in steps if step.startswith("torchrun ")]
+    assert "--against-ddp" in run
+    assert f"--nnodes {CLUSTER['machines']} " in run
 
 
 def test_infeasible_is_a_page(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "my_model.py").write_text(MODEL)
     compare = ["compare", "profile.json", "--startup", "100us", "--bandwidth", "10Gb/s"]
     preparing = [
-        ["profile", "my_model:make", "-o", "profile.json", "--repetitions", "2", "--threads", "1"],
+        [
+            *["profile", "my_model:make", "-o", "profile.json", "--repetitions", "2"],
+            *["--threads", "1", "--time-limit", "0"],
+        ],
         [*compare, "--problem", "caramel", "--workers", "2", "-o", "caramel.json"],
         [*compare, "--direction", "pull", "-o", "pull.json"],
         [*compare, "--direction", "push", "-o", "push.json"],
@@ -114,6 +117,7 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     assert "run: my_model:make, 2 ranks, 6 steps, sgd" in first
     assert "exposed communication" in first
     assert "in 2 alternating rounds" in first
+    assert "a step took" in first
     assert "forward phase" in second
     assert "backward phase" in second
     assert "pull batch 0" in second
@@ -142,6 +146,9 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     ]
     assert [len(one["measured_ns"]) for one in document["comparisons"]] == [3, 3]
     assert len(document["ddp_step_ns"]) == 3
+    assert document["against_ddp"]["rounds"] == 1
+    assert not document["against_ddp"]["differs"]  # which one round cannot tell
+    assert any(text.startswith("a step took") for text in document["explanations"])
     assert all(time > 0 for time in document["ddp_step_ns"])
     picture = (folder / "step.svg").read_text()
     assert "<svg" in picture

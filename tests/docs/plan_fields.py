@@ -171,6 +171,7 @@ _VALUES: dict[str, Any] = {
     "cut_off": [[0, 0]],
     "left_out": {"bml": "no"},
     "layer_names": ["a"],
+    "warnings": ["noisy"],
     "failed": {},
     "servers": [[0, 1]],
     "nics": [[[0, 1], 0]],

@@ -21,6 +21,7 @@ INTERNAL = {
     "bucketing",
     "cli",  # its interface are the commands
     "deadline",
+    "disturbances",
     "layer_parameters",
     "machine",
     "methods",

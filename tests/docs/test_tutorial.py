@@ -65,7 +65,7 @@ def test_the_commands_run_and_print_what_is_shown(tmp_path: Path) -> None:
             )
             assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
             printed += done.stdout
-    assert re.search(r"the plan is [\d.]+x as fast", printed)
+    assert re.search(r"the plan was [\d.]+x as fast", printed)
     assert (tmp_path / "step.svg").stat().st_size
     shown = headings("\n".join(SHOWN))
     assert shown

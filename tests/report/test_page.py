@@ -11,6 +11,7 @@ from msgspec import UNSET
 from planner.clusters import Cluster, Nic
 from planner.iteration.sensitivity import SweepPoint
 from planner.report import Report, page
+from planner.report.predicted import about_ns
 from planner.topologies import Switch
 from planner.units import format_bytes, format_ns
 from tests.report.making import cluster, model, report
@@ -96,17 +97,18 @@ def test_the_verdict_has_the_numbers_of_the_answer(given: Report, tree: Node) ->
     assert answer.transfers is not UNSET
     assert answer.objective_ns is not None
     assert answer.lower_bound_ns is not None
-    assert f"takes {format_ns(answer.objective_ns)}." in text
+    about = about_ns(answer.objective_ns, 2)
+    assert f"is predicted to take about {about} if " in text
     assert f"travel by {answer.synchronisation.algorithm} (" in text
     assert answer.synchronisation.mode in text
     ddp = next(one.objective_ns for one in given.peers.rows if one.method == "ddp")
     assert ddp is not None
     assert f"{ddp / answer.objective_ns:.2f}× as fast as PyTorch DDP" in text
-    assert format_ns(ddp) in text
+    assert f"({about_ns(ddp, 2)})" in text
     if answer.objective_ns == answer.lower_bound_ns:
         assert "optimal" in text
     else:
-        assert format_ns(answer.lower_bound_ns) in text
+        assert f"lower bound ({about_ns(answer.lower_bound_ns, 2)})" in text
         assert f"{answer.objective_ns / answer.lower_bound_ns - 1:.2%}" in text
 
 
@@ -224,10 +226,11 @@ def test_sweeps_are_drawn_in_proportion(given: Report, tree: Node) -> None:
 
 
 def test_sources_notes_and_the_command_are_there(tree: Node) -> None:
-    text = tree.one("section", id="origin").text
+    origin = tree.one("section", id="origin")
+    text = origin.text
     for wanted in ("made up, not measured", "a test", "a note", "assumed", "batch size"):
         assert wanted in text
-    assert tree.one("code").text == "planner report 'a model.json'"
+    assert origin.one("code").text == "planner report 'a model.json'"
 
 
 def test_memory_is_that_of_the_answer(given: Report, tree: Node) -> None:

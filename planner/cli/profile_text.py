@@ -1,0 +1,36 @@
+"""What ``planner profile`` says of what it measured."""
+
+from planner.cli.family import provenance, warning_lines
+from planner.printing import printable
+from planner.profiles import Profile
+from planner.units import counted, format_bytes, format_ns
+
+__all__ = ["summary"]
+
+
+def summary(profile: Profile, place: str) -> str:
+    """Return what a person reads of a new profile: size, times, how far they can be believed.
+
+    Parameters
+    ----------
+    profile : Profile
+        What was measured.
+    place : str
+        Where it was written.
+    """
+    graph, origin = profile.graph, profile.provenance
+    parameters = 0 if graph is None else len(graph.parameters)
+    sizes = counted(len(profile.layers), "layer"), counted(parameters, "parameter")
+    times = format_ns(profile.forward_ns), format_ns(profile.backward_ns)
+    lines = [
+        "{}: {}, {} with gradients, {}".format(
+            printable(profile.name), *sizes, format_bytes(profile.parameter_bytes)
+        ),
+        "forward {}, backward {}, by {}".format(*times, counted(origin.threads or 1, "thread")),
+        provenance(profile),
+        *(printable(note) for note in origin.notes),
+        *warning_lines(origin.warnings),
+    ]
+    if origin.warnings:
+        lines.append("plans made of this profile repeat the warnings")
+    return "\n".join([*lines, f"written to {printable(place)}", ""])

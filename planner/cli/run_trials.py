@@ -1,0 +1,82 @@
+"""What ``planner run`` executes: steps as planned, alternating with DDP if asked for."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from planner.cli.progress import Progress
+from planner.programs import Answer
+from planner.runtime.collectives.bcube import BcubeAllReduce
+from planner.runtime.collectives.ring import AllReduce
+from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
+from planner.runtime.world.world import World
+from planner.topologies import BCube
+
+__all__ = ["trials"]
+
+
+def trials(
+    options: argparse.Namespace,
+    answers: list[Answer],
+    model: Any,
+    inputs: tuple[Any, ...],
+    world: World,
+    bcube: BCube | None,
+) -> tuple[list[Trial], list[Trial]]:
+    """Return the runs as planned, and those under DDP in between."""
+    progress = Progress(quiet=options.quiet)
+    rounds = options.against_ddp or 1
+
+    def showing(what: str) -> Callable[[int, int], None]:
+        def show(done: int, of: int) -> None:
+            if world.rank == 0:
+                progress(f"{what}: step", done, of)
+
+        return show
+
+    all_reduce = _all_reduce(bcube, world)
+    planned, plain = [], []
+    for turn in range(rounds):
+        suffix = f", round {turn + 1} of {rounds}" if rounds > 1 else ""
+        planned.append(
+            run_plan(
+                model,
+                inputs,
+                list(answers),
+                _optimizer(options.optimizer, model),
+                world,
+                steps=options.steps,
+                warmup=options.warmup,
+                all_reduce=all_reduce,
+                progress=showing(f"as planned{suffix}"),
+            )
+        )
+        if options.against_ddp:
+            plain.append(
+                run_ddp(
+                    model,
+                    inputs,
+                    _optimizer(options.optimizer, model),
+                    world,
+                    steps=options.steps,
+                    warmup=max(options.warmup, 2),
+                    progress=showing(f"under DDP{suffix}"),
+                )
+            )
+    progress.done()
+    return planned, plain
+
+
+def _optimizer(name: str, model: Any) -> Any:
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if name == "adam":
+        return torch.optim.Adam(parameters, lr=1e-4)
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+
+
+def _all_reduce(bcube: BCube | None, world: World) -> AllReduce | None:
+    if bcube is None:
+        return None
+    return BcubeAllReduce(world, bcube.n, bcube.k)

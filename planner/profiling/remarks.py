@@ -1,0 +1,97 @@
+"""What a measurement itself has to say about its numbers."""
+
+from collections.abc import Sequence
+from statistics import median
+
+import torch
+from torch import nn
+
+from planner import machine
+from planner.disturbances import Measured, Spread, disturbances
+from planner.layers import Layer
+from planner.profiling.structure import Structure
+from planner.profiling.timing import Run
+
+__all__ = ["notes_of", "others_in", "warnings_of"]
+
+
+def others_in(loads: Sequence[machine.Load], first: int, end: int) -> float | None:
+    """Return the processors that others kept busy during some rounds, or from earlier on."""
+    known = (loads[end].others(loads[since]) for since in range(first, -1, -1))
+    return next((others for others in known if others is not None), None)
+
+
+def _hooked(
+    which: int, bare: Sequence[tuple[int, int]], runs: Sequence[Run]
+) -> tuple[float, float]:
+    """Return the medians of the forward (0) or backward (1) pass, with hooks and without."""
+    return median(run.whole_ns[which] for run in runs), median(times[which] for times in bare)
+
+
+def warnings_of(
+    model: nn.Module,
+    bare: Sequence[tuple[int, int]],
+    runs: Sequence[Run],
+    spread: Spread | None,
+    others: float | None,
+) -> tuple[str, ...]:
+    """Return why the times may be off."""
+    hooked = [
+        with_hooks / without if without else None
+        for with_hooks, without in (_hooked(which, bare, runs) for which in (0, 1))
+    ]
+    return disturbances(
+        Measured(
+            threads=1 if _on_device(model) else torch.get_num_threads(),
+            processors=machine.processors(),
+            others=others,
+            spread=spread,
+            forward_hooked=hooked[0],
+            backward_hooked=hooked[1],
+        )
+    )
+
+
+def notes_of(
+    model: nn.Module,
+    structure: Structure,
+    layers: Sequence[Layer],
+    bare: Sequence[tuple[int, int]],
+    runs: Sequence[Run],
+    spread: Spread | None,
+    tried: int,
+) -> list[str]:
+    """Return what the measurement itself has to say about its numbers."""
+    sums = (
+        sum(layer.forward_ns for layer in layers),
+        sum(layer.backward_ns for layer in layers),
+    )
+    notes = []
+    for which, direction in enumerate(("forward", "backward")):
+        hooked, without = _hooked(which, bare, runs)
+        notes.append(
+            f"hooked {direction} within {abs(hooked - without) / max(without, 1):.1%} of bare "
+            f"({hooked / 1e6:.3f} ms, {without / 1e6:.3f} ms); "
+            f"the layers' medians sum to {sums[which] / 1e6:.3f} ms"
+        )
+    if spread is not None:
+        notes.append(
+            f"the middle half of the times spreads over {spread.total:.1%} of the median (whole "
+            f"iterations), {spread.layers:.1%} (layers)"
+        )
+    if tried > len(runs):
+        notes.append(f"the steadiest {len(runs)} in a row of {tried} repetitions")
+    if not model.training:
+        notes.append("the model is in evaluation mode")
+    if _on_device(model):
+        notes.append("the hooks wait for the device at each layer, which serialises it")
+    idle = [p for p in structure.parameters if p.requires_grad and p.grad is None]
+    if idle:
+        size = sum(p.numel() * p.element_size() for p in idle)
+        notes.append(f"{len(idle)} trainable parameters ({size} bytes) get no gradient")
+    return notes
+
+
+def _on_device(model: nn.Module) -> bool:
+    """Whether an accelerator computes, and a single thread asks it to."""
+    return any(parameter.is_cuda for parameter in model.parameters())

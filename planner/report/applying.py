@@ -1,0 +1,77 @@
+"""How to apply a plan: the commands, for the frameworks that can be told it."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET
+
+from planner.clusters import Cluster
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.report.html import Html, element, joined, paragraph
+from planner.targets import FSDP2, TARGETS
+
+__all__ = ["applying", "steps"]
+
+PLAN = "plan.json"
+
+
+def steps(
+    answer: IterationAnswer, cluster: Cluster, command: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield what to do, and the command or code that does it; nothing without a plan.
+
+    Parameters
+    ----------
+    answer : IterationAnswer
+        The plan.
+    cluster : Cluster
+        Where it shall run.
+    command : sequence of str
+        What made the report: ``planner report`` and its arguments.
+    """
+    if answer.synchronisation is UNSET:
+        return
+    advice = answer.advice
+    if advice is not UNSET and advice.keep_ddp:
+        cap = advice.bucket_cap_mb
+        given = "" if cap is None else f", bucket_cap_mb={cap}"
+        yield (
+            "Keep DDP, with the buckets that suit it best",
+            f"DistributedDataParallel(model{given})",
+        )
+    plan = ["planner", "plan", *command[2:], "-o", PLAN]
+    yield "Write the plan", shlex.join(plan)
+    machines = cluster.working
+    each = max(cluster.workers // max(machines, 1), 1)
+    launch = f"torchrun --nnodes {machines} --nproc-per-node {each} -m planner run {PLAN}"
+    yield (
+        "See, on these machines, whether it keeps what is predicted (and name their rendezvous)",
+        f"{launch} --model MODULE:FACTORY --against-ddp",
+    )
+    yield (
+        "In a training program, by this package",
+        f'planner.runtime.attach(model, Path("{PLAN}").read_bytes(), optimizer, world)',
+    )
+    for target in (*TARGETS.values(), FSDP2):
+        own = f"{target.name}-plan.json"
+        asked = ["planner", "plan", *_left(command[2:]), "--for", target.name, "-o", own]
+        yield (
+            f"Under the rules of {target.title}, with a plan of its own",
+            f"{shlex.join(asked)}\nplanner export {target.name} {own} -o {target.name}.json",
+        )
+
+
+def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) -> Html:
+    """Return the steps as a part of the page."""
+    shown = [
+        joined(paragraph(f"{what}:"), element("pre", element("code", how)))
+        for what, how in steps(answer, cluster, command)
+    ]
+    return joined(element("h3", "How to apply this"), *shown) if shown else Html("")
+
+
+def _left(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without what a target decides."""
+    decided = ("--mode", "--algorithms")
+    pairs = zip(("", *arguments), arguments, strict=False)
+    return [text for before, text in pairs if before not in decided and text not in decided]

@@ -1,0 +1,224 @@
+"""What of a run was other than predicted, and why: events in, sentences out. Needs no torch.
+
+Problem. "Off by 20 %" says nothing about what to do. A step is computation, waiting for transfers,
+and the rest (the update, and what lies between), each with causes of its own.
+
+Method. Each part is measured from the events and held against what the plan says; what is off by
+more than a bound, and by a share of the step that matters, gets a sentence with what was seen of
+the cause. What a transfer takes is that of the rank it keeps least: the others wait there for the
+last rank to come, which is no matter of the network.
+
+Complexity. O(n log n) for n events.
+
+Source. Own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from planner.disturbances import Measured, disturbances
+from planner.programs import Answer
+from planner.runtime.measuring.measured import batch_times, compared, slowest
+from planner.runtime.measuring.predictions import predicted_computation, predicted_transfers
+from planner.runtime.measuring.trace import Event
+from planner.units import counted, format_ns
+
+__all__ = ["Interval", "against", "explained"]
+
+OFF = 0.10
+"""A part off by no more is as predicted: on a shared machine runs of the same plan differ by about
+as much."""
+
+MATTERS = 0.03
+"""Smaller shares of the step are not worth a sentence: others explain more."""
+
+Run = tuple[Sequence[Sequence[Event]], int]
+"""The events of every rank, and the first step that counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """How many times as fast as something else, by rounds.
+
+    Attributes
+    ----------
+    median, low, high : float
+        Over the rounds. The median of all rounds there could be lies between `low` and `high`, the
+        least and the largest, with probability 1 - 2^(1-n) for n rounds.
+    rounds : int
+        n.
+    """
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+    @property
+    def confidence(self) -> float:
+        """That probability: 0 for a single round."""
+        return 1 - 2.0 ** (1 - self.rounds)
+
+    @property
+    def differs(self) -> bool:
+        """Whether 1 lies outside; one round alone cannot tell."""
+        return self.rounds > 1 and not self.low <= 1 <= self.high
+
+
+def against(ratios: Sequence[float]) -> Interval:
+    """Return the interval of the ratios of some rounds, at least one."""
+    return Interval(median(ratios), min(ratios), max(ratios), len(ratios))
+
+
+def explained(
+    answers: Sequence[Answer], runs: Sequence[Run], machine: Measured | None = None
+) -> tuple[str, ...]:
+    """Return what was other than predicted, what matters most first; the steps before it.
+
+    Parameters
+    ----------
+    answers : sequence of answers
+        The plans.
+    runs : sequence of (events, int)
+        What was measured of them.
+    machine : Measured, optional
+        What is known of the machine meanwhile.
+    """
+    steps = [step for events, first in runs for step in slowest(events, first)]
+    if not steps:
+        return ()
+    times = {time.name: time for time in compared(answers, steps)}
+    step, waited = times["step"], times["exposed communication"]
+    parts: list[tuple[float, str]] = []
+    why = "; ".join(() if machine is None else disturbances(machine))
+    for passes, predicted in predicted_computation(answers).items():
+        computed = _computation(runs, passes)
+        about = "computation" if len(passes) > 1 else f"computation of the {passes[0]} pass"
+        more = computed - predicted
+        if _off(predicted, computed) and abs(more) > MATTERS * step.median_ns:
+            parts.append((abs(more), _of_computation(about, predicted, computed, why)))
+    if waited.predicted_ns is not None:
+        more = waited.median_ns - waited.predicted_ns
+        if abs(more) > MATTERS * step.median_ns and _off(waited.predicted_ns, waited.median_ns):
+            took = format_ns(waited.median_ns)
+            beyond = f"{format_ns(abs(more))} {'more' if more > 0 else 'less'} than predicted"
+            parts.append((abs(more), f"computation waited {took} for transfers, {beyond}"))
+    outside = median(one.step_ns - one.exposed_ns for one in steps)
+    rest = outside - _computation(runs, ("forward", "backward"))
+    if step.predicted_ns is not None and rest > MATTERS * step.median_ns:
+        took = format_ns(round(rest))
+        text = f"the update, and what lies between passes, took {took}, which no plan counts"
+        parts.append((rest, text))
+    parts.sort(key=lambda part: -part[0])
+    found = [*_whole(step.predicted_ns, step.median_ns), *(text for _, text in parts)]
+    return (*found, *_of_transfers(answers, runs), *_of_order(runs))
+
+
+def _off(predicted: float, took: float) -> bool:
+    return abs(took - predicted) > OFF * max(predicted, 1)
+
+
+def _whole(predicted: int | None, took: int) -> Iterable[str]:
+    if predicted is None:
+        return
+    more = took - predicted
+    if _off(predicted, took):
+        yield (
+            f"a step took {format_ns(abs(more))} {'more' if more > 0 else 'less'} than the "
+            f"{format_ns(predicted)} predicted"
+        )
+    else:
+        yield f"a step took what was predicted, within {OFF:.0%}"
+
+
+def _of_computation(about: str, predicted: int, took: int, why: str) -> str:
+    text = (
+        f"{about} took {took / max(predicted, 1):.2f} times as long as in the profile "
+        f"({format_ns(took)}, not {format_ns(predicted)})"
+    )
+    if took < predicted:
+        return f"{text}: the profile is of a busier or slower machine, so profile again"
+    return f"{text}: {why or 'nothing else ran here that would explain it, so profile again'}"
+
+
+def _computation(runs: Sequence[Run], passes: Sequence[str]) -> int:
+    """Return what passes take of a step without waiting, on the slowest rank."""
+    found: list[int] = []
+    for ranks, first in runs:
+        each = [_computed(events, passes) for events in ranks]
+        common = set.intersection(*(set(steps) for steps in each))
+        found += [max(steps[at] for steps in each) for at in common if at >= first]
+    return round(median(found)) if found else 0
+
+
+def _computed(events: Iterable[Event], passes: Sequence[str]) -> dict[int, int]:
+    """Return what passes take on one rank without waiting, by step."""
+    known = tuple(events)
+    waits = [event for event in known if event.kind == "wait"]
+    whole = {event.step for event in known if event.kind == "step"}
+    steps: dict[int, int] = {}
+    for event in known:
+        if event.kind in passes and event.step in whole:
+            waited = sum(
+                max(0, min(wait.end_ns, event.end_ns) - max(wait.start_ns, event.start_ns))
+                for wait in waits
+            )
+            took = event.end_ns - event.start_ns - waited
+            steps[event.step] = steps.get(event.step, 0) + took
+    return steps
+
+
+def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[str]:
+    """Yield by how much transfers were slower, or faster, than the plan's network says."""
+    known = predicted_transfers(answers)
+    lengths: dict[tuple[str, int], list[int]] = {}
+    for run, (ranks, first) in enumerate(runs):
+        least: dict[tuple[int, int, str, int], int] = {}
+        for events in ranks:
+            for event in events:
+                if event.kind == "transfer" and event.step >= first:
+                    place = run, event.step, event.direction, event.batch
+                    length = event.end_ns - event.start_ns
+                    least[place] = min(length, least.get(place, length))
+        for (_, _, direction, batch), length in least.items():
+            lengths.setdefault((direction, batch), []).append(length)
+    pairs = {
+        name: (known[name].time_ns, median(times))
+        for name, times in lengths.items()
+        if name in known and known[name].time_ns
+    }
+    predicted = sum(before for before, _ in pairs.values())
+    took = sum(after for _, after in pairs.values())
+    if not predicted or not _off(predicted, took):
+        return
+    ratios = {name: after / before for name, (before, after) in pairs.items()}
+    worst = max(ratios, key=lambda name: abs(ratios[name] - 1))
+    name = f"{worst[0]} batch {worst[1]}".strip()
+    slower = took > predicted
+    most = f", {name} most: {ratios[worst]:.2f} times" if len(ratios) > 1 else ""
+    state = "slower" if slower else "faster"
+    yield (
+        f"transfers took {took / predicted:.2f} times as long as the plan's network says, without "
+        f"waiting for slower ranks{most}: it is {state} than was calibrated, or assumed, so plan "
+        "with what planner calibrate network measures here"
+    )
+
+
+def _of_order(runs: Sequence[Run]) -> Iterable[str]:
+    """Yield which transfers left before others that the plan has before them."""
+    overtook: dict[str, int] = {}
+    steps = 0
+    for ranks, first in runs:
+        times = batch_times(ranks, first)
+        steps += max((len(batch.measured_ns) for batch in times), default=0)
+        for batch in times:
+            name = f"{batch.direction} batch {batch.batch}".strip()
+            overtook[name] = overtook.get(name, 0) + batch.overtook
+    often = {name: count for name, count in overtook.items() if count}
+    if often:
+        names = ", ".join(f"{name} ({count}×)" for name, count in often.items())
+        yield (
+            f"order: in {counted(steps, 'step')} {names} left before earlier ones, which were not "
+            "ready: gradients came in another order than the profile says"
+        )

@@ -1,0 +1,69 @@
+"""What a profile warns of is repeated by whatever is made of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.cli import main
+from tests.cli.printed import check_answer, check_printed
+
+SAID = "4 threads on 2 processors"
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> dict[str, Any]:
+    layers = [
+        {"name": f"l{i}", "forward_ns": 10**6, "backward_ns": 2 * 10**6, "parameter_bytes": 10**5}
+        for i in range(3)
+    ]
+    origin = {"kind": "measured", "source": "here", "warnings": [SAID]}
+    made = {"name": "m", "provenance": origin, "batch_size": 1, "layers": layers}
+    check_printed("profile", made)
+    (tmp_path / "m.json").write_text(json.dumps(made))
+    return made
+
+
+@pytest.mark.parametrize("problem", ["caramel", "ibatch"])
+def test_compare(
+    problem: str, profile: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--problem", problem, "--startup", "100us", "--bandwidth", "1Gb/s"]
+    options += ["--workers", "2"] if problem == "caramel" else []
+    file = str(tmp_path / "m.json")
+    assert main(["compare", file, *options, "-o", str(tmp_path / "plan.json")]) == 0
+    assert f"warning: {SAID}" in capsys.readouterr().out
+    answer = json.loads((tmp_path / "plan.json").read_text())
+    check_answer(answer)
+    assert answer["warnings"] == [SAID]
+    assert main(["compare", file, *options, "--json"]) == 0
+    assert all(one["warnings"] == [SAID] for one in json.loads(capsys.readouterr().out))
+
+
+def test_plan_and_peers(
+    profile: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, plan = str(tmp_path / "m.json"), str(tmp_path / "plan.json")
+    assert main(["plan", file, "--cluster", "office-4", "-o", plan]) == 0
+    assert f"warning: {SAID}" in capsys.readouterr().out
+    answer = json.loads(Path(plan).read_text())
+    check_answer(answer)
+    assert answer["warnings"] == [SAID]
+    assert main(["compare", "--peers", file, "--cluster", "office-4", "--methods", "ddp"]) == 0
+    assert f"warning: {SAID}" in capsys.readouterr().err
+
+
+def test_requests(profile: dict[str, Any]) -> None:
+    cluster = {
+        "name": "two",
+        "source": "made up",
+        "machines": 2,
+        "topology": {"kind": "switch"},
+        "nic": {"bytes_per_s": 1e9, "startup_ns": 1000},
+    }
+    request = {"problem": "iteration", "profile": profile, "cluster": cluster}
+    assert planner.solve(request)["warnings"] == [SAID]
+    del profile["provenance"]["warnings"]
+    assert "warnings" not in planner.solve(request)

@@ -1,0 +1,84 @@
+"""The verdict predicts: with as many digits as the profile's spreads leave, on one assumption."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace as with_fields
+
+from planner.report import page
+from planner.report.applying import steps
+from planner.report.predicted import about_ns, assumption, digits_of
+from tests.report.making import cluster, model, report
+from tests.report.reading import read
+
+
+@pytest.mark.parametrize(("share", "digits"), [(0, 2), (0.3, 2), (0.05, 2), (0.005, 3), (1e-6, 4)])
+def test_digits_are_those_of_the_spread(share: float, digits: int) -> None:
+    profile = model()
+    layers = tuple(
+        replace(
+            layer,
+            forward_spread_ns=round(10**6 * layer.forward_ns * share),
+            forward_ns=10**6 * layer.forward_ns,
+            backward_ns=0,
+        )
+        for layer in profile.layers
+    )
+    assert digits_of(replace(profile, layers=layers)) == digits
+
+
+@given(st.integers(1, 10**12), st.integers(2, 4))
+def test_rounding_is_off_by_half_a_unit_at_most(time: int, digits: int) -> None:
+    value, unit = about_ns(time, digits).split()
+    scale = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9}[unit]
+    assert abs(float(value) * scale - time) <= 0.5000001 * 10 ** max(len(str(time)) - digits, 0)
+    assert len(value.replace(".", "").strip("0")) <= digits
+
+
+def test_the_assumption_is_the_scenario_that_changes_most() -> None:
+    given = report()
+    answer = given.answer
+    assert answer.regret
+    planned = answer.objective_ns
+    assert planned is not None
+    for place, said in enumerate(
+        ("computation takes as long", "computation takes as long", *["NIC|start-up|abreast"] * 5)
+    ):
+        rows = [
+            with_fields(row, plan_ns=10 * planned if at == place else planned)
+            for at, row in enumerate(answer.regret)
+        ]
+        text = assumption(with_fields(answer, regret=tuple(rows)), given.cluster, 2)
+        assert any(one in text for one in said.split("|"))
+        assert f": about {about_ns(10 * planned, 2)})" in text
+    same = tuple(with_fields(row, plan_ns=planned) for row in answer.regret)
+    assert "file are right" in assumption(with_fields(answer, regret=same), given.cluster, 2)
+
+
+def test_warnings_of_the_profile_stand_in_the_verdict() -> None:
+    profile = model()
+    noisy = replace(profile, provenance=replace(profile.provenance, warnings=("it was busy",)))
+    tree = read(page(report(noisy)))
+    assert "may be off: it was busy." in tree.one("section", id="verdict").text
+    assert "Warning: it was busy" in tree.one("section", id="origin").text
+
+
+def test_ddp_is_kept_where_that_is_the_advice() -> None:
+    given = report()
+    advice = given.answer.advice
+    assert advice
+    keep = with_fields(given.answer, advice=with_fields(advice, keep_ddp=True, bucket_cap_mb=5))
+    first = next(iter(steps(keep, given.cluster, given.command)))
+    assert first[1] == "DistributedDataParallel(model, bucket_cap_mb=5)"
+    run = with_fields(given.answer, advice=with_fields(advice, keep_ddp=False))
+    found = [how for _, how in steps(run, given.cluster, given.command)]
+    assert found[0] == "planner plan 'a model.json' -o plan.json"
+    assert not any("DistributedDataParallel" in how for how in found)
+
+
+def test_without_a_plan_there_are_no_steps() -> None:
+    given = report(where=cluster(memory_bytes=5))
+    assert not list(steps(given.answer, given.cluster, given.command))
+    assert "How to apply" not in page(given)

@@ -1,0 +1,78 @@
+"""What may have put a measurement off: pure sentences, whatever this machine does now."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.disturbances import LAYERS_SPREAD, TOTAL_SPREAD, Measured, Spread, disturbances
+from planner.machine import Load
+
+QUIET = Measured(
+    threads=2,
+    processors=2,
+    others=0.1,
+    spread=Spread(0.02, 0.2),
+    forward_hooked=1.05,
+    backward_hooked=0.95,
+)
+
+
+def test_a_quiet_machine_is_not_warned_about() -> None:
+    assert disturbances(QUIET) == ()
+    assert disturbances(Measured(threads=1, processors=1)) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"threads": 3}, "3 threads on 2 processors"),
+        ({"threads": 4, "ranks": 2}, "2 ranks with 4 threads in all on 2 processors"),
+        ({"others": 0.9}, "other processes kept 0.9 of 2 processors busy, and 2 were needed"),
+        ({"others": 1.4, "threads": 1}, "and 1 was needed here"),
+        ({"spread": Spread(0.5, 0.2)}, "whole iterations spreads over 50% of the median"),
+        ({"spread": Spread(0.0, 1.05)}, "single layers spreads over 105% of the median"),
+        ({"forward_hooked": 2.39}, "forward passes took 139% more time with the hooks"),
+        ({"backward_hooked": 0.5}, "backward passes took 50% less time with the hooks"),
+    ],
+)
+def test_each_number_has_its_sentence(change: dict[str, Any], said: str) -> None:
+    (sentence,) = disturbances(replace(QUIET, **change))
+    assert said in sentence
+
+
+def test_load_that_leaves_enough_processors_is_none() -> None:
+    assert disturbances(replace(QUIET, processors=8, others=6.0)) == ()
+    assert disturbances(replace(QUIET, processors=8, others=6.5))
+
+
+def test_causes_come_before_what_they_did() -> None:
+    both = disturbances(replace(QUIET, threads=9, spread=Spread(1.0, 1.0)))
+    assert len(both) == 3
+    assert "9 threads" in both[0]
+
+
+def test_the_excess_is_in_bounds() -> None:
+    assert Spread(TOTAL_SPREAD, LAYERS_SPREAD).excess == pytest.approx(1)
+    assert Spread(3 * TOTAL_SPREAD, 0).excess == pytest.approx(3)
+    assert Spread(0, 2 * LAYERS_SPREAD).excess == pytest.approx(2)
+
+
+def test_others_are_what_is_counted_beyond_ones_own() -> None:
+    start = Load(10.0, 1.0, 100.0)
+    assert Load(12.0, 2.0, 104.0).others(start) == pytest.approx(1.5)
+    assert Load(12.0, 2.0, 104.0).others(start, own_s=4.0) == 0
+    assert Load(12.0, 9.0, 104.0).others(start) == 0  # ticks of two clocks
+    assert Load(10.1, 1.0, 101.0).others(start) is None
+    assert Load(12.0, 2.0, None).others(start) is None
+
+
+def test_what_linux_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda _: 100)
+    file = tmp_path / "stat"
+    file.write_text("cpu  100 20 30 9999 8888 5 5 40 7 7\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    assert Load.now(file).all_s == pytest.approx(2.0)
+    file.write_text("something else")
+    assert Load.now(file).all_s is None
+    assert Load.now(tmp_path / "none").all_s is None
