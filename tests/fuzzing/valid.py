@@ -133,6 +133,8 @@ def caramel(draw: Random) -> Request:
         request["workers"] = draw.choice([1, 2, 8, 100, 65536])
     if len(request["ops"]) > 16 or draw.random() < 0.5:
         request["time_limit_s"] = draw.choice([0.001, 0.01, 0.1])
+    if draw.random() < 0.2:
+        request["target"] = draw.choice(["ddp", "horovod", "deepspeed", "megatron"])
     return request
 
 
@@ -349,6 +351,8 @@ def iteration(draw: Random) -> Request:
         request["optimiser_ratio"] = draw.choice([0, 2, 0.5])
     if draw.random() < 0.2:
         request["computation_scale"] = draw.choice([1, 0.02, 1e-9, 3])
+    if draw.random() < 0.2:
+        request["target"] = draw.choice(["ddp", "horovod", "deepspeed", "megatron", "fsdp2"])
     return request
 
 
