@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.caramel.exported import Exported
 from planner.jsonio.types import Moment
 from planner.targets import PLANNER, TARGET_NAMES, Target
+from planner.validation import MAX_TOTAL
 
 __all__ = [
     "ExportedAnswer",
@@ -63,12 +64,15 @@ def target_answer(target: Target | None) -> TargetField:
 
 
 def targets_answer(found: Mapping[str, Exported] | None) -> TargetsField:
-    """Return the JSON form of what a plan takes under the rules of targets; unset if of none."""
-    if not found:
-        return UNSET
-    return {
+    """Return the JSON form of what a plan takes under the rules of targets; unset if of none.
+
+    Targets under whose rules it takes more than 63 bits of nanoseconds are left out.
+    """
+    answers = {
         name: ExportedAnswer(
             plan_ns=one.plan_ns, default_ns=one.default_ns, reason=one.reason or UNSET
         )
-        for name, one in found.items()
+        for name, one in (found or {}).items()
+        if max(one.default_ns, one.plan_ns or 0) <= MAX_TOTAL
     }
+    return answers or UNSET

@@ -61,3 +61,17 @@ def test_what_cannot_be_asked(request_: dict[str, Any], path: str, message: str)
     error = planner.solve(request_)["error"]
     assert error["path"] == path
     assert message in error["message"]
+
+
+def test_times_beyond_63_bits_are_left_out() -> None:
+    """A plan of chunks is short where whole messages take longer than can be said."""
+    network = {
+        "startup_ns": 0,
+        "ns_per_byte": 4 * 10**18,
+        "depths": {"2": {"startup_ns": 5, "ns_per_byte": 1}},
+    }
+    answer = planner.solve({**CARAMEL, "network": network})
+    assert answer["objective_ns"] < 2**63
+    assert "targets" not in answer
+    refused = planner.solve({**CARAMEL, "network": network, "target": "ddp"})
+    assert refused["error"]["path"] == "network"
