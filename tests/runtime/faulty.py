@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -101,6 +102,7 @@ def strike(what: str, world: World) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
+        threading.Event().wait()  # another thread may be who is told, and that takes its time
     elif what == "raise":
         raise ValueError("no such picture")
     elif what == "exit":
