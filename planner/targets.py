@@ -24,6 +24,7 @@ __all__ = [
     "TARGETS",
     "TARGET_NAMES",
     "Buckets",
+    "Exported",
     "Order",
     "Rule",
     "Target",
@@ -118,6 +119,25 @@ class Target:
         assert self.default_elements is not None
         elements = max(self.default_elements, self.elements_per_worker * workers)
         return elements * element_bytes, elements * element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A plan under a target's rules.
+
+    Attributes
+    ----------
+    plan_ns : int or None
+        What an iteration takes; None if the target cannot be told the plan.
+    default_ns : int
+        What it takes by the target's default.
+    reason : str
+        Why it cannot be told; empty if it can.
+    """
+
+    plan_ns: int | None
+    default_ns: int
+    reason: str = ""
 
 
 _DDP = Target(

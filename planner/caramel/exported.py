@@ -13,7 +13,7 @@ Source: own; the rules are those of `planner.targets`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.bucketing import ddp_buckets, fitting_buckets, nearest_size
 from planner.caramel.evaluation import evaluate, plan_heads
@@ -21,31 +21,12 @@ from planner.caramel.problem import Group, Plan, Problem
 from planner.caramel.targeted import Lane, default_counts, in_cycles, lane_of, plan_of_buckets
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.targets import TARGETS, Target
+from planner.targets import TARGETS, Exported, Target
 
-__all__ = ["Exported", "exported", "exported_to"]
+__all__ = ["exported", "exported_to"]
 
 MOST_LOOKED_AT = 2 * 10**6
 """Groups times parameters up to which the nearest size is looked for: seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """A plan under a target's rules.
-
-    Attributes
-    ----------
-    plan_ns : int or None
-        What an iteration takes; None if the target cannot be told the plan.
-    default_ns : int
-        What it takes by the target's default.
-    reason : str
-        Why it cannot be told; empty if it can.
-    """
-
-    plan_ns: int | None
-    default_ns: int
-    reason: str = ""
 
 
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:

@@ -5,7 +5,7 @@ Problem: of all plans that keep to a target's rules, which takes least?
 Method: where buckets are any consecutive parameters, `planner.caramel.buckets`; where one size
 makes them, all sizes (`planner.caramel.one_size`). A target that looks for buckets in cycles gets
 the best ones without cycles, those for gradients that are ready at the next cycle, or its default.
-The target's default is always among the candidates.
+The target's default is always among the candidates, the last one: it is taken if it is faster.
 
 Guarantee: never slower than the default. Optimal without interference and cycles; the bound is that
 of the same buckets without cycles. Of all sizes only `one_size.MOST_BUCKETS` are tried: beyond that
@@ -66,7 +66,7 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
     candidates, bound, timed_out = [default], None, False
     try:
         found, bound = _best(alone, target, lane, deadline, most_bytes)
-        candidates = found if most_bytes is not None else [default, *found]
+        candidates = found if most_bytes is not None else [*found, default]
     except TimeUpError:
         timed_out = True
     plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]
@@ -138,14 +138,16 @@ def _best(
     """Return candidates, by the numbers of their parameters, and the bound of all plans."""
     known = problem.windows
     cost = cost_of(problem)
-    end, counts = best_buckets(lane.ready, lane.sizes, cost, deadline, most_bytes)
-    bound = max(end, known.backward_ns) + known.forward_ns
+    until = known.backward_ns
+    end, counts = best_buckets(lane.ready, lane.sizes, cost, deadline, most_bytes, until)
+    bound = max(end, until) + known.forward_ns
     if target.buckets == "any":
         if not target.cycle_ns:
             return [counts], bound
         cycle = target.cycle_ns
         seen = [-(-ready // cycle) * cycle for ready in lane.ready]
-        return [counts, best_buckets(seen, lane.sizes, cost, deadline, most_bytes)[1]], bound
+        caught = best_buckets(seen, lane.sizes, cost, deadline, most_bytes, until)[1]
+        return [counts, caught], bound
     best, least, listed = [1] * len(lane.sizes), -1, 0
     lasting = _lasting(problem, target, lane)
     for _, counts in every_size(lane.sizes, target.buckets):

@@ -25,6 +25,7 @@ __all__ = [
     "readable",
     "standard_input",
     "standard_output",
+    "tell",
     "write_document",
     "write_fit",
     "write_json",
@@ -166,6 +167,12 @@ def _write(data: bytes, path: str | None) -> None:
             output.flush()
     else:
         write_file(path, data)
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Say something on standard error, beside what is written."""
+    if sys.stderr is not None:
+        sys.stderr.write("".join(f"planner: {line}\n" for line in lines))
 
 
 def write_text(text: str) -> None:

@@ -32,7 +32,14 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.compare_network import add_network_options, on_network, settle_network
-from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
+from planner.cli.family import (
+    DEFAULT_SECONDS,
+    ComparedProblem,
+    Family,
+    Option,
+    Profiled,
+    warning_lines,
+)
 from planner.cli.parsing import parse_names, seconds
 from planner.cli.progress import Progress, add_quiet
 from planner.cli.regret_text import beside
@@ -118,10 +125,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
     parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
     compare_peers.add_options(parser)
-    for name, profiled in PROFILED.items():
-        group = parser.add_argument_group(f"with a profile and --problem {name}")
-        for option in profiled.options:
-            group.add_argument(option.name, default=argparse.SUPPRESS, **option.settings)
+    groups: dict[str, Any] = {}
+    for option, names in _options():
+        title = f"with a profile and --problem {' or '.join(names)}"
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        groups[title].add_argument(option.name, default=argparse.SUPPRESS, **option.settings)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -185,6 +194,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _options() -> list[tuple[Option, list[str]]]:
+    """Return every option that makes a problem of a profile, and of which families it is."""
+    found: dict[str, tuple[Option, list[str]]] = {}
+    for name, profiled in PROFILED.items():
+        for option in profiled.options:
+            found.setdefault(option.name, (option, []))[1].append(name)
+    return list(found.values())
+
+
 def _apart() -> list[str]:
     """Return the options that make a problem of a single profile."""
     only = ["--problem", "--startup", "--bandwidth", "--network", "--network-model"]
@@ -239,11 +257,12 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
 def _settle(options: argparse.Namespace, problem: str) -> None:
     """Refuse options of other problems, and set those not given to their defaults."""
     settings = vars(options)
+    own = {option.key for option in PROFILED[problem].options}
     for name, family in PROFILED.items():
         for option in family.options:
             if name == problem:
                 settings.setdefault(option.key, option.default)
-            elif option.key in settings:
+            elif option.key in settings and option.key not in own:
                 raise InvalidInputError(
                     option.name, f"does not apply to --problem {problem}, only to {name}"
                 )

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from planner import caramel
 from planner.caramel.for_target import BEHIND_BARRIERS, BUCKETS
-from planner.cli.common import REGRET_HELP
 from planner.cli.family import (
     DEFAULT_SECONDS,
+    FOR,
+    REGRET,
     ComparedProblem,
     Family,
     Option,
@@ -27,7 +28,7 @@ from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork, scattered
 from planner.profiles import Profile
 from planner.results import Result
-from planner.targets import PLANNER, TARGETS, target_of
+from planner.targets import target_of
 from planner.units import counted, format_bytes, format_ns
 from planner.validation import integer
 
@@ -67,20 +68,8 @@ _OPTIONS = (
             "help": "seed of the op orders of methods that enforce none; default: 0",
         },
     ),
-    Option(
-        "--for",
-        PLANNER,
-        {
-            "choices": (*TARGETS, PLANNER),
-            "help": "whose rules plans keep to, such as whole parameters and a barrier before the "
-            "forward pass; default: planner, whose runtime has none",
-        },
-    ),
-    Option(
-        "--regret",
-        False,
-        {"action": "store_true", "help": REGRET_HELP},
-    ),
+    FOR,
+    REGRET,
 )
 
 
@@ -91,6 +80,11 @@ def _check(options: argparse.Namespace) -> None:
     elif measured is not None and options.workers != measured:
         raise InvalidInputError(
             "--workers", f"expected {measured}, among whom --network was measured"
+        )
+    target = target_of(vars(options)["for"], "--for")
+    if target is not None and target.sharded:
+        raise InvalidInputError(
+            "--for", f"{target.title} shards parameters: expected planner plan, or --problem ibatch"
         )
     integer(options.workers, "--workers", minimum=2, maximum=_MAX_WORKERS)
     integer(options.seed, "--seed")

@@ -1,6 +1,7 @@
 """``planner compare`` for the batching problem."""
 
 import argparse
+from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -8,6 +9,8 @@ from msgspec.structs import replace
 from planner import ibatch
 from planner.cli.family import (
     DEFAULT_SECONDS,
+    FOR,
+    REGRET,
     ComparedProblem,
     Family,
     Option,
@@ -16,13 +19,17 @@ from planner.cli.family import (
     percent,
 )
 from planner.comparison import Comparison
+from planner.errors import InvalidInputError
+from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE
 from planner.jsonio import ibatch as ibatch_json
 from planner.jsonio.types import or_none
 from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork
 from planner.profiles import Profile
+from planner.regret import Regret
 from planner.results import Result
+from planner.targets import target_of
 from planner.units import format_bytes, format_ns, parse_bytes
 from planner.validation import integer
 
@@ -63,6 +70,8 @@ _OPTIONS = (
         },
     ),
     Option("--max-batch", None, {"metavar": "SIZE", "help": "cap on the size of a batch: 64MiB"}),
+    FOR,
+    REGRET,
 )
 
 
@@ -70,6 +79,8 @@ def _check(options: argparse.Namespace) -> None:
     if options.max_batch is not None:
         cap = parse_bytes(options.max_batch, "--max-batch")
         options.max_batch = integer(cap, "--max-batch", minimum=1)
+    if options.regret and options.granularity == "block":
+        raise InvalidInputError("--regret", "not with --granularity block: it is that of layers")
 
 
 def _part(profile: Profile, _: argparse.Namespace) -> Profile:
@@ -84,6 +95,7 @@ def _problem(chain: Profile, network: AnyNetwork, options: argparse.Namespace) -
         objective=options.objective,
         max_batch_bytes=options.max_batch,
         interference=ALONE if options.network is None else options.network.interference,
+        target=target_of(vars(options)["for"], "--for"),
     )
 
 
@@ -94,6 +106,8 @@ def _compared(
     ranks = UNSET if options.network is None else options.network.ranks or UNSET
     names = tuple(layer.name for layer in chain.layers)
     parameters = chain.layer_parameters()
+    if problem.target is not None:
+        ibatch_json.check_modules(parameters, problem.target)
     limit = DEFAULT_SECONDS if options.time_limit is None else options.time_limit
     blocks = ibatch.Blocks(problem, profile.block_starts(), limit)
     whole = options.granularity == "block"
@@ -101,7 +115,18 @@ def _compared(
     left_out = () if options.methods or units <= WITNESS_MAX_UNITS else WITNESSES
 
     def answer(result: Result[ibatch.Plan, ibatch.Evaluation]) -> ibatch_json.IbatchAnswer:
-        made = ibatch_json.answer(problem, result, names, parameters)
+        return finished(result, None)
+
+    def best(result: Result[ibatch.Plan, ibatch.Evaluation]) -> ibatch_json.IbatchAnswer:
+        rows = None
+        if options.regret and result.plan is not None:
+            rows = regretted(problem, result.plan, deadline_in(limit))
+        return finished(result, rows)
+
+    def finished(
+        result: Result[ibatch.Plan, ibatch.Evaluation], regret: Sequence[Regret] | None
+    ) -> ibatch_json.IbatchAnswer:
+        made = ibatch_json.answer(problem, result, names, parameters, regret=regret)
         cost: ibatch_json.BlocksCost | UnsetType = UNSET
         if whole and result.method not in ibatch.OWN_UNITS:
             best = blocks.best_of_layers.objective_ns
@@ -119,10 +144,16 @@ def _compared(
         answer,
         about(profile, _summary(profile.name, problem), network, options),
         profile.name,
-        methods=[name for name in _METHODS if name not in left_out],
+        best=best,
+        methods=[name for name in _methods(problem) if name not in left_out],
         solve=(lambda _, **how: blocks.solve(**how)) if whole else None,
         notes=notes,
     )
+
+
+def _methods(problem: ibatch.Problem) -> list[str]:
+    """Return the methods to compare: a target's default, too."""
+    return [*_METHODS, *([] if problem.target is None else [problem.target.name])]
 
 
 def _cost_of_blocks(
@@ -154,6 +185,7 @@ def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
         best=lambda result: ibatch_json.answer_to(
             request, problem, result, deadline_in(or_none(request.time_limit_s) or DEFAULT_SECONDS)
         ),
+        methods=_methods(problem),
     )
 
 

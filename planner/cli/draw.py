@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import check_outputs, command, read_as, write_text
+from planner.cli.common import check_outputs, command, read_as, tell, write_text
+from planner.cli.family import warning_lines
 from planner.cli.writing import replacing
 from planner.draw.plans import DRAWINGS, plan_chart
 from planner.jsonio import decode_answer
@@ -47,4 +48,5 @@ def run(options: argparse.Namespace) -> int:
         check_outputs({"--output": options.output}, (options.plan,))
         with replacing(path) as place:
             write(chart, place)
+    tell(warning_lines(answer.warnings or ()))
     return 0

@@ -2,17 +2,18 @@
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from msgspec import UNSET
 
-from planner.cli.common import check_outputs, command, in_file, read, write_json
+from planner.cli.common import check_outputs, command, in_file, read, tell, write_json
 from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
+from planner.cli.family import warning_lines
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio import decode_profile
+from planner.profiles import Profile
 from planner.validation import integer, shown
 
 __all__ = ["add_parser"]
@@ -121,18 +122,23 @@ def run(options: argparse.Namespace) -> int:
     check_outputs({"--output": options.output}, (*options.plans, options.profile))
     if options.ranks is not None:
         integer(options.ranks, "--ranks", minimum=2, maximum=_MAX_RANKS)
-    graph = _graph(options.profile) if options.profile else None
+    profile = _profile(options.profile) if options.profile else None
+    graph = None if profile is None else profile.graph
+    warnings = [] if profile is None else list(profile.provenance.warnings)
+    said: list[str] = []
     if options.tool == "chakra":
-        return write_traces(options, graph)
-    if options.tool in ("msccl", "mscclpp"):
-        return write_algorithm(options)
-    with in_file(" ".join(options.plans), but="--profile"):
-        answers = [read_plan(read(path)) for path in options.plans]
-        said = check_worth(options.tool, answers, anyway=options.anyway)
-        settings = _settings(options.tool, answers, graph, options.element_bytes)
-    write_json(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", options.output)
-    if sys.stderr is not None:
-        sys.stderr.write("".join(f"planner: {line}\n" for line in said))
+        warnings += write_traces(options, graph)
+    elif options.tool in ("msccl", "mscclpp"):
+        warnings += write_algorithm(options)
+    else:
+        with in_file(" ".join(options.plans), but="--profile"):
+            answers = [read_plan(read(path)) for path in options.plans]
+            said = check_worth(options.tool, answers, anyway=options.anyway)
+            settings = _settings(options.tool, answers, graph, options.element_bytes)
+        text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
+        write_json(text, options.output)
+        warnings += [one for answer in answers for one in answer.warnings or ()]
+    tell([*warning_lines(list(dict.fromkeys(warnings))), *said])
     return 0
 
 
@@ -199,9 +205,9 @@ def _ready_order(graph: Graph, batches: Any) -> list[str]:
     return [graph.parameters[j].name for j in order if graph.parameters[j].name in planned]
 
 
-def _graph(path: str) -> Graph:
+def _profile(path: str) -> Profile:
     with in_file(path):
-        graph = decode_profile(read(path)).graph
-        if graph is None:
+        profile = decode_profile(read(path))
+        if profile.graph is None:
             raise InvalidInputError("parameters", "missing: expected a profile with its graph")
-    return graph
+    return profile

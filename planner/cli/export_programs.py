@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.cli.common import in_file, read, write_document
@@ -13,6 +14,7 @@ from planner.graphs import Graph
 from planner.validation import integer
 
 if TYPE_CHECKING:
+    from planner.programs import Answer
     from planner.programs.collectives import SummingProgram
 
 __all__ = ["write_algorithm", "write_traces"]
@@ -20,14 +22,16 @@ __all__ = ["write_algorithm", "write_traces"]
 _MAX_RANKS = 65536
 
 
-def write_algorithm(options: argparse.Namespace) -> int:
-    """Write the program of a plan as an algorithm of MSCCL or a plan of MSCCL++."""
+def write_algorithm(options: argparse.Namespace) -> Sequence[str]:
+    """Write a plan's program for MSCCL or MSCCL++; return the plan's warnings."""
     from planner.formats.msccl import write_msccl
     from planner.formats.mscclpp import write_mscclpp
+    from planner.programs import read_plan
 
     path = _only_plan(options)
     with in_file(path, but="--"):
-        planned = _planned(read(path), options.algorithm, options.depth)
+        answer = read_plan(read(path))
+        planned = _planned(answer, options.algorithm, options.depth)
         program = in_parts(planned.program, planned.depth)
         name = re.sub(r"[^A-Za-z0-9]+", "-", program.name).strip("-")
         if options.tool == "msccl":
@@ -35,7 +39,7 @@ def write_algorithm(options: argparse.Namespace) -> int:
         else:
             text = write_mscclpp(program, name=name, channel=options.channel)
     write_document(text, options.output)
-    return 0
+    return answer.warnings or ()
 
 
 def _only_plan(options: argparse.Namespace) -> str:
@@ -46,13 +50,11 @@ def _only_plan(options: argparse.Namespace) -> str:
 
 
 def _planned(
-    data: bytes, algorithm: str | None = None, depth: int | None = None
+    answer: "Answer", algorithm: str | None = None, depth: int | None = None
 ) -> "SummingProgram":
     from planner.jsonio.iteration_answer import IterationAnswer
-    from planner.programs import read_plan
     from planner.programs.collectives import summing_program
 
-    answer = read_plan(data)
     stated = answer.synchronisation if isinstance(answer, IterationAnswer) else None
     if stated and stated.mode == "sharded":
         raise InvalidInputError(
@@ -68,8 +70,10 @@ def _planned(
         raise InvalidInputError(f"--{error.path}", error.message) from None
 
 
-def write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
-    """Write Chakra traces: of all ranks, or of one."""
+def write_traces(options: argparse.Namespace, graph: Graph | None) -> Sequence[str]:
+    """Write Chakra traces, of all ranks or of one; return the plan's warnings."""
+    from planner.programs import read_plan
+
     if options.output in (None, "-"):
         raise InvalidInputError("--output", "missing: there is a file for each rank")
     path = _only_plan(options)
@@ -78,18 +82,17 @@ def write_traces(options: argparse.Namespace, graph: Graph | None) -> int:
     if options.bytes is not None and not options.messages:
         raise InvalidInputError("--bytes", "only with --messages")
     with in_file(path, but="--"):
+        answer = read_plan(read(path))
         write = _write_messages if options.messages else _write_collectives
-        write(options, read(path), graph)
-    return 0
+        write(options, answer, graph)
+    return answer.warnings or ()
 
 
-def _write_collectives(options: argparse.Namespace, data: bytes, graph: Graph | None) -> None:
+def _write_collectives(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
     from planner.formats.chakra import write_chakra
-    from planner.programs import read_plan
 
     if graph is None:
         raise InvalidInputError("--profile", "missing: a plan does not say which op needs which")
-    answer = read_plan(data)
     trace = write_chakra(answer, graph, element_bytes=options.element_bytes)
     planned = getattr(answer, "ranks", None) or getattr(answer, "workers", None)
     ranks = options.ranks or planned or None
@@ -100,15 +103,13 @@ def _write_collectives(options: argparse.Namespace, data: bytes, graph: Graph | 
         write_file(f"{options.output}.{rank}.et", trace)
 
 
-def _write_messages(options: argparse.Namespace, data: bytes, graph: Graph | None) -> None:
+def _write_messages(options: argparse.Namespace, answer: "Answer", graph: Graph | None) -> None:
     """Write what ranks send and receive: in an iteration, or where there is none, once."""
     from planner.formats.chakra import write_chakra
     from planner.formats.chakra_messages import write_messages
     from planner.jsonio.iteration_answer import IterationAnswer
-    from planner.programs import read_plan
     from planner.programs.collectives import programs_of_transfers
 
-    answer = read_plan(data)
     ranks = programs_of_transfers(answer)[0].ranks
     if options.ranks not in (None, ranks):
         raise InvalidInputError("--ranks", f"expected {ranks}, as planned, got {options.ranks}")
@@ -128,7 +129,7 @@ def _write_messages(options: argparse.Namespace, data: bytes, graph: Graph | Non
         return
     if graph is not None:
         raise InvalidInputError("--profile", f"not with a plan of {answer.problem}")
-    planned = _planned(data)
+    planned = _planned(answer)
     layouts = _layouts(options, planned)
     for rank in whose:
         write_file(f"{options.output}.{rank}.et", write_messages(planned.program, rank, layouts))

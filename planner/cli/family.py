@@ -5,16 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from planner.cli.common import REGRET_HELP
 from planner.comparison import Comparison
 from planner.jsonio.heads import Head
 from planner.printing import printable
 from planner.profiles import Profile
 from planner.results import Result
+from planner.targets import FSDP2, PLANNER, TARGET_NAMES
 from planner.topologies import Failures
 from planner.units import format_ns
 
 __all__ = [
     "DEFAULT_SECONDS",
+    "FOR",
+    "REGRET",
     "ComparedProblem",
     "Family",
     "Option",
@@ -52,6 +56,20 @@ class Option:
     def key(self) -> str:
         """Its name among the parsed options."""
         return self.name.removeprefix("--").replace("-", "_")
+
+
+REGRET = Option("--regret", False, {"action": "store_true", "help": REGRET_HELP})
+
+FOR = Option(
+    "--for",
+    PLANNER,
+    {
+        "choices": TARGET_NAMES,
+        "help": "whose rules plans keep to, such as whole parameters and a barrier before the "
+        f"forward pass (ibatch: {FSDP2.name}, its pulls); default: planner, whose runtime has none",
+    },
+)
+"""Options of several families."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,8 @@ class Blocks:
         InvalidInputError
             If the method is unknown or does not apply to the problem.
         """
-        if method in OWN_UNITS:
+        target = self.problem.target
+        if method in OWN_UNITS or (target is not None and method == target.name):
             return solve(self.problem, method=method, time_limit=time_limit)
         result = solve(self.merged, method=method, time_limit=time_limit)
         if result.plan is None:

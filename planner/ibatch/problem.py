@@ -25,6 +25,7 @@ from planner.interference import ALONE, Interference, check_interference
 from planner.network import AnyNetwork, batch_cost
 from planner.profiles import Granularity, Profile
 from planner.results import Infeasibility
+from planner.targets import Target
 from planner.validation import check_count, integers, set_integer, shown, total
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Problem:
     interference : Interference
         What a communication and computation take from each other; needs `layer_bytes` and `cost`,
         and the makespan, since Eq. 4 knows none.
+    target : Target, optional
+        Whose rules plans keep to: of those that shard parameters, and of pulls.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class Problem:
     objective: Literal["makespan", "eq4"] = "makespan"
     max_batch_bytes: int | None = None
     interference: Interference = ALONE
+    target: Target | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("direction", DIRECTIONS), ("objective", OBJECTIVES)):
@@ -130,7 +134,25 @@ class Problem:
                 raise InvalidInputError("cost", "missing: interference needs it")
             if self.objective == "eq4":
                 raise InvalidInputError("objective", "Eq. 4 knows no interference: makespan does")
+        self._check_target()
         self._check_totals()
+
+    def _check_target(self) -> None:
+        if self.target is None:
+            return
+        title = self.target.title
+        if not self.target.sharded:
+            raise InvalidInputError(
+                "target", f"{title} pulls no parameters: planned for by caramel and iteration"
+            )
+        if self.direction == "push":
+            raise InvalidInputError(
+                "target",
+                f"{title} scatters gradients in the units that it gathers: expected direction "
+                "pull, or problem iteration (planner plan), which plans both",
+            )
+        if self.objective != "makespan":
+            raise InvalidInputError("objective", f"expected makespan with target {title}")
 
     def _check_totals(self) -> None:
         if self.layer_bytes is not None:
@@ -159,6 +181,7 @@ class Problem:
         granularity: Granularity = "layer",
         max_batch_bytes: int | None = None,
         interference: Interference = ALONE,
+        target: Target | None = None,
     ) -> "Problem":
         """Return the problem of a profiled model over a network.
 
@@ -168,7 +191,7 @@ class Problem:
             Its chain (see `Profile.chain`) gives the layers.
         network : AffineCost, TableCost or Nic
             Time of one communication, or NICs that it takes.
-        direction, objective, max_batch_bytes, interference
+        direction, objective, max_batch_bytes, interference, target
             As in `Problem`.
         granularity : {"layer", "block"}
             Unit of the chain.
@@ -185,6 +208,7 @@ class Problem:
             objective=objective,
             max_batch_bytes=max_batch_bytes,
             interference=interference,
+            target=target,
         )
 
     def plan(self, boundaries: Sequence[int]) -> "Plan":

@@ -14,6 +14,7 @@ from planner.ibatch.baselines import ddp, layer_by_layer, mg_wfbp, one_batch
 from planner.ibatch.beside import least_beside, planned_beside
 from planner.ibatch.bounds import relaxation
 from planner.ibatch.evaluation import Evaluation, check, evaluate, objective_ns
+from planner.ibatch.for_target import within
 from planner.ibatch.greedy import greedy, greedy_backward, greedy_forward
 from planner.ibatch.makespan import solve_additive
 from planner.ibatch.problem import Plan, Problem
@@ -123,7 +124,7 @@ def solve(
     problem : Problem
         What to batch.
     method : str
-        A key of `METHODS`.
+        A key of `METHODS`, or the name of the problem's target: its default.
     time_limit : float, optional
         Seconds after which the best plan so far is returned.
 
@@ -140,6 +141,8 @@ def solve(
     methods = METHODS
     if not problem.interference.is_none:
         methods = {name: _beside(name, method) for name, method in METHODS.items()}
+    if problem.target is not None:
+        methods = within(methods, problem.target)
     return solve_with(methods, problem, method, time_limit, judge=_judge, bound=_bound)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from planner import caramel
-from planner.caramel.exported import Exported, exported_to
+from planner.caramel.exported import exported_to
 from planner.caramel.for_target import BUCKETS, planned
 from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.targeted import default_counts, lane_of, plan_of_buckets
@@ -33,7 +33,7 @@ from planner.iteration.ways import Synchronisation
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, named
 from planner.results import Infeasibility
-from planner.targets import TARGETS, Target
+from planner.targets import TARGETS, Exported, Target
 
 __all__ = ["exported", "within"]
 

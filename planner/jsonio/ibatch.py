@@ -17,11 +17,19 @@ from planner.ibatch.evaluation import (
     timeline_of,
     times_of,
 )
+from planner.ibatch.for_target import exported
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
 from planner.jsonio.heads import PlanOrReason, check_head, head
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
+from planner.jsonio.targets import (
+    TargetField,
+    TargetRequest,
+    TargetsField,
+    target_answer,
+    targets_answer,
+)
 from planner.jsonio.types import (
     Count,
     Index,
@@ -40,6 +48,7 @@ from planner.methods import deadline_in
 from planner.network import batch_cost
 from planner.regret import Regret
 from planner.results import Result
+from planner.targets import FSDP2, PLANNER, Target, target_of
 from planner.timeline import Timeline
 from planner.units import format_ns
 from planner.validation import check_count, check_same, shown
@@ -51,6 +60,7 @@ __all__ = [
     "IbatchRequest",
     "answer",
     "answer_to",
+    "check_modules",
     "headline",
     "run",
     "timeline",
@@ -61,7 +71,7 @@ LayerParameters = Annotated[
     tuple[tuple[str, ...], ...],
     Meta(description="names of the parameters of each layer, layer 0 first, none given twice"),
 ]
-MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(ibatch.METHODS)})]
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": [*ibatch.METHODS, FSDP2.name]})]
 
 
 class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +95,7 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
     regret: RegretRequest = False
+    target: TargetRequest = PLANNER
 
     def to_problem(self) -> ibatch.Problem:
         """Return the typed problem."""
@@ -99,12 +110,15 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             objective=self.objective,
             max_batch_bytes=or_none(self.max_batch_bytes),
             interference=interference,
+            target=target_of(self.target),
         )
         for name in ("layer_names", "layer_parameters"):
             values = or_none(getattr(self, name))
             if values is not None:
                 check_count(values, problem.layers, name, "layers")
         _check_parameters(or_none(self.layer_parameters))
+        if problem.target is not None:
+            check_modules(or_none(self.layer_parameters), problem.target)
         return problem
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
@@ -153,6 +167,26 @@ def _check_parameters(layers: LayerParameters | None) -> None:
             first[name] = position
 
 
+def check_modules(layers: LayerParameters | None, target: Target) -> None:
+    """Check that each layer has whole modules, which a target sends in one piece.
+
+    Raises
+    ------
+    InvalidInputError
+        If parameters of one module are in two layers.
+    """
+    first: dict[str, int] = {}
+    for position, names in enumerate(layers or ()):
+        for place, name in enumerate(names):
+            module = name.rpartition(".")[0]
+            if first.setdefault(module, position) != position:
+                raise InvalidInputError(
+                    f"layer_parameters[{position}][{place}]",
+                    f"{target.title} gathers whole modules: others of {shown(module)} are in "
+                    f"layer_parameters[{first[module]}]",
+                )
+
+
 class BatchAnswer(Struct, frozen=True, kw_only=True):
     """When one batch communicates and computes, from the start of the phase."""
 
@@ -193,6 +227,8 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     ranks: Count | UnsetType = UNSET
     blocks: BlocksCost | UnsetType = UNSET
     regret: RegretField = UNSET
+    target: TargetField = UNSET
+    targets: TargetsField = UNSET
 
 
 def run(request: IbatchRequest) -> IbatchAnswer:
@@ -317,6 +353,7 @@ def answer(
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
         "regret": regret_answers(regret),
+        "target": target_answer(problem.target),
     }
     if result.plan is None:
         return IbatchAnswer(**known)
@@ -326,6 +363,8 @@ def answer(
         BatchAnswer(layers=batch, **when._asdict())
         for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
     )
+    if problem.target is not None or layer_parameters is not None:
+        known["targets"] = targets_answer(exported(problem, result.plan))
     if not problem.interference.is_none:
         computed = sum(times.compute_ns for times in evaluation.schedule)
         known["slowed_ns"] = computed - problem.compute_prefix[-1]

@@ -7,7 +7,6 @@ from msgspec import UNSET, UnsetType, structs
 
 from planner import drizzle
 from planner.advice import Advice
-from planner.caramel.exported import Exported
 from planner.clusters import Cluster
 from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
@@ -50,6 +49,7 @@ from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
 from planner.regret import Regret
 from planner.results import Result
+from planner.targets import Exported
 from planner.topologies import BCube
 from planner.validation import MAX_TOTAL
 

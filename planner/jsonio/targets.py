@@ -5,9 +5,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from planner.caramel.exported import Exported
 from planner.jsonio.types import Moment
-from planner.targets import PLANNER, TARGET_NAMES, Target
+from planner.targets import PLANNER, TARGET_NAMES, Exported, Target
 from planner.validation import MAX_TOTAL
 
 __all__ = [

@@ -1,0 +1,88 @@
+"""Batches of a target that shards parameters: FSDP2's pulls.
+
+Problem: FSDP2 gathers the modules of one call of ``fully_shard`` together, and, if unsharded ahead,
+all of them from the start of the forward pass on, in the order they are told. So any batches of
+whole layers can be told it, and its pulls are those of `planner.ibatch.problem`. Gradients are
+scattered in the same units: pushes are no choice of their own (`planner.iteration.for_fsdp2` plans
+both).
+
+Method: the family's methods, beside the default: every layer a unit, or all in one, what is faster.
+
+Guarantee: `auto` and `exact` are never slower than the default. Complexity: theirs.
+Source: own; the rules are those of `planner.targets.FSDP2`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from planner.deadline import NEVER, Deadline
+from planner.errors import BrokenConstraintError
+from planner.ibatch.baselines import layer_by_layer, one_batch
+from planner.ibatch.evaluation import check, evaluate
+from planner.ibatch.problem import Plan, Problem
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome
+from planner.targets import FSDP2, Exported, Target
+
+__all__ = ["default", "exported", "within"]
+
+
+def default(problem: Problem, deadline: Deadline = NEVER) -> Outcome[Plan]:
+    """Return what one does without a plan: every layer a unit, or all in one if the cap allows."""
+    plans = [rule(problem, deadline).plan for rule in (layer_by_layer, one_batch)]
+    return Outcome(min((plan for plan in plans if plan and _fits(problem, plan)), key=_by(problem)))
+
+
+def within(
+    methods: Mapping[str, AnyMethod[Problem, Plan]], target: Target
+) -> dict[str, AnyMethod[Problem, Plan]]:
+    """Return the methods of a problem with a target, its default among them.
+
+    Parameters
+    ----------
+    methods : mapping of str to method
+        The family's.
+    target : Target
+        The target.
+    """
+
+    def kept(method: AnyMethod[Problem, Plan]) -> AnyMethod[Problem, Plan]:
+        def run(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+            outcome = method(problem, deadline)
+            if outcome.plan is None or not outcome.timed_out:
+                return outcome
+            usual = default(problem).plan
+            assert usual is not None
+            return replace(outcome, plan=min(outcome.plan, usual, key=_by(problem)))
+
+        return run
+
+    def usual(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+        too_large = problem.too_large()
+        if too_large is not None:
+            return Outcome(None, infeasibility=too_large)
+        return default(problem, deadline)
+
+    best = {name: kept(methods[name]) for name in ("auto", "exact")}
+    return {**methods, **best, target.name: usual}
+
+
+def exported(problem: Problem, plan: Plan) -> dict[str, Exported]:
+    """Return what pulls take as FSDP2 gathers them, beside its default; pushes are not its own."""
+    if problem.direction != "pull" or problem.objective != "makespan":
+        return {}
+    lasts, usual = _by(problem), default(problem).plan
+    assert usual is not None
+    return {FSDP2.name: Exported(lasts(plan), lasts(usual))}
+
+
+def _by(problem: Problem) -> Callable[[Plan], int]:
+    return lambda plan: evaluate(problem, plan).makespan_ns
+
+
+def _fits(problem: Problem, plan: Plan) -> bool:
+    try:
+        check(problem, plan)
+    except BrokenConstraintError:
+        return False
+    return True
