@@ -29,8 +29,7 @@ def beside(answer: object) -> Iterator[str]:
         return
     if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
         yield advice_text(answer.advice)
-    if not isinstance(answer, IbatchAnswer):
-        yield from _targets(answer)
+    yield from _targets(answer)
     if isinstance(answer, CaramelAnswer) and answer.prospect is not UNSET:
         yield prospect_text(answer.prospect)
     if answer.regret is not UNSET and answer.regret:
@@ -38,7 +37,7 @@ def beside(answer: object) -> Iterator[str]:
         yield format_table(COLUMNS, list(map(cells, answer.regret)))
 
 
-def _targets(answer: CaramelAnswer | IterationAnswer) -> Iterator[str]:
+def _targets(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> Iterator[str]:
     """Yield what a plan for a target gains over the target's default, and how to apply it."""
     target, priced = answer.target, answer.targets
     if target is UNSET or priced is UNSET or target.name not in priced:

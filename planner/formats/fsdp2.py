@@ -28,10 +28,11 @@ __all__ = ["ModuleGroups", "fsdp2_settings", "module_groups", "registered_in"]
 
 _NOTE = (
     "Call fully_shard on the modules of each group, groups in the order of shard_order, then on "
-    "the model if no group has it ('' is the model itself). Each group is one all-gather; "
-    "gradients are reduced in the same groups, all before the next forward pass. Nothing overlaps "
-    "on a CPU unless groups are unsharded ahead: planner.runtime.fsdp2.as_fsdp2 does so, in "
-    "the order of groups."
+    "the model if no group has it ('' is the model itself), then "
+    "model.set_modules_to_forward_prefetch with the modules of forward_prefetch: each group is one "
+    "all-gather, all are issued at the start of the forward pass, in this order, that of the model "
+    "itself first. Gradients are reduced in the same groups, all before the next forward pass. "
+    "Nothing overlaps on a CPU that way: planner.runtime.fsdp2.as_fsdp2 gathers asynchronously."
 )
 
 
@@ -116,5 +117,7 @@ def fsdp2_settings(batches: Sequence[Batch]) -> dict[str, Any]:
     return {
         "groups": [list(group) for group in modules.groups],
         "shard_order": list(modules.shard_order),
+        # Of modules in one call those inside others take no orders.
+        "forward_prefetch": [min(group, key=len) for group in modules.groups if "" not in group],
         "note": _NOTE,
     }

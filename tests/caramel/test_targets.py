@@ -23,6 +23,7 @@ from planner.costs import TableCost
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.interference import Interference
+from planner.robustness import NOMINAL, STRAINS, Step, end_under
 from planner.targets import EVERY, FSDP2, PLANNER, TARGET_NAMES, TARGETS, Buckets, Target, target_of
 from tests.caramel.graph_strategies import graphs, training_graphs
 from tests.caramel.test_baselines import chain
@@ -139,6 +140,29 @@ def test_buckets_are_the_best_of_all_consecutive_ones(
 
     found, counts = best_buckets(ready, sizes, cost, NEVER)
     assert end(counts) == found == min(map(end, compositions(len(sizes))))
+
+
+@given(some_sizes, affine_costs(), st.integers(0, 90), st.data())
+def test_of_equally_early_buckets_the_most_robust_then_the_fewest(
+    sizes: list[int], cost: AffineCost, until: int, data: st.DataObject
+) -> None:
+    cost = AffineCost(cost.startup_ns, Fraction(round(cost.ns_per_byte)))
+    ready = data.draw(st.lists(st.integers(0, 60), min_size=len(sizes), max_size=len(sizes)))
+
+    def rank(counts: Sequence[int]) -> tuple[int, ...]:
+        spans = list(pairwise(accumulate(counts, initial=0)))
+        steps = [Step(max(ready[a:b]), cost.cost_ns(sum(sizes[a:b])), 0) for a, b in spans]
+        ends = [end_under(strain, steps, until) for strain in (NOMINAL, *STRAINS)]
+        return (*ends, len(counts))
+
+    _, counts = best_buckets(ready, sizes, cost, NEVER, until_ns=until)
+    assert rank(counts) == min(map(rank, compositions(len(sizes))))
+
+
+def test_buckets_that_gain_nothing_are_not_made() -> None:
+    """Each leaves at once if by itself, but the first ten may as well wait for each other."""
+    ready, sizes = list(range(0, 1000, 100)), [1] * 10
+    assert best_buckets(ready, sizes, AffineCost(1, Fraction(1)), NEVER) == (902, [9, 1])
 
 
 @given(some_sizes, st.sampled_from(["filled", "fitting"]))

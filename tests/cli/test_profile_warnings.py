@@ -42,6 +42,22 @@ def test_compare(
     assert all(one["warnings"] == [SAID] for one in json.loads(capsys.readouterr().out))
 
 
+@pytest.mark.parametrize("tool", ["fsdp2", "deepspeed"])
+def test_export_and_draw(
+    tool: str, profile: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    network = ["--startup", "100us", "--bandwidth", "1Gb/s"]
+    assert main(["compare", str(tmp_path / "m.json"), *network, "-o", str(plan)]) == 0
+    names = [[f"l{i}.weight"] for i in range(3)]
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "layer_parameters": names}))
+    capsys.readouterr()
+    assert main(["draw", str(plan)]) == 0
+    assert capsys.readouterr().err == f"planner: warning: {SAID}\n"
+    assert main(["export", tool, str(plan), "-o", str(tmp_path / "out")]) == 0
+    assert f"planner: warning: {SAID}" in capsys.readouterr().err
+
+
 def test_plan_and_peers(
     profile: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -131,3 +131,41 @@ def test_names_of_targets_are_checked(capsys: pytest.CaptureFixture[str]) -> Non
     assert "invalid choice: 'dpp'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["plan", RESNET50, "--cluster", "caramel-16", "--for", "dpp"])
+
+
+def test_pulls_for_fsdp2_are_compared_and_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "p.json")
+    profile = str(ROOT / "data" / "profiles" / "vgg19.json")
+    command = ["compare", profile, "--startup", "100us", "--bandwidth", "10Gb/s"]
+    assert main([*command, "--for", "fsdp2", "--regret", "-o", plan]) == 0
+    table = capsys.readouterr().out
+    assert "FSDP2" in table
+    answer = json.loads(Path(plan).read_text())
+    assert answer["target"]["name"] == "fsdp2"
+    priced = answer["targets"]["fsdp2"]
+    assert priced["plan_ns"] == answer["makespan_ns"] <= priced["default_ns"]
+    assert len(answer["regret"]) == 7
+    assert main(["export", "fsdp2", plan]) == 0
+    told = capsys.readouterr()
+    assert "by the rules of FSDP2 this plan takes" in told.err
+    assert len(json.loads(told.out)["groups"]) == len(answer["batches"])
+    for wrong, said in (
+        (["--for", "ddp"], "pulls no parameters"),
+        (["--for", "fsdp2", "--direction", "push"], "in the units that it gathers"),
+        (["--regret", "--granularity", "block"], "--regret: not with --granularity block"),
+        (["--problem", "caramel", "--for", "fsdp2"], "--for: FSDP2 shards parameters"),
+    ):
+        assert main([*command, *wrong]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_slow_pull_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(tmp_path / "p.json")
+    profile = str(ROOT / "data" / "profiles" / "resnet50.json")
+    command = ["compare", profile, "--startup", "100ms", "--bandwidth", "10Gb/s"]
+    assert main([*command, "--methods", "layer_by_layer", "-o", plan]) == 0
+    assert main(["export", "fsdp2", plan]) == 2
+    assert "plan for it (--for fsdp2)" in capsys.readouterr().err
+    assert main(["export", "fsdp2", plan, "--anyway"]) == 0

@@ -1,0 +1,78 @@
+"""Pulls for FSDP2: the best of all batches, never slower than its default; and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from planner.deadline import Deadline
+from planner.errors import InvalidInputError
+from planner.ibatch import Blocks, Problem, evaluate, solve
+from planner.ibatch.for_target import default, exported
+from planner.interference import ALONE
+from planner.targets import FSDP2, TARGETS
+from tests.ibatch.test_beside import disturbed
+from tests.ibatch.test_beside import every_plan as every_cut
+from tests.oracles import brute_force
+from tests.strategies import problems
+
+
+def pulls(problem: Problem) -> Problem:
+    return replace(problem, direction="pull", objective="makespan", target=FSDP2)
+
+
+@given(problems(max_layers=7))
+def test_the_best_batches_are_what_it_can_be_told(problem: Problem) -> None:
+    mine = pulls(problem)
+    best, usual = solve(mine), solve(mine, method="fsdp2")
+    assert best.objective_ns == brute_force(replace(mine, target=None))
+    assert (best.plan is None) == (usual.plan is None)
+    if best.plan is None or usual.plan is None:
+        return
+    assert best.objective_ns is not None
+    assert usual.objective_ns is not None
+    assert best.objective_ns <= usual.objective_ns
+    rules = (solve(mine, method=rule).objective_ns for rule in ("layer_by_layer", "one_batch"))
+    assert usual.objective_ns == min(time for time in rules if time is not None)
+    priced = exported(mine, best.plan)["fsdp2"]
+    assert (priced.plan_ns, priced.default_ns) == (best.objective_ns, usual.objective_ns)
+
+
+@given(disturbed)
+def test_disturbed_plans_are_no_slower_than_the_default(problem: Problem) -> None:
+    mine = replace(pulls(problem), max_batch_bytes=None)
+    best, usual = solve(mine), default(mine).plan
+    assert best.objective_ns is not None
+    assert usual is not None
+    assert best.objective_ns <= evaluate(mine, usual).makespan_ns
+    if mine.interference == ALONE:
+        assert best.objective_ns == min(evaluate(mine, one).makespan_ns for one in every_cut(mine))
+
+
+@given(problems(max_layers=6))
+def test_without_time_it_is_the_default_at_worst(problem: Problem) -> None:
+    mine = replace(pulls(problem), max_batch_bytes=None)
+    late, usual = solve(mine, time_limit=1e-9), default(mine, Deadline(1e-9)).plan
+    assert usual is not None
+    assert late.objective_ns is not None
+    assert late.objective_ns <= evaluate(mine, usual).makespan_ns
+    blocks = Blocks(mine, range(mine.layers))
+    assert blocks.solve(method="fsdp2").objective_ns == evaluate(mine, usual).makespan_ns
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "message"),
+    [
+        ({"target": TARGETS["ddp"]}, "target", "pulls no parameters"),
+        ({"direction": "push", "target": FSDP2}, "target", "in the units that it gathers"),
+        ({"objective": "eq4", "target": FSDP2}, "objective", "expected makespan"),
+    ],
+)
+def test_what_it_cannot_be_told_is_refused(
+    changes: dict[str, object], path: str, message: str
+) -> None:
+    problem = Problem(compute_ns=(1, 2), startup_ns=1, transfer_ns=(3, 4))
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        replace(problem, **changes)  # type: ignore[arg-type]
+    assert caught.value.path == path
+    assert exported(replace(problem, direction="push"), solve(problem).plan) == {}  # type: ignore[arg-type]
