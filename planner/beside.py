@@ -5,15 +5,16 @@ Problem: a family plans as if transfers and computation ran undisturbed. They do
 plans it can make lasts least then?
 
 Method: a fixed point. Given how long everything took under the last plan, plan as if it always did;
-price what comes out with interference, and begin again. Transfers cost processor time by the piece,
-which such a plan does not see: a second search charges it as start-up cost, and so sends less
-often. The best plan seen is kept, those of all other methods among them; at last neighbouring
-transfers are merged as long as that makes it shorter.
+price what comes out with interference, and begin again, in the op order that was found. Transfers
+cost processor time by the piece, which such a plan does not see: the last search charges it as
+start-up cost, and so sends less often. The best plan seen is kept, those of all other methods among
+them; neighbouring transfers of the best are merged as long as that makes it shorter, before the
+searches and after them. A plan within a `NEAR`-th of its bound is left at that.
 
 Guarantee: unless a time limit cuts in, none longer than any of the plans it is given first. It
 proves no bound.
 
-Complexity: at most twice `ROUNDS` + 1 searches, and `MERGING` transfers priced. Source: own.
+Complexity: at most `ROUNDS` + 2 searches, and twice `MERGING` transfers priced. Source: own.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -45,7 +46,10 @@ PlanT = TypeVar("PlanT")
 AnyCost = AffineCost | TableCost | DepthCost
 
 ROUNDS = 1
-"""Searches after the first one, for each price of a transfer; more found next to nothing."""
+"""Searches after the first one, before transfers are charged; more found next to nothing."""
+
+NEAR = 2000
+"""A plan as near to its bound, relatively, is left at that."""
 
 PARTS = 1024
 """What transfers are slowed down by in the mean is rounded up to such a part."""
@@ -86,6 +90,7 @@ def best_beside(
     first: Iterable[Outcome[PlanT]],
     startup_ns: int,
     deadline: Deadline,
+    least_ns: int = 0,
 ) -> Outcome[PlanT]:
     """Return the best plan found with interference.
 
@@ -99,33 +104,35 @@ def best_beside(
         Processor time of a transfer, whatever its size.
     deadline : Deadline
         When to stop. If nothing is planned first, one search is made even then.
+    least_ns : int
+        What no plan undercuts.
     """
     best: tuple[int, PlanT] | None = None
     limited = False
     for outcome in first:
         limited |= outcome.timed_out
         best = _better(family, best, outcome)
-    for charged in dict.fromkeys((0, startup_ns)):
-        plan: PlanT | None = None
-        seen: set[tuple[Hashable, ...]] = set()
-        while len(seen) <= ROUNDS and not (best and deadline.passed):
-            try:
-                asked = family.asked(plan, charged)
-            except InvalidInputError:  # so slow that its times cannot be counted
-                break
-            found: tuple[int, PlanT] | None = None
-            for outcome in family.search(asked):
-                limited |= outcome.timed_out
-                found = _better(family, found, outcome)
-            assert found is not None
-            plan = found[1]
-            key = tuple(family.transfers(plan))
-            if key in seen:
-                break
-            seen.add(key)
-            best = found if best is None or found[0] < best[0] else best
+    enough = least_ns + least_ns // NEAR
+    merged = best = best and _merged(family, *best, deadline, enough)
+    plan: PlanT | None = None
+    for charged in (*(0,) * (1 + ROUNDS), startup_ns):
+        if best is not None and (deadline.passed or best[0] <= enough):
+            break
+        try:
+            asked = family.asked(plan, charged)
+        except InvalidInputError:  # so slow that its times cannot be counted
+            continue
+        found: tuple[int, PlanT] | None = None
+        for outcome in family.search(asked):
+            limited |= outcome.timed_out
+            found = _better(family, found, outcome)
+        assert found is not None
+        plan = found[1]
+        best = found if best is None or found[0] < best[0] else best
     assert best is not None
-    return Outcome(_merged(family, *best, deadline), timed_out=limited or deadline.passed)
+    if best is not merged:
+        best = _merged(family, *best, deadline, enough)
+    return Outcome(best[1], timed_out=limited or (deadline.passed and best[0] > enough))
 
 
 def plans_of(
@@ -149,11 +156,15 @@ def _better(
     return (lasts, outcome.plan) if best is None or lasts < best[0] else best
 
 
-def _merged(family: Beside[ProblemT, PlanT], lasts: int, plan: PlanT, deadline: Deadline) -> PlanT:
+def _merged(
+    family: Beside[ProblemT, PlanT], lasts: int, plan: PlanT, deadline: Deadline, enough_ns: int
+) -> tuple[int, PlanT]:
     """Return a plan with neighbouring transfers sent together wherever that makes it shorter."""
     # Fewer prices, too, of a plan so long that they would end before it does.
     place, left = 0, MERGING**2 // max(MERGING, len(family.transfers(plan)) ** 2)
-    while (count := len(family.transfers(plan))) > place + 1 and left > 0 and not deadline.passed:
+    while (count := len(family.transfers(plan))) > place + 1 and left > 0:
+        if deadline.passed or lasts <= enough_ns:
+            break
         tried = family.joined(plan, place)
         if tried is not None:
             left -= count
@@ -162,7 +173,7 @@ def _merged(family: Beside[ProblemT, PlanT], lasts: int, plan: PlanT, deadline: 
                 plan, lasts = tried, shorter
                 continue
         place += 1
-    return plan
+    return lasts, plan
 
 
 def slowed(graph: Graph, order: Sequence[int], iteration: Iteration) -> Graph:

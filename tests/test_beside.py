@@ -38,8 +38,17 @@ def test_the_best_plan_is_kept_whenever_it_was_found() -> None:
     asked: list[str] = []
     outcome = best_beside(family(asked), iter([Outcome("rule")]), 3, NEVER)
     assert outcome == Outcome("rule", timed_out=True)
-    assert asked == ["None 0", "search 0", "None 3", "search 3"]
+    assert asked == ["None 0", "search 0", "late 3"]
     assert best_beside(family([]), iter(()), 0, NEVER).plan == "late"
+
+
+def test_what_is_near_its_bound_is_left_at_that() -> None:
+    asked: list[str] = []
+    words = family(asked, joins=True)
+    outcome = best_beside(words, iter([Outcome("rule")]), 3, NEVER, least_ns=7)
+    assert outcome == Outcome("rule")
+    assert best_beside(words, iter([Outcome("rule")]), 3, NEVER, least_ns=5).plan == "ab"
+    assert not asked
 
 
 def test_neighbours_are_merged_while_that_is_shorter() -> None:

@@ -20,7 +20,7 @@ from planner.caramel.evaluation import duration_ns, evaluate
 from planner.caramel.problem import Group, Part, Plan, Problem
 from planner.costs import DepthCost
 from planner.deadline import Deadline
-from planner.interference import ALONE
+from planner.interference import ALONE, bound_beside
 from planner.methods import Method, Outcome
 
 __all__ = ["joined", "planned_beside"]
@@ -52,12 +52,14 @@ def planned_beside(
             return replace(alone, cost=raised(problem.cost, charged))
         evaluation = evaluate(problem, plan)
         order = (*plan.backward_orders[0], *plan.forward_order)
+        names = tuple(problem.graph.ops[index].name for index in order)
         lasted = sum(duration_ns(problem, group, plan.traffic) for group in plan.groups)
         factor = mean_slowdown(evaluation.communication_ns, lasted)
         return replace(
             alone,
             graph=slowed(problem.graph, order, evaluation.iteration),
             cost=raised(problem.cost, charged, factor),
+            op_order=names,
         )
 
     family = Beside(
@@ -67,9 +69,11 @@ def planned_beside(
         search=lambda asked: (search(asked, deadline),),
         joined=lambda plan, place: _with_both(problem, plan, place),
     )
-    return best_beside(
-        family, plans_of(alone, others, deadline), problem.interference.least_ns, deadline
+    least = bound_beside(
+        problem.interference, problem.windows.compute_ns, 0, problem.cost, problem.windows.sizes
     )
+    first = plans_of(alone, others, deadline)
+    return best_beside(family, first, problem.interference.least_ns, deadline, least)
 
 
 def _with_both(problem: Problem, plan: Plan, place: int) -> Plan | None:

@@ -76,9 +76,9 @@ def planned_beside(
         search=lambda asked: (exact(asked, deadline),),
         joined=lambda plan, place: _with_both(problem, plan, place),
     )
-    return best_beside(
-        family, plans_of(alone, (exact, *rules), deadline), problem.interference.least_ns, deadline
-    )
+    first = plans_of(alone, (exact, *rules), deadline)
+    startup = problem.interference.least_ns
+    return best_beside(family, first, startup, deadline, least_beside(problem))
 
 
 def least_beside(problem: Problem) -> int:

@@ -104,7 +104,9 @@ def planned_beside(
         joined=lambda plan, place: _with_both(problem, way, plan, place),
     )
     first = (Outcome(fitting(plan)) for plan in known)
-    outcome = best_beside(family, first, problem.beside("push").least_ns, deadline)
+    least = bound(problem, way, mode, brief=True)
+    startup = problem.beside("push").least_ns
+    outcome = best_beside(family, first, startup, deadline, least)
     assert outcome.plan is not None
     return [*known, outcome.plan], timed_out or outcome.timed_out
 

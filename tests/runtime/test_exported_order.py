@@ -141,7 +141,8 @@ def written(tool: str, plan: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def reduced(form: str, plan: dict[str, Any], caps: list[float]) -> list[list[Event]]:
     if form == "bucket_cap_mb_list":
-        return recorded(DistributedDataParallel(make_model(), bucket_cap_mb_list=caps))
+        limits: Any = caps  # the type that torch states has whole numbers only
+        return recorded(DistributedDataParallel(make_model(), bucket_cap_mb_list=limits))
     return recorded(as_ddp(make_model(), program_of(plan), exact=form == "exact" or None))
 
 
@@ -170,8 +171,9 @@ def gathered(form: str, plan: dict[str, Any], settings: dict[str, Any]) -> list[
         group = [model.get_submodule(name) for name in settings["groups"][number]]
         fully_shard(group, mesh=mesh, reshard_after_forward=False)
     sharded = fully_shard(model, mesh=mesh, reshard_after_forward=False)
-    ahead = [model.get_submodule(name) for name in settings["forward_prefetch"]]
-    assert all(isinstance(module, FSDPModule) for module in ahead)
+    modules = [model.get_submodule(name) for name in settings["forward_prefetch"]]
+    ahead = [module for module in modules if isinstance(module, FSDPModule)]
+    assert ahead == modules
     sharded.set_modules_to_forward_prefetch(ahead)
     return recorded(model)
 
