@@ -87,6 +87,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
         "ibatch": lambda: [
             {**solved(IBATCH, regret=True), "ranks": 4, "blocks": blocks},
             solved(IBATCH, direction="push", objective="eq4"),
+            solved(IBATCH, target="fsdp2"),
             disturbed(),
         ],
         "bigdl": lambda: [solved(BIGDL), solved(BIGDL, pull_order="rule")],

@@ -172,8 +172,8 @@ def gathered(form: str, plan: dict[str, Any], settings: dict[str, Any]) -> list[
         fully_shard(group, mesh=mesh, reshard_after_forward=False)
     sharded = fully_shard(model, mesh=mesh, reshard_after_forward=False)
     modules = [model.get_submodule(name) for name in settings["forward_prefetch"]]
-    ahead = [module for module in modules if isinstance(module, FSDPModule)]
-    assert ahead == modules
+    ahead: list[FSDPModule] = [module for module in modules if isinstance(module, FSDPModule)]
+    assert len(ahead) == len(modules)
     sharded.set_modules_to_forward_prefetch(ahead)
     return recorded(model)
 
