@@ -79,23 +79,11 @@ def best_buckets(
     slower = [strain.transfer for strain in strains]
     reached = [[c * time for _, c in strains] for time in accumulate(ready, max)]
     sent = list(accumulate(sizes, initial=0))
-    kept: list[list[Ends]] = [[(0,) * len(strains)]]
-    for stop in range(1, len(sent)):
-        if not stop % 16:
-            deadline.check()
-        heads, found = reached[stop - 1], set[Ends]()
-        for start in range(stop - 1, -1, -1):
-            size = sent[stop] - sent[start]
-            if most_bytes is not None and size > most_bytes and found:
-                break
-            lasts, hidden = cost.cost_ns(size), False
-            for ends in kept[start]:
-                leaves = list(map(max, ends, heads))
-                found.add(tuple(at + t * lasts for at, t in zip(leaves, slower, strict=True)))
-                hidden |= leaves == heads
-            if cost.is_monotone and hidden:
-                break
-        kept.append(_undominated(found))
+    kept = (
+        _kept(reached, slower, sent, cost, deadline, most_bytes)
+        if len(strains) > 1
+        else _earliest([time for (time,) in reached], sent, cost, deadline, most_bytes)
+    )
     late = [c * until_ns for _, c in strains]
     limits = min(tuple(map(max, ends, late)) for ends in kept[-1])
     counts, stop, earliest = [], len(sizes), min(kept[-1])[0]
@@ -107,6 +95,63 @@ def best_buckets(
         counts.append(stop - start)
         stop = start
     return earliest, counts[::-1]
+
+
+def _kept(
+    reached: Sequence[Sequence[int]],
+    slower: Sequence[int],
+    sent: Sequence[int],
+    cost: TransferCost,
+    deadline: Deadline,
+    most_bytes: int | None,
+) -> list[list[Ends]]:
+    """Return the ends kept of buckets that carry the first parameters, of each number of them."""
+    kept: list[list[Ends]] = [[(0,) * len(slower)]]
+    price, monotone = cost.cost_ns, cost.is_monotone
+    for stop in range(1, len(sent)):
+        deadline.check()
+        heads, found = list(reached[stop - 1]), set[Ends]()
+        for start in range(stop - 1, -1, -1):
+            size = sent[stop] - sent[start]
+            if most_bytes is not None and size > most_bytes and found:
+                break
+            lasts, hidden = price(size), False
+            for ends in kept[start]:
+                leaves = list(map(max, ends, heads))
+                found.add(tuple(at + t * lasts for at, t in zip(leaves, slower, strict=True)))
+                hidden |= leaves == heads
+            if monotone and hidden:
+                break
+        kept.append(_undominated(found))
+    return kept
+
+
+def _earliest(
+    reached: Sequence[int],
+    sent: Sequence[int],
+    cost: TransferCost,
+    deadline: Deadline,
+    most_bytes: int | None,
+) -> list[list[Ends]]:
+    """Return the same without strains: one end each, for very many parameters."""
+    ends = [0]
+    price, monotone = cost.cost_ns, cost.is_monotone
+    for stop in range(1, len(sent)):
+        if not stop % 64:
+            deadline.check()
+        head, best = reached[stop - 1], -1
+        for start in range(stop - 1, -1, -1):
+            size = sent[stop] - sent[start]
+            if most_bytes is not None and size > most_bytes and best >= 0:
+                break
+            free = ends[start]
+            end = max(free, head) + price(size)
+            if best < 0 or end < best:
+                best = end
+            if monotone and free <= head:
+                break
+        ends.append(best)
+    return [[(end,)] for end in ends]
 
 
 def _largest(

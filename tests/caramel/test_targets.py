@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner import AffineCost, InvalidInputError
 from planner.bucketing import ddp_buckets, fitting_buckets
-from planner.caramel import Plan, Problem, evaluate, solve
+from planner.caramel import Plan, Problem, buckets, evaluate, solve
 from planner.caramel.baselines import horovod, whole
 from planner.caramel.buckets import best_buckets
 from planner.caramel.exported import exported
@@ -139,6 +139,10 @@ def test_buckets_are_the_best_of_all_consecutive_ones(
         return free
 
     found, counts = best_buckets(ready, sizes, cost, NEVER)
+    assert end(counts) == found == min(map(end, compositions(len(sizes))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buckets, "ROBUST", 0)  # as of very many parameters
+        found, counts = best_buckets(ready, sizes, cost, NEVER)
     assert end(counts) == found == min(map(end, compositions(len(sizes))))
 
 
