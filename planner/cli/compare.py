@@ -25,16 +25,16 @@ from planner.cli import (
 )
 from planner.cli.common import (
     check_outputs,
-    command,
     in_file,
     read,
     write_json,
     write_text,
 )
-from planner.cli.compare_network import add_network_options, on_network, settle_network
+from planner.cli.compare_help import add_compare
+from planner.cli.compare_network import on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
-from planner.cli.parsing import parse_names, seconds
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.parsing import parse_names
+from planner.cli.progress import Progress
 from planner.cli.regret_text import beside
 from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
@@ -69,59 +69,7 @@ PROFILED: Mapping[str, Profiled] = {
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
-        commands,
-        "compare",
-        run,
-        "compare every method on a request, or on a profiled model and a network",
-        "planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s "
-        "--picture plan.svg\n"
-        "  planner compare data/profiles/resnet50.json --problem caramel --startup 50us "
-        "--bandwidth 10Gb/s --workers 8\n"
-        "  planner compare data/profiles/vgg19.json --problem bml --startup 5us --bandwidth 40Gb/s "
-        "--bcube 3,2\n"
-        "  planner compare data/profiles/resnet50.json --problem caramel --network network.json\n"
-        "  planner compare request.json\n"
-        "  planner compare --peers data/profiles/vgg19.json data/profiles/resnet50.json "
-        "--cluster data/clusters/caramel-16.json --computation 1,0.02",
-    )
-    add_quiet(parser)
-    parser.add_argument(
-        "file",
-        nargs="+",
-        metavar="FILE",
-        help="a profile, or a request of planner solve; '-': standard input; with --peers profiles",
-    )
-    parser.add_argument(
-        "--problem",
-        choices=list(FAMILIES),
-        help="what to do with a profile: ibatch: batches of layers (default); caramel: gradient "
-        "transfers between workers; bml: algorithms that sum up gradients; a request says itself "
-        "what it asks; whole iterations of profiles: planner plan, or --peers",
-    )
-    add_network_options(parser)
-    parser.add_argument(
-        "--methods",
-        metavar="A,B,…",
-        help="default: all of "
-        + "; ".join(f"{', '.join(family.methods)} ({name})" for name, family in FAMILIES.items()),
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help=f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
-    )
-    parser.add_argument(
-        "--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)"
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
-    parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
-    compare_peers.add_options(parser)
-    for name, profiled in PROFILED.items():
-        group = parser.add_argument_group(f"with a profile and --problem {name}")
-        for option in profiled.options:
-            group.add_argument(option.name, default=argparse.SUPPRESS, **option.settings)
+    add_compare(commands, run, FAMILIES)
 
 
 def run(options: argparse.Namespace) -> int:
