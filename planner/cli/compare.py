@@ -26,6 +26,7 @@ from planner.cli import (
 from planner.cli.common import (
     check_outputs,
     in_file,
+    in_option,
     read,
     write_json,
     write_text,
@@ -40,7 +41,7 @@ from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
 from planner.draw.plans import DRAWINGS, plan_chart
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, PlannerError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import warned
@@ -85,9 +86,12 @@ def run(options: argparse.Namespace) -> int:
     with in_file(options.file):
         value = decode(data)
     of_request = isinstance(value, dict) and "problem" in value
+    if isinstance(value, dict) and of_request and "status" in value:
+        raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
     name, compared = (_requested if of_request else _profiled)(data, options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
-    draw = drawing.writer(Path(options.picture)) if options.picture else None
+    with in_option("--picture"):
+        draw = drawing.writer(Path(options.picture)) if options.picture else None
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
     seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress(quiet=options.quiet)

@@ -89,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("--cluster", "missing: --peers needs at least one cluster")
     picture = None if options.picture is None else Path(options.picture)
     if picture is not None:
-        BARS.writer(picture)  # the same kinds of files
+        with in_option("--picture"):
+            BARS.writer(picture)  # the same kinds of files
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (*options.file, *options.cluster))
     profiles = [(path, read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]

@@ -123,7 +123,7 @@ _planner() {{
     elif [ "$before" = '=' ]; then
         before="${{COMP_WORDS[COMP_CWORD-2]}}"
     fi
-    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD-1))}}"; do
         case "$at $word" in
         {paths}) at="$at $word" ;;
         esac

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import check_outputs, command, read_as, write_text
+from planner.cli.common import check_outputs, command, in_option, read_as, write_text
 from planner.cli.writing import replacing
 from planner.draw.plans import DRAWINGS, plan_chart
 from planner.jsonio import decode_answer
@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
         write_text(drawing.text(chart, width) + "\n")
     else:
         path = Path(options.output)
-        write = drawing.writer(path)
+        with in_option("--output"):
+            write = drawing.writer(path)
         check_outputs({"--output": options.output}, (options.plan,))
         with replacing(path) as place:
             write(chart, place)

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace()
     try:
         options = parser().parse_args(arguments)
-        with telling(vars(options).get("verbose", False)):
+        with telling(asked=vars(options).get("verbose", False)):
             status: int = options.run(options)
         if sys.stdout is not None:
             with writing("standard output"):
@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Exit.DONE
     except (PlannerError, OSError) as error:
         message = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            message = f"{escaped(str(error.filename))}: {error.strerror}"
         if isinstance(error, InvalidInputError):
             message = escaped(str(as_typed(error, options)))
         complain(f"planner: error: {message}")

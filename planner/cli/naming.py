@@ -8,12 +8,16 @@ from planner.errors import InvalidInputError
 
 __all__ = ["OPTIONS", "as_typed"]
 
+_FACTORY = "MODULE:FACTORY"
+_KEYS = {_FACTORY: "factory"}  # what is no option
+
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "activation_bytes": ("--activations",),
     "algorithms": ("--algorithms",),
     "all_reduce": ("--bcube",),
     "batch_size": ("--batch-size",),
     "computation": ("--computation",),
+    "computation_scale": ("--computation",),
     "cores": ("--cores",),
     "depths": ("--depths",),
     "epoch_samples": ("--epoch-samples",),
@@ -26,10 +30,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "method": ("--method", "--methods"),
     "modes": ("--mode",),
     "optimiser": ("--optimiser-ratio",),
+    "optimiser_ratio": ("--optimiser-ratio",),
     "repetitions": ("--repetitions",),
     "seed": ("--seed",),
     "servers": ("--servers",),
-    "spec": ("--model",),
+    "spec": ("--model", _FACTORY),
     "target": ("--for",),
     "time_limit_s": ("--time-limit",),
     "timeout_s": ("--timeout",),
@@ -53,6 +58,7 @@ def as_typed(error: InvalidInputError, options: argparse.Namespace) -> InvalidIn
     name = re.match(r"\w*", error.path)
     assert name is not None
     for option in OPTIONS.get(name[0], ()):
-        if option.removeprefix("--").replace("-", "_") in vars(options):
+        key = _KEYS.get(option, option.removeprefix("--").replace("-", "_"))
+        if key in vars(options):
             return InvalidInputError(f"{option}{error.path[name.end() :]}", error.message)
     return error

@@ -9,7 +9,14 @@ import msgspec
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import REGRET_HELP, check_outputs, command, write_json, write_text
+from planner.cli.common import (
+    REGRET_HELP,
+    check_outputs,
+    command,
+    in_option,
+    write_json,
+    write_text,
+)
 from planner.cli.complaint import complain
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
@@ -77,7 +84,8 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan."""
     job = settle(options)
-    draw = GANTT.writer(Path(options.picture)) if options.picture else None
+    with in_option("--picture"):
+        draw = GANTT.writer(Path(options.picture)) if options.picture else None
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (options.profile, options.cluster, options.interference))
     progress = Progress(quiet=options.quiet)

@@ -22,7 +22,7 @@ from planner.cli.regret_text import kept
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.draw import GANTT, Chart
-from planner.errors import InvalidInputError, MeasurementError
+from planner.errors import InvalidInputError, InvalidPlanError, MeasurementError, PlannerError
 from planner.machine import Load
 from planner.topologies import BCube
 from planner.units import counted
@@ -148,7 +148,10 @@ def run(options: argparse.Namespace) -> int:
             raise MeasurementError(f"{options.model} ended the program ({stop.code})") from None
         with join(options.timeout, interfaces) as world:
             threads, before = torch.get_num_threads(), Load.now()
-            planned, plain = trials(options, answers, model, inputs, world, bcube)
+            try:
+                planned, plain = trials(options, answers, model, inputs, world, bcube)
+            except InvalidPlanError as error:
+                raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
             machine = machine_of(world, threads, before)
     if world.rank:
         return 0

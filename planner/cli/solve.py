@@ -12,6 +12,7 @@ from planner.cli.telling import tell
 from planner.cli.writing import replacing, writing
 from planner.jsonio import Reply, limited_replies, one_message, read_lines
 from planner.printing import escaped_json
+from planner.validation import shown
 from planner.workers import Limits
 
 __all__ = ["add_parser"]
@@ -97,14 +98,13 @@ def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str)
 
 
 def _amount(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 0, got {shown(text)}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
     number = seconds(text)
     if not 0 <= number <= 10**9:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"expected seconds from 0 to 10^9, got {shown(text)}")
     return number

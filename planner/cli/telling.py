@@ -14,7 +14,7 @@ _SINCE: ContextVar[float | None] = ContextVar("since when things are told", defa
 
 
 @contextmanager
-def telling(asked: bool) -> Iterator[None]:
+def telling(*, asked: bool) -> Iterator[None]:
     """Have `tell` say things in the block, each with the seconds since its begin."""
     token = _SINCE.set(time.monotonic() if asked else None)
     try:
