@@ -107,7 +107,8 @@ def test_fish(line: str, offered: set[str], tmp_path: Path) -> None:
 def test_zsh(tmp_path: Path) -> None:
     """By what zsh has for the scripts of bash: its own words are put into bash's variables."""
     code = (
-        f"autoload -Uz compinit && compinit -u -d {tmp_path}/dump; source {written('zsh', tmp_path)}\n"
+        "autoload -Uz compinit && compinit -u\n"
+        f"source {written('zsh', tmp_path)}\n"
         "COMP_WORDS=(planner plan p.json --mode ''); COMP_CWORD=4\n"
         'emulate -L sh; setopt kshglob braceexpand ksharrays; _planner; echo "${COMPREPLY[@]}"'
     )
