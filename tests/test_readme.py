@@ -57,3 +57,10 @@ def test_the_output_shown_is_the_commands() -> None:
         return sorted(re.split(r"\s{2,}", row)[:-1] for row in table if "left out" not in row)
 
     assert rows(done.stdout.decode()) == rows(shown)
+
+
+def test_the_measured_sentence_is_that_of_the_results() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    (figures,) = re.findall(r"^\| executed, four emulated hosts.*", page, flags=re.MULTILINE)
+    (said,) = re.findall(r"([\d.]+ to [\d.]+×) as fast as under DDP", README.replace("\n", " "))
+    assert f"| {said}; " in figures

@@ -18,9 +18,8 @@ from planner.cli.common import (
     write_fit,
     write_json,
 )
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.progress import Progress
 from planner.draw.table import format_table
-from planner.errors import InvalidInputError
 from planner.validation import integer
 
 if TYPE_CHECKING:
@@ -73,7 +72,6 @@ def _add_compute(kinds: Any) -> None:
         "measure the constants of computation on this machine",
         "planner calibrate compute -o constants.json",
     )
-    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_COMPUTE}"
     parser.add_argument(
         "--cores", type=int, metavar="K", help="most cores at work at once; default: all there are"
@@ -92,7 +90,6 @@ def _add_fit(kinds: Any) -> None:
         "fit the constants to measured epochs",
         "planner calibrate fit epochs.json -o constants.json",
     )
-    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_FIT}"
     add_fit_options(parser)
     parser.add_argument(
@@ -123,8 +120,6 @@ def run_compute(options: argparse.Namespace) -> int:
             source=shlex.join(source),
             progress=lambda done, of: progress("calibrate: round", done, of),
         )
-    except InvalidInputError as error:
-        raise InvalidInputError(f"--{error.path}", error.message) from None
     finally:
         progress.done()
     write_json(encode_computation(computation), options.output)

@@ -20,7 +20,7 @@ from planner.cli.common import (
 from planner.cli.network_cluster import cluster_text
 from planner.cli.network_report import curves, headline, report
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.progress import Progress
 from planner.draw.network import save_network
 from planner.errors import InvalidInputError, MissingExtraError
 from planner.interference import ALONE, Interference
@@ -46,12 +46,6 @@ the machines or the network disturbs it: the spread says how much.
 
 _PICTURES = (".svg", ".png", ".pdf")
 _WARMUP = 2
-_NAMES = {
-    "timeout_s": "--timeout",
-    "interfaces": "--interfaces",
-    "depths": "--depths",
-    "world": "--bcube",
-}
 _TIMEOUT_S = 60.0
 _MOST_SECONDS = 3600
 _LEAST_BESIDE = 4096
@@ -67,7 +61,6 @@ def add_network(kinds: Any) -> None:
         "measure what communication costs between the ranks of a job (problems caramel, ibatch)",
         "torchrun --nproc-per-node 4 -m planner calibrate network -o network.json",
     )
-    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_NETWORK}"
     parser.add_argument(
         "--collective",
@@ -246,9 +239,6 @@ def _measured(
                     world, collective, sizes, progress=partial(shown, what="interference")
                 )
             return sweep, interference
-    except InvalidInputError as error:
-        name = _NAMES.get(error.path, error.path)
-        raise InvalidInputError(name, error.message) from None
     finally:
         if progress is not None:
             progress.done()

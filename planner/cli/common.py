@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
+from planner.cli.telling import tell
 from planner.cli.writing import write_file, writing
 from planner.errors import InvalidInputError, PlannerError
 from planner.printing import escaped, escaped_json, printable
@@ -15,6 +16,7 @@ from planner.printing import escaped, escaped_json, printable
 __all__ = [
     "REGRET_HELP",
     "add_fit_options",
+    "add_loudness",
     "check_outputs",
     "command",
     "file_name",
@@ -25,7 +27,7 @@ __all__ = [
     "readable",
     "standard_input",
     "standard_output",
-    "tell",
+    "warn",
     "write_document",
     "write_fit",
     "write_json",
@@ -52,11 +54,25 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
+    add_loudness(parser)
     return parser
+
+
+def add_loudness(parser: argparse.ArgumentParser) -> None:
+    """Add how much a command says on standard error while it works."""
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    loudness.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="say on standard error what is read, solved and written, and when",
+    )
 
 
 def read(path: str) -> bytes:
     """Return the contents of a file, or of standard input for "-"."""
+    tell(f"reading {'standard input' if path == '-' else path}")
     return standard_input().read() if path == "-" else Path(path).read_bytes()
 
 
@@ -169,7 +185,7 @@ def _write(data: bytes, path: str | None) -> None:
         write_file(path, data)
 
 
-def tell(lines: Iterable[str]) -> None:
+def warn(lines: Iterable[str]) -> None:
     """Say something on standard error, beside what is written."""
     if sys.stderr is not None:
         sys.stderr.write("".join(f"planner: {line}\n" for line in lines))

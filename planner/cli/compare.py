@@ -25,29 +25,23 @@ from planner.cli import (
 )
 from planner.cli.common import (
     check_outputs,
-    command,
     in_file,
+    in_option,
     read,
     write_json,
     write_text,
 )
-from planner.cli.compare_network import add_network_options, on_network, settle_network
-from planner.cli.family import (
-    DEFAULT_SECONDS,
-    ComparedProblem,
-    Family,
-    Option,
-    Profiled,
-    warning_lines,
-)
-from planner.cli.parsing import parse_names, seconds
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.compare_help import add_compare
+from planner.cli.compare_network import on_network, settle_network
+from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
+from planner.cli.parsing import parse_names
+from planner.cli.progress import Progress
 from planner.cli.regret_text import beside
 from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
 from planner.draw import format_table
 from planner.draw.plans import DRAWINGS, plan_chart
-from planner.errors import InvalidInputError
+from planner.errors import InvalidInputError, PlannerError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import warned
@@ -76,61 +70,7 @@ PROFILED: Mapping[str, Profiled] = {
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = command(
-        commands,
-        "compare",
-        run,
-        "compare every method on a request, or on a profiled model and a network",
-        "planner compare data/profiles/vgg19.json --startup 100us --bandwidth 10Gb/s "
-        "--picture plan.svg\n"
-        "  planner compare data/profiles/resnet50.json --problem caramel --startup 50us "
-        "--bandwidth 10Gb/s --workers 8\n"
-        "  planner compare data/profiles/vgg19.json --problem bml --startup 5us --bandwidth 40Gb/s "
-        "--bcube 3,2\n"
-        "  planner compare data/profiles/resnet50.json --problem caramel --network network.json\n"
-        "  planner compare request.json\n"
-        "  planner compare --peers data/profiles/vgg19.json data/profiles/resnet50.json "
-        "--cluster data/clusters/caramel-16.json --computation 1,0.02",
-    )
-    add_quiet(parser)
-    parser.add_argument(
-        "file",
-        nargs="+",
-        metavar="FILE",
-        help="a profile, or a request of planner solve; '-': standard input; with --peers profiles",
-    )
-    parser.add_argument(
-        "--problem",
-        choices=list(FAMILIES),
-        help="what to do with a profile: ibatch: batches of layers (default); caramel: gradient "
-        "transfers between workers; bml: algorithms that sum up gradients; a request says itself "
-        "what it asks; whole iterations of profiles: planner plan, or --peers",
-    )
-    add_network_options(parser)
-    parser.add_argument(
-        "--methods",
-        metavar="A,B,…",
-        help="default: all of "
-        + "; ".join(f"{', '.join(family.methods)} ({name})" for name, family in FAMILIES.items()),
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help=f"seconds a method; default: the request's, or {DEFAULT_SECONDS:g}",
-    )
-    parser.add_argument(
-        "--picture", metavar="FILE", help="draw the best plan (.svg, .png, .json.gz)"
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the best plan as JSON")
-    parser.add_argument("--json", action="store_true", help="print every answer as JSON, no table")
-    compare_peers.add_options(parser)
-    groups: dict[str, Any] = {}
-    for option, names in _options():
-        title = f"with a profile and --problem {' or '.join(names)}"
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-        groups[title].add_argument(option.name, default=argparse.SUPPRESS, **option.settings)
+    add_compare(commands, run, FAMILIES)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -146,9 +86,12 @@ def run(options: argparse.Namespace) -> int:
     with in_file(options.file):
         value = decode(data)
     of_request = isinstance(value, dict) and "problem" in value
+    if isinstance(value, dict) and of_request and "status" in value:
+        raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
     name, compared = (_requested if of_request else _profiled)(data, options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
-    draw = drawing.writer(Path(options.picture)) if options.picture else None
+    with in_option("--picture"):
+        draw = drawing.writer(Path(options.picture)) if options.picture else None
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
     seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress(quiet=options.quiet)
@@ -192,15 +135,6 @@ def run(options: argparse.Namespace) -> int:
             with replacing(options.picture) as place:
                 draw(chart, place)
     return 0
-
-
-def _options() -> list[tuple[Option, list[str]]]:
-    """Return every option that makes a problem of a profile, and of which families it is."""
-    found: dict[str, tuple[Option, list[str]]] = {}
-    for name, profiled in PROFILED.items():
-        for option in profiled.options:
-            found.setdefault(option.name, (option, []))[1].append(name)
-    return list(found.values())
 
 
 def _apart() -> list[str]:

@@ -42,6 +42,8 @@ FAMILY = Family(
     columns=("method", "time", "× T_F", "through the driver"),
     cells=_cells,
     requested=_requested,
+    asks="which slice each node sums on Spark; of a request",
+    example="planner compare data/bigdl/vgg19-16.json",
     ends=("above bound", "status"),
 )
 """What is compared, and how it is shown."""

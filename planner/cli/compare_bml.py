@@ -190,6 +190,9 @@ FAMILY = Family(
     columns=("algorithm", "NICs", "switches", "steps", "× T_F", "time"),
     cells=_cells,
     requested=_requested,
+    asks="who sums up which piece of the gradient over which link; of a profile",
+    example="planner compare data/profiles/vgg19.json --problem bml --bcube 3,2 --startup 5us "
+    "--bandwidth 40Gb/s",
     ends=("above bound", "status"),
     profiled=Profiled(
         options=_OPTIONS,

@@ -196,6 +196,9 @@ FAMILY = Family(
     columns=("method", "groups", "iteration", "stalls", "overlap", "utilisation"),
     cells=_cells,
     requested=_requested,
+    asks="which gradients to send together, and when, between workers; of a profile",
+    example="planner compare data/profiles/resnet50.json --problem caramel --workers 8 "
+    "--startup 50us --bandwidth 10Gb/s",
     bounding="search",
     profiled=Profiled(
         options=_OPTIONS,

@@ -73,6 +73,8 @@ FAMILY = Family(
     columns=("method", "group size", "overhead", "iteration", "group", "speed-up"),
     cells=_cells,
     requested=_requested,
+    asks="how many iterations to schedule at once on Spark; of a request",
+    example="planner compare data/drizzle/inception64.json",
     ends=("status",),
 )
 """What is compared, and how it is shown."""

@@ -55,6 +55,8 @@ FAMILY = Family(
     columns=("method", "algorithm", "mode", "transfers", "iteration", "stalls"),
     cells=_cells,
     requested=_requested,
+    asks="a whole iteration on a cluster; of a request, else planner plan",
+    example="planner compare request.json",
     bounding=JOINT,
 )
 """What is compared, and how it is shown."""

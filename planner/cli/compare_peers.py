@@ -16,6 +16,7 @@ from planner.cli.common import (
     check_outputs,
     in_option,
     read_as,
+    write_document,
     write_json,
     write_text,
 )
@@ -28,8 +29,9 @@ from planner.cli.iteration_options import (
     memory_options,
 )
 from planner.cli.parsing import parse_names, parse_number
-from planner.cli.peers_text import report
+from planner.cli.peers_text import report, summary
 from planner.cli.progress import Progress
+from planner.cli.telling import tell
 from planner.cli.writing import replacing
 from planner.clusters import Cluster
 from planner.draw.drawing import BARS
@@ -87,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInputError("--cluster", "missing: --peers needs at least one cluster")
     picture = None if options.picture is None else Path(options.picture)
     if picture is not None:
-        BARS.writer(picture)  # the same kinds of files
+        with in_option("--picture"):
+            BARS.writer(picture)  # the same kinds of files
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (*options.file, *options.cluster))
     profiles = [(path, read_as(path, decode_profile)) for path in dict.fromkeys(options.file)]
@@ -107,20 +110,26 @@ def run(options: argparse.Namespace) -> int:
         for path, profile in profiles:
             for cluster_path, cluster in clusters:
                 progress("case", len(cases) + 1, count)
+                tell(f"planning {path} on {cluster_path}, computation × {scale}")
                 try:
                     case = planned(profile, cluster, scale, methods, options.time_limit, **memory)
                 except InvalidInputError as error:
                     raise PlannerError(f"{path} on {cluster_path}: {error}") from None
                 cases.append(case)
     progress.done()
-    data = msgspec.json.encode(document(cases, scales, methods)).decode() + "\n"
+    whole = msgspec.json.encode(document(cases, scales, methods)).decode() + "\n"
     if options.output not in (None, "-"):
-        write_json(data, options.output)
+        if options.output.endswith(".md"):
+            write_document(report(cases, scales, methods) + "\n", options.output)
+        else:
+            write_json(whole, options.output)
     try:
         if options.json or options.output == "-":
-            write_json(data, None)
+            write_json(whole, None)
         else:
-            write_text(report(cases, scales, methods) + "\n")
+            where = options.output or "-o FILE.md (tables) or FILE.json"
+            rows = f"Every case in a row of its own ({len(cases):,}): {printable(where)}"
+            write_text(f"{summary(cases, scales, methods)}\n\n{rows}\n")
     finally:
         if picture is not None:
             with replacing(picture) as place:

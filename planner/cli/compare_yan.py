@@ -74,6 +74,8 @@ FAMILY = Family(
     columns=("method", "workers", "replicas", "servers", "machines", "epoch"),
     cells=_cells,
     requested=_requested,
+    asks="how many machines, replicas and workers; of a request",
+    example="planner compare data/yan/mnist.json",
     bounding="exact",
 )
 """What is compared, and how it is shown."""

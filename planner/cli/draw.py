@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from planner.cli.common import check_outputs, command, read_as, tell, write_text
+from planner.cli.common import check_outputs, command, in_option, read_as, warn, write_text
 from planner.cli.family import warning_lines
 from planner.cli.writing import replacing
 from planner.draw.plans import DRAWINGS, plan_chart
@@ -44,9 +44,10 @@ def run(options: argparse.Namespace) -> int:
         write_text(drawing.text(chart, width) + "\n")
     else:
         path = Path(options.output)
-        write = drawing.writer(path)
+        with in_option("--output"):
+            write = drawing.writer(path)
         check_outputs({"--output": options.output}, (options.plan,))
         with replacing(path) as place:
             write(chart, place)
-    tell(warning_lines(answer.warnings or ()))
+    warn(warning_lines(answer.warnings or ()))
     return 0

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from planner.cli.common import check_outputs, command, in_file, read, tell, write_json
+from planner.cli.common import check_outputs, command, in_file, read, warn, write_json
 from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
 from planner.cli.family import warning_lines
@@ -138,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
         text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
         write_json(text, options.output)
         warnings += [one for answer in answers for one in answer.warnings or ()]
-    tell([*warning_lines(list(dict.fromkeys(warnings))), *said])
+    warn([*warning_lines(list(dict.fromkeys(warnings))), *said])
     return 0
 
 

@@ -169,6 +169,8 @@ class Family:
     bounding : str
         The method whose bound every plan is held against, but plans below it: such a one has more
         freedom than that method. Without one, and without its bound, a row has its own.
+    asks, example : str
+        The question, and a command that asks it: for the help.
     """
 
     methods: Sequence[str]
@@ -179,6 +181,8 @@ class Family:
     profiled: Profiled | None = None
     ends: Sequence[str] = ("above bound", "status", "run time")
     bounding: str = ""
+    asks: str = ""
+    example: str = ""
 
     def table(
         self, comparison: Comparison[Any, Any]

@@ -15,7 +15,7 @@ from planner.jsonio.clusters import decode_cluster, without
 from planner.jsonio.files import cluster_file
 from planner.jsonio.network import decode_network, measured_as
 from planner.profiles import Profile
-from planner.targets import PLANNER, target_of
+from planner.targets import PLANNER, TARGET_NAMES, target_of
 from planner.units import parse_bytes
 from planner.validation import shown
 
@@ -101,6 +101,13 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
         "share, as under FSDP or with parameter servers; default: whichever is faster",
     )
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--for",
+        choices=TARGET_NAMES,
+        default=PLANNER,
+        help="whose rules the plan keeps to: what it can be told of buckets and algorithms, what "
+        "it overlaps with what; default: planner, whose runtime has none",
+    )
 
 
 def add_failed_option(parser: Any) -> None:
@@ -223,6 +230,6 @@ def settle(options: argparse.Namespace) -> Job:
         "algorithms": algorithms,
         "modes": MODES if options.mode == "any" else (options.mode,),
         "seed": options.seed,
-        "target": target_of(vars(options).get("for", PLANNER), "--for"),
+        "target": target_of(vars(options)["for"], "--for"),
     }
     return Job(profile, cluster, settled)

@@ -1,8 +1,4 @@
-"""Parses the command line and turns errors into exit statuses.
-
-0: done (infeasible is an answer). 1: a fault of the program. 2: the input was invalid. 130: stopped
-by Ctrl-C.
-"""
+"""Parses the command line and turns errors into exit statuses (`planner.cli.exits`)."""
 
 import argparse
 import os
@@ -12,6 +8,7 @@ from collections.abc import Sequence
 from planner.cli import (
     calibrate,
     compare,
+    completion,
     draw,
     export,
     importing,
@@ -23,16 +20,16 @@ from planner.cli import (
     solve,
 )
 from planner.cli.complaint import complain
+from planner.cli.exits import Exit
+from planner.cli.naming import as_typed
 from planner.cli.suggesting import SuggestingParser
+from planner.cli.telling import telling
 from planner.cli.writing import writing
 from planner.errors import InvalidInputError, PlannerError
 from planner.machine import own_version
 from planner.printing import escaped
 
-__all__ = ["INTERRUPTED", "main"]
-
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+__all__ = ["main", "parser"]
 
 _EXAMPLES = """\
 examples:
@@ -45,22 +42,28 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    options = argparse.Namespace()
     try:
-        options = _parser().parse_args(arguments)
-        status: int = options.run(options)
+        options = parser().parse_args(arguments)
+        with telling(asked=vars(options).get("verbose", False)):
+            status: int = options.run(options)
         if sys.stdout is not None:
             with writing("standard output"):
                 sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has seen enough
         _close_output()
-        return 0
+        return Exit.DONE
     except (PlannerError, OSError) as error:
-        message = escaped(str(error)) if isinstance(error, InvalidInputError) else str(error)
+        message = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            message = f"{escaped(str(error.filename))}: {error.strerror}"
+        if isinstance(error, InvalidInputError):
+            message = escaped(str(as_typed(error, options)))
         complain(f"planner: error: {message}")
         _close_output()
-        return 2
+        return Exit.INVALID
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return Exit.INTERRUPTED
     except Exception as fault:
         if os.environ.get("PLANNER_DEBUG"):
             raise
@@ -68,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"planner: a fault of planner itself: {fault!r}\n"
             "(set PLANNER_DEBUG=1 to see where, and please report it)"
         )
-        return 1
+        return Exit.FAULT
     return status
 
 
@@ -81,16 +84,17 @@ def _close_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = SuggestingParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    known = SuggestingParser(
         prog="planner",
         description="Plans the communication of distributed deep-learning jobs, and proves how "
         "good each plan is.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"planner {own_version()}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    known.add_argument("--version", action="version", version=f"planner {own_version()}")
+    commands = known.add_subparsers(metavar="COMMAND", required=True)
     for command in (
         plan,
         report,
@@ -103,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         importing,
         export,
         schema,
+        completion,
     ):
         command.add_parser(commands)
-    return parser
+    return known

@@ -9,7 +9,7 @@ from typing import Any
 from planner.cli.common import check_outputs, command, write_json, write_text
 from planner.cli.parsing import seconds
 from planner.cli.profile_text import summary
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.progress import Progress
 from planner.errors import InvalidInputError, MeasurementError
 from planner.jsonio import encode_profile
 from planner.profiles import Profile
@@ -31,7 +31,6 @@ def add_parser(commands: Any) -> None:
         "planner profile torchvision.models:resnet18 --input 3x224x224 --batch-size 8 "
         "-o resnet18.json",
     )
-    add_quiet(parser)
     parser.add_argument(
         "factory",
         metavar="MODULE:FACTORY",

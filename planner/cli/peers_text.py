@@ -15,6 +15,7 @@ __all__ = [
     "picked",
     "report",
     "scale_text",
+    "summary",
     "summary_table",
     "times_text",
 ]
@@ -31,7 +32,7 @@ _LEGEND = (
 
 
 def report(cases: Sequence[PeerCase], scales: Sequence[Fraction], methods: Sequence[str]) -> str:
-    """Return all tables.
+    """Return all tables, of every case too.
 
     Parameters
     ----------
@@ -42,14 +43,25 @@ def report(cases: Sequence[PeerCase], scales: Sequence[Fraction], methods: Seque
     methods : sequence of str
         Methods to show.
     """
+    return _tables(cases, scales, methods, (case_table, summary_table))
+
+
+def summary(cases: Sequence[PeerCase], scales: Sequence[Fraction], methods: Sequence[str]) -> str:
+    """Return what `report` says over all cases, without a row for each."""
+    return _tables(cases, scales, methods, (summary_table,))
+
+
+def _tables(
+    cases: Sequence[PeerCase],
+    scales: Sequence[Fraction],
+    methods: Sequence[str],
+    tables: Sequence[Callable[[Sequence[PeerCase], Sequence[str]], str]],
+) -> str:
     blocks = []
     for scale in scales:
         own = [case for case in cases if case.computation == scale]
-        blocks += [
-            f"## computation × {scale_text(scale)}",
-            case_table(own, methods),
-            summary_table(own, methods),
-        ]
+        blocks.append(f"## computation × {scale_text(scale)}")
+        blocks += [table(own, methods) for table in tables]
     credited = "\n".join(_credited(cases))
     return "\n\n".join([*blocks, _LEGEND, credited, *_footnotes(cases, methods)])
 

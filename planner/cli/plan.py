@@ -9,12 +9,20 @@ import msgspec
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.common import REGRET_HELP, check_outputs, command, write_json, write_text
+from planner.cli.common import (
+    REGRET_HELP,
+    check_outputs,
+    command,
+    in_option,
+    write_json,
+    write_text,
+)
 from planner.cli.complaint import complain
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
 from planner.cli.plan_text import lines
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.progress import Progress
+from planner.cli.telling import tell
 from planner.cli.writing import replacing
 from planner.draw import GANTT
 from planner.draw.plans import plan_chart
@@ -22,8 +30,7 @@ from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.methods import concrete
-from planner.targets import PLANNER, TARGET_NAMES
-from planner.units import parse_time
+from planner.units import format_ns, parse_time
 
 __all__ = ["add_parser"]
 
@@ -40,15 +47,7 @@ def add_parser(commands: Any) -> None:
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
-    add_quiet(parser)
     add_iteration_options(parser)
-    parser.add_argument(
-        "--for",
-        choices=TARGET_NAMES,
-        default=PLANNER,
-        help="whose rules the plan keeps to: what it can be told of buckets and algorithms, what "
-        "it overlaps with what; default: planner, whose runtime has none",
-    )
     parser.add_argument(
         "--method",
         default="auto",
@@ -85,7 +84,8 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan."""
     job = settle(options)
-    draw = GANTT.writer(Path(options.picture)) if options.picture else None
+    with in_option("--picture"):
+        draw = GANTT.writer(Path(options.picture)) if options.picture else None
     outputs = {"--picture": options.picture, "--output": options.output}
     check_outputs(outputs, (options.profile, options.cluster, options.interference))
     progress = Progress(quiet=options.quiet)
@@ -101,6 +101,9 @@ def run(options: argparse.Namespace) -> int:
         progress=lambda what: progress(f"planning {what}"),
     )
     progress.done()
+    if answer.objective_ns is not None:
+        took = format_ns(round(answer.runtime_s * 1e9))
+        tell(f"{answer.status} by {answer.method}: {format_ns(answer.objective_ns)}, in {took}")
     if options.output and options.output != "-":
         write_json(_encoded(answer), options.output)
     if options.json or options.output == "-":

@@ -4,14 +4,14 @@ On a terminal a line that changes, with the time left where that can be told; el
 the log of a job, a line now and then.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable
 
+from planner.cli.telling import tell, told
 from planner.printing import printable
 
-__all__ = ["Progress", "add_quiet"]
+__all__ = ["Progress"]
 
 _LONG_S = 5.0
 """From when on the time left is said."""
@@ -36,6 +36,7 @@ class Progress:
         self._clock = clock
         self._start = self._said = self._begun = clock()
         self._parts: tuple[str, int] | None = None
+        self._told = ""
 
     def __call__(self, text: str, done: int | None = None, of: int | None = None) -> None:
         """Show something in place of what was shown before.
@@ -47,7 +48,10 @@ class Progress:
         done, of : int, optional
             Which of its parts begins or ends, and how many there are.
         """
-        if self._quiet:
+        if text and text != self._told:
+            tell(text)
+        self._told = text
+        if self._quiet or told():
             return
         now = self._clock()
         if done is not None and of is not None:
@@ -74,8 +78,3 @@ class Progress:
             return ""
         left = passed * (of - done) / parts
         return f", about {left / 60:.0f} min left" if left >= 120 else f", about {left:.0f} s left"
-
-
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Add the option that lets nothing be said on standard error while a command works."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")

@@ -1,18 +1,14 @@
 """What is printed of a plan beside DDP, and if the numbers are other than was thought."""
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 from msgspec import UNSET
 
-from planner.advice import WORTH
 from planner.draw import format_table
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.report.regret import COLUMNS, advice_text, cells, prospect_text
-from planner.report.words import percent
-from planner.units import format_ns
+from planner.report.regret import COLUMNS, advice_text, cells, prospect_text, target_text
 
 __all__ = ["beside", "kept"]
 
@@ -39,16 +35,7 @@ def beside(answer: object) -> Iterator[str]:
 
 def _targets(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> Iterator[str]:
     """Yield what a plan for a target gains over the target's default, and how to apply it."""
-    target, priced = answer.target, answer.targets
-    if target is UNSET or priced is UNSET or target.name not in priced:
-        return
-    found = priced[target.name]
-    if not found.plan_ns:
-        return
-    default = f"the default of {target.version} ({format_ns(found.default_ns)})"
-    if Fraction(found.default_ns, found.plan_ns) < WORTH:
-        gain = percent(found.default_ns / found.plan_ns - 1)
-        yield f"keep {default}: the plan gains {gain} over it"
-    else:
-        yield f"worth setting: {found.default_ns / found.plan_ns:.2f} times as fast as {default}"
-    yield f"to apply it: planner export {target.name} PLAN; " + "; ".join(target.settings)
+    text, target = target_text(answer), answer.target
+    if text and target is not UNSET:
+        yield text
+        yield f"to apply it: planner export {target.name} PLAN; " + "; ".join(target.settings)

@@ -2,21 +2,25 @@
 
 import argparse
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from msgspec import UNSET
 
 from planner import iteration
+from planner.caramel.for_target import BUCKETS
 from planner.cli.common import check_outputs, command, write_document, write_text
 from planner.cli.iteration_options import Job, add_iteration_options, settle
 from planner.cli.parsing import seconds
 from planner.cli.plan_text import about_cluster, sentence
-from planner.cli.progress import Progress, add_quiet
+from planner.cli.progress import Progress
 from planner.comparison import Comparison, compare
-from planner.iteration import Evaluation, Plan, Problem
+from planner.iteration import Alternative, Evaluation, Plan, Problem
+from planner.iteration.for_target import exported
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
-from planner.iteration.sensitivity import sweep
+from planner.iteration.sensitivity import Sweeps, sweep
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
 from planner.machine import own_version
@@ -30,6 +34,18 @@ __all__ = ["add_parser"]
 DEFAULT = "report.html"
 """Where the page is written if nothing else is said."""
 
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What the page is about: the plan, what it was chosen from, and what else there is."""
+
+    result: Result[Plan, Evaluation]
+    alternatives: tuple[Alternative, ...]
+    others: Comparison[Plan, Evaluation]
+    sweeps: Sweeps | None
+
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -41,7 +57,6 @@ def add_parser(commands: Any) -> None:
         "planner report data/profiles/vgg19.json --cluster data/clusters/caramel-16.json "
         "--computation 0.05 -o vgg19.html",
     )
-    add_quiet(parser)
     add_iteration_options(parser)
     parser.add_argument(
         "--time-limit", type=seconds, metavar="S", help="for each planning; default: no limit"
@@ -58,28 +73,19 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan, compare, and write the page."""
     job = settle(options)
-    deadline = deadline_in(options.time_limit)
+    deadline_in(options.time_limit)  # refuses what is none
     check_outputs(
         {"--output": options.output}, (options.profile, options.cluster, options.interference)
     )
     progress = Progress(quiet=options.quiet)
     problem = job.problem()
-    begin = time.perf_counter()
-    alternatives = iteration.alternatives(
-        problem, deadline, lambda name: progress(f"planning {name}")
-    )
-    result = iteration.best_of(problem, alternatives, time.perf_counter() - begin)
-    others = compare(
-        problem,
-        [name for name in concrete(iteration.METHODS) if name != iteration.JOINT],
-        solve=iteration.solve,
-        time_limit=options.time_limit,
-        progress=lambda name: progress(f"comparing with {name}"),
-    )
-    sweeps = sweep(problem, alternatives, time_limit=options.time_limit, progress=progress)
+    planned = _freely if problem.target is None else _for_target
+    made = planned(problem, options.time_limit, progress)
+    result = made.result
     end, plan = deadline_in(options.time_limit), result.plan
-    advice = advised(problem, result, end)
+    advice = advised(problem, result, end) if made.alternatives else None
     regret = None if plan is None else regretted(problem, plan, end, progress)
+    targets = None if plan is None or problem.target is None else exported(problem, plan, end)
     progress.done()
     groups = None
     if job.cluster.scheduling is not None and result.objective_ns:
@@ -87,11 +93,12 @@ def run(options: argparse.Namespace) -> int:
     answered = answer(
         problem,
         result,
-        alternatives,
+        made.alternatives,
         model=job.profile.name,
         groups=groups,
         advice=advice,
         regret=regret,
+        targets=targets,
     )
     report = Report(
         answer=answered,
@@ -99,8 +106,8 @@ def run(options: argparse.Namespace) -> int:
         cluster=job.cluster,
         about=about_cluster(job.cluster),
         job=_workload(job, problem),
-        peers=_beside(others, result),
-        sweeps=sweeps,
+        peers=_beside(made.others, result),
+        sweeps=made.sweeps,
         command=_command(options),
         version=own_version(),
     )
@@ -110,10 +117,49 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _freely(problem: Problem, limit: float | None, progress: Say) -> _Planned:
+    """Plan for planner's own runtime: every algorithm, every other method, other networks."""
+    deadline, begin = deadline_in(limit), time.perf_counter()
+    alternatives = iteration.alternatives(
+        problem, deadline, lambda name: progress(f"planning {name}")
+    )
+    result = iteration.best_of(problem, alternatives, time.perf_counter() - begin)
+    others = compare(
+        problem,
+        [name for name in concrete(iteration.METHODS) if name != iteration.JOINT],
+        solve=iteration.solve,
+        time_limit=limit,
+        progress=lambda name: progress(f"comparing with {name}"),
+    )
+    sweeps = sweep(problem, alternatives, time_limit=limit, progress=progress)
+    return _Planned(result, alternatives, others, sweeps)
+
+
+def _for_target(problem: Problem, limit: float | None, progress: Say) -> _Planned:
+    """Plan under the rules of a target: beside its default, and a plan that has no rules."""
+    target = problem.target
+    assert target is not None
+    progress(f"planning for {target.title}")
+    result = iteration.solve(problem, method=BUCKETS, time_limit=limit)
+
+    def solved(_: Problem, *, method: str, time_limit: float | None) -> Result[Plan, Evaluation]:
+        under = problem if method == target.name else replace(problem, target=None)
+        return iteration.solve(under, method=method, time_limit=time_limit)
+
+    others = compare(
+        problem,
+        (target.name, iteration.JOINT),
+        solve=solved,
+        time_limit=limit,
+        progress=lambda name: progress(f"comparing with {name}"),
+    )
+    return _Planned(result, (), others, None)
+
+
 def _beside(
     others: Comparison[Plan, Evaluation], result: Result[Plan, Evaluation]
 ) -> Comparison[Plan, Evaluation]:
-    """Return the other methods with the joint plan; it comes first where they are equally good."""
+    """Return the other methods with the plan; it comes first where they are equally good."""
     rows = [result, *others.rows]
     rows.sort(key=lambda row: (row.objective_ns is None, row.objective_ns or 0))
     return Comparison(tuple(rows), others.left_out)

@@ -18,12 +18,11 @@ from planner.cli.common import (
     write_text,
 )
 from planner.cli.parsing import parse_bcube, parse_names, seconds
-from planner.cli.progress import add_quiet
 from planner.cli.regret_text import kept
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.draw import GANTT, Chart
-from planner.errors import InvalidInputError, MeasurementError
+from planner.errors import InvalidInputError, InvalidPlanError, MeasurementError, PlannerError
 from planner.machine import Load
 from planner.topologies import BCube
 from planner.units import counted
@@ -43,17 +42,6 @@ update; pictures and traces show one from a backward pass to the next. Times are
 of the slowest rank.
 """
 
-_OPTIONS = {
-    "spec": "--model",
-    "input_shape": "--input",
-    "batch_size": "--batch-size",
-    "timeout_s": "--timeout",
-    "interfaces": "--interfaces",
-    "all_reduce": "--bcube",
-    "world": "--bcube",
-}
-"""What names arguments of the library has, as a person gives them."""
-
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
@@ -65,7 +53,6 @@ def add_parser(commands: Any) -> None:
         "torchrun --nproc-per-node 2 -m planner run plan.json \\\n"
         "    --model my_package.my_module:make_model --input 3x224x224 --steps 20",
     )
-    add_quiet(parser)
     parser.description = f"{parser.description}\n\n{_ABOUT}"
     parser.add_argument(
         "plans", metavar="PLAN", nargs="+", help="answers of planner solve, or of compare -o"
@@ -154,20 +141,18 @@ def run(options: argparse.Namespace) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     interfaces = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
-    try:
-        with redirect_stdout(sys.stderr):  # what the model prints is not the report
+    with redirect_stdout(sys.stderr):  # what the model prints is not the report
+        try:
+            model, inputs = load_factory(options.model, options.input, options.batch_size)
+        except SystemExit as stop:
+            raise MeasurementError(f"{options.model} ended the program ({stop.code})") from None
+        with join(options.timeout, interfaces) as world:
+            threads, before = torch.get_num_threads(), Load.now()
             try:
-                model, inputs = load_factory(options.model, options.input, options.batch_size)
-            except SystemExit as stop:
-                raise MeasurementError(f"{options.model} ended the program ({stop.code})") from None
-            with join(options.timeout, interfaces) as world:
-                threads, before = torch.get_num_threads(), Load.now()
                 planned, plain = trials(options, answers, model, inputs, world, bcube)
-                machine = machine_of(world, threads, before)
-    except InvalidInputError as error:
-        if error.path not in _OPTIONS:
-            raise
-        raise InvalidInputError(_OPTIONS[error.path], error.message) from None
+            except InvalidPlanError as error:
+                raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
+            machine = machine_of(world, threads, before)
     if world.rank:
         return 0
     if options.json:

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from planner.cli.common import command, write_json
+from planner.cli.common import command, in_option, write_json
 from planner.jsonio import PROBLEMS, schema
 from planner.jsonio.schema import FILES
 
@@ -30,5 +30,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print."""
-    write_json(json.dumps(schema(options.problem), indent=2) + "\n", None)
+    with in_option("PROBLEM"):
+        found = schema(options.problem)
+    write_json(json.dumps(found, indent=2) + "\n", None)
     return 0

@@ -8,9 +8,11 @@ from typing import Any, BinaryIO
 
 from planner.cli.common import check_outputs, command, standard_input, standard_output
 from planner.cli.parsing import seconds
+from planner.cli.telling import tell
 from planner.cli.writing import replacing, writing
 from planner.jsonio import Reply, limited_replies, one_message, read_lines
 from planner.printing import escaped_json
+from planner.validation import shown
 from planner.workers import Limits
 
 __all__ = ["add_parser"]
@@ -67,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         seconds=options.max_seconds or None,
     )
     messages = read_lines if options.jsonl else one_message
+    tell("reading standard input" if options.file == "-" else f"reading {options.file}")
     with ExitStack() as files:
         source = (
             standard_input()
@@ -85,23 +88,23 @@ def _written(replies: Generator[Reply, None, None], stream: BinaryIO, path: str)
     """Write each answer as soon as it is there."""
     statuses = set()
     with closing(replies):
-        for reply in replies:
+        for number, reply in enumerate(replies, start=1):
             with writing("standard output") if path == "-" else nullcontext():
                 stream.write(escaped_json(reply.data) + b"\n")
                 stream.flush()
             statuses.add(reply.exit_status)
+            tell(f"answered request {number}")
     return next((status for status in (1, 2) if status in statuses), 0)
 
 
 def _amount(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 0, got {shown(text)}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
     number = seconds(text)
     if not 0 <= number <= 10**9:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"expected seconds from 0 to 10^9, got {shown(text)}")
     return number

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -12,9 +12,22 @@ _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)$", re.DOTALL
 
 
 class SuggestingParser(argparse.ArgumentParser):
-    """An `ArgumentParser`, as are those of its commands, that says what may have been meant."""
+    """An `ArgumentParser`, as are those of its commands, that says what may have been meant.
 
+    Attributes
+    ----------
+    shown_for : callable, optional
+        Returns the parser whose help is shown in place of its own, for what was given.
+    """
+
+    shown_for: Callable[[Sequence[str]], argparse.ArgumentParser] | None = None
     _given: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        """Return the help, in parts if there is too much for one."""
+        if self.shown_for is None:
+            return super().format_help()
+        return self.shown_for(self._given).format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; what is left over is an error of the command, which knows its own options."""

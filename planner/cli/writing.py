@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
+from planner.cli.telling import tell
 from planner.errors import PlannerError
 
 __all__ = ["replacing", "write_file", "writing"]
@@ -34,6 +35,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         If it cannot be written; then it holds what it held.
     """
     target = Path(os.path.realpath(path))
+    tell(f"writing {path}")
     with writing(path):
         beside = _beside(target)
         if beside is None:

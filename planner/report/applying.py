@@ -8,7 +8,8 @@ from msgspec import UNSET
 from planner.clusters import Cluster
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.report.html import Html, element, joined, paragraph
-from planner.targets import FSDP2, TARGETS
+from planner.report.words import target_of
+from planner.targets import FSDP2, TARGETS, Target
 
 __all__ = ["applying", "steps"]
 
@@ -41,6 +42,10 @@ def steps(
         )
     plan = ["planner", "plan", *command[2:], "-o", PLAN]
     yield "Write the plan", shlex.join(plan)
+    target = target_of(answer)
+    if target is not None:
+        yield from _of_target(target)
+        return
     machines = cluster.working
     each = max(cluster.workers // max(machines, 1), 1)
     launch = f"torchrun --nnodes {machines} --nproc-per-node {each} -m planner run {PLAN}"
@@ -59,6 +64,12 @@ def steps(
             f"Under the rules of {target.title}, with a plan of its own",
             f"{shlex.join(asked)}\nplanner export {target.name} {own} -o {target.name}.json",
         )
+
+
+def _of_target(target: Target) -> Iterator[tuple[str, str]]:
+    name = target.name
+    yield f"Write it as what {target.title} reads", f"planner export {name} {PLAN} -o {name}.json"
+    yield "Set beside it", "\n".join(target.settings)
 
 
 def applying(answer: IterationAnswer, cluster: Cluster, command: Sequence[str]) -> Html:

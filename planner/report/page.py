@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from planner.clusters import Cluster
-from planner.iteration import JOINT
-from planner.iteration.peers import BASELINE
 from planner.iteration.sensitivity import SweepPoint, Sweeps
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.profiles import Profile
@@ -20,9 +18,16 @@ from planner.report.gantt import gantt
 from planner.report.html import Html, element, paragraph
 from planner.report.lines import line_chart, line_legend, sweep_table, winners
 from planner.report.origin import memory, origin
-from planner.report.peers import Peers, peer_table, time_of
-from planner.report.regret import advice_text, regret_table
-from planner.report.sections import alternative_table, reasons, time_parts, transfer_table, verdict
+from planner.report.peers import Peers, baseline_of, peer_table, time_of
+from planner.report.regret import advice_text, regret_table, target_text
+from planner.report.sections import (
+    alternative_table,
+    reasons,
+    rule_table,
+    time_parts,
+    transfer_table,
+    verdict,
+)
 from planner.report.style import STYLE
 from planner.units import counted, format_ns, format_rate
 
@@ -92,9 +97,8 @@ def page(report: Report) -> str:
 def _sections(report: Report) -> Iterator[Html]:
     answer = report.answer
     planned = answer.objective_ns is not None
-    advice = (
-        () if answer.advice is UNSET else (paragraph(_capitalised(advice_text(answer.advice))),)
-    )
+    told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
+    advice = (paragraph(_capitalised(told)),) if told else ()
     said = verdict(answer, report.peers, report.profile, report.cluster)
     doubts = report.profile.provenance.warnings
     warned = paragraph(f"The profile's times may be off: {'; '.join(doubts)}.") if doubts else ""
@@ -103,14 +107,13 @@ def _sections(report: Report) -> Iterator[Html]:
     if planned:
         yield _section("time", "Where the time goes", time_parts(answer))
         yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))
-    yield _section(
-        "comparison",
-        "Compared with alternatives",
-        element("h3", "Other ways of synchronising"),
-        alternative_table(answer),
-        element("h3", "Other methods"),
-        *_peers(report.peers, answer.lower_bound_ns),
-    )
+    others = [element("h3", "Other methods"), *_peers(report.peers, answer)]
+    if answer.target is UNSET:
+        title = element("h3", "Other ways of synchronising")
+        others = [title, alternative_table(answer), *others]
+    yield _section("comparison", "Compared with alternatives", *others)
+    if answer.target is not UNSET:
+        yield _section("rules", "The rules that the plan keeps to", rule_table(answer))
     if report.sweeps is not None:
         content = _sensitivity(report.sweeps, report.cluster)
         yield _section("sensitivity", "If the network were another", *content)
@@ -131,17 +134,18 @@ def _section(name: str, title: str, *content: str) -> Html:
     return element("section", heading, *content, id=name, aria_labelledby=f"{name}-title")
 
 
-def _peers(peers: Peers, bound_ns: int | None) -> Iterator[Html]:
+def _peers(peers: Peers, answer: IterationAnswer) -> Iterator[Html]:
+    baseline = baseline_of(answer)
     if any(row.objective_ns for row in peers.rows):
-        yield peer_table(peers, bound_ns)
+        yield peer_table(peers, answer)
         above = "the bound is that of the verdict: it holds for the op order of this plan"
-        if time_of(peers, BASELINE):
-            line = f"The line across the speed-ups is {BASELINE}; "
+        if time_of(peers, baseline):
+            line = f"The line across the speed-ups is {baseline}; "
             yield paragraph(line, above, ".", class_="note")
         else:
             yield paragraph(above.capitalize(), ".", class_="note")
     without = [(row.method, row.infeasibility.reason) for row in peers.rows if row.infeasibility]
-    without = [pair for pair in (*without, *peers.left_out) if pair[0] != JOINT]
+    without = [pair for pair in (*without, *peers.left_out) if pair[0] != answer.method]
     yield reasons("Methods without a plan here:", without)
 
 

@@ -5,11 +5,12 @@ from typing import TypeAlias
 from planner.comparison import Comparison
 from planner.iteration import JOINT, Evaluation, Plan
 from planner.iteration.peers import BASELINE
+from planner.jsonio.iteration_answer import IterationAnswer
 from planner.report.html import Html, element, joined, table
-from planner.report.words import METHODS, percent, times
+from planner.report.words import METHODS, percent, target_of, times
 from planner.units import format_ns
 
-__all__ = ["Peers", "peer_table", "time_of"]
+__all__ = ["Peers", "baseline_of", "described", "peer_table", "time_of"]
 
 _HEADER = ("method", "what it is", "synchronises by", "iteration")
 
@@ -23,10 +24,29 @@ def time_of(peers: Peers, method: str) -> int | None:
     return next((row.objective_ns for row in peers.rows if row.method == method), None)
 
 
-def peer_table(peers: Peers, bound_ns: int | None) -> Html:
+def baseline_of(answer: IterationAnswer) -> str:
+    """Return the method that speed-ups are over: DDP, or the default of the plan's target."""
+    target = target_of(answer)
+    return BASELINE if target is None else target.name
+
+
+def described(method: str, answer: IterationAnswer) -> str:
+    """Return what a method does, beside the plan of an answer; empty if its name says it."""
+    target = target_of(answer)
+    if method == answer.method:
+        return METHODS[JOINT]
+    if target is not None and method == target.name:
+        return f"the default of {target.title}"
+    if target is not None and method == JOINT:
+        return "planner's own runtime, without these rules"
+    return METHODS.get(method, "")
+
+
+def peer_table(peers: Peers, answer: IterationAnswer) -> Html:
     """Return the table of all methods with a plan, with bars."""
     shown = [row for row in peers.rows if row.objective_ns]
-    base = time_of(peers, BASELINE)
+    baseline, bound_ns = baseline_of(answer), answer.lower_bound_ns
+    base = time_of(peers, baseline)
     gains = [_ratio(base, peer.objective_ns) for peer in shown]
     above = [_ratio(peer.objective_ns, bound_ns) for peer in shown]
     most = max((speedup for speedup in gains if speedup), default=1.0)
@@ -44,10 +64,10 @@ def peer_table(peers: Peers, bound_ns: int | None) -> Html:
         if distance is not None:
             share = far / farthest if farthest else 0.0
             farther = _measured(_bar(share, "far"), "below it" if distance < 1 else percent(far))
-        known = METHODS.get(peer.method, "")
+        known = described(peer.method, answer)
         rows.append((peer.method, known, travels, format_ns(peer.objective_ns), faster, farther))
-    header = (*_HEADER, f"speed-up over {BASELINE}", "above the bound")
-    place = next((i for i, peer in enumerate(shown) if peer.method == JOINT), None)
+    header = (*_HEADER, f"speed-up over {baseline}", "above the bound")
+    place = next((i for i, peer in enumerate(shown) if peer.method == answer.method), None)
     return table(
         "Methods by the time of an iteration", header, rows, words=3, marked=place, class_="peers"
     )

@@ -1,14 +1,19 @@
 """What is said of a plan beside DDP, and if the numbers are other than was thought."""
 
+from fractions import Fraction
+
 from msgspec import UNSET
 
+from planner.advice import WORTH
+from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.regret import AdviceAnswer, ProspectAnswer, RegretAnswer
 from planner.report.html import Html, joined, paragraph, table
 from planner.report.words import percent
 from planner.units import format_ns
 
-__all__ = ["COLUMNS", "advice_text", "cells", "prospect_text", "regret_table"]
+__all__ = ["COLUMNS", "advice_text", "cells", "prospect_text", "regret_table", "target_text"]
 
 COLUMNS = ("if", "this plan", "best plan found", "regret", "ddp", "layer by layer")
 """Of a regret table."""
@@ -28,6 +33,21 @@ def advice_text(advice: AdviceAnswer) -> str:
     if advice.at_most is None or advice.at_most <= advice.gain:
         return text
     return f"{text}; none gains more than {percent(max(advice.at_most - 1, 0.0))}"
+
+
+def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
+    """Return what a plan for a target gains over the target's default; empty if for none."""
+    target, priced = answer.target, answer.targets
+    if target is UNSET or priced is UNSET or target.name not in priced:
+        return ""
+    found = priced[target.name]
+    if not found.plan_ns:
+        return ""
+    default = f"the default of {target.version} ({format_ns(found.default_ns)})"
+    if Fraction(found.default_ns, found.plan_ns) < WORTH:
+        gain = percent(found.default_ns / found.plan_ns - 1)
+        return f"keep {default}: the plan gains {gain} over it"
+    return f"worth setting: {found.default_ns / found.plan_ns:.2f} times as fast as {default}"
 
 
 def prospect_text(prospect: ProspectAnswer) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from msgspec import UNSET
 
 from planner.clusters import Cluster
-from planner.iteration.peers import BASELINE
 from planner.jsonio.iteration_answer import (
     VERBS,
     AlternativeAnswer,
@@ -15,12 +14,27 @@ from planner.jsonio.iteration_answer import (
 )
 from planner.profiles import Profile
 from planner.report.html import Html, element, joined, listed, paragraph, table
-from planner.report.peers import Peers, time_of
+from planner.report.peers import Peers, baseline_of, described, time_of
 from planner.report.predicted import about_ns, assumption, digits_of
-from planner.report.words import ALGORITHMS, CHANGES, METHODS, MODES, abbreviated, percent, times
+from planner.report.words import (
+    ALGORITHMS,
+    CHANGES,
+    MODES,
+    abbreviated,
+    percent,
+    target_of,
+    times,
+)
 from planner.units import counted, format_bytes, format_factor, format_ns, unit_of
 
-__all__ = ["alternative_table", "reasons", "time_parts", "transfer_table", "verdict"]
+__all__ = [
+    "alternative_table",
+    "reasons",
+    "rule_table",
+    "time_parts",
+    "transfer_table",
+    "verdict",
+]
 
 
 def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cluster) -> Html:
@@ -52,8 +66,18 @@ def verdict(answer: IterationAnswer, peers: Peers, profile: Profile, cluster: Cl
         ", ",
         element("strong", synchronisation.mode),
         f" ({MODES[synchronisation.mode]}), in {' and '.join(kinds)}. ",
+        _rules(answer),
         _standing(answer, peers, digits),
         class_="verdict",
+    )
+
+
+def _rules(answer: IterationAnswer) -> str:
+    """Return whose rules the plan keeps to, if it was made for a target."""
+    return (
+        ""
+        if answer.target is UNSET
+        else f"The plan keeps to the rules of {answer.target.version}. "
     )
 
 
@@ -68,13 +92,15 @@ def _algorithms(synchronisation: SynchronisationAnswer) -> Iterable[Html | str]:
 def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
     """Return how good that is: the distance to the bound, and the speed-up."""
     time, bound = answer.objective_ns or 0, answer.lower_bound_ns
+    target = target_of(answer)
+    keeping = "" if target is None else f" that keeps to the rules of {target.title}"
     how_good = ""
     if bound and answer.status == "optimal":
         how_good = joined(
             "The time is ",
             element("strong", "optimal"),
-            ": no plan with this order of the computation is shorter, whichever of the algorithms "
-            "considered it takes. ",
+            f": no plan with this order of the computation{keeping} is shorter, whichever of the "
+            "algorithms considered it takes. ",
         )
     elif bound:
         how_good = joined(
@@ -83,7 +109,8 @@ def _standing(answer: IterationAnswer, peers: Peers, digits: int) -> Html:
             f" above the lower bound ({about_ns(bound, digits)}) for this order of the computation "
             "and all algorithms considered. ",
         )
-    base, name = time_of(peers, BASELINE), METHODS[BASELINE]
+    baseline = baseline_of(answer)
+    base, name = time_of(peers, baseline), described(baseline, answer)
     if not base or not time:
         return joined(how_good, f"{name} has no plan here.")
     ratio = element("strong", times(base / time))
@@ -104,8 +131,17 @@ def _beside(answer: IterationAnswer) -> str:
 
 def time_parts(answer: IterationAnswer) -> Html:
     """Return where the time goes, as a bar and in numbers, and what would make another plan win."""
-    if answer.why is UNSET or answer.iteration_ns is UNSET:
+    if answer.iteration_ns is UNSET:
         return Html("")
+    if answer.why is UNSET:
+        stall = 0 if answer.stall_ns is UNSET else answer.stall_ns
+        return paragraph(
+            "Of an iteration of ",
+            element("strong", format_ns(answer.iteration_ns)),
+            ", computation waits ",
+            element("strong", format_ns(stall)),
+            f" for transfers ({_share(stall / max(answer.iteration_ns, 1))}).",
+        )
     why, whole = answer.why, max(answer.iteration_ns, 1)
     parts = [
         ("backward", "computation", why.computation_ns),
@@ -260,6 +296,14 @@ def alternative_table(answer: IterationAnswer) -> Html:
     ]
     left = {} if answer.left_out is UNSET else answer.left_out
     return joined(shown, reasons("Left out:", [*why, *left.items()]))
+
+
+def rule_table(answer: IterationAnswer) -> Html:
+    """Return the rules of the plan's target, with the lines of its code that say so."""
+    target = target_of(answer)
+    assert target is not None
+    title = f"Rules of {target.title}, {target.version}"
+    return table(title, ("about", "rule", "source"), list(map(tuple, target.rules)), words=3)
 
 
 def reasons(title: str, pairs: Sequence[tuple[str, str]]) -> Html:

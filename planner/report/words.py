@@ -3,7 +3,11 @@
 from fractions import Fraction
 from math import ceil, floor, log10
 
+from msgspec import UNSET
+
 from planner.iteration import JOINT
+from planner.jsonio.iteration_answer import IterationAnswer
+from planner.targets import EVERY, Target
 from planner.units import format_bytes
 
 __all__ = [
@@ -16,6 +20,7 @@ __all__ = [
     "logarithmic_ticks",
     "percent",
     "size_text",
+    "target_of",
     "tick_text",
     "ticks",
     "times",
@@ -64,6 +69,11 @@ CHANGES = {
 
 _EXACT = 1e-12
 _MAX_NAMES = 2
+
+
+def target_of(answer: IterationAnswer) -> Target | None:
+    """Return the target that a plan was made for; None if there is none."""
+    return None if answer.target is UNSET else EVERY[answer.target.name]
 
 
 def percent(share: float) -> str:

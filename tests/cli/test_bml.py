@@ -251,7 +251,7 @@ def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--bcube", "3,0"], "--bcube: k: expected an integer >= 1, got 0"),
         (["--bcube", "3,64"], "--bcube: k: expected at most 2^62 NICs"),
         (["--bcube", "9" * 20 + ",1"], "--bcube: n: expected an integer <= "),
-        (["--bcube", "3,2", "--methods", "detour"], "method: expected one of bml_bcube"),
+        (["--bcube", "3,2", "--methods", "detour"], "--methods: expected one of bml_bcube"),
         (["--bcube", "3,2", "--methods", "ring_bcub"], "did you mean 'ring_bcube'?"),
         (["--bcube", "3,2", "--workers", "4"], "--workers: does not apply to --problem bml"),
         (["--bcube", "3,2", "--direction", "pull"], "--direction: does not apply to --problem bml"),
@@ -309,9 +309,9 @@ def test_methods_of_algorithms_and_of_plans_are_kept_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", written(tmp_path, REQUEST), "--methods", "detour"]) == 2
-    assert "method: expected one of bml_bcube" in capsys.readouterr().err
+    assert "--methods: expected one of bml_bcube" in capsys.readouterr().err
     assert main(["compare", written(tmp_path, DAMAGED), "--methods", "ps_bcube"]) == 2
-    assert "method: expected one of auto, bml, detour, trees" in capsys.readouterr().err
+    assert "--methods: expected one of auto, bml, detour, trees" in capsys.readouterr().err
 
 
 REQUESTS = {

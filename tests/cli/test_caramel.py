@@ -175,7 +175,7 @@ def test_compare_writes_what_draw_draws(
         (["--granularity", "layer"], "--granularity: does not apply"),
         (["--objective", "eq4"], "--objective: does not apply"),
         (["--max-batch", "1MB"], "--max-batch: does not apply"),
-        (["--methods", "greedy"], "method: expected one of auto"),
+        (["--methods", "greedy"], "--methods: expected one of auto"),
         (["--methods", "horovd"], "did you mean 'horovod'"),
         (["--startup", "4000000000s"], "--startup, --bandwidth: "),
         (["--picture", "plan.bmp"], "expected a name ending in .svg"),

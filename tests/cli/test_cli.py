@@ -247,7 +247,7 @@ def test_compare_says_why_methods_have_no_plan(
         (["--startup", "5"], "--startup: expected a time"),
         (["--bandwidth", "10"], "--bandwidth: expected a rate"),
         (["--methods", "exakt"], "did you mean 'exact'"),
-        (["--time-limit", "-1"], "time_limit_s"),
+        (["--time-limit", "-1"], "--time-limit"),
         (["--max-batch", "x"], "--max-batch"),
         (["--picture", "plan.bmp"], "expected a name ending in .svg"),
         (["--picture", "nowhere/plan.svg"], "--picture: no such folder: nowhere"),
@@ -312,7 +312,7 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "ibtach"]) == 2
 
 
-@pytest.mark.parametrize("command", ["solve", "draw", "compare", "import", "profile", "schema"])
+@pytest.mark.parametrize("command", ["solve", "draw", "import", "profile", "schema", "completion"])
 def test_every_help_text_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])

@@ -53,8 +53,15 @@ def printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return given.out
 
 
-def test_there_is_a_row_a_case_and_a_row_a_method(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed([*PEERS, *FEW, "--computation", "1,1/50"], capsys)
+def test_there_is_a_row_a_case_and_a_row_a_method(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of them in a file; on the terminal those of the methods only, however many cases."""
+    path = tmp_path / "peers.md"
+    short = printed([*PEERS, *FEW, "--computation", "1,1/50", "-o", str(path)], capsys)
+    assert str(path) in short.splitlines()[-1]
+    out = path.read_text(encoding="utf-8")
+    assert tables(short) == tables(out)[1::2]
     whole, summary, faster, _ = tables(out)
     assert "## computation × 1\n" in out
     assert "## computation × 0.02\n" in out
@@ -155,8 +162,8 @@ def test_tables_are_aligned() -> None:
         ([*PEERS, "--computation", "1,x"], "--computation: expected a number > 0"),
         ([*PEERS, "--computation", "1,2,3,4,5"], "--computation: expected at most 4 scales"),
         ([*PEERS, "--methods", "dpd"], "--methods: expected one of auto, "),
-        ([*PEERS, "--time-limit", "-1"], "time_limit_s: expected a number > 0"),
-        ([*PEERS, "--picture", "p.json"], "p.json: a trace shows when"),
+        ([*PEERS, "--time-limit", "-1"], "--time-limit: expected a number > 0"),
+        ([*PEERS, "--picture", "p.json"], "--picture: a trace shows when"),
         ([*PEERS, "--startup", "1us"], "--startup: does not apply to --peers"),
         ([*PEERS, "--problem", "bml"], "--problem: does not apply to --peers"),
         ([*PEERS, "--workers", "3"], "--workers: does not apply to --peers"),

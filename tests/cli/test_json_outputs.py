@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from planner.cli import main
-from planner.cli.main import _parser
+from planner.cli.main import parser as whole
 from planner.jsonio import PROBLEMS, schema
 from planner.jsonio.schema import FILES
 from tests import schemas
@@ -156,6 +156,6 @@ def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[
 
 
 def test_no_command_is_forgotten() -> None:
-    writing = {name for name, writes in commands(_parser()) if writes}
+    writing = {name for name, writes in commands(whole()) if writes}
     here = {name.removesuffix(" --peers").partition(",")[0] for name in PRINTED}
     assert writing == here | {"compare", "plan", "solve"} | set(ELSEWHERE) | NOT_OURS

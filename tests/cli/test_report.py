@@ -9,6 +9,7 @@ import pytest
 
 from planner.cli import main
 from planner.report.predicted import about_ns
+from planner.targets import EVERY
 from planner.units import format_ns
 from tests.jsonio.test_iteration import CLUSTER, PROFILE
 from tests.report.reading import read
@@ -90,7 +91,7 @@ def test_a_driver_that_schedules_is_mentioned(files: list[str]) -> None:
     [
         (["-o", "no/such/folder/page.html"], "--output: no such folder"),
         (["-o", "."], "--output: is a folder"),
-        (["--time-limit", "0"], "time_limit_s"),
+        (["--time-limit", "0"], "--time-limit"),
         (["--computation", "0"], "--computation"),
         (["--algorithms", "star"], "--algorithms"),
     ],
@@ -108,3 +109,36 @@ def test_bad_files_are_named(files: list[str], capsys: pytest.CaptureFixture[str
     assert "four.json: " in capsys.readouterr().err
     assert main(["report", files[0], "--cluster", "none.json"]) == 2
     assert "none.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", EVERY)
+def test_a_report_for_a_target_is_about_the_plan_for_it(
+    target: str, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *files, "--for", target, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert main(["report", *files, "--for", target]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"report.html: iteration {format_ns(plan['iteration_ns'])} by ")
+    page = read(Path("report.html").read_text(encoding="utf-8"))
+    default = plan["targets"][target]["default_ns"]
+    verdict = page.one("section", id="verdict")
+    assert f"The plan keeps to the rules of {plan['target']['version']}. " in verdict.text
+    assert f"as fast as the default of {EVERY[target].title}" in verdict.text
+    assert f"({format_ns(default)})" in verdict.text
+    rows = {row[0]: row for row in page.one("table", class_="peers").rows()}
+    assert rows.keys() == {"buckets", target, "joint"}
+    assert rows["buckets"][3] == format_ns(plan["iteration_ns"])
+    assert rows[target][3] == format_ns(default)
+    rules = page.one("section", id="rules").rows()
+    assert rules == [list(rule) for rule in EVERY[target].rules]
+    steps = [line for one in verdict.all("code") for line in one.text.splitlines()]
+    taken = [shlex.split(step)[1:] for step in steps if step.startswith("planner ")]
+    assert [step[0] for step in taken] == ["plan", "export"]
+    assert set(EVERY[target].settings) < {*steps}
+    if target in ("deepspeed", "megatron"):
+        taken[1] += ["--profile", files[0]]
+    for step in taken:
+        assert main(step) in (0, 2), step
+    command = shlex.split(page.one("section", id="origin").one("code").text)
+    assert command[-2:] == ["--for", target]

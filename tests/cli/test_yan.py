@@ -195,10 +195,10 @@ def test_names_of_a_request_are_kept(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["--max-batch", "1MB"], "--max-batch: does not apply to a request"),
         (["--direction", "pull"], "--direction: does not apply to a request"),
         (["--problem", "ibatch"], "--problem: "),
-        (["--methods", "milp"], "method: expected one of auto, exact"),
+        (["--methods", "milp"], "--methods: expected one of auto, exact"),
         (["--picture", "p.bmp"], "expected a name ending in .svg"),
         (["--picture", "p.json"], "says only how long they take"),
-        (["--time-limit", "-1"], "time_limit_s"),
+        (["--time-limit", "-1"], "--time-limit"),
     ],
 )
 def test_bad_options(

@@ -1,0 +1,64 @@
+"""Errors name what the user typed: an option, where the library names an argument of its own."""
+
+import argparse
+import re
+from collections.abc import Mapping
+
+from planner.errors import InvalidInputError
+
+__all__ = ["OPTIONS", "as_typed"]
+
+_FACTORY = "MODULE:FACTORY"
+_KEYS = {_FACTORY: "factory"}  # what is no option
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "activation_bytes": ("--activations",),
+    "algorithms": ("--algorithms",),
+    "all_reduce": ("--bcube",),
+    "batch_size": ("--batch-size",),
+    "computation": ("--computation",),
+    "computation_scale": ("--computation",),
+    "cores": ("--cores",),
+    "depths": ("--depths",),
+    "epoch_samples": ("--epoch-samples",),
+    "input_shape": ("--input",),
+    "interfaces": ("--interfaces",),
+    "max_batch_bytes": ("--max-batch",),
+    "max_group_ns": ("--max-group",),
+    "max_overhead": ("--max-overhead",),
+    "max_transfer_bytes": ("--max-transfer",),
+    "method": ("--method", "--methods"),
+    "modes": ("--mode",),
+    "optimiser": ("--optimiser-ratio",),
+    "optimiser_ratio": ("--optimiser-ratio",),
+    "repetitions": ("--repetitions",),
+    "seed": ("--seed",),
+    "servers": ("--servers",),
+    "spec": ("--model", _FACTORY),
+    "target": ("--for",),
+    "time_limit_s": ("--time-limit",),
+    "timeout_s": ("--timeout",),
+    "warmup": ("--warmup",),
+    "workers": ("--workers",),
+    "world": ("--bcube",),
+}
+"""What says it on the command line, for each argument of the library."""
+
+
+def as_typed(error: InvalidInputError, options: argparse.Namespace) -> InvalidInputError:
+    """Return the error with the option of this command that says what its path names, if one does.
+
+    Parameters
+    ----------
+    error : InvalidInputError
+        Of the library, or of the command line, whose paths are options already.
+    options : Namespace
+        What was parsed: it has a key for every option of the command.
+    """
+    name = re.match(r"\w*", error.path)
+    assert name is not None
+    for option in OPTIONS.get(name[0], ()):
+        key = _KEYS.get(option, option.removeprefix("--").replace("-", "_"))
+        if key in vars(options):
+            return InvalidInputError(f"{option}{error.path[name.end() :]}", error.message)
+    return error
