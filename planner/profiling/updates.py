@@ -60,7 +60,8 @@ def with_updates(graph: Graph, step_ns: int) -> Graph:
         What the updates of all parameters take.
     """
     size_of: dict[int, int] = {}  # by first reader
-    firsts = [min(readers) for readers in graph.readers]
+    rank = {index: place for place, index in enumerate(graph.topological)}
+    firsts = [min(readers, key=rank.__getitem__) for readers in graph.readers]
     for parameter, first in zip(graph.parameters, firsts, strict=True):
         size_of[first] = size_of.get(first, 0) + parameter.size_bytes
     name_of = {first: f"{_called(graph.ops[first])}:update/forward" for first in size_of}

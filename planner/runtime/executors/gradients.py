@@ -20,7 +20,7 @@ with an error.
 
 Complexity. One copy of each gradient into a message. O(parameters + batches) beside that: each
 parameter is looked at once when its gradient is sent and once when it is updated. The optimiser is
-called once for all that has arrived, so between once a step and once a batch; it looks at all its
+called once for all that has arrived, while waiting once for each 256 KiB of it; it looks at all its
 groups each time if it is not one of torch's.
 
 Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
@@ -48,6 +48,9 @@ from planner.runtime.optimisers.undo import Undo
 from planner.runtime.world.world import World
 
 __all__ = ["GradientExecutor"]
+
+_WORTH = 2**18
+"""Bytes of gradients whose update takes longer than to call the optimiser."""
 
 
 class GradientExecutor(Executor):
@@ -169,8 +172,9 @@ class GradientExecutor(Executor):
 
     def finish_one(self, parameter: nn.Parameter) -> None:
         """Update a parameter once it has arrived, and meanwhile what arrives before."""
+        batches = self._gradients.batches_of[self._gradients.index[parameter]]
         while parameter in self.gate.pending:
-            self._finish_next()
+            self._finish_next(batches)
 
     def entered(self) -> None:
         """Update what has arrived before a forward pass: if that is all, none has to be watched."""
@@ -182,15 +186,17 @@ class GradientExecutor(Executor):
         while self.gate.pending:
             self._finish_next()
 
-    def _finish_next(self) -> None:
-        """Update what the next batch to arrive makes complete."""
-        begun = self.channel.begun  # in the order in which they arrive; others may begin later
-        behind = len(begun) == self._arrived
-        self.channel.wait(
-            next(ticket for ticket in self._tickets if not ticket.done)
-            if behind
-            else begun[self._arrived]
-        )
+    def _finish_next(self, needed: Sequence[int] = ()) -> None:
+        """Wait for the next batch that is needed, or until an update is worth a call; update."""
+        # In the order in which they arrive; what has not begun may do so in any order.
+        begun, size = self.channel.begun[self._arrived :], 0
+        left = (ticket for ticket in self._tickets if not ticket.done)
+        begun = begun or [next(left, self._tickets[-1])]
+        for wanted in begun:
+            size += self._messages[wanted.batch].size
+            if size >= _WORTH or wanted.batch in needed:
+                break
+        self.channel.wait(wanted)
         self._finish_arrived()
 
     def _finish_arrived(self) -> None:

@@ -96,6 +96,7 @@ class Message:
                 place = end
             self._runs.append((flat[begun:], run))
             self.buffers.append(flat)
+        self.size = sum(flat.nbytes for flat in self.buffers)
         self.parameters = tuple(dict.fromkeys(part.elements.parameter for part in self.parts))
 
     def pack(self, gradients: Taken) -> None:
