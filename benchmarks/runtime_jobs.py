@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from multiprocessing.connection import Connection, wait
@@ -134,7 +134,19 @@ def _work(
 
 def profiled(trained: Trained, name: str, repetitions: int) -> Profile:
     """Return the profile of a model, measured on this host while all others do the same."""
-    return measure(*trained, name=name, source="benchmarks", warmup=1, repetitions=repetitions)
+    return measure(
+        *trained,
+        name=name,
+        source="benchmarks",
+        warmup=1,
+        repetitions=repetitions,
+        optimizer=updates_of,
+    )
+
+
+def updates_of(parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """Return the optimiser of all steps."""
+    return torch.optim.SGD(parameters, lr=_RATE)
 
 
 def table_of(sweep: Sweep) -> list[list[int]]:
@@ -177,7 +189,7 @@ class _Planned:
 
     def __init__(self, world: World, trained: Trained, variant: Variant) -> None:
         model, self._inputs = trained
-        optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        optimizer = updates_of(model.parameters())
         self._model = model
         self._executor = attach(
             model, variant.plan, optimizer, world, all_reduce=variant.all_reduce
@@ -200,7 +212,7 @@ class _Plain:
 
     def __init__(self, world: World, trained: Trained, variant: Variant) -> None:
         model, self._inputs = trained
-        self._optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+        self._optimizer = updates_of(model.parameters())
         self._world = world
         self._model = DistributedDataParallel(model, process_group=world.group, **variant.options)
 

@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any
 
 from planner.cli.common import check_outputs, command, write_json, write_text
@@ -48,6 +49,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--repetitions", type=int, default=10, metavar="N", help="default: 10")
     parser.add_argument("--threads", type=int, metavar="N", help="default: torch's choice")
     parser.add_argument(
+        "--optimizer",
+        choices=["sgd", "adam"],
+        help="time its updates too, as those of `planner run`; default: none",
+    )
+    parser.add_argument(
         "--time-limit",
         type=seconds,
         default=REPEAT_S,
@@ -90,6 +96,13 @@ def _measured(options: argparse.Namespace) -> Profile:
         source += ["--input", options.input]
     if options.batch_size:
         source += ["--batch-size", str(options.batch_size)]
+    if options.optimizer:
+        from planner.cli.run_trials import optimizer_of
+
+        source += ["--optimizer", options.optimizer]
+        optimizer = partial(optimizer_of, options.optimizer)
+    else:
+        optimizer = None
     progress = Progress(quiet=options.quiet)
     profile = measure(
         model,
@@ -101,6 +114,7 @@ def _measured(options: argparse.Namespace) -> Profile:
         batch_size=options.batch_size,
         threads=options.threads,
         repeat_s=options.time_limit,
+        optimizer=optimizer,
         progress=lambda done, of: progress(f"{name}: run", done, of),
     )
     progress.done()

@@ -1,7 +1,7 @@
 """What ``planner run`` executes: steps as planned, alternating with DDP if asked for."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
 from planner.runtime.world.world import World
 from planner.topologies import BCube
 
-__all__ = ["trials"]
+__all__ = ["optimizer_of", "trials"]
 
 
 def trials(
@@ -45,7 +45,7 @@ def trials(
                 model,
                 inputs,
                 list(answers),
-                _optimizer(options.optimizer, model),
+                optimizer_of(options.optimizer, model.parameters()),
                 world,
                 steps=options.steps,
                 warmup=options.warmup,
@@ -58,7 +58,7 @@ def trials(
                 run_ddp(
                     model,
                     inputs,
-                    _optimizer(options.optimizer, model),
+                    optimizer_of(options.optimizer, model.parameters()),
                     world,
                     steps=options.steps,
                     warmup=max(options.warmup, 2),
@@ -69,11 +69,12 @@ def trials(
     return planned, plain
 
 
-def _optimizer(name: str, model: Any) -> Any:
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+def optimizer_of(name: str, parameters: Iterable[Any]) -> Any:
+    """Return the optimiser that a name means, of the parameters that are trained."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
     if name == "adam":
-        return torch.optim.Adam(parameters, lr=1e-4)
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+        return torch.optim.Adam(trained, lr=1e-4)
+    return torch.optim.SGD(trained, lr=1e-3, momentum=0.9)
 
 
 def _all_reduce(bcube: BCube | None, world: World) -> AllReduce | None:

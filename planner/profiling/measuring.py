@@ -7,7 +7,8 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from planner import machine
 from planner.deadline import Deadline
@@ -21,6 +22,7 @@ from planner.profiling.repeating import interquartile, repeated
 from planner.profiling.structure import Structure, observe
 from planner.profiling.surroundings import kept_gradients, no_collection, with_threads
 from planner.profiling.timing import Run, clock_for, time_bare, time_layers
+from planner.profiling.updates import time_updates, with_updates
 from planner.validation import integer, shown
 
 __all__ = ["measure"]
@@ -38,6 +40,7 @@ def measure(
     threads: int | None = None,
     notes: tuple[str, ...] = (),
     repeat_s: float = 0.0,
+    optimizer: Callable[[list[Tensor]], Optimizer] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
     """Return a model's profile: the time and the size of each of its layers, and its dataflow.
@@ -70,6 +73,9 @@ def measure(
     repeat_s : float
         Seconds for which it is measured again while times vary too much; the steadiest repetitions
         in a row then count. Why times may be off even so, the provenance's `warnings` say.
+    optimizer : callable, optional
+        Makes an optimiser of some parameters, here of copies. Its updates become ops of the graph,
+        each before the first op that reads what is updated.
     progress : callable, optional
         Called with the iterations done and their total after each of them.
 
@@ -124,6 +130,8 @@ def measure(
         bare, runs = bare[counting], runs[counting]
         layers = _layers(model, structure, runs)
         graph = _graph(model, structure, runs)
+        if graph is not None and optimizer is not None:
+            graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock))
         provenance = Provenance(
             kind="measured",
             source=source,

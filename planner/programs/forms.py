@@ -39,7 +39,7 @@ class Batch:
     Attributes
     ----------
     pieces : tuple of Piece
-        In the order in which they lie in the message.
+        In the order in which they lie in the message; cut ones of all-reduces may lie at its ends.
     size_bytes : int or None
         Their size, where the plan says it.
     depth : int

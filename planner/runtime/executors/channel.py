@@ -57,6 +57,8 @@ class Ticket:
         Whether what it needs is there.
     done : bool
         Whether it has ended.
+    awaited : bool
+        Whether somebody waits for it.
     """
 
     work: Callable[[], None]
@@ -68,6 +70,7 @@ class Ticket:
     firm: bool = True
     ready: bool = False
     done: bool = False
+    awaited: bool = False
     begun_ns: int = 0
     error: Exception | None = None
 
@@ -129,6 +132,7 @@ class Channel:
         if ticket.done:  # without the lock: it only ever goes from False to True
             return
         with self._trace.span("wait", ticket.step, ticket.batch, ticket.direction), self._changed:
+            ticket.awaited = True
             while not ticket.done:
                 self.check()
                 self._changed.wait(_LOOK_S)
@@ -256,7 +260,8 @@ class Channel:
                 self._going.popleft()
                 ticket.done = True
                 self._advance()
-                self._changed.notify_all()
+                if ticket.awaited:
+                    self._changed.notify_all()
             del ticket  # and with it the gradients that it sent
 
     def _fail(self, error: Exception) -> None:

@@ -20,13 +20,13 @@ with an error.
 
 Complexity. One copy of each gradient into a message. O(parameters + batches) beside that: each
 parameter is looked at once when its gradient is sent and once when it is updated. The optimiser is
-called once for all that has arrived, so between once a step and once a batch; it looks at all its
+called once for all that has arrived, while waiting once for each 256 KiB of it; it looks at all its
 groups each time if it is not one of torch's.
 
 Source. Hashemi et al., "Caramel", §4 (batching, scheduling into the forward pass, depth).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import torch
@@ -38,8 +38,8 @@ from planner.programs import GradientProgram
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.executors.base import Executor
 from planner.runtime.executors.channel import Ticket
-from planner.runtime.executors.collected import Gradients, Taken, version
-from planner.runtime.executors.messages import Message, means_of
+from planner.runtime.executors.collected import Gradients, version
+from planner.runtime.executors.messages import Sending, means_of, messages_of
 from planner.runtime.executors.overtaking import EVERY, Overtaking
 from planner.runtime.model.compiled import uncompiled
 from planner.runtime.model.parameters import check_cover
@@ -48,6 +48,9 @@ from planner.runtime.optimisers.undo import Undo
 from planner.runtime.world.world import World
 
 __all__ = ["GradientExecutor"]
+
+_WORTH = 2**18
+"""Bytes of gradients whose update takes longer than to call the optimiser."""
 
 
 class GradientExecutor(Executor):
@@ -96,7 +99,7 @@ class GradientExecutor(Executor):
         if world.size > 1 and not strict_order:
             always = strict_order is False
             self.channel.overtaking = Overtaking(self._add, world.size, always=always)
-        self._messages = [Message(batch, self.parameters, world.size) for batch in program.batches]
+        self._messages = messages_of(program.batches, self.parameters, world.size)
         self._gradients = Gradients(
             [message.parameters for message in self._messages],
             self.names,
@@ -168,10 +171,10 @@ class GradientExecutor(Executor):
         self._synchronised = True
 
     def finish_one(self, parameter: nn.Parameter) -> None:
-        """Update a parameter once it has arrived, and all others that have arrived by then."""
-        for batch in self._gradients.batches_of[self._gradients.index[parameter]]:
-            self.channel.wait(self._tickets[batch])
-        self._finish_arrived()
+        """Update a parameter once it has arrived, and meanwhile what arrives before."""
+        batches = self._gradients.batches_of[self._gradients.index[parameter]]
+        while parameter in self.gate.pending:
+            self._finish_next(batches)
 
     def entered(self) -> None:
         """Update what has arrived before a forward pass: if that is all, none has to be watched."""
@@ -181,15 +184,20 @@ class GradientExecutor(Executor):
     def finish_all(self) -> None:
         """Update all pending parameters once their gradients have arrived."""
         while self.gate.pending:
-            # In the order in which they arrive; what has begun last is not known before.
-            begun = self.channel.begun
-            behind = len(begun) == self._arrived
-            self.channel.wait(
-                next(ticket for ticket in self._tickets if not ticket.done)
-                if behind
-                else begun[self._arrived]
-            )
-            self._finish_arrived()
+            self._finish_next()
+
+    def _finish_next(self, needed: Sequence[int] = ()) -> None:
+        """Wait for the next batch that is needed, or until an update is worth a call; update."""
+        # In the order in which they arrive; what has not begun may do so in any order.
+        begun, size = self.channel.begun[self._arrived :], 0
+        left = (ticket for ticket in self._tickets if not ticket.done)
+        begun = begun or [next(left, self._tickets[-1])]
+        for wanted in begun:
+            size += self._messages[wanted.batch].size
+            if size >= _WORTH or wanted.batch in needed:
+                break
+        self.channel.wait(wanted)
+        self._finish_arrived()
 
     def _finish_arrived(self) -> None:
         """Update what has arrived."""
@@ -233,7 +241,7 @@ class GradientExecutor(Executor):
         self._tickets = []
         rows = zip(self._messages, self._all_reduces, self._firm, strict=True)
         for number, (message, all_reduce, firm) in enumerate(rows):
-            sending = _Sending(message, all_reduce, self._gradients.taken)
+            sending = Sending(message, all_reduce, self._gradients.taken)
             begin = sending.begin if isinstance(all_reduce, QueuedRing) else None
             ready = not message.parameters
             self._tickets.append(
@@ -268,33 +276,3 @@ class GradientExecutor(Executor):
                 f"{type(self.optimizer).__name__} counts in its groups ({changed}), and is called "
                 "several times a step: such optimisers do not go with late updates"
             )
-
-
-class _Sending:
-    """One batch of one step on its way."""
-
-    def __init__(self, message: Message, all_reduce: AllReduce, gradients: Taken) -> None:
-        self._message = message
-        self._all_reduce = all_reduce
-        self._gradients: Taken | None = gradients
-        self._waits: list[Callable[[], object]] = []
-
-    def begin(self) -> None:
-        """Put it into gloo's queue."""
-        assert isinstance(self._all_reduce, QueuedRing)
-        for flat in self._packed():
-            self._waits.append(self._all_reduce.begin(flat))
-
-    def work(self) -> None:
-        """Sum it up, or wait until it is."""
-        if self._gradients is not None:
-            for flat in self._packed():
-                self._all_reduce(flat, self._message.depth)
-        for wait in self._waits:
-            wait()
-
-    def _packed(self) -> list[Tensor]:
-        gradients, self._gradients = self._gradients, None
-        assert gradients is not None
-        self._message.pack(gradients)
-        return self._message.buffers

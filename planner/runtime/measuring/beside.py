@@ -3,10 +3,11 @@
 Problem. Somebody's processor sends. How much of it does a transfer take from computation, and how
 much longer does it last there?
 
-Method. As executors do it: transfers one after the other in a thread of their own, products of
-matrices in this one, with torch's threads as they are set. Each round times, for each size, the
-products alone, the transfers alone, and transfers beside products until the last one has ended.
-What the products are behind by, for each transfer, is its processor time. Medians over the rounds,
+Method. Transfers go through an executor's channel one after the other, gradients copied into their
+messages where gloo's ring sums them up; products of matrices run in this thread, with torch's
+threads as they are set. Each round times, for each size, the products alone, the transfers alone,
+and transfers beside products until the last one has ended. What the products are behind by, for
+each transfer, is its processor time: copies and hand-overs are in it. Medians over the rounds,
 those of the rank that loses most: it is the one that all wait for. The largest transfer tells by
 which factor transfers last longer; what smaller ones last longer than that is the delay.
 
@@ -16,18 +17,22 @@ of each. Source. Own.
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from fractions import Fraction
 from statistics import median
 from typing import NamedTuple
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 
 from planner.costs import fit_affine
 from planner.interference import Interference
-from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.programs import Batch, Piece
+from planner.runtime.collectives.ring import AllReduce, QueuedRing
+from planner.runtime.executors.channel import Channel, Ticket
+from planner.runtime.executors.messages import Sending, messages_of
 from planner.runtime.measuring.sweep import transfer
+from planner.runtime.measuring.trace import Trace
 from planner.runtime.world.world import World
 from planner.sweeps import ELEMENT_BYTES, Collective
 
@@ -80,18 +85,14 @@ def measure_interference(
     CommunicationError
         If a transfer fails.
     """
-    kind: Collective = collective if isinstance(collective, str) else "all_reduce"
-    all_reduce = Ring(world.group) if isinstance(collective, str) else collective
-    room = torch.zeros(2, max(sizes) // ELEMENT_BYTES + world.size)
-    runs = [
-        transfer(world, kind, size // ELEMENT_BYTES, room, all_reduce=all_reduce)[0]
-        for size in sizes
-    ]
+    ring = QueuedRing(world.new_line()) if collective == "all_reduce" else collective
+    kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
     rows: list[list[_Sample]] = [[] for _ in sizes]
-    with ThreadPoolExecutor(1) as channel, world.transferring():
+    trace = Trace()
+    with closing(Channel(world, trace)) as channel, world.transferring():
         for number in range(rounds + 1):
-            for place, run in enumerate(runs):
-                sample = _sample(world, run, channel)
+            for place, tickets in enumerate(kinds):
+                sample = _sample(world, tickets, channel, trace)
                 if number:
                     rows[place].append(sample)
             if progress is not None:
@@ -122,34 +123,72 @@ def _fitted(sizes: Sequence[int], samples: Sequence[_Sample]) -> Interference:
     )
 
 
-def _sample(world: World, run: Callable[[], object], channel: ThreadPoolExecutor) -> _Sample:
+def _transfers(
+    world: World, collective: Collective | AllReduce, elements: int
+) -> Callable[[int], list[Ticket]]:
+    """Return what makes so many transfers, as executors do."""
+    if isinstance(collective, QueuedRing):
+        values = {"values": nn.Parameter(torch.zeros(elements))}
+        (message,) = messages_of([Batch((Piece("values"),))], values, world.size)
+        gradient = torch.zeros(elements)
+
+        def sent(number: int) -> Ticket:
+            one = Sending(message, collective, [(gradient, 0)])
+            return Ticket(one.work, 0, number, begin=one.begin, ready=True)
+
+        return lambda count: [sent(number) for number in range(count)]
+    kind: Collective = collective if isinstance(collective, str) else "all_reduce"
+    all_reduce = None if isinstance(collective, str) else collective
+    room = torch.zeros(2, elements + world.size)
+    run = transfer(world, kind, elements, room, all_reduce=all_reduce)[0]
+
+    def work() -> None:
+        run()
+
+    return lambda count: [Ticket(work, 0, number, ready=True) for number in range(count)]
+
+
+def _sample(
+    world: World, made: Callable[[int], list[Ticket]], channel: Channel, trace: Trace
+) -> _Sample:
     """Time a transfer alone and beside computation."""
-    product_ns, _ = _products(lambda ns: ns < SAMPLE_S * 1e9)
-    alone_ns = channel.submit(_transfers, world, run, 1).result()
-    count = torch.tensor([max(1, round(SAMPLE_S * 1e9 / alone_ns))])
+
+    def begun(count: int) -> tuple[int, Ticket]:
+        tickets = made(count)
+        trace.clear()
+        distributed.barrier(group=world.group)
+        start = time.monotonic_ns()
+        channel.submit(tickets)
+        return start, tickets[-1]
+
+    def alone(count: int) -> float:
+        start, last = begun(count)
+        channel.wait(last)
+        return lasted(start) / count
+
+    def lasted(start: int) -> int:
+        return max(event.end_ns for event in trace.events if event.kind == "transfer") - start
+
+    def going(_: int) -> bool:
+        channel.check()
+        return not last.done
+
+    products_ns, products = _products(lambda ns: ns < SAMPLE_S * 1e9)
+    count = torch.tensor([max(1, round(SAMPLE_S * 1e9 / alone(1)))])
     distributed.all_reduce(count, op=distributed.ReduceOp.MIN, group=world.group)
     times = int(count)
-    alone_ns = channel.submit(_transfers, world, run, times).result() / times
-    beside = channel.submit(_transfers, world, run, times)
-    each_ns, products = _products(lambda _: not beside.done())
-    lost_ns = products * (each_ns - product_ns)
-    return _Sample(max(lost_ns / times, 0.0), alone_ns, beside.result() / times - alone_ns)
+    alone_ns = alone(times)
+    start, last = begun(times)
+    _, beside = _products(going)
+    lost_ns = time.monotonic_ns() - start - beside * products_ns / products
+    return _Sample(max(lost_ns / times, 0.0), alone_ns, lasted(start) / times - alone_ns)
 
 
-def _transfers(world: World, run: Callable[[], object], times: int) -> float:
-    """Carry a transfer out so often; return how long it took, in ns."""
-    distributed.barrier(group=world.group)
-    start = time.perf_counter_ns()
-    for _ in range(times):
-        run()
-    return float(time.perf_counter_ns() - start)
-
-
-def _products(go_on: Callable[[float], bool]) -> tuple[float, int]:
-    """Multiply matrices; return how long each product took in the mean, in ns, and how many."""
+def _products(go_on: Callable[[int], bool]) -> tuple[int, int]:
+    """Multiply matrices; return how long that took, in ns, and how many products."""
     matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
-    count, start = 0, time.perf_counter_ns()
-    while count == 0 or go_on(float(time.perf_counter_ns() - start)):
+    count, start = 0, time.monotonic_ns()
+    while count == 0 or go_on(time.monotonic_ns() - start):
         torch.mm(matrix, matrix, out=out)
         count += 1
-    return (time.perf_counter_ns() - start) / count, count
+    return time.monotonic_ns() - start, count

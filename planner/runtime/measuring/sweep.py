@@ -5,10 +5,10 @@ this software? Other load and the ranks' own clocks disturb the answer.
 
 Method. Rounds: each goes through all sizes once, every other one backwards, so that a disturbance
 does not meet one size only. All ranks enter a sample together, behind a small all-reduce. Short
-transfers are repeated within a sample; how often, and after how many untimed ones, is chosen once
-for each size from the link (`settling`), or from a given time. The time of a sample is that of the
-slowest rank, which the ranks find at the end by one more all-reduce: all of them return the same
-sweep.
+transfers are repeated within a sample, one after the other, in gloo's queue where executors use it;
+how often, and after how many untimed ones, is chosen once for each size from the link (`settling`),
+or from a given time. The time of a sample is that of the slowest rank, which the ranks find at the
+end by one more all-reduce: all of them return the same sweep.
 
 Guarantee. Ranks that would time different things stop with an error before the first transfer.
 
@@ -17,7 +17,9 @@ choose, up to a second where a link is slow to settle. Source. Own.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -26,7 +28,7 @@ from torch import Tensor, distributed
 from planner.errors import InvalidInputError, MeasurementError
 from planner.programs import digest
 from planner.runtime.collectives.halves import Halves
-from planner.runtime.collectives.ring import AllReduce, Ring
+from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import World
 from planner.sweeps import (
@@ -45,6 +47,9 @@ MAX_REPETITIONS = 10_000
 _MAX_DEPTH = 64
 _PAUSE_S = 0.05
 """After it a link that passes bursts passes one again."""
+
+_Series = Callable[[int], list[int]]
+"""Carries out so many transfers; returns when each ended."""
 
 
 def measure_network(
@@ -109,12 +114,15 @@ def measure_network(
     world.agree("the sweep", digest(kind, algorithm, points, repetitions, warmup, sample_ns))
     room = torch.zeros(2, chosen[-1] // ELEMENT_BYTES + world.size)
     with world.transferring():
-        runs = [
-            transfer(world, kind, size // ELEMENT_BYTES, room, depth=depth, all_reduce=all_reduce)[
-                0
-            ]
-            for depth, size in points
-        ]
+        line = QueuedRing(world.new_line()) if collective == "all_reduce" else None
+        runs = []
+        for depth, size in points:
+            elements = size // ELEMENT_BYTES
+            if line is not None and depth == 1:
+                runs.append(_queued(partial(line.begin, room[0, :elements])))
+            else:
+                prepared = transfer(world, kind, elements, room, depth=depth, all_reduce=all_reduce)
+                runs.append(_queued(partial(_done, prepared[0]), 0))
         rounds = _rounds(world, runs, repetitions, warmup, sample_ns, progress)
     timings = [
         Timing(size, depth, tuple(times))
@@ -161,9 +169,33 @@ def transfer(
     return lambda: halves.scatter(batch, world.rank, received), batch.view(-1), received[0]
 
 
+def _done(run: Callable[[], object]) -> Callable[[], object]:
+    run()
+    return lambda: None
+
+
+def _queued(begin: Callable[[], Callable[[], object]], ahead: int = 1) -> _Series:
+    """Return what carries so many transfers out, and says when each ended.
+
+    Executors put a batch into gloo's queue while the one before is on its way (`ahead`).
+    """
+
+    def series(count: int) -> list[int]:
+        waits, ends = deque[Callable[[], object]](), list[int]()
+        for number in range(count + ahead):
+            if number < count:
+                waits.append(begin())
+            if number >= ahead:
+                waits.popleft()()
+                ends.append(time.perf_counter_ns())
+        return ends
+
+    return series
+
+
 def _rounds(
     world: World,
-    runs: Sequence[Callable[[], object]],
+    runs: Sequence[_Series],
     repetitions: int,
     warmup: int,
     sample_ns: int | None,
@@ -172,14 +204,10 @@ def _rounds(
     """Return for each run its times in all rounds, those of the slowest rank."""
     signal = torch.zeros(1)
 
-    def timed(run: Callable[[], object], sample: Sample) -> int:
+    def timed(run: _Series, sample: Sample) -> int:
         distributed.all_reduce(signal, group=world.group)
-        for _ in range(sample.lead):
-            run()
-        start = time.perf_counter_ns()
-        for _ in range(sample.timed):
-            run()
-        return max((time.perf_counter_ns() - start) // sample.timed, 1)
+        ends = [time.perf_counter_ns(), *run(sample.lead + sample.timed)]
+        return max((ends[-1] - ends[sample.lead]) // sample.timed, 1)
 
     samples = [Sample(0, 1)] * len(runs)
     rows: list[list[int]] = []
@@ -201,17 +229,14 @@ def _rounds(
     return [list(times) for times in zip(*_slowest(world, rows), strict=True)]
 
 
-def _sample(world: World, run: Callable[[], object], once_ns: int, sample_ns: int | None) -> Sample:
+def _sample(world: World, run: _Series, once_ns: int, sample_ns: int | None) -> Sample:
     """Return how to time a transfer that took some time once, the same on all ranks."""
     if sample_ns is not None:
         return Sample(0, repeats(sample_ns, once_ns))
 
     def series(count: int) -> list[int]:
         time.sleep(_PAUSE_S)
-        ends = [time.perf_counter_ns()]
-        for _ in range(count):
-            run()
-            ends.append(time.perf_counter_ns())
+        ends = [time.perf_counter_ns(), *run(count)]
         (times,) = _slowest(world, [[end - start for start, end in pairwise(ends)]])
         return times
 
