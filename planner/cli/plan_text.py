@@ -24,6 +24,7 @@ from planner.printing import printable
 from planner.report.words import CHANGES
 from planner.topologies import BCube, FatTree, Rails
 from planner.units import counted, format_bytes, format_factor, format_ns, format_rate
+from planner.views import epoch_text
 
 __all__ = ["about_cluster", "lines", "sentence"]
 
@@ -142,8 +143,8 @@ def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
         (
             str(candidate.machines),
             f"{candidate.iterations:,}",
-            format_ns(candidate.yan_epoch_ns),
-            "–" if candidate.bound_epoch_ns is None else format_ns(candidate.bound_epoch_ns),
+            epoch_text(candidate.yan_epoch_ns),
+            "–" if candidate.bound_epoch_ns is None else epoch_text(candidate.bound_epoch_ns),
             _epoch(candidate),
         )
         for candidate in sizing.candidates
@@ -153,7 +154,7 @@ def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
 
 def _epoch(candidate: CandidateAnswer) -> str:
     if candidate.epoch_ns is not None:
-        return format_ns(candidate.epoch_ns)
+        return epoch_text(candidate.epoch_ns)
     return "no plan" if candidate.bound_epoch_ns is None else "not needed"
 
 
