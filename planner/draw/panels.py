@@ -14,7 +14,7 @@ from planner.draw.landscape import draw_landscape
 from planner.draw.ranges import draw_ranges
 from planner.draw.scaling import grouped, slowdown_text
 from planner.draw.staircase import draw_front, thin_out
-from planner.draw.style import BACKWARD, COLOURS, OUTLINE
+from planner.draw.style import COLOURS, GREY, OUTLINE
 from planner.units import unit_of
 from planner.views import PHASES, LayerTime, Point, Scaling, epoch_text
 
@@ -106,7 +106,7 @@ def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
         range(len(points)),
         [point.epoch_ns / scale for point in points],
         0.72,
-        color=[COLOURS[0], *[BACKWARD] * (len(points) - 1)],
+        color=[COLOURS[0], *[GREY] * (len(points) - 1)],
         edgecolor=OUTLINE,
         linewidth=0.4,
     )
