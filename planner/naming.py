@@ -17,13 +17,16 @@ from planner.units import counted
 
 __all__ = ["module_range"]
 
+_MOST = 3
+"""So many names are all said if there is room."""
+
 
 def module_range(names: Sequence[str], length: int) -> str:
     """Return what some parameters are called, in at most `length` characters.
 
-    One is called by its name, several by the first and the last module, whose common beginning
-    stands there once: ``features.28 – 34``. If that is too long, inner modules are left out,
-    then outer ones, with ``…`` in their place; at last there is only a count.
+    One is called by its name, two or three by theirs if there is room, others by the first and the
+    last module, whose common beginning stands there once: ``features.28 – 34``. If that is too
+    long, inner modules are left out, then outer ones, with ``…`` in their place; at last there is only a count.
 
     Parameters
     ----------
@@ -44,6 +47,8 @@ def _of_one(name: str) -> Iterator[str]:
 
 
 def _of_several(names: Sequence[str]) -> Iterator[str]:
+    if len(names) <= _MOST:
+        yield ", ".join(names)
     first, last = (_module(name) for name in (names[0], names[-1]))
     pairs = list(zip(first, last, strict=False))
     common = next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))

@@ -14,7 +14,7 @@ from planner.draw.landscape import draw_landscape
 from planner.draw.ranges import draw_ranges
 from planner.draw.scaling import grouped, slowdown_text
 from planner.draw.staircase import draw_front, thin_out
-from planner.draw.style import COLOURS, GREY, OUTLINE
+from planner.draw.style import COLOURS, GREY, KINDS, OUTLINE
 from planner.units import unit_of
 from planner.views import PHASES, LayerTime, Point, Scaling, epoch_text
 
@@ -30,7 +30,13 @@ _PANEL_INCHES = 4.3
 _MAX_LAYERS = 48
 _MAX_RANKED = 24
 _MAX_NAME = 24
-_COLOURS = dict(zip(PHASES, (*COLOURS[:3], COLOURS[6], COLOURS[4]), strict=True))
+_COLOURS = dict(
+    zip(
+        PHASES,
+        (KINDS["forward"], KINDS["backward"], COLOURS[3], KINDS["all_reduce"], KINDS["pull"]),
+        strict=True,
+    )
+)
 
 
 def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:

@@ -93,9 +93,9 @@ def _draw_waiting(
         linewidth=0.6,
         linestyle=(0, (3, 3)),
     )
-    axes.add_patch(told(frame, f"computation waits, {span_text(start, end)}"))
-    if end - start >= _room("waits", pixel):
-        _label(axes, span, row, scale, "waits", "white", colour=SOFT)
+    axes.add_patch(told(frame, f"nothing computed, {span_text(start, end)}"))
+    if end - start >= _room("idle", pixel):
+        _label(axes, span, row, scale, "idle", "white", colour=SOFT)
 
 
 def _short(op: Interval) -> str:

@@ -80,7 +80,8 @@ def made_by(answer: Head) -> str:
     else:
         above = cost / bound - 1
         known = f"at most {f'{above:.2%}' if above >= 5e-5 else '0.01%'} above the optimum"
-    return f"{answer.problem}, {answer.method}: {known}"
+    made = dict.fromkeys((answer.problem, answer.method))
+    return f"{', '.join(made)}: {known}"
 
 
 def warned(answer: H, warnings: Sequence[str]) -> H:

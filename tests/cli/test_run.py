@@ -153,7 +153,9 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     picture = (folder / "step.svg").read_text()
     assert "<svg" in picture
     assert "forward ops" in picture
-    assert "start-up" not in picture  # which a measured step has none of
+    assert "times as long as predicted" in picture
+    for name in ("end of the step, predicted", "end of the step, measured", "0, "):
+        assert name in picture
     trace = json.loads((folder / "trace.json").read_text())
     lanes = {one["args"]["name"] for one in trace["traceEvents"] if one["name"] == "thread_name"}
     assert lanes == {
