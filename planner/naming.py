@@ -25,8 +25,9 @@ def module_range(names: Sequence[str], length: int) -> str:
     """Return what some parameters are called, in at most `length` characters.
 
     One is called by its name, two or three by theirs if there is room, others by the first and the
-    last module, whose common beginning stands there once: ``features.28 – 34``. If that is too
-    long, inner modules are left out, then outer ones, with ``…`` in their place; at last there is only a count.
+    last module, whose common beginning stands there once: ``features.28 – 34``. If that is
+    too long, inner modules are left out, then outer ones, with ``…`` in their place; at last
+    there is only a count.
 
     Parameters
     ----------

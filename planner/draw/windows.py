@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ROWS", "draw_windows", "panel_inches", "window_rows"]
 
 MAX_ROWS = 40
-_LABEL_CHARACTERS = 44
+_LABEL_CHARACTERS = 48
 _ROW_INCHES = 0.17
 _THICK, _CORE = 0.62, 0.2
 

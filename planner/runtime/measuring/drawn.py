@@ -96,7 +96,7 @@ def in_layers(timeline: Timeline, moments: Sequence[Moment], start_ns: int) -> T
         label, reached = interval.label, interval.start_ns
         for moment in ordered:
             at = moment.time_ns - start_ns
-            if moment.of != interval.kind or at >= interval.end_ns:
+            if moment.of != interval.kind or not 0 <= at < interval.end_ns:
                 continue
             if at > reached:
                 found.append(replace(interval, start_ns=reached, end_ns=at, label=label))
