@@ -5,13 +5,14 @@ point out, the lower bound among them, have a line with what it is above the lan
 windows of the transfers, if the timeline has any.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.chart import Chart
 from planner.draw.figure import figure_in, title_lines
 from planner.draw.lanes import draw_transfers
-from planner.draw.passes import draw_passes
+from planner.draw.passes import draw_passes, pass_blocks
 from planner.draw.style import BOUND, KIND_NAMES, KINDS, LATE, MARK, OUTLINE, SOFT
 from planner.draw.windows import MAX_ROWS, draw_windows, panel_inches, window_rows
 from planner.timeline import Interval, Mark, Timeline
@@ -143,6 +144,15 @@ def _legend(chart: Chart[Timeline]) -> "list[Patch | Line2D]":
     ]
     if any(one.kind == "startup" and one.end_ns > one.start_ns for one in chart.view.intervals):
         entries.append(Patch(facecolor="white", edgecolor=OUTLINE, hatch="////", label="start-up"))
+    lanes = (pass_blocks(chart.view.on(lane)) for lane in chart.view.resources)
+    if any(
+        one[0].kind in ("backward", "forward") and one[-1].end_ns < other[0].start_ns
+        for blocks in lanes
+        for one, other in pairwise(blocks)
+    ):
+        frame = Patch(facecolor="none", edgecolor=SOFT, linewidth=0.6, label="idle")
+        frame.set_linestyle((0, (3, 3)))
+        entries.append(frame)
     if windows:
         ends = "first ready to last due" if len(windows) > MAX_ROWS else "ready to due"
         line = Line2D([], [], color=SOFT, linewidth=1.1, marker="|", label=ends)

@@ -15,8 +15,7 @@ from planner.draw.ranges import draw_ranges
 from planner.draw.scaling import grouped, slowdown_text
 from planner.draw.staircase import draw_front, thin_out
 from planner.draw.style import COLOURS, GREY, KINDS, OUTLINE
-from planner.units import unit_of
-from planner.views import PHASES, LayerTime, Point, Scaling, epoch_text
+from planner.views import PHASES, LayerTime, Point, Scaling, epoch_text, epoch_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +69,7 @@ save_scaling = saving(_fill)
 
 def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
     """Draw one bar a layer, stacked of its phases."""
-    unit, scale = unit_of(max(layer.total_ns for layer in layers) // 2)
+    unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)
     starts = [0] * len(layers)
     rows = range(len(layers))
     for phase, name in enumerate(PHASES):
@@ -91,6 +90,7 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
     _write_ends(
         axes, [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
     )
+    axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_xlabel(f"time in an epoch ({unit})")
     axes.set_title("where the time of an epoch goes, by layer", fontsize=10, loc="left")
     axes.legend(
@@ -107,7 +107,7 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
 
 def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
     """Draw one bar a triple, the best first."""
-    unit, scale = unit_of(points[-1].epoch_ns // 2)
+    unit, scale = epoch_unit(points[-1].epoch_ns)
     axes.barh(
         range(len(points)),
         [point.epoch_ns / scale for point in points],

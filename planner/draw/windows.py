@@ -83,7 +83,7 @@ def _name(row: Row) -> str:
 
 def _carried(row: Row) -> list[str]:
     names = [name for one in row for name in one.names or (one.label.partition(": ")[2],)]
-    return [printable(name) for name in names]
+    return [printable(name) for name in dict.fromkeys(names)]
 
 
 def _told(row: Row) -> str:
