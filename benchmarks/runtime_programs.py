@@ -1,6 +1,6 @@
 """Times collective programs over gloo, by the interpreter, against gloo's own ring.
 
-    python benchmarks/runtime_programs.py [--ranks 4 9] [--rate 100Mb/s | --loopback]
+    python benchmarks/runtime_programs.py [--quick] [--ranks 4 9] [--rate 100Mb/s | --loopback]
 
 All-reduces of each size take turns; a time is that of the slowest rank. The ring by the interpreter
 sends what gloo's ring sends, so that their ratio is what the interpreter itself costs or gains. On
@@ -93,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="what do programs cost that gloo has not built in?",
         epilog="example: %(prog)s --ranks 4 --sizes 65536 --rate 100Mb/s",
     )
+    parser.add_argument("--quick", action="store_true", help="2 ranks, 64 KiB, 1 round")
     parser.add_argument("--ranks", nargs="+", type=int, default=[4, 9], help="default: 4 9")
     parser.add_argument("--sizes", nargs="+", type=int, default=[2**16, 2**20, 2**24], help="bytes")
     parser.add_argument("--programs", nargs="*", choices=list(MADE), default=list(MADE))
@@ -101,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
     parser.add_argument("--times", type=int, default=1, help="all-reduces a round; default: 1")
     options = parser.parse_args(argv)
+    if options.quick:
+        options.ranks, options.sizes, options.rounds = [2], [2**16], 1
     reason = None if options.loopback else reason_unavailable()
     if reason is not None:
         print(f"skipped: {reason}")

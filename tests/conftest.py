@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, seed, settings
 # `FRESH`, and fewer than a test asks for.
 settings.register_profile(
     "planner",
-    max_examples=15,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -30,7 +30,7 @@ settings.register_profile(
 settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
 settings.load_profile("planner")
 
-SHARES = {"planner": 8, "again": 50}
+SHARES = {"planner": 12, "again": 50}
 """In these profiles a test has one in so many of the examples it asks for, but at least those of
 the profile, if it asks for as many."""
 

@@ -18,6 +18,7 @@ BLOCKS = re.findall(
 )
 SHOWN = re.findall(r"^```text\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 FEWER = {
+    "planner profile my_model:make ": "planner profile my_model:make --time-limit 2 ",
     "calibrate network ": "calibrate network --repetitions 2 --seconds 0.001 ",
     "--steps 10 --against-ddp ": "--steps 2 --warmup 1 --against-ddp 1 ",
 }

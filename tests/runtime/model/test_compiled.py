@@ -329,14 +329,15 @@ CASES = [
 
 FEW = [case for case in CASES if case[0] in ("WrappedBefore", "WrappedAfter", "FunctionBefore")]
 
+OTHERS = [case for case in CASES if case not in FEW]
+IN_TURN = [case for place, case in enumerate(OTHERS) if place % 3 == place // 3 % 3]
+"""Each of the other ways with one executor."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "cases",
-    [
-        FEW,
-        pytest.param([case for case in CASES if case not in FEW], marks=pytest.mark.slow),
-    ],
+    [FEW, OTHERS if THOROUGH else IN_TURN],
 )
 def test_compiled_models_train_as_ddp_does(cases: list[Case]) -> None:
     for outcome in launch(differences, 2, cases, timeout_s=300):
@@ -350,11 +351,7 @@ def test_compiled_models_train_as_ddp_does(cases: list[Case]) -> None:
 )
 @pytest.mark.slow  # its first compilation on a machine takes half a minute
 def test_so_do_those_compiled_by_inductor() -> None:
-    ways = {
-        "WrappedBefore": "gradients",
-        "WrappedAfter": "shards",
-        "FunctionBefore": "slices",
-    }
+    ways = {"WrappedBefore": "gradients", "FunctionBefore": "slices"}
     if THOROUGH:
-        ways |= {"PartAfter": "shards", "Late": "gradients"}
+        ways |= {"WrappedAfter": "shards", "PartAfter": "shards", "Late": "gradients"}
     test_compiled_models_train_as_ddp_does([(*pair, "inductor") for pair in ways.items()])
