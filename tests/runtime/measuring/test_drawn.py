@@ -53,7 +53,8 @@ def test_passes_are_cut_where_layers_begin() -> None:
         ),
     )
     moments = [
-        Moment("forward", "a", 150),
+        Moment("forward", "before", 90),
+        Moment("forward", "a", 155),
         Moment("forward", "b", 170),
         Moment("backward", "b", 110),
         Moment("backward", "a", 125),
@@ -64,7 +65,8 @@ def test_passes_are_cut_where_layers_begin() -> None:
         (0, 10, "backward pass"),
         (10, 25, "b"),
         (25, 40, "a"),
-        (50, 70, "a"),
+        (50, 55, "forward pass"),
+        (55, 70, "a"),
         (70, 90, "b"),
     ]
 
