@@ -12,7 +12,7 @@ from planner.errors import InvalidInputError, InvalidPlanError
 
 __all__ = ["Interval", "Kind", "Mark", "Timeline", "Window", "busy_ns", "overlap_ns"]
 
-Kind = Literal["startup", "transfer", "compute", "backward", "forward"]
+Kind = Literal["startup", "all_reduce", "push", "pull", "backward", "forward"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Interval:
         Name of the serial resource, such as "communication".
     start_ns, end_ns : int
         Its time.
-    kind : {"startup", "transfer", "compute", "backward", "forward"}
-        What happens in it: parts of a transfer, the computation of a batch, or an op of one pass.
+    kind : {"startup", "all_reduce", "push", "pull", "backward", "forward"}
+        What happens in it: parts of a transfer, or the computation of one pass.
     batch : int
         Number of the batch it belongs to, from 0 in transfer order; -1 if it belongs to none.
     label : str
@@ -61,6 +61,12 @@ class Window:
         When its end is waited for; it can end later.
     label : str
         What a reader should see.
+    kind : {"all_reduce", "push", "pull"}
+        What it does.
+    names : tuple of str
+        The parameters it carries, if they are known.
+    size_bytes : int or None
+        How much they are.
     """
 
     batch: int
@@ -69,6 +75,9 @@ class Window:
     end_ns: int
     due_ns: int
     label: str
+    kind: Kind = "all_reduce"
+    names: tuple[str, ...] = ()
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Readers of answers return them, and pictures and texts are made of them; neither
 
 from dataclasses import dataclass
 
-from planner.units import format_ns
+from planner.units import format_ns, unit_of
 
 __all__ = [
     "MAX_CELLS",
@@ -21,6 +21,7 @@ __all__ = [
     "Regret",
     "Scaling",
     "epoch_text",
+    "epoch_unit",
     "share_text",
 ]
 
@@ -264,10 +265,21 @@ class Compared:
     switches: int
 
 
+def epoch_unit(time_ns: int) -> tuple[str, int]:
+    """Return the unit in which people say a time, which may be days, and its length in ns."""
+    for unit, scale in (("days", 86_400 * 10**9), ("h", 3_600 * 10**9)):
+        if time_ns >= 2 * scale:
+            return unit, scale
+    return unit_of(time_ns)
+
+
 def epoch_text(epoch_ns: int) -> str:
-    """Return the time of an epoch, which may be hours, as a person reads it."""
-    seconds = epoch_ns / 10**9
-    return f"{seconds:,.0f} s" if 10**4 <= seconds < 10**9 else format_ns(epoch_ns)
+    """Return the time of an epoch, which may be days, as a person reads it."""
+    unit, scale = epoch_unit(epoch_ns)
+    if scale <= 10**9:
+        return format_ns(epoch_ns)
+    value = epoch_ns / scale
+    return f"{value:.4g} {unit}" if value < 10**4 else f"{value:,.0f} {unit}"
 
 
 def share_text(share: float) -> str:

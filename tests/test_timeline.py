@@ -26,7 +26,7 @@ def test_overlap_is_counted_exactly(
 
 
 def interval(start: int, end: int, resource: str = "r") -> Interval:
-    return Interval(resource, start, end, "compute", 0, f"{start}-{end}")
+    return Interval(resource, start, end, "forward", 0, f"{start}-{end}")
 
 
 def test_serial_resources_do_one_thing_at_a_time() -> None:

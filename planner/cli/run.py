@@ -98,7 +98,9 @@ def add_parser(commands: Any) -> None:
         help="alternate with DDP as it is by default, so many times (5)",
     )
     parser.add_argument(
-        "--picture", metavar="FILE", help="draw a step of rank 0 as measured (.svg, .png)"
+        "--picture",
+        metavar="FILE",
+        help="draw a step as predicted above one of rank 0, in layers (.svg, .png)",
     )
     parser.add_argument(
         "--trace", metavar="FILE", help="write a step of all ranks for Perfetto (.json, .json.gz)"
@@ -133,10 +135,11 @@ def run(options: argparse.Namespace) -> int:
 
     import torch  # isort: skip
 
-    from planner.cli.run_trials import trials
+    from planner.cli.run_trials import drawn_trial, trials
     from planner.runtime import join
     from planner.runtime.measuring.beside_others import machine_of
-    from planner.runtime.measuring.measured import timeline_of
+    from planner.runtime.measuring.drawn import beside_each_other
+    from planner.runtime.measuring.measured import slowest, timeline_of
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -153,6 +156,8 @@ def run(options: argparse.Namespace) -> int:
             except InvalidPlanError as error:
                 raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
             machine = machine_of(world, threads, before)
+            if "picture" in writers:
+                watched, moments = drawn_trial(options, answers, model, inputs, world, bcube)
     if world.rank:
         return 0
     if options.json:
@@ -160,12 +165,16 @@ def run(options: argparse.Namespace) -> int:
     else:
         write_text(report(options, answers, planned, plain, machine, world.size))
         sys.stdout.flush()
-    title = f"{options.model}, {counted(world.size, 'rank')}, as measured"
-    for option, ranks in (("picture", 1), ("trace", world.size)):
-        if option in writers:
-            timeline = timeline_of(planned[-1].events[:ranks], planned[-1].warmup)
-            with replacing(getattr(options, option)) as place:
-                writers[option](Chart(title, timeline), place)
+    name = f"{options.model}, {counted(world.size, 'rank')}"
+    if "picture" in writers:
+        usual = [one.step_ns for trial in planned for one in slowest(trial.events, trial.warmup)]
+        found = beside_each_other(name, answers, watched.events[0], moments, usual)
+        with replacing(options.picture) as place:
+            writers["picture"](Chart(*found), place)
+    if "trace" in writers:
+        timeline = timeline_of(planned[-1].events, planned[-1].warmup)
+        with replacing(options.trace) as place:
+            writers["trace"](Chart(f"{name}, as measured", timeline), place)
     return 0
 
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["as_json", "report"]
 
 _OFF_BY = "off by: (measured - predicted) / measured"
-_NUMBERS = "batches are numbered from 0, as in plans and errors; pictures number them from 1"
 _TURNS = (
     "a batch is a turn of the plan, in which each rank pulls a slice from one other: with push "
     "that of a gradient, with pull updated weights; T_F: the time to send the whole gradient"
@@ -213,10 +212,11 @@ def _batches(answers: "Sequence[Answer]", planned: "Sequence[Trial]") -> list[st
     predictions = predicted_transfers(answers)
     first = answers[0]
     directions = {answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}
-    rows, notes = [], [_NUMBERS]
+    rows: list[tuple[str, ...]] = []
+    notes: list[str] = []
     for batch in batch_times(planned[-1].events, planned[-1].warmup):
         predicted, size = predictions.get((batch.direction, batch.batch), (None, None))
-        name = f"{batch.direction} batch {batch.batch}".strip()
+        name = f"{batch.direction} batch {batch.batch + 1}".strip()
         if isinstance(first, BigdlAnswer) and _own(first, batch.batch):
             name += " (own slices)"
         elif directions and batch.direction not in directions:

@@ -10,11 +10,16 @@ from planner.cli.progress import Progress
 from planner.programs import Answer
 from planner.runtime.collectives.bcube import BcubeAllReduce
 from planner.runtime.collectives.ring import AllReduce
+from planner.runtime.measuring.drawn import Moment
+from planner.runtime.measuring.layers import watching
 from planner.runtime.measuring.trial import Trial, run_ddp, run_plan
 from planner.runtime.world.world import World
 from planner.topologies import BCube
 
-__all__ = ["optimizer_of", "trials"]
+__all__ = ["drawn_trial", "optimizer_of", "trials"]
+
+_DRAWN = 5
+"""Steps of which one is drawn: they are watched, which takes time, and do not count."""
 
 
 def trials(
@@ -81,3 +86,26 @@ def _all_reduce(bcube: BCube | None, world: World) -> AllReduce | None:
     if bcube is None:
         return None
     return BcubeAllReduce(world, bcube.n, bcube.k)
+
+
+def drawn_trial(
+    options: argparse.Namespace,
+    answers: list[Answer],
+    model: Any,
+    inputs: tuple[Any, ...],
+    world: World,
+    bcube: BCube | None,
+) -> tuple[Trial, list[Moment]]:
+    """Return some more steps, with the moments at which layers began on this rank, to be drawn."""
+    with watching(model) as moments:
+        trial = run_plan(
+            model,
+            inputs,
+            list(answers),
+            optimizer_of(options.optimizer, model),
+            world,
+            steps=_DRAWN,
+            warmup=1,
+            all_reduce=_all_reduce(bcube, world),
+        )
+    return trial, moments

@@ -7,8 +7,8 @@ from planner.printing import printable
 
 __all__ = ["Chart", "shortened", "shorter_title"]
 
-MAX_TITLE = 120
-"""Longer titles are shortened."""
+MAX_TITLE = 236
+"""Longer titles are shortened: two lines."""
 
 
 View = TypeVar("View")

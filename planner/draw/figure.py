@@ -3,15 +3,25 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
+from io import StringIO
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from planner.errors import MissingExtraError
+from planner.printing import printable
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
-__all__ = ["figure_in", "saving", "write_title"]
+    ArtistT = TypeVar("ArtistT", bound=Artist)
+
+__all__ = ["figure_in", "saving", "title_lines", "told", "write_title"]
+
+_MAX_LINE = 124
+"""Characters of a title side by side."""
 
 
 class Titled(Protocol):
@@ -59,12 +69,43 @@ def figure_in(path: Path, *, arranged: bool = True) -> Iterator["Figure"]:
         figure = Figure(dpi=140, layout="constrained" if arranged else None)
         FigureCanvasAgg(figure)
         yield figure
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        if path.suffix == ".svg":
+            path.write_text(_as_svg(figure), encoding="utf-8")
+        else:
+            figure.savefig(path)
+
+
+def told(artist: "ArtistT", text: str) -> "ArtistT":
+    """Return an artist that says `text` when it is pointed at, in an SVG."""
+    artist.set_gid(text)
+    return artist
+
+
+def _as_svg(figure: "Figure") -> str:
+    """Return the figure; what was told of its parts are their titles."""
+    texts: list[str] = []
+    for artist in figure.findobj(lambda one: one.get_gid() is not None):
+        texts.append(str(artist.get_gid()))
+        artist.set_gid(f"told-{len(texts)}")
+    stream = StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None})
+    before, *parts = stream.getvalue().split('<g id="told-')
+    whole = [before]
+    for part in parts:
+        number, rest = part.split('">', 1)
+        text = escape(printable(texts[int(number) - 1]))
+        whole.append(f'<g id="told-{number}"><title>{text}</title>{rest}')
+    return "".join(whole)
+
+
+def title_lines(title: str) -> str:
+    """Return a title in as many lines as it needs."""
+    return "\n".join(wrap(title, _MAX_LINE))
 
 
 def write_title(figure: "Figure", title: str) -> None:
     """Write what a figure is about above it."""
-    figure.suptitle(title, fontsize=11, x=0.01, ha="left", parse_math=False)
+    figure.suptitle(title_lines(title), fontsize=11, x=0.01, ha="left", parse_math=False)
 
 
 def saving(fill: "Callable[[Figure, Drawn], Any]") -> Callable[[Drawn, Path], None]:

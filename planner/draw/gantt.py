@@ -1,37 +1,38 @@
-"""The two-lane Gantt chart of iBatch's Fig. 4, as SVG or PNG.
+"""Gantt charts as SVG or PNG: a lane for each serial resource, rows of transfers below.
 
-One lane a serial resource. A batch has one colour in all lanes and its number where there is room;
-the start-up part of a communication is hatched. Below them the windows of the transfers, if the
-timeline has any.
+The lanes of iBatch's Fig. 4; what a colour means is the same in all charts and on pages. Moments to
+point out, the lower bound among them, have a line with what it is above the lanes. Below are the
+windows of the transfers, if the timeline has any.
 """
 
-from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.draw.chart import Chart
-from planner.draw.figure import figure_in
-from planner.draw.passes import draw_passes
-from planner.draw.style import BACKWARD, COLOURS, DARK, FORWARD, MAX_OUTLINED, OUTLINE, OVERRUN
-from planner.draw.windows import MAX_WINDOWS, draw_windows, panel_inches
-from planner.timeline import Interval, Timeline
+from planner.draw.figure import figure_in, title_lines
+from planner.draw.lanes import draw_transfers
+from planner.draw.passes import draw_passes, pass_blocks
+from planner.draw.style import BOUND, KIND_NAMES, KINDS, LATE, MARK, OUTLINE, SOFT
+from planner.draw.windows import MAX_ROWS, draw_windows, panel_inches, window_rows
+from planner.timeline import Interval, Mark, Timeline
 from planner.units import format_ns, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 __all__ = ["save_gantt"]
 
 _WIDTH_INCHES = 11.0
-_LANE_INCHES = 0.75
-_MARK_INCHES = 0.25
-_LEGEND_INCHES = 0.28
-_MARK = "#B00020"
-_DIGIT_SHARE = 0.006
-"""Share of the width a digit takes; bars too narrow for their number have none."""
-_MAX_BARS = 4000
-"""With more bars in a lane, most are narrower than a pixel."""
+_LANE_INCHES = 0.7
+_MARK_INCHES = 0.2
+_LINE_INCHES = 0.19
+"""Of the title, and of the legend."""
+_AXIS_INCHES = 0.55
+_ENTRIES = 8
+"""Entries of the legend side by side."""
 
 
 def save_gantt(chart: Chart[Timeline], path: Path) -> None:
@@ -43,148 +44,120 @@ def save_gantt(chart: Chart[Timeline], path: Path) -> None:
         If matplotlib is not installed.
     """
     timeline = chart.view
-    lanes = timeline.resources
-    windows = timeline.windows if len(timeline.windows) <= MAX_WINDOWS else ()
-    lanes_inches = 1.6 + _LANE_INCHES * len(lanes) + (_MARK_INCHES if timeline.marks else 0)
+    rows, moments = window_rows(timeline.windows), _moments(chart)
+    lanes = _LANE_INCHES * len(timeline.resources) + _MARK_INCHES * len(moments)
+    panel = panel_inches(len(rows)) if rows else 0.0
+    title = title_lines(chart.title)
+    head = 0.2 + _LINE_INCHES * (title.count("\n") + 1)
     with figure_in(path, arranged=False) as figure:
-        panel = panel_inches(len(windows)) if windows else 0
-        figure.set_size_inches(_WIDTH_INCHES, lanes_inches + panel)
-        if windows:
-            grid = {"height_ratios": [lanes_inches - 1.4, panel]}
-            axes, below = figure.subplots(2, 1, sharex=True, gridspec_kw=grid)
+        legend = _legend(chart)
+        foot = 0.1 + _LINE_INCHES * -(-len(legend) // _ENTRIES)
+        height = head + lanes + panel + _AXIS_INCHES + foot
+        figure.set_size_inches(_WIDTH_INCHES, height)
+        figure.text(
+            0.01, 1 - 0.1 / height, title, fontsize=11, va="top", parse_math=False
+        ).set_in_layout(False)
+        if rows:
+            axes, below = figure.subplots(
+                2, 1, sharex=True, gridspec_kw={"height_ratios": [lanes, panel]}
+            )
             every = [axes, below]
         else:
             axes = figure.add_subplot()
             every = [axes]
-        unit, scale = unit_of(timeline.end_ns // 2)  # at least two of it on the axis
-        for row, resource in enumerate(lanes):
-            _draw_lane(axes, timeline.on(resource), row, scale, timeline.end_ns)
-        if windows:
-            draw_windows(below, windows, scale)
-        for plot in every:
-            if chart.lower_bound_ns is not None:
-                plot.axvline(
-                    chart.lower_bound_ns / scale, color="black", linestyle="--", linewidth=1
-                )
-            for mark in timeline.marks:
-                plot.axvline(mark.time_ns / scale, color=_MARK, linestyle=":", linewidth=1.4)
-        axes.set_yticks(range(len(lanes)), lanes)
-        axes.set_ylim(len(lanes) - 0.45, -0.85 if timeline.marks else -0.55)
-        axes.set_xlim(0, max(timeline.end_ns, 1) / scale * 1.01)
-        every[-1].set_xlabel(f"time ({unit})")
-        axes.set_title(chart.title, fontsize=11, loc="left", parse_math=False).set_in_layout(False)
-        for plot in every:
-            plot.spines[["top", "right", "left"]].set_visible(False)
-            plot.tick_params(axis="y", length=0)
-        _draw_mark_labels(axes, chart, scale)
-        foot = _draw_legend(figure, chart, with_windows=bool(windows))
-        figure.tight_layout(rect=(0, foot, 1, 1))
+        _draw(every, chart, moments)
+        figure.legend(
+            handles=legend,
+            loc="lower center",
+            ncols=min(len(legend), _ENTRIES),
+            frameon=False,
+            fontsize=8.5,
+            borderaxespad=0.2,
+        )
+        figure.tight_layout(rect=(0, foot / height, 1, 1 - head / height), h_pad=0.6)
 
 
-def _draw_mark_labels(axes: "Axes", chart: Chart[Timeline], scale: float) -> None:
-    """Write what marks mean above the lanes, on the side of the line that has more room."""
-    for mark in chart.view.marks:
-        left = mark.time_ns > chart.view.end_ns / 2
-        text = f"{mark.label} ({format_ns(mark.time_ns)})"
+def _draw(every: list["Axes"], chart: Chart[Timeline], moments: list[tuple[Mark, str]]) -> None:
+    """Draw the lanes, and what is below them."""
+    timeline, axes = chart.view, every[0]
+    end = max([timeline.end_ns, *(mark.time_ns for mark, _ in moments), 1])
+    unit, scale = unit_of(end // 2)  # at least two of it on the axis
+    for plot in every:
+        plot.set_xlim(0, end / scale * 1.01)
+        plot.spines[["top", "right", "left"]].set_visible(False)
+        plot.tick_params(axis="y", length=0)
+        plot.xaxis.set_major_formatter("{x:,g}")
+    for row, resource in enumerate(timeline.resources):
+        _draw_lane(axes, timeline.on(resource), row, scale, end)
+    if timeline.windows:
+        draw_windows(every[1], window_rows(timeline.windows), scale, end)
+    share = _MARK_INCHES / _LANE_INCHES
+    for place, (mark, colour) in enumerate(moments):
+        for plot in every:
+            plot.axvline(mark.time_ns / scale, color=colour, linestyle=(0, (4, 3)), linewidth=1.1)
+        left = mark.time_ns > end / 2
         axes.annotate(
-            text,
-            (mark.time_ns / scale, -0.6),
+            f"{mark.label}: {format_ns(mark.time_ns)}",
+            (mark.time_ns / scale, -0.5 - share * (len(moments) - place - 0.5)),
             (-5 if left else 5, 0),
             textcoords="offset points",
             ha="right" if left else "left",
             va="center",
             fontsize=8,
-            color=_MARK,
+            color=colour,
             parse_math=False,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
+    axes.set_yticks(range(len(timeline.resources)), timeline.resources)
+    axes.set_ylim(len(timeline.resources) - 0.5, -0.5 - share * len(moments))
+    every[-1].set_xlabel(f"time ({unit})")
 
 
-def _draw_legend(figure: "Figure", chart: Chart[Timeline], *, with_windows: bool) -> float:
-    """Draw the legend at the foot and return the share of the height it takes."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    def patch(colour: str, label: str, hatch: str | None = None) -> Patch:
-        return Patch(facecolor=colour, edgecolor=OUTLINE, hatch=hatch, label=label)
-
-    legend: list[Patch | Line2D] = []
-    if any(interval.kind == "startup" for interval in chart.view.intervals):
-        legend.append(patch("white", "start-up", "////"))
-    if any(interval.kind in ("backward", "forward") for interval in chart.view.intervals):
-        legend += [
-            patch(COLOURS[0], "transfer"),
-            patch(BACKWARD, "backward ops"),
-            patch(FORWARD, "forward ops"),
-        ]
-    else:
-        legend.append(patch("#BBBBBB", "transfer or computation"))
-    if with_windows:
-        line = Line2D([], [], color=COLOURS[0], linewidth=1.6, marker="|", label="ready to due")
-        line.set_markeredgecolor(OUTLINE)
-        legend += [
-            line,
-            patch(OVERRUN, "transfer past due"),
-        ]
+def _moments(chart: Chart[Timeline]) -> list[tuple[Mark, str]]:
+    """Return what has a line, by time, with its colour."""
+    found = [(mark, MARK) for mark in chart.view.marks]
     if chart.lower_bound_ns is not None:
-        label = f"lower bound ({format_ns(chart.lower_bound_ns)})"
-        legend.append(Line2D([], [], color="black", linestyle="--", linewidth=1, label=label))
-    size = 8.5 if with_windows else 9
-    figure.legend(
-        handles=legend, loc="lower right", ncols=len(legend), frameon=False, fontsize=size
-    )
-    if not chart.view.marks and not with_windows:
-        return 0.06
-    return _LEGEND_INCHES / float(figure.get_size_inches()[1])
+        reached = chart.lower_bound_ns >= chart.view.end_ns
+        label = f"lower bound of every plan{', reached' if reached else ''}"
+        found.append((Mark(chart.lower_bound_ns, label), BOUND))
+    return sorted(found, key=lambda pair: pair[0].time_ns)
 
 
 def _draw_lane(
     axes: "Axes", intervals: list[Interval], row: int, scale: float, end_ns: int
 ) -> None:
-    if any(interval.kind in ("backward", "forward") for interval in intervals):
-        draw_passes(axes, intervals, row, scale, end_ns)
-        return
-    bars: dict[str | None, list[tuple[float, float]]] = {}
-    for interval in _distinguishable(intervals, end_ns):
-        length = interval.end_ns - interval.start_ns
-        colour = None if interval.kind == "startup" else COLOURS[interval.batch % len(COLOURS)]
-        if length:
-            bars.setdefault(colour, []).append((interval.start_ns / scale, length / scale))
-        number = str(interval.batch + 1)
-        needed = _DIGIT_SHARE * (len(number) + 1) * end_ns
-        if colour is not None and length and length >= needed:
-            axes.text(
-                (interval.start_ns + length / 2) / scale,
-                row,
-                number,
-                ha="center",
-                va="center",
-                fontsize=9,
-                color="white" if colour in DARK else "black",
-            )
-    crowded = len(intervals) > MAX_OUTLINED
-    for colour, spans in bars.items():
-        axes.broken_barh(
-            spans,
-            (row - 0.31, 0.62),
-            facecolor=colour or ("#999999" if crowded else "white"),
-            edgecolor=(colour or "#999999") if crowded else OUTLINE,
-            linewidth=0.5,  # of the bar's own colour in a crowd: no bar is too narrow to be seen
-            hatch=None if colour or crowded else "////",
-        )
+    computes = any(interval.kind in ("backward", "forward") for interval in intervals)
+    (draw_passes if computes else draw_transfers)(axes, intervals, row, scale, end_ns)
 
 
-def _distinguishable(intervals: list[Interval], end_ns: int) -> list[Interval]:
-    """Return the intervals with runs of bars too narrow to see merged into one bar each."""
-    if len(intervals) <= _MAX_BARS:
-        return intervals
-    narrow = end_ns // _MAX_BARS
-    merged: list[Interval] = []
-    growing = False
-    for interval in intervals:
-        small = interval.end_ns - interval.start_ns < narrow
-        if growing and small and interval.end_ns - merged[-1].start_ns < 2 * narrow:
-            merged[-1] = replace(merged[-1], end_ns=interval.end_ns)
-        else:
-            merged.append(interval)
-            growing = small
-    return merged
+def _legend(chart: Chart[Timeline]) -> "list[Patch | Line2D]":
+    """Return what each colour that occurs means."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    windows = chart.view.windows
+    present = {interval.kind for interval in chart.view.intervals}
+    entries: list[Patch | Line2D] = [
+        Patch(facecolor=colour, edgecolor="white", label=KIND_NAMES[kind])
+        for kind, colour in KINDS.items()
+        if kind in present
+    ]
+    if any(one.kind == "startup" and one.end_ns > one.start_ns for one in chart.view.intervals):
+        entries.append(Patch(facecolor="white", edgecolor=OUTLINE, hatch="////", label="start-up"))
+    lanes = (pass_blocks(chart.view.on(lane)) for lane in chart.view.resources)
+    if any(
+        one[0].kind in ("backward", "forward") and one[-1].end_ns < other[0].start_ns
+        for blocks in lanes
+        for one, other in pairwise(blocks)
+    ):
+        frame = Patch(facecolor="none", edgecolor=SOFT, linewidth=0.6, label="idle")
+        frame.set_linestyle((0, (3, 3)))
+        entries.append(frame)
+    if windows:
+        ends = "first ready to last due" if len(windows) > MAX_ROWS else "ready to due"
+        line = Line2D([], [], color=SOFT, linewidth=1.1, marker="|", label=ends)
+        line.set_markeredgecolor(OUTLINE)
+        entries.append(line)
+    if any(window.end_ns > window.due_ns for window in windows):
+        entries.append(Patch(facecolor=LATE, edgecolor=LATE, label="past due"))
+    return entries

@@ -6,7 +6,7 @@ from planner.draw.axes import label_rows, set_ticks
 from planner.draw.chart import Chart, shortened
 from planner.draw.figure import saving
 from planner.draw.hot_spots import above_bound
-from planner.draw.style import BACKWARD, COLOURS, DARK, OUTLINE
+from planner.draw.style import COLOURS, DARK, GREY, OUTLINE
 from planner.printing import printable
 from planner.units import format_ns, unit_of
 from planner.views import HotSpots, Pulls
@@ -100,7 +100,7 @@ def _draw_bars(axes: "Axes", chart: Chart[HotSpots]) -> None:
         range(len(ranking)),
         [time / scale for _, time in ranking],
         0.72,
-        color=[COLOURS[0] if name == chart.view.method else BACKWARD for name, _ in ranking],
+        color=[COLOURS[0] if name == chart.view.method else GREY for name, _ in ranking],
         edgecolor=OUTLINE,
         linewidth=0.4,
     )

@@ -4,8 +4,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from planner.draw.axes import X, Y, draw_star, set_range, set_ticks
-from planner.units import unit_of
-from planner.views import Point, epoch_text
+from planner.views import Point, epoch_text, epoch_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +24,7 @@ def draw_landscape(axes: "Axes", points: tuple[Point, ...], best: Point) -> None
     from matplotlib.colors import LogNorm, Normalize
 
     times = [max(point.epoch_ns, 1) for point in points]
-    unit, scale = unit_of(min(times))
+    unit, scale = epoch_unit(min(times))
     low, high = min(times) / scale, max(times) / scale
     norm = LogNorm(low, high) if high > low else Normalize(low * 0.9, low * 1.1)
     columns = _edges(sorted({point.workers for point in points}))

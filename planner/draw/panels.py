@@ -14,9 +14,8 @@ from planner.draw.landscape import draw_landscape
 from planner.draw.ranges import draw_ranges
 from planner.draw.scaling import grouped, slowdown_text
 from planner.draw.staircase import draw_front, thin_out
-from planner.draw.style import BACKWARD, COLOURS, OUTLINE
-from planner.units import unit_of
-from planner.views import PHASES, LayerTime, Point, Scaling, epoch_text
+from planner.draw.style import COLOURS, GREY, KINDS, OUTLINE
+from planner.views import PHASES, LayerTime, Point, Scaling, epoch_text, epoch_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +29,13 @@ _PANEL_INCHES = 4.3
 _MAX_LAYERS = 48
 _MAX_RANKED = 24
 _MAX_NAME = 24
-_COLOURS = dict(zip(PHASES, (*COLOURS[:3], COLOURS[6], COLOURS[4]), strict=True))
+_COLOURS = dict(
+    zip(
+        PHASES,
+        (KINDS["forward"], KINDS["backward"], COLOURS[3], KINDS["all_reduce"], KINDS["pull"]),
+        strict=True,
+    )
+)
 
 
 def _fill(figure: "Figure", chart: Chart[Scaling]) -> None:
@@ -64,7 +69,7 @@ save_scaling = saving(_fill)
 
 def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
     """Draw one bar a layer, stacked of its phases."""
-    unit, scale = unit_of(max(layer.total_ns for layer in layers) // 2)
+    unit, scale = epoch_unit(max(layer.total_ns for layer in layers) // 2)
     starts = [0] * len(layers)
     rows = range(len(layers))
     for phase, name in enumerate(PHASES):
@@ -85,6 +90,7 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
     _write_ends(
         axes, [(start / scale, f"{start / whole:.1%}" if whole else "") for start in starts]
     )
+    axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_xlabel(f"time in an epoch ({unit})")
     axes.set_title("where the time of an epoch goes, by layer", fontsize=10, loc="left")
     axes.legend(
@@ -101,12 +107,12 @@ def _draw_layers(axes: "Axes", layers: list[LayerTime]) -> None:
 
 def _draw_ranking(axes: "Axes", points: tuple[Point, ...], count: int) -> None:
     """Draw one bar a triple, the best first."""
-    unit, scale = unit_of(points[-1].epoch_ns // 2)
+    unit, scale = epoch_unit(points[-1].epoch_ns)
     axes.barh(
         range(len(points)),
         [point.epoch_ns / scale for point in points],
         0.72,
-        color=[COLOURS[0], *[BACKWARD] * (len(points) - 1)],
+        color=[COLOURS[0], *[GREY] * (len(points) - 1)],
         edgecolor=OUTLINE,
         linewidth=0.4,
     )

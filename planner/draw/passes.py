@@ -1,26 +1,28 @@
 """The lane of a processor that runs the ops of a backward and a forward pass.
 
 Ops that follow each other form one block, with thin lines between those wide enough to be seen;
-what the processor waits stays white.
+what the processor waits stays white, in a dashed frame.
 """
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from planner.draw.style import BACKWARD, FORWARD, MAX_OUTLINED, OUTLINE
+from planner.draw.figure import told
+from planner.draw.lanes import BAR, PIXELS, draw_bar, joined, numbered, span_text
+from planner.draw.style import KINDS, ON_BAR, SOFT
 from planner.printing import printable
-from planner.timeline import Interval, Kind
+from planner.timeline import Interval
+from planner.units import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw_passes", "pass_blocks"]
 
-_COLOURS: dict[Kind, str] = {"backward": BACKWARD, "forward": FORWARD}
-_APART = 0.004
-"""Share of the width an op needs to be set apart from its neighbours."""
-_CHARACTER_SHARE = 0.0085
-"""Share of the width a character takes."""
+_APART = 5
+"""Pixels an op needs to be set apart from its neighbours."""
+_CHARACTER = 5.6
+"""Pixels a character takes."""
 
 
 def pass_blocks(intervals: list[Interval]) -> list[list[Interval]]:
@@ -41,50 +43,96 @@ def draw_passes(
     axes: "Axes", intervals: list[Interval], row: int, scale: float, end_ns: int
 ) -> None:
     """Draw the ops of one lane; `intervals` come by start time."""
+    pixel = max(end_ns, 1) / PIXELS
     blocks = pass_blocks(intervals)
-    outline = OUTLINE if len(blocks) <= MAX_OUTLINED else None
-    for kind, colour in _COLOURS.items():
-        own = [block for block in blocks if block[0].kind == kind]
-        axes.broken_barh(
-            [
-                (block[0].start_ns / scale, (block[-1].end_ns - block[0].start_ns) / scale)
-                for block in own
-            ],
-            (row - 0.31, 0.62),
-            facecolor=colour,
-            edgecolor=outline or colour,
-            linewidth=0.5,
-        )
-    apart = [
-        op.end_ns / scale
-        for block in blocks
-        for op, behind in pairwise(block)
-        if min(op.end_ns - op.start_ns, behind.end_ns - behind.start_ns) >= _APART * end_ns
-    ]
-    axes.vlines(apart, row - 0.31, row + 0.31, color=OUTLINE, linewidth=0.4)
-
-    def label(start_ns: int, stop_ns: int, text: str, background: str) -> bool:
-        shown = printable(text)
-        fits = stop_ns - start_ns >= _CHARACTER_SHARE * (len(shown) + 1) * end_ns
-        if fits:
-            middle = (start_ns + (stop_ns - start_ns) / 2) / scale
-            axes.text(
-                middle,
-                row,
-                shown,
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="#666666" if background == "white" else "black",
-                parse_math=False,
-                bbox={"facecolor": background, "edgecolor": "none", "pad": 1},
-            )
-        return fits
-
     for block in blocks:
-        colour = _COLOURS[block[0].kind]
-        labelled = [label(op.start_ns, op.end_ns, op.label, colour) for op in block]
-        if not any(labelled):
-            label(block[0].start_ns, block[-1].end_ns, block[0].kind, colour)
+        start, end, kind = block[0].start_ns, block[-1].end_ns, block[0].kind
+        what = counted(len(block), f"{kind} op")
+        draw_bar(
+            axes,
+            (start, end),
+            row,
+            scale,
+            KINDS[kind],
+            f"{what}, {span_text(start, end)}",
+            edge=KINDS[kind],
+        )
+        labelled = False
+        for op in block:
+            length = op.end_ns - op.start_ns
+            if length >= _APART * pixel:
+                text = f"{printable(op.label)}, {span_text(op.start_ns, op.end_ns)}"
+                draw_bar(axes, (op.start_ns, op.end_ns), row, scale, KINDS[kind], text)
+                short = _short(op)
+                if length >= _room(short, pixel):
+                    _label(axes, (op.start_ns, op.end_ns), row, scale, short, KINDS[kind])
+                    labelled = True
+        if not labelled:
+            for text in _of_block(block):
+                if end - start >= _room(text, pixel):
+                    _label(axes, (start, end), row, scale, text, KINDS[kind])
+                    break
     for block, following in pairwise(blocks):
-        label(block[-1].end_ns, following[0].start_ns, "stall", "white")
+        _draw_waiting(axes, (block[-1].end_ns, following[0].start_ns), row, scale, pixel)
+
+
+def _draw_waiting(
+    axes: "Axes", span: tuple[int, int], row: int, scale: float, pixel: float
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    start, end = span
+    if end - start < _APART * pixel:
+        return
+    frame = Rectangle(
+        (start / scale, row - BAR / 2),
+        (end - start) / scale,
+        BAR,
+        facecolor="none",
+        edgecolor=SOFT,
+        linewidth=0.6,
+        linestyle=(0, (3, 3)),
+    )
+    axes.add_patch(told(frame, f"nothing computed, {span_text(start, end)}"))
+    if end - start >= _room("idle", pixel):
+        _label(axes, span, row, scale, "idle", "white", colour=SOFT)
+
+
+def _short(op: Interval) -> str:
+    """Return what stands on an op: the number of its batch, or its name."""
+    return printable(op.label) if op.batch < 0 else numbered(op.batch, op.batch)
+
+
+def _of_block(block: list[Interval]) -> tuple[str, ...]:
+    """Return what can stand on ops too narrow for their names, the longest text first."""
+    first, last = block[0], block[-1]
+    if first.batch < 0:
+        return (first.kind,)
+    return (f"batches {numbered(first.batch, last.batch)}", joined([_short(first), _short(last)]))
+
+
+def _room(text: str, pixel: float) -> float:
+    return _CHARACTER * (len(text) + 1) * pixel
+
+
+def _label(
+    axes: "Axes",
+    span: tuple[int, int],
+    row: int,
+    scale: float,
+    text: str,
+    background: str,
+    *,
+    colour: str = ON_BAR,
+) -> None:
+    axes.text(
+        (span[0] + span[1]) / 2 / scale,
+        row,
+        text,
+        ha="center",
+        va="center",
+        fontsize=8,
+        color=colour,
+        parse_math=False,
+        bbox={"facecolor": background, "edgecolor": "none", "pad": 1},
+    )

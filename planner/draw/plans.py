@@ -34,5 +34,5 @@ def plan_chart(answer: Head, view: Any, name: str = "") -> Any:
         The model it is about, if it has a name.
     """
     headline = PROBLEMS[answer.problem].headline(answer)
-    title = f"{name}: {headline}" if name else headline
+    title = f"{name}: {headline[:1].lower()}{headline[1:]}" if name else headline
     return DRAWINGS[answer.problem].chart(title, view, answer.lower_bound_ns)

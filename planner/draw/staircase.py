@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.draw.axes import X, Y, draw_star, set_range
 from planner.draw.style import COLOURS, OUTLINE
-from planner.units import unit_of
-from planner.views import Point
+from planner.views import Point, epoch_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +31,7 @@ def draw_front(
     axes: "Axes", points: tuple[Point, ...], best: Point, width_inches: float
 ) -> "list[Annotation]":
     """Draw a step a configuration and a star on the best, and return their labels."""
-    unit, scale = unit_of(points[-1].epoch_ns)
+    unit, scale = epoch_unit(points[-1].epoch_ns)
     machines = [point.machines for point in points]
     times = [max(point.epoch_ns, 1) / scale for point in points]
     axes.step(machines, times, where="post", color=COLOURS[5], linewidth=1.4)

@@ -1,13 +1,49 @@
-"""Colours and sizes that the parts of a chart share."""
+"""Colours and sizes that all pictures share; what a colour of a schedule means is the same in all.
 
-__all__ = ["BACKWARD", "COLOURS", "DARK", "FORWARD", "MAX_OUTLINED", "OUTLINE", "OVERRUN"]
+Colours are after Okabe and Ito's palette: told apart by colour-blind readers too.
+"""
 
-# Okabe and Ito's palette: told apart by colour-blind readers too.
+from collections.abc import Mapping
+
+from planner.timeline import Kind
+
+__all__ = [
+    "BOUND",
+    "COLOURS",
+    "DARK",
+    "GREY",
+    "KINDS",
+    "KIND_NAMES",
+    "LATE",
+    "MARK",
+    "ON_BAR",
+    "OUTLINE",
+    "SOFT",
+]
+
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#0072B2", "#D55E00")
 DARK = ("#0072B2", "#D55E00")
+GREY = "#9A9A9A"
 OUTLINE = "#333333"
-BACKWARD = "#9A9A9A"
-FORWARD = "#DADADA"
-OVERRUN = "#222222"
-MAX_OUTLINED = 400
-"""With more bars in a lane, dark outlines and hatches would hide them."""
+SOFT = "#565c66"
+ON_BAR = "#111111"
+BOUND = "#1b1d21"
+MARK = "#b00020"
+LATE = "#d0003a"
+
+KINDS: Mapping[Kind, str] = {
+    "backward": "#9a9a9a",
+    "forward": "#dadada",
+    "all_reduce": "#56b4e9",
+    "push": "#e69f00",
+    "pull": "#2db88c",
+}
+"""What happens, in charts of schedules and on pages; start-ups are hatched."""
+
+KIND_NAMES: Mapping[Kind, str] = {
+    "backward": "backward ops",
+    "forward": "forward ops",
+    "all_reduce": "all-reduce",
+    "push": "push",
+    "pull": "pull",
+}

@@ -7,10 +7,11 @@ the backward and the forward pass.
 
 from math import ceil, log10
 
-from planner.draw.chart import Chart, shortened
+from planner.draw.chart import Chart
 from planner.draw.table import cut, format_table
+from planner.naming import module_range
 from planner.printing import printable
-from planner.timeline import Interval, Kind, Mark, Timeline
+from planner.timeline import Interval, Mark, Timeline, Window
 from planner.units import format_ns, unit_of
 
 __all__ = ["text_gantt"]
@@ -18,8 +19,6 @@ __all__ = ["text_gantt"]
 _TIMES_WIDTH = 52
 """Characters that the times of a transfer take at most as a rule."""
 _MIN_LABEL = 32
-_SYMBOLS: dict[Kind, str] = {"startup": "░", "backward": "b", "forward": "f"}
-"""What is not shown by the number of its batch."""
 
 
 def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
@@ -61,7 +60,7 @@ def _lane(intervals: list[Interval], end_ns: int, columns: int) -> str:
     if not end_ns:
         return "".join(lane)
     for interval in intervals:
-        symbol = _SYMBOLS.get(interval.kind) or str((interval.batch + 1) % 10)
+        symbol = _symbol(interval)
         first = interval.start_ns * columns // end_ns
         last = -(-interval.end_ns * columns // end_ns)
         for column in range(first, min(last, columns)):
@@ -71,6 +70,12 @@ def _lane(intervals: list[Interval], end_ns: int, columns: int) -> str:
             if inside > filled[column]:
                 filled[column], lane[column] = inside, symbol
     return "".join(lane)
+
+
+def _symbol(interval: Interval) -> str:
+    if interval.kind == "startup":
+        return "░"
+    return interval.kind[0] if interval.batch < 0 else str((interval.batch + 1) % 10)
 
 
 def _list(timeline: Timeline) -> str:
@@ -102,7 +107,7 @@ def _list_of_windows(timeline: Timeline, width: int) -> str:
     decimals = _decimals([window.end_ns - window.start_ns for window in timeline.windows], scale)
     rows = [
         [
-            shortened(printable(window.label), max(_MIN_LABEL, width - _TIMES_WIDTH)),
+            _name(window, max(_MIN_LABEL, width - _TIMES_WIDTH)),
             *(
                 f"{moment / scale:.{decimals}f}"
                 for moment in (window.ready_ns, window.start_ns, window.end_ns, window.due_ns)
@@ -115,6 +120,13 @@ def _list_of_windows(timeline: Timeline, width: int) -> str:
     ]
     header = ["transfer", f"ready ({unit})", "start", "end", "due", "past due"]
     return format_table(header, cut(rows))
+
+
+def _name(window: Window, length: int) -> str:
+    """Return what a transfer is and carries, as far as it fits in whole names."""
+    what, _, carried = window.label.partition(": ")
+    names = [printable(name) for name in window.names or (carried,)]
+    return f"{printable(what)}: {module_range(names, length - len(what) - 2)}"
 
 
 def _decimals(lengths: list[int], scale: int) -> int:

@@ -1,95 +1,98 @@
 """The windows of transfers: a thin line from ready to due, the transfer itself thick on it.
 
-What of a transfer comes after it is due has a dark core.
+What of a transfer comes after it is due is red. If there are more transfers than rows, a row has
+equally many that follow each other: its line goes from when the first is ready to when the last is
+due.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.draw.chart import shortened
-from planner.draw.style import COLOURS, OUTLINE, OVERRUN
+from planner.draw.figure import told
+from planner.draw.lanes import PIXELS, draw_bar, numbered, span_text
+from planner.draw.runs import runs
+from planner.draw.style import KIND_NAMES, KINDS, LATE, OUTLINE, SOFT
+from planner.naming import module_range
 from planner.printing import printable
 from planner.timeline import Window
+from planner.units import counted, format_bytes, format_ns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MAX_WINDOWS", "draw_windows", "panel_inches"]
+__all__ = ["MAX_ROWS", "draw_windows", "panel_inches", "window_rows"]
 
-MAX_WINDOWS = 400
-"""More windows are left out: their rows would be thinner than a line."""
-_MAX_LABELLED = 40
-_LABEL_CHARACTERS = 32
+MAX_ROWS = 40
+_LABEL_CHARACTERS = 48
 _ROW_INCHES = 0.17
-_CROWDED_INCHES = 3.0
+_THICK, _CORE = 0.62, 0.2
+
+Row = Sequence[Window]
 
 
-def panel_inches(count: int) -> float:
-    """Return the height of the panel of so many windows."""
-    if count <= _MAX_LABELLED:
-        return max(0.6, _ROW_INCHES * (count + 1))
-    return max(_CROWDED_INCHES, 0.0125 * count)
+def window_rows(windows: Sequence[Window]) -> list[Row]:
+    """Return the windows of each row, at most `MAX_ROWS`."""
+    each = -(-len(windows) // MAX_ROWS) or 1
+    return [windows[start : start + each] for start in range(0, len(windows), each)]
 
 
-def draw_windows(axes: "Axes", windows: tuple[Window, ...], scale: float) -> None:
-    """Draw one row a window, the first one on top."""
-    labelled = len(windows) <= _MAX_LABELLED
-    lines: dict[str, list[tuple[int, int, int]]] = {}
-    bars: dict[str, list[tuple[int, int, int]]] = {}
-    late: list[tuple[int, int, int]] = []
-    for row, window in enumerate(windows):
-        colour = COLOURS[window.batch % len(COLOURS)]
-        if window.due_ns > window.ready_ns:
-            lines.setdefault(colour, []).append((row, window.ready_ns, window.due_ns))
-        bars.setdefault(colour, []).append((row, window.start_ns, window.end_ns))
-        if window.end_ns > window.due_ns:
-            late.append((row, max(window.due_ns, window.start_ns), window.end_ns))
-    for colour, spans in lines.items():
-        rows, starts, ends = zip(*spans, strict=True)
-        axes.hlines(
-            rows,
-            [start / scale for start in starts],
-            [end / scale for end in ends],
-            color=colour,
-            linewidth=1.6 if labelled else 0.6,
-        )
-    if labelled:
-        for moments in (
-            [window.ready_ns for window in windows],
-            [window.due_ns for window in windows],
-        ):
-            axes.plot(
-                [moment / scale for moment in moments],
-                range(len(windows)),
-                linestyle="",
-                marker="|",
-                markersize=6,
-                color=OUTLINE,
-            )
-    thick, core = (0.62, 0.2) if labelled else (0.9, 0.4)
-    for colour, height, spans in (
-        *((colour, thick, spans) for colour, spans in bars.items()),
-        (OVERRUN, core, late),
-    ):
-        axes.barh(
-            [row for row, _, _ in spans],
-            [(end - start) / scale for _, start, end in spans],
-            height,
-            left=[start / scale for _, start, _ in spans],
-            color=colour,
-            edgecolor=OUTLINE if labelled and height == thick else colour,
-            linewidth=0.5 if height == thick else 0,
-            zorder=3,
-        )
-    axes.set_ylim(len(windows) - 0.4, -0.6)
-    if labelled:
-        names = [
-            shortened(
-                f"{window.batch + 1}: {printable(window.label.partition(': ')[2])}",
-                _LABEL_CHARACTERS,
-            )
-            for window in windows
-        ]
-        axes.set_yticks(range(len(windows)), names, fontsize=7, parse_math=False)
-    else:
-        axes.set_yticks([0, len(windows) - 1], ["1", str(len(windows))], fontsize=7)
-        axes.set_ylabel("transfer windows")
+def panel_inches(rows: int) -> float:
+    """Return the height of the panel of so many rows."""
+    return _ROW_INCHES * (rows + 1)
+
+
+def draw_windows(axes: "Axes", rows: Sequence[Row], scale: float, end_ns: int) -> None:
+    """Draw the rows, the first one on top."""
+    pixel = max(end_ns, 1) / PIXELS
+    for place, row in enumerate(rows):
+        text = _told(row)
+        _draw_line(axes, place, row, scale, text)
+        spans = [(one.kind, one.start_ns, one.end_ns) for one in row]
+        for first, last in runs(spans, pixel):
+            span = row[first].start_ns, row[last].end_ns
+            bar = text if len(row) == 1 else _told(row[first : last + 1])
+            draw_bar(axes, span, place, scale, KINDS[row[first].kind], bar, height=_THICK)
+        late = [one for one in row if one.end_ns > one.due_ns]
+        overruns = [("", max(one.due_ns, one.start_ns), one.end_ns) for one in late]
+        for first, last in runs(overruns, pixel):
+            span = overruns[first][1], overruns[last][2]
+            past = f"past due: {_told(late[first : last + 1])}"
+            draw_bar(axes, span, place, scale, LATE, past, height=_CORE, edge=LATE)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    names = [_name(row) for row in rows]
+    axes.set_yticks(range(len(rows)), names, fontsize=7, parse_math=False)
+
+
+def _draw_line(axes: "Axes", place: int, row: Row, scale: float, text: str) -> None:
+    ready, due = min(one.ready_ns for one in row), max(one.due_ns for one in row)
+    if due > ready:
+        line = axes.plot([ready / scale, due / scale], [place, place], color=SOFT, linewidth=1.1)[0]
+        told(line, text)
+    for moment in (ready, due):
+        axes.plot([moment / scale], [place], linestyle="", marker="|", markersize=6, color=OUTLINE)
+
+
+def _name(row: Row) -> str:
+    """Return what stands beside a row: numbers, what is carried, how much that is."""
+    number = numbered(row[0].batch, row[-1].batch)
+    sizes = [one.size_bytes for one in row if one.size_bytes is not None]
+    size = f" · {format_bytes(sum(sizes))}" if sizes else ""
+    room = _LABEL_CHARACTERS - len(number) - len(size) - 3
+    return f"{number} · {module_range(_carried(row), room)}{size}"
+
+
+def _carried(row: Row) -> list[str]:
+    names = [name for one in row for name in one.names or (one.label.partition(": ")[2],)]
+    return [printable(name) for name in dict.fromkeys(names)]
+
+
+def _told(row: Row) -> str:
+    """Return all there is to say of a row, or of a part of it."""
+    first, last = row[0], row[-1]
+    span = span_text(first.start_ns, last.end_ns)
+    if len(row) == 1:
+        window = f"ready {format_ns(first.ready_ns)}, due {format_ns(first.due_ns)}"
+        size = "" if first.size_bytes is None else f", {format_bytes(first.size_bytes)}"
+        return f"{first.label}{size}, {span}; {window}"
+    what = f"{counted(len(row), 'transfer')}, {KIND_NAMES[first.kind]}"
+    return f"{what} {numbered(first.batch, last.batch)}, {span}"

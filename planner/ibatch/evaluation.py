@@ -17,9 +17,9 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from planner.errors import BrokenConstraintError, InvalidPlanError
-from planner.ibatch.problem import Plan, Problem
+from planner.ibatch.problem import Direction, Plan, Problem
 from planner.simulator import TimedTransfer, simulate
-from planner.timeline import Interval, Timeline, overlap_ns
+from planner.timeline import Interval, Kind, Timeline, overlap_ns
 from planner.validation import shown
 
 __all__ = [
@@ -237,15 +237,18 @@ def objective_ns(problem: Problem, evaluation: Evaluation) -> int:
 
 def timeline(problem: Problem, plan: Plan) -> Timeline:
     """Return the schedule of a checked plan as intervals on two serial resources."""
-    return timeline_of(plan.batches, schedule(problem, plan))
+    return timeline_of(plan.batches, schedule(problem, plan), direction=problem.direction)
 
 
 def timeline_of(
     batches: Sequence[tuple[int, int]],
     times: Sequence[BatchTimes],
     names: Sequence[str] | None = None,
+    *,
+    direction: Direction = "pull",
 ) -> Timeline:
     """Return a schedule as intervals on two serial resources; `names` are the layers'."""
+    computed: Kind = "forward" if direction == "pull" else "backward"
     link, processor = "communication", "computation"
     intervals = []
     for number, ((start, stop), t) in enumerate(zip(batches, times, strict=True)):
@@ -256,7 +259,7 @@ def timeline_of(
         label = f"batch {number + 1}: {layers}"
         intervals += [
             Interval(link, t.transfer_start_ns, t.startup_end_ns, "startup", number, label),
-            Interval(link, t.startup_end_ns, t.transfer_end_ns, "transfer", number, label),
-            Interval(processor, t.compute_start_ns, t.compute_end_ns, "compute", number, label),
+            Interval(link, t.startup_end_ns, t.transfer_end_ns, direction, number, label),
+            Interval(processor, t.compute_start_ns, t.compute_end_ns, computed, number, label),
         ]
     return Timeline((link, processor), tuple(intervals))

@@ -13,7 +13,7 @@ from planner.bigdl.problem import MAX_PARTITIONS
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio.heads import Head, check_head, head
+from planner.jsonio.heads import Head, check_head, head, made_by
 from planner.jsonio.links import LINK_RULES, links_of
 from planner.jsonio.network import Network
 from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
@@ -31,7 +31,7 @@ from planner.jsonio.types import (
 from planner.methods import concrete
 from planner.network import Network as Links
 from planner.results import Result
-from planner.units import format_ns
+from planner.units import counted, format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, check_count, check_same, shown, total
 from planner.views import MAX_CELLS, HotSpots, Pulls
 
@@ -250,9 +250,10 @@ def _comparison(problem: bigdl.Problem) -> dict[str, MethodCost]:
 def headline(answer: BigdlAnswer) -> str:
     """Return one line that says what an answer's plan is and what it costs."""
     return (
-        f"bigdl · {answer.method} · {answer.nodes} node{'s' if answer.nodes > 1 else ''} · "
-        f"{format_ns(answer.objective_ns)} = {answer.times_full_transfer:.4g} × T_F · "
-        f"{answer.status}"
+        f"A synchronisation of {counted(answer.nodes, 'node')} takes "
+        f"{format_ns(answer.objective_ns)}, "
+        f"{answer.times_full_transfer:.4g} times as long as sending the gradient once "
+        f"({made_by(answer)})"
     )
 
 

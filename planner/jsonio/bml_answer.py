@@ -19,12 +19,12 @@ from planner.collectives import COLLECTIVES, Collective, collective
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER, Deadline, watched
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio.heads import PlanOrReason, head
+from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.programs import LISTED, ProgramAnswer, SummedUpBy, program_answer
 from planner.jsonio.types import Moment, filled
 from planner.results import Result
 from planner.topologies import BCube
-from planner.units import format_ns
+from planner.units import counted, format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, total
 
 __all__ = [
@@ -295,7 +295,8 @@ def _transfers(
 
 def headline(answer: BmlAnswer) -> str:
     """Return one line that says what an answer's plan is and what it costs."""
-    time = "no plan" if answer.objective_ns is None else format_ns(answer.objective_ns)
+    if answer.objective_ns is None:
+        return f"There is no plan ({made_by(answer)})"
     failed = ""
     if answer.failed is not UNSET:
         counts = msgspec.structs.asdict(answer.failed)
@@ -303,6 +304,6 @@ def headline(answer: BmlAnswer) -> str:
         words = [f"{names[name]}: {count}" for name, count in counts.items() if count]
         failed = f" (failed {', '.join(words)})"
     return (
-        f"{answer.problem} BCube({answer.n}, {answer.k}){failed} · {answer.method} · "
-        f"{answer.servers:,} servers · {time} · {answer.status}"
+        f"A synchronisation of {counted(answer.servers, 'server')} on BCube({answer.n}, {answer.k})"
+        f"{failed} takes {format_ns(answer.objective_ns)} ({made_by(answer)})"
     )

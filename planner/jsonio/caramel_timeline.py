@@ -7,11 +7,11 @@ from msgspec import UNSET
 from planner.caramel.evaluation import Evaluation
 from planner.errors import InvalidInputError
 from planner.jsonio.caramel import CaramelAnswer
-from planner.jsonio.heads import check_head
+from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.schedules import check_parts, check_sizes, check_startups, simulated
 from planner.jsonio.transfers import timeline_of
-from planner.timeline import Timeline
-from planner.units import format_ns
+from planner.timeline import Kind, Timeline
+from planner.units import counted, format_ns
 from planner.validation import check_same, shown
 
 __all__ = ["headline", "timeline"]
@@ -19,11 +19,10 @@ __all__ = ["headline", "timeline"]
 
 def headline(answer: CaramelAnswer) -> str:
     """Return one line that says what a plan is and what it costs."""
-    count = len(answer.groups)
     return (
-        f"caramel · {answer.method} · {count} transfer{'s' if count > 1 else ''} · "
-        f"iteration {format_ns(answer.iteration_ns)} · "
-        f"stalls {format_ns(answer.stall_ns)} · {answer.status}"
+        f"An iteration takes {format_ns(answer.iteration_ns)} with "
+        f"{counted(len(answer.groups), 'all-reduce')}; computation waits "
+        f"{format_ns(answer.stall_ns)} of it ({made_by(answer)})"
     )
 
 
@@ -38,8 +37,8 @@ def timeline(answer: CaramelAnswer) -> Timeline:
     check_head(answer, "groups", costs="iteration_ns")
     _check_numbers(answer)
     _check_groups(answer)
-    verbs = ["transfer"] * len(answer.groups)
-    return timeline_of(answer.schedule, answer.groups, verbs, answer.backward_ns)
+    kinds: list[Kind] = ["all_reduce"] * len(answer.groups)
+    return timeline_of(answer.schedule, answer.groups, kinds, answer.backward_ns)
 
 
 def _check_numbers(answer: CaramelAnswer) -> None:

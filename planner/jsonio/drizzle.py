@@ -13,10 +13,10 @@ from planner.drizzle.curve import curve
 from planner.drizzle.evaluation import check_triggers
 from planner.drizzle.stages import checked_stages
 from planner.errors import InvalidInputError
-from planner.jsonio.heads import PlanOrReason, check_head, head
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.types import Count, Moment, Rate, Seconds, Time, fields_of, filled, or_none
 from planner.results import Result
-from planner.units import format_ns
+from planner.units import counted, format_ns
 from planner.validation import MAX_TOTAL, MAX_VALUE, shown
 from planner.views import GroupPoint, Groups, share_text
 
@@ -171,11 +171,11 @@ def answer(
 def headline(answer: DrizzleAnswer) -> str:
     """Return one line that says what an answer's plan is and what it costs."""
     if answer.group_size is UNSET or answer.overhead is UNSET or answer.objective_ns is None:
-        return f"drizzle · {answer.method} · {answer.status}"
+        return f"There is no plan ({made_by(answer)})"
     return (
-        f"drizzle · {answer.method} · groups of {answer.group_size:,} · "
-        f"overhead {share_text(answer.overhead)} · "
-        f"{format_ns(answer.objective_ns)} a group · {answer.status}"
+        f"A group of {counted(answer.group_size, 'iteration')} takes "
+        f"{format_ns(answer.objective_ns)}, {share_text(answer.overhead)} of it to schedule "
+        f"({made_by(answer)})"
     )
 
 

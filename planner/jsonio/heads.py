@@ -15,7 +15,7 @@ from planner.jsonio.types import Moment
 from planner.results import Result
 from planner.validation import shown
 
-__all__ = ["Head", "PlanOrReason", "check_head", "head", "warned"]
+__all__ = ["Head", "PlanOrReason", "check_head", "head", "made_by", "warned"]
 
 _REASONS = ("reason", "binding", "layers")
 """Fields of an answer without a plan: those of `planner.results.Infeasibility`."""
@@ -68,6 +68,20 @@ def head(kind: type[Head], result: Result[Any, Any]) -> dict[str, Any]:
             if name in kind.__struct_fields__:
                 fields[name] = getattr(result.infeasibility, name)
     return fields
+
+
+def made_by(answer: Head) -> str:
+    """Return who made a plan, and how good it is, in a few words."""
+    cost, bound = answer.objective_ns, answer.lower_bound_ns
+    if answer.status == "optimal":
+        known = "proven optimal"
+    elif cost is None or not bound:
+        known = answer.status.replace("_", " ")
+    else:
+        above = cost / bound - 1
+        known = f"at most {f'{above:.2%}' if above >= 5e-5 else '0.01%'} above the optimum"
+    made = dict.fromkeys((answer.problem, answer.method))
+    return f"{', '.join(made)}: {known}"
 
 
 def warned(answer: H, warnings: Sequence[str]) -> H:

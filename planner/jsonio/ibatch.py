@@ -20,7 +20,7 @@ from planner.ibatch.evaluation import (
 from planner.ibatch.for_target import exported
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
-from planner.jsonio.heads import PlanOrReason, check_head, head
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
 from planner.jsonio.network import Network, described, measured_as
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
 from planner.jsonio.targets import (
@@ -50,7 +50,7 @@ from planner.regret import Regret
 from planner.results import Result
 from planner.targets import FSDP2, PLANNER, Target, target_of
 from planner.timeline import Timeline
-from planner.units import format_ns
+from planner.units import counted, format_ns
 from planner.validation import check_count, check_same, shown
 
 __all__ = [
@@ -262,11 +262,14 @@ def answer_to(
 def headline(answer: IbatchAnswer) -> str:
     """Return one line that says what an answer's plan is and what it costs."""
     rows = () if answer.schedule is UNSET else answer.schedule
-    batches = f"{len(rows)} batch{'es' if len(rows) > 1 else ''}"
     end = max((max(row.transfer_end_ns, row.compute_end_ns) for row in rows), default=0)
+    if not rows:
+        return f"There is no plan ({made_by(answer)})"
+    batches = counted(len(rows), "batch", "batches")
+    computed = "forward" if answer.direction == "pull" else "backward"
     return (
-        f"{answer.problem} {answer.direction} · {answer.method} · {batches} · "
-        f"makespan {format_ns(end)} · {answer.status}"
+        f"A {answer.direction} in {batches} beside the {computed} pass takes {format_ns(end)} "
+        f"({made_by(answer)})"
     )
 
 
@@ -300,7 +303,8 @@ def timeline(answer: IbatchAnswer) -> Timeline:
         BatchTimes(*(getattr(row, name) for name in BatchTimes._fields)) for row in answer.schedule
     ]
     _check_times(answer, times)
-    return timeline_of(answer.batches, times, or_none(answer.layer_names))
+    names = or_none(answer.layer_names)
+    return timeline_of(answer.batches, times, names, direction=answer.direction)
 
 
 def _check_times(answer: IbatchAnswer, times: list[BatchTimes]) -> None:

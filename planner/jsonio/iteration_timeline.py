@@ -10,9 +10,8 @@ from planner.bml.replan import REPLAN
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
-from planner.jsonio.heads import check_head
+from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.iteration_answer import (
-    VERBS,
     IterationAnswer,
     SynchronisationAnswer,
     TransferAnswer,
@@ -22,7 +21,7 @@ from planner.jsonio.schedules import check_parts, check_sizes, check_startups, s
 from planner.jsonio.transfers import OpTimes, timeline_of
 from planner.timeline import Timeline
 from planner.topologies import BCube
-from planner.units import format_ns
+from planner.units import counted, format_ns
 from planner.validation import check_same, shown
 
 __all__ = ["headline", "timeline"]
@@ -31,14 +30,13 @@ __all__ = ["headline", "timeline"]
 def headline(answer: IterationAnswer) -> str:
     """Return one line that says what a plan is and what it costs."""
     if answer.synchronisation is UNSET or answer.transfers is UNSET or answer.iteration_ns is UNSET:
-        return f"iteration · {answer.method} · {answer.status}"
-    count, synchronisation = len(answer.transfers), answer.synchronisation
+        return f"There is no plan ({made_by(answer)})"
+    synchronisation = answer.synchronisation
     stalls = 0 if answer.stall_ns is UNSET else answer.stall_ns
     return (
-        f"{answer.cluster} · {answer.method} · {synchronisation.named}, "
-        f"{synchronisation.mode} · {count} transfer{'s' if count > 1 else ''} · "
-        f"iteration {format_ns(answer.iteration_ns)} · "
-        f"stalls {format_ns(stalls)} · {answer.status}"
+        f"An iteration on {answer.cluster} takes {format_ns(answer.iteration_ns)} with "
+        f"{counted(len(answer.transfers), 'transfer')} by {synchronisation.named}, "
+        f"{synchronisation.mode}; computation waits {format_ns(stalls)} of it ({made_by(answer)})"
     )
 
 
@@ -55,8 +53,8 @@ def timeline(answer: IterationAnswer) -> Timeline:
     assert answer.schedule is not UNSET
     assert answer.backward_ns is not UNSET
     _check(answer, answer.transfers, answer.schedule)
-    verbs = [VERBS[transfer.kind] for transfer in answer.transfers]
-    return timeline_of(answer.schedule, answer.transfers, verbs, answer.backward_ns)
+    kinds = [transfer.kind for transfer in answer.transfers]
+    return timeline_of(answer.schedule, answer.transfers, kinds, answer.backward_ns)
 
 
 def _check(

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.graphs import Graph, Phase
 from planner.jsonio.types import Moment, PositiveSize, Size
+from planner.naming import module_range
 from planner.timeline import Interval, Kind, Mark, Timeline, Window
 
 __all__ = [
@@ -19,8 +20,8 @@ __all__ = [
     "timeline_of",
 ]
 
-MAX_SHOWN_PARAMETERS = 3
-"""More parameters of a transfer are left out of its label."""
+_SHOWN = 60
+"""Characters that a label says of what a transfer carries."""
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 ParameterBytes = Annotated[
@@ -96,35 +97,38 @@ def _carried(transfer: TransferDocument) -> str:
         f"{name} [{part[name][0]}, {part[name][1]})" if name in part else name
         for name in transfer.parameters
     ]
-    if len(names) > MAX_SHOWN_PARAMETERS:
-        return f"{len(names)} parameters, {names[0]} … {names[-1]}"
-    return ", ".join(names)
+    if len(names) > 1:
+        names = list(transfer.parameters)
+    return module_range(names, _SHOWN)
 
 
-def _drawn(number: int, transfer: TransferDocument, label: str) -> tuple[list[Interval], Window]:
+def _drawn(
+    number: int, transfer: TransferDocument, label: str, does: Kind
+) -> tuple[list[Interval], Window]:
     """Return the intervals of a transfer on the network, and its window."""
     spans: tuple[tuple[Kind, int, int], ...] = (
         ("startup", transfer.start_ns, transfer.startup_end_ns),
-        ("transfer", transfer.startup_end_ns, transfer.end_ns),
+        (does, transfer.startup_end_ns, transfer.end_ns),
     )
     intervals = [Interval("network", start, end, kind, number, label) for kind, start, end in spans]
     times = transfer.ready_ns, transfer.start_ns, transfer.end_ns, transfer.due_ns
-    return intervals, Window(number, *times, label)
+    return intervals, Window(number, *times, label, does, transfer.parameters, transfer.bytes)
 
 
 def timeline_of(
     schedule: Sequence[OpTimes],
     transfers: Sequence[TransferDocument],
-    verbs: Sequence[str],
+    kinds: Sequence[Kind],
     backward_ns: int,
 ) -> Timeline:
-    """Return what ops and transfers, each with a word for what it does, occupy when."""
+    """Return what ops and transfers, each with what it does, occupy when."""
     intervals = [
         Interval("computation", row.start_ns, row.end_ns, row.phase, -1, row.op) for row in schedule
     ]
     windows = []
-    for number, (transfer, verb) in enumerate(zip(transfers, verbs, strict=True)):
-        spans, window = _drawn(number, transfer, f"{verb} {number + 1}: {_carried(transfer)}")
+    for number, (transfer, does) in enumerate(zip(transfers, kinds, strict=True)):
+        label = f"{does.replace('_', '-')} {number + 1}: {_carried(transfer)}"
+        spans, window = _drawn(number, transfer, label, does)
         intervals += spans
         windows.append(window)
     end = Mark(backward_ns, "end of the backward pass")

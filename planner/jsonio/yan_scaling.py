@@ -6,7 +6,7 @@ from math import isfinite
 from msgspec import UNSET
 
 from planner.errors import InvalidInputError
-from planner.jsonio.heads import check_head
+from planner.jsonio.heads import check_head, made_by
 from planner.jsonio.yan_answer import (
     Breakdown,
     ChoiceAnswer,
@@ -16,6 +16,7 @@ from planner.jsonio.yan_answer import (
     TopRow,
     YanAnswer,
 )
+from planner.units import counted
 from planner.validation import check_count, shown
 from planner.views import LayerTime, Point, Range, Regret, Scaling, epoch_text
 from planner.yan.checker import check_machines
@@ -28,12 +29,11 @@ def headline(answer: YanAnswer) -> str:
     """Return one line that says what a configuration is and what it costs."""
     configuration = answer.configuration
     if configuration is UNSET or answer.epoch_ns is UNSET:
-        return f"yan · {answer.method} · {answer.status}"
+        return f"There is no plan ({made_by(answer)})"
     point = _point(configuration, answer.epoch_ns)
     return (
-        f"yan · {answer.method} · {point.words} "
-        f"({point.machines} of {answer.machines} machines) · "
-        f"epoch {epoch_text(answer.epoch_ns)} · {answer.status}"
+        f"An epoch takes {epoch_text(answer.epoch_ns)} with {point.words} on {point.machines:,} of "
+        f"{counted(answer.machines, 'machine')} ({made_by(answer)})"
     )
 
 

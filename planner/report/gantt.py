@@ -11,10 +11,12 @@ from itertools import pairwise
 
 from msgspec import UNSET
 
-from planner.draw.chart import shortened
+from planner.draw.lanes import numbered
 from planner.draw.passes import pass_blocks
+from planner.draw.runs import runs
 from planner.jsonio.iteration_answer import VERBS, IterationAnswer, TransferAnswer
 from planner.jsonio.iteration_timeline import timeline
+from planner.naming import module_range
 from planner.report.html import Html, element, joined, listed, scrolled
 from planner.report.words import tick_text, ticks
 from planner.timeline import Interval
@@ -29,8 +31,6 @@ _CHARACTER = 6.6
 """Width of a character, about."""
 _APART = 6
 """Narrower ops are not set apart."""
-_NARROW = 3
-"""Narrower transfers of one kind in close order are one bar."""
 _MAX_ROWS = 60
 """With more transfers none has a row of its own."""
 
@@ -43,6 +43,10 @@ class _Scale:
 
     def x(self, time_ns: int) -> float:
         return _LEFT + (_RIGHT - _LEFT) * time_ns / max(self.end_ns, 1)
+
+    @property
+    def pixel_ns(self) -> float:
+        return max(self.end_ns, 1) / (_RIGHT - _LEFT)
 
     def width(self, start_ns: int, end_ns: int) -> float:
         return self.x(end_ns) - self.x(start_ns)
@@ -167,7 +171,8 @@ def _inner(block: Sequence[Interval], scale: _Scale, y: float) -> Iterator[Html]
 
 def _network(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[Html]:
     y = _TOP + _LANE + (_LANE - _BAR) / 2
-    for first, last in _runs(transfers, scale):
+    spans = [(one.kind, one.start_ns, one.end_ns) for one in transfers]
+    for first, last in runs(spans, scale.pixel_ns):
         opening, closing = transfers[first], transfers[last]
         if first == last:
             yield from _transfer(first, opening, scale, y)
@@ -184,21 +189,7 @@ def _network(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[Htm
         yield from _bar(span, y, _BAR, opening.kind, title)
         yield from _bar(span, y, height, "startup", title)
         label = f"middle onbar over {opening.kind}"
-        yield from _label(span, y, f"{first + 1}–{last + 1}", label)
-
-
-def _runs(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[tuple[int, int]]:
-    """Yield first and last of the transfers drawn as one: narrow ones of a kind in close order."""
-    first = 0
-    for number in range(1, len(transfers) + 1):
-        if number < len(transfers):
-            earlier, later = transfers[number - 1], transfers[number]
-            narrow = max(scale.width(each.start_ns, each.end_ns) for each in (earlier, later))
-            close = scale.width(earlier.end_ns, later.start_ns) < 1
-            if earlier.kind == later.kind and narrow < _NARROW and close:
-                continue
-        yield first, number - 1
-        first = number
+        yield from _label(span, y, numbered(first, last), label)
 
 
 def _transfer(number: int, transfer: TransferAnswer, scale: _Scale, y: float) -> Iterator[Html]:
@@ -243,13 +234,8 @@ def _moment(at: float, time_ns: int, label: str) -> Html:
 
 
 def _title(number: int, transfer: TransferAnswer) -> str:
-    what = (
-        transfer.parameters[0]
-        if len(transfer.parameters) == 1
-        else f"{len(transfer.parameters)} parameters"
-    )
     return (
-        f"{VERBS[transfer.kind]} {number + 1}: {shortened(what, 60)}, "
+        f"{VERBS[transfer.kind]} {number + 1}: {module_range(transfer.parameters, 60)}, "
         f"{format_bytes(transfer.bytes)}, {_span(transfer.start_ns, transfer.end_ns)}"
     )
 

@@ -5,6 +5,8 @@ schemes. Colours of bars are after Okabe and Ito's, told apart by colour-blind r
 written on them is dark in both schemes.
 """
 
+from planner.draw.style import KINDS, LATE
+
 __all__ = ["STYLE"]
 
 _DARK = """--paper:#16181c;--ink:#e6e6e6;--soft:#a8adb5;--rule:#3a3f47;--tint:#20242a;
@@ -77,11 +79,6 @@ svg .strong{font-weight:700}
 svg .axis text,svg .faint{fill:var(--soft)}
 svg text.onbar{fill:#111}
 .over{stroke-width:5;stroke-linejoin:round;paint-order:stroke}
-.over.backward{stroke:#9a9a9a}
-.over.forward{stroke:#dadada}
-.over.all_reduce{stroke:#56b4e9}
-.over.push{stroke:#e69f00}
-.over.pull{stroke:#2db88c}
 svg .mark text{fill:var(--mark)}
 .grid{stroke:var(--rule);fill:none}
 .moment{stroke:var(--mark);stroke-dasharray:2 3;fill:none}
@@ -89,17 +86,10 @@ svg .mark text{fill:var(--mark)}
 .window{stroke:var(--soft);stroke-width:1.4;fill:none}
 .hatch{stroke:var(--ink);stroke-width:1;fill:none}
 rect.apart{stroke:var(--paper);stroke-width:.6}
-.backward{fill:#9a9a9a;background:#9a9a9a}
-.forward{fill:#dadada;background:#dadada}
 .waiting{fill:none;stroke:var(--rule);stroke-dasharray:3 3}
-.all_reduce{fill:#56b4e9}
-.push{fill:#e69f00}
-.pull{fill:#2db88c}
 .bytes{fill:#e69f00;background:#e69f00}
 .startups{fill:#cc79a7;background:#cc79a7}
 .startup{fill:url(#gantt-hatch);stroke:var(--soft);stroke-width:.5}
-path.late{stroke:#d0003a;stroke-width:3}
-rect.late{fill:#d0003a}
 .gain{fill:#56b4e9}
 .far{fill:#e69f00}
 .one{stroke:var(--ink);fill:none;vector-effect:non-scaling-stroke;stroke-width:1.2}
@@ -125,10 +115,16 @@ details:not([open]){display:none}
 }
 """
 
+_KINDS = "".join(
+    f".{kind}{{fill:{colour};background:{colour}}}\n.over.{kind}{{stroke:{colour}}}\n"
+    for kind, colour in KINDS.items()
+)
+_LATE = f"path.late{{stroke:{LATE};stroke-width:3}}\nrect.late{{fill:{LATE}}}\n"
+
 STYLE = (
     f":root{{{_LIGHT}}}\n"
     f"@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}\n"
     f"@media print{{:root{{{_LIGHT}}}}}\n"
-    f"{_RULES}"
+    f"{_KINDS}{_LATE}{_RULES}"
 )
 """All rules of the page, without anything that would be fetched."""

@@ -18,7 +18,8 @@ def test_what_compare_writes_is_drawn_as_it_was_shown(
     shown = capsys.readouterr().out
     assert main(["draw", plan]) == 0
     drawn = capsys.readouterr().out
-    assert drawn.startswith(name.split(maxsplit=1)[0])
+    assert drawn.startswith("A ")
+    assert f"({name.split(maxsplit=1)[0]}" in drawn.splitlines()[0]
     assert drawn in shown
     assert main(["draw", plan, "-o", str(tmp_path / "p.json")]) == 2
     assert "a trace shows when things happen" in capsys.readouterr().err
@@ -48,5 +49,5 @@ def test_a_profile_gives_the_picture_its_name(profile: str, tmp_path: Path) -> N
         command = ["compare", profile, *NETWORK, "--bcube", "3,2", "--picture", str(picture)]
         assert main(command) == 0
     text = picture.read_text(encoding="utf-8")
-    assert "tiny: bml BCube(3, 2)" in text
+    assert "tiny: a synchronisation of 9 servers on BCube(3, 2)" in text
     assert "this plan" in text

@@ -155,8 +155,8 @@ def test_compare_writes_what_draw_draws(
     shown = capsys.readouterr().out
     assert main(["draw", plan]) == 0
     drawn = capsys.readouterr().out
-    assert drawn.startswith("caramel · search · ")
-    assert f"tiny: {drawn}" in shown
+    assert drawn.startswith("An iteration takes ")
+    assert f"tiny: a{drawn[1:]}" in shown
     pytest.importorskip("matplotlib")
     for name in ("p.svg", "p.png", "p.json"):
         assert main(["draw", plan, "-o", str(tmp_path / name)]) == 0
@@ -213,7 +213,7 @@ def test_solve_and_draw(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes
     assert main(["draw", str(plan)]) == 0
     out = capfdbinary.readouterr().out.decode()
     assert "end of the backward pass (20 ns)" in out
-    assert "transfer 1: w1" in out
+    assert "all-reduce 1: w1" in out
     request.write_text(json.dumps({**CHAIN, "ops": []}))
     assert main(["solve", str(request)]) == 2
     assert json.loads(capfdbinary.readouterr().out)["error"]["path"] == "ops"

@@ -225,7 +225,7 @@ def test_compare_writes_the_plan_and_its_picture(
     assert main(command) == 0
     capsys.readouterr()
     assert main(["draw", plan]) == 0
-    assert "makespan" in capsys.readouterr().out
+    assert "A pull in 2 batches" in capsys.readouterr().out
     assert Path(trace).stat().st_size > 100
 
 

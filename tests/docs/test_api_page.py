@@ -25,6 +25,7 @@ INTERNAL = {
     "layer_parameters",
     "machine",
     "methods",
+    "naming",
     "printing",
     "robustness",
     "simulator",

@@ -151,7 +151,7 @@ def test_infeasible_is_an_answer(change: dict[str, Any], binding: list[str], sai
         decode_answer(json.dumps(answer).encode())
     typed = PROBLEMS["drizzle"]
     request = decode_request(json.dumps({**CONTRACT, **change}).encode())
-    assert typed.headline(typed.run(request)) == "drizzle · exact · infeasible"
+    assert typed.headline(typed.run(request)) == "There is no plan (drizzle, exact: infeasible)"
 
 
 @pytest.mark.parametrize(

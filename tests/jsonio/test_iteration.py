@@ -308,7 +308,7 @@ def test_every_transfer_is_drawn() -> None:
     labels = [window.label for window in timeline.windows]
     assert [label.split()[0] for label in labels] == [one["kind"] for one in answer["transfers"]]
     text = GANTT.text(plan_chart(typed, PROBLEMS["iteration"].view(typed), "tiny"), 100)
-    assert "tiny: four" in text
+    assert "tiny: an iteration on four takes " in text
 
 
 @pytest.mark.slow

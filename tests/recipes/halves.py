@@ -139,7 +139,7 @@ def timeline(found: HalvesAnswer) -> Timeline:
     ends, rows = [0, 0], []
     for place, (link, time) in enumerate(zip(found.links, found.transfer_ns, strict=True)):
         begin, ends[link] = ends[link], ends[link] + time
-        row = Interval(f"link {link}", begin, ends[link], "transfer", place, str(place))
+        row = Interval(f"link {link}", begin, ends[link], "push", place, str(place))
         rows.append(row)
     return Timeline(("link 0", "link 1"), tuple(rows))
 

@@ -194,7 +194,7 @@ def _of_transfers(answers: Sequence[Answer], runs: Sequence[Run]) -> Iterable[st
         return
     ratios = {name: after / before for name, (before, after) in pairs.items()}
     worst = max(ratios, key=lambda name: abs(ratios[name] - 1))
-    name = f"{worst[0]} batch {worst[1]}".strip()
+    name = f"{worst[0]} batch {worst[1] + 1}".strip()
     slower = took > predicted
     most = f", {name} most: {ratios[worst]:.2f} times" if len(ratios) > 1 else ""
     state = "slower" if slower else "faster"
@@ -213,7 +213,7 @@ def _of_order(runs: Sequence[Run]) -> Iterable[str]:
         times = batch_times(ranks, first)
         steps += max((len(batch.measured_ns) for batch in times), default=0)
         for batch in times:
-            name = f"{batch.direction} batch {batch.batch}".strip()
+            name = f"{batch.direction} batch {batch.batch + 1}".strip()
             overtook[name] = overtook.get(name, 0) + batch.overtook
     often = {name: count for name, count in overtook.items() if count}
     if often:

@@ -21,7 +21,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.programs import Answer
 from planner.runtime.measuring.trace import Event
-from planner.timeline import Interval, Timeline
+from planner.timeline import Interval, Kind, Timeline
 
 __all__ = [
     "BatchTime",
@@ -245,7 +245,7 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
                 lanes[1],
                 event.start_ns - start,
                 event.end_ns - start,
-                "transfer",
+                _kind(event),
                 event.batch,
                 f"{event.direction} batch {event.batch + 1}".strip(),
             )
@@ -253,6 +253,12 @@ def timeline_of(ranks: Sequence[Sequence[Event]], step: int) -> Timeline:
             if event.kind == "transfer"
         ]
     return Timeline(tuple(resources), tuple(intervals))
+
+
+def _kind(event: Event) -> Kind:
+    if event.direction == "push":
+        return "push"
+    return "pull" if event.direction == "pull" else "all_reduce"
 
 
 def _computation(lane: str, events: Sequence[Event], start: int) -> list[Interval]:

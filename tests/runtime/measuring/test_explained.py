@@ -106,7 +106,7 @@ def test_slow_transfers_say_how_much(plan: CaramelAnswer) -> None:
     found = explained([plan], [run_of(transfer=3)], QUIET)
     assert found[1] == "computation waited 30 µs for transfers, 20 µs more than predicted"
     assert found[2].startswith("transfers took 3.00 times as long as the plan's network says")
-    assert "batch 0 most: 3.00 times" in found[2]
+    assert "batch 1 most: 3.00 times" in found[2]
     faster = explained([plan], [run_of(transfer=0.5)], QUIET)[-1]
     assert "0.50 times" in faster
     assert "faster than was calibrated" in faster
@@ -126,7 +126,7 @@ def test_what_matters_most_comes_first(plan: CaramelAnswer) -> None:
 
 def test_order(plan: CaramelAnswer) -> None:
     (_, last) = explained([plan], [run_of(order=(1, 0)), run_of()], QUIET)
-    assert last.startswith("order: in 6 steps batch 1 (3×) left before earlier ones")
+    assert last.startswith("order: in 6 steps batch 2 (3×) left before earlier ones")
 
 
 def test_a_plan_for_one_direction_is_held_against_its_pass() -> None:

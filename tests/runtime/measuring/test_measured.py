@@ -94,7 +94,7 @@ def test_a_timeline_shows_every_rank_from_its_own_backward_pass_on() -> None:
     ]
     assert lanes[:2] == lanes[2:]
     assert lanes[0] == [(0, 40, "backward"), (62, 70, "forward"), (100, 120, "forward")]
-    assert lanes[1] == [(10, 30, "transfer"), (30, 100, "transfer")]
+    assert lanes[1] == [(10, 30, "all_reduce"), (30, 100, "all_reduce")]
 
 
 def _caramel() -> CaramelAnswer:

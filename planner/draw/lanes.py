@@ -1,0 +1,169 @@
+"""The lane of a network: its transfers as bars, each with its start-up hatched.
+
+Of transfers drawn as one bar, the hatched part is the share of the height that their start-ups are
+of their time.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.draw.figure import told
+from planner.draw.runs import NARROW, runs
+from planner.draw.style import KINDS, ON_BAR, OUTLINE
+from planner.printing import printable
+from planner.timeline import Interval
+from planner.units import counted, format_ns
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["BAR", "PIXELS", "draw_bar", "draw_transfers", "joined", "numbered", "span_text"]
+
+PIXELS = 660
+"""Points that the axis of a chart is wide, about."""
+BAR = 0.62
+"""Height of a bar, as a share of its lane."""
+_DIGIT_PIXELS = 6.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A transfer on its lane."""
+
+    interval: Interval
+    start_ns: int
+
+    @property
+    def startup_ns(self) -> int:
+        return self.interval.start_ns - self.start_ns
+
+
+def draw_transfers(
+    axes: "Axes", intervals: Sequence[Interval], row: int, scale: float, end_ns: int
+) -> None:
+    """Draw the transfers of one lane; `intervals` come by start time."""
+    pixel = max(end_ns, 1) / PIXELS
+    sent = _sent(intervals)
+    spans = [(one.interval.kind, one.start_ns, one.interval.end_ns) for one in sent]
+    for first, last in runs(spans, pixel):
+        run = sent[first : last + 1]
+        opening, closing = run[0], run[-1]
+        kind, start, end = opening.interval.kind, opening.start_ns, closing.interval.end_ns
+        startups = sum(one.startup_ns for one in run)
+        if end == start:
+            continue
+        if first == last:
+            text = f"{printable(opening.interval.label)}, {span_text(start, end)}"
+            draw_bar(axes, (start, end), row, scale, KINDS[kind], text)
+            if startups:
+                startup = start, opening.interval.start_ns
+                draw_bar(axes, startup, row, scale, "white", f"start-up of {text}", hatch="////")
+            start = opening.interval.start_ns
+        else:
+            text = f"{counted(len(run), 'transfer')}, {joined(run_labels(run))}"
+            text += f": {span_text(start, end)}, {format_ns(startups)} of start-ups"
+            draw_bar(axes, (start, end), row, scale, KINDS[kind], text, edge=KINDS[kind])
+            if startups:
+                share = startups / (end - start)
+                draw_bar(
+                    axes, (start, end), row, scale, "white", text, hatch="////", share=min(share, 1)
+                )
+        number = numbered(opening.interval.batch, closing.interval.batch)
+        if end - start >= _DIGIT_PIXELS * (len(number) + 1) * pixel:
+            middle = (start + (end - start) / 2) / scale
+            box = {"facecolor": KINDS[kind], "edgecolor": "none", "pad": 0.8}
+            axes.text(
+                middle,
+                row,
+                number,
+                ha="center",
+                va="center",
+                fontsize=9,
+                color=ON_BAR,
+                bbox=box if first != last else None,
+            )
+
+
+def draw_bar(
+    axes: "Axes",
+    span: tuple[int, int],
+    row: float,
+    scale: float,
+    colour: str,
+    text: str,
+    *,
+    height: float = BAR,
+    hatch: str | None = None,
+    share: float = 1,
+    edge: str | None = None,
+) -> None:
+    """Draw a bar that says what it is when it is pointed at; none is too narrow to be seen.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where.
+    span : (int, int)
+        From when to when, in ns.
+    row : float
+        Place of its middle.
+    scale : float
+        Nanoseconds a unit of the axis.
+    colour, text : str
+        Of the bar, and what it says.
+    height, share : float
+        Of its lane, and how much of that it takes, from the top down.
+    hatch, edge : str, optional
+        What it is hatched with, and the colour of its edge; by default white, which sets it apart
+        from its neighbours, where it is wide enough for that.
+    """
+    from matplotlib.patches import Rectangle
+
+    start, end = span
+    left, right = axes.get_xlim()
+    narrow = (end - start) / scale < NARROW * (right - left) / PIXELS
+    line = edge or (OUTLINE if hatch else colour if narrow else "white")
+    bar = Rectangle(
+        (start / scale, row - height / 2),
+        (end - start) / scale,
+        height * share,
+        facecolor=colour,
+        edgecolor=line,
+        hatch=hatch,
+        linewidth=0.4 if hatch else 0.75,
+        zorder=2.5 if hatch else 2,
+    )
+    axes.add_patch(told(bar, text))
+
+
+def run_labels(run: Sequence[_Sent]) -> Iterable[str]:
+    """Return what the first and the last of some transfers are called, without what they carry."""
+    return (printable(one.interval.label.partition(":")[0]) for one in (run[0], run[-1]))
+
+
+def joined(names: Iterable[str]) -> str:
+    """Return the first and the last as a range."""
+    return " to ".join(dict.fromkeys(names))
+
+
+def numbered(first: int, last: int) -> str:
+    """Return numbers as people count, from 1."""
+    return f"{first + 1:,}" if first == last else f"{first + 1:,}–{last + 1:,}"
+
+
+def span_text(start_ns: int, end_ns: int) -> str:
+    """Return from when to when."""
+    return f"{format_ns(start_ns)} to {format_ns(end_ns)}"
+
+
+def _sent(intervals: Iterable[Interval]) -> list[_Sent]:
+    """Return transfers with their start-ups."""
+    found: list[_Sent] = []
+    begun: dict[int, int] = {}
+    for interval in intervals:
+        if interval.kind == "startup":
+            begun[interval.batch] = interval.start_ns
+        else:
+            found.append(_Sent(interval, begun.pop(interval.batch, interval.start_ns)))
+    return found

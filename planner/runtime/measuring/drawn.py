@@ -1,0 +1,159 @@
+"""A step as predicted above the same as measured, on one axis. Needs no torch."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Literal, NamedTuple
+
+from planner.jsonio import PROBLEMS
+from planner.jsonio.ibatch import IbatchAnswer
+from planner.programs import Answer
+from planner.runtime.measuring.measured import timeline_of
+from planner.runtime.measuring.trace import Event
+from planner.timeline import Interval, Mark, Timeline
+from planner.units import format_ns
+
+__all__ = ["Moment", "beside_each_other", "in_layers", "predicted_timeline", "shown_step"]
+
+_COMPUTATION, _NETWORK = "computation", "network"
+
+
+class Moment(NamedTuple):
+    """When a layer begins to compute in one pass, on the monotonic clock."""
+
+    of: Literal["forward", "backward"]
+    layer: str
+    time_ns: int
+
+
+def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
+    """Return what plans predict of a step, from the start of its backward pass; None if nothing.
+
+    Of plans that push and pull, the pulls begin where the pushes have ended.
+    """
+    if len({answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}) == 1:
+        return None  # half a step
+    ordered = sorted(answers, key=lambda one: getattr(one, "direction", "") != "push")
+    intervals: list[Interval] = []
+    begin = 0
+    for answer in ordered:
+        view = PROBLEMS[answer.problem].view(answer)
+        if not isinstance(view, Timeline):
+            return None
+        for interval in view.intervals:
+            computes = interval.kind in ("backward", "forward")
+            intervals.append(
+                replace(
+                    interval,
+                    resource=_COMPUTATION if computes else _NETWORK,
+                    start_ns=interval.start_ns + begin,
+                    end_ns=interval.end_ns + begin,
+                )
+            )
+        begin += view.end_ns
+    return Timeline((_COMPUTATION, _NETWORK), tuple(intervals))
+
+
+def shown_step(events: Iterable[Event], usual_ns: Sequence[int]) -> tuple[int, int, int]:
+    """Return the step that takes about as long as usual, and when its backward pass begins, ends.
+
+    A step counts from one backward pass to the next. The first one, which warms up, is left out.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        Of one rank, three steps at least.
+    usual_ns : sequence of int
+        What steps take.
+    """
+    starts = {event.step: event.start_ns for event in events if event.kind == "backward"}
+    usual = median(usual_ns)
+    step = min(
+        (step for step in starts if step + 1 in starts and step > min(starts)),
+        key=lambda step: abs(starts[step + 1] - starts[step] - usual),
+    )
+    return step, starts[step], starts[step + 1]
+
+
+def in_layers(timeline: Timeline, moments: Sequence[Moment], start_ns: int) -> Timeline:
+    """Return a timeline whose passes are cut into layers.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        Its passes lie on resources of their own.
+    moments : sequence of Moment
+        When layers begin.
+    start_ns : int
+        The timeline's 0 on their clock.
+    """
+    found: list[Interval] = []
+    ordered = sorted(moments, key=lambda moment: moment.time_ns)
+    for interval in timeline.intervals:
+        if interval.kind not in ("backward", "forward"):
+            found.append(interval)
+            continue
+        label, reached = interval.label, interval.start_ns
+        for moment in ordered:
+            at = moment.time_ns - start_ns
+            if moment.of != interval.kind or not 0 <= at < interval.end_ns:
+                continue
+            if at > reached:
+                found.append(replace(interval, start_ns=reached, end_ns=at, label=label))
+                reached = at
+            label = moment.layer
+        found.append(replace(interval, start_ns=reached, label=label))
+    return replace(timeline, intervals=tuple(found))
+
+
+def beside_each_other(
+    name: str,
+    answers: Sequence[Answer],
+    events: Sequence[Event],
+    moments: Sequence[Moment],
+    usual_ns: Sequence[int],
+) -> tuple[str, Timeline, int | None]:
+    """Return a title, which says how predictions do, one timeline of both, and the bound on a step.
+
+    Parameters
+    ----------
+    name : str
+        What was run.
+    answers : sequence of answers
+        The plans.
+    events : sequence of Event
+        What was measured on one rank.
+    moments : sequence of Moment
+        When its layers began.
+    usual_ns : sequence of int
+        What steps take.
+    """
+    step, start, end = shown_step(events, usual_ns)
+    measured = in_layers(timeline_of([events], step), moments, start)
+    took, predicted = end - start, predicted_timeline(answers)
+    lanes = dict(zip(measured.resources, (_COMPUTATION, _NETWORK), strict=True))
+    intervals = [
+        replace(one, resource=f"{lanes[one.resource]}, measured") for one in measured.intervals
+    ]
+    marks = [Mark(took, "end of the step, measured")]
+    title = f"{name}: a step took {format_ns(took)}"
+    if predicted is None:
+        resources = [f"{lane}, measured" for lane in lanes.values()]
+        return (
+            f"{title}; plans predict no whole step here",
+            Timeline(tuple(resources), tuple(intervals), (), tuple(marks)),
+            None,
+        )
+    intervals += [
+        replace(one, resource=f"{one.resource}, predicted") for one in predicted.intervals
+    ]
+    marks.insert(0, Mark(predicted.end_ns, "end of the step, predicted"))
+    resources = [
+        f"{lane}, {which}"
+        for lane in (_COMPUTATION, _NETWORK)
+        for which in ("predicted", "measured")
+    ]
+    ratio = took / max(predicted.end_ns, 1)
+    title += f", {ratio:.2f} times as long as predicted ({format_ns(predicted.end_ns)})"
+    bound = answers[0].lower_bound_ns if len(answers) == 1 else None  # of two, none is on a step
+    return title, Timeline(tuple(resources), tuple(intervals), (), tuple(marks)), bound

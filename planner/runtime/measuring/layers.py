@@ -1,0 +1,52 @@
+"""When each layer of a model computes in training steps, to draw them. Needs torch.
+
+Problem. A picture of a step shall set its computation beside the plan's, layer by layer, but what
+executors record knows only passes.
+
+Method. Hooks note the moment a layer's call begins in the forward pass, and in the backward pass
+the moment the gradient of its output is there; until the next such moment the time is the layer's.
+A layer is a module without modules inside. Hooks take time, so only steps that are drawn and not
+counted are watched.
+
+Source. Own.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from planner.profiling.tensors import tensors_in
+from planner.runtime.measuring.drawn import Moment
+
+__all__ = ["watching"]
+
+
+@contextmanager
+def watching(model: nn.Module) -> Iterator[list[Moment]]:
+    """Watch a model's layers; yield the list of moments, which grows as it computes."""
+    moments: list[Moment] = []
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if not any(True for _ in module.children()):
+                entered, left = _hooks(name or type(model).__name__, moments)
+                hooks.callback(module.register_forward_pre_hook(entered).remove)
+                hooks.callback(module.register_forward_hook(left).remove)
+        yield moments
+
+
+def _hooks(name: str, moments: list[Moment]) -> tuple[Any, Any]:
+    def entered(_module: nn.Module, _inputs: Any) -> None:
+        moments.append(Moment("forward", name, time.monotonic_ns()))
+
+    def gradient_there(_gradient: Tensor) -> None:
+        moments.append(Moment("backward", name, time.monotonic_ns()))
+
+    def left(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        for tensor in tensors_in(output):
+            if tensor.requires_grad:
+                tensor.register_hook(gradient_there)
+
+    return entered, left

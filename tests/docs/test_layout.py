@@ -1,0 +1,95 @@
+"""Pages in a real browser, as wide as a laptop and as a phone: nothing runs out of them."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from html import unescape
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from planner.report import page
+from tests.report.making import model, report
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
+OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
+WIDTHS = (1400, 390)
+LONG = "a_module_with_a_long_name.of.layers.12.attention.query_key_value_projection"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+    """The address of the documentation and of two reports, and their pages."""
+    for needed in ("sphinx", "furo", "myst_parser"):
+        pytest.importorskip(needed)
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "sphinx", "-q", "docs", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True)
+    (folder / "a-report.html").write_text(page(report()), encoding="utf-8")
+    (folder / "a-long-report.html").write_text(page(report(model(LONG, LONG))), encoding="utf-8")
+    shutil.copy(Path(__file__).with_name("measuring.html"), folder)
+    pages = [
+        str(one.relative_to(folder))
+        for one in sorted(folder.glob("**/*.html"))
+        if "_modules" not in one.parts and one.name != "measuring.html"
+    ]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/measuring.html", pages
+    server.shutdown()
+    server.server_close()
+
+
+def _opened(browser: str, folder: Path, address: str, *how: str) -> str:
+    command = [browser, *OPTIONS, f"--user-data-dir={folder}", "--virtual-time-budget=300000"]
+    done = subprocess.run(
+        [*command, *how, address], capture_output=True, text=True, check=True, timeout=240
+    )
+    return done.stdout
+
+
+def test_nothing_runs_out_of_a_page(
+    browser: str, site: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    address, pages = site
+    widths = ",".join(map(str, WIDTHS))
+    asked = f"{address}?widths={widths}&pages={','.join(pages)}"
+    text = _opened(browser, tmp_path, asked, "--dump-dom", "--window-size=1600,1000")
+    (found,) = re.findall(r'<pre id="found"[^>]*>(.*?)</pre>', text, re.DOTALL)
+    outside = json.loads(unescape(found))
+    assert len(outside) == len(pages) * len(WIDTHS)
+    assert {name: what for name, what in outside.items() if what} == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["runtime.html", "a-report.html"])
+def test_pages_can_be_looked_at(
+    name: str, width: int, browser: str, site: tuple[str, list[str]], tmp_path: Path
+) -> None:
+    """The screenshots lie in the folder of the test."""
+    shot = tmp_path / f"{name}-{width}.png"
+    asked = f"{site[0]}?widths={width}&pages={name}"
+    size = f"--window-size={max(width, 600)},900"
+    _opened(browser, tmp_path / "user", asked, f"--screenshot={shot}", size)
+    assert len(shot.read_bytes()) > 20_000  # a blank one has less than 10,000 bytes
