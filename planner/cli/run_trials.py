@@ -102,7 +102,7 @@ def drawn_trial(
             model,
             inputs,
             list(answers),
-            optimizer_of(options.optimizer, model),
+            optimizer_of(options.optimizer, model.parameters()),
             world,
             steps=_DRAWN,
             warmup=1,
