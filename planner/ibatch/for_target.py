@@ -12,13 +12,13 @@ Guarantee: `auto` and `exact` are never slower than the default. Complexity: the
 Source: own; the rules are those of `planner.targets.FSDP2`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.deadline import NEVER, Deadline
 from planner.errors import BrokenConstraintError
 from planner.ibatch.baselines import layer_by_layer, one_batch
-from planner.ibatch.evaluation import check, evaluate
+from planner.ibatch.evaluation import Evaluation, check, evaluate
 from planner.ibatch.problem import Plan, Problem
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome
@@ -29,8 +29,7 @@ __all__ = ["default", "exported", "within"]
 
 def default(problem: Problem, deadline: Deadline = NEVER) -> Outcome[Plan]:
     """Return what one does without a plan: every layer a unit, or all in one if the cap allows."""
-    plans = [rule(problem, deadline).plan for rule in (layer_by_layer, one_batch)]
-    return Outcome(min((plan for plan in plans if plan and _fits(problem, plan)), key=_by(problem)))
+    return Outcome(_default(problem, deadline)[1])
 
 
 def within(
@@ -51,9 +50,9 @@ def within(
             outcome = method(problem, deadline)
             if outcome.plan is None or not outcome.timed_out:
                 return outcome
-            usual = default(problem).plan
-            assert usual is not None
-            return replace(outcome, plan=min(outcome.plan, usual, key=_by(problem)))
+            usual_ns, usual = _default(problem, NEVER)
+            lasts_ns = evaluate(problem, outcome.plan).makespan_ns
+            return replace(outcome, plan=outcome.plan if lasts_ns <= usual_ns else usual)
 
         return run
 
@@ -67,17 +66,19 @@ def within(
     return {**methods, **best, target.name: usual}
 
 
-def exported(problem: Problem, plan: Plan) -> dict[str, Exported]:
+def exported(problem: Problem, evaluation: Evaluation) -> dict[str, Exported]:
     """Return what pulls take as FSDP2 gathers them, beside its default; pushes are not its own."""
     if problem.direction != "pull" or problem.objective != "makespan":
         return {}
-    lasts, usual = _by(problem), default(problem).plan
-    assert usual is not None
-    return {FSDP2.name: Exported(lasts(plan), lasts(usual))}
+    return {FSDP2.name: Exported(evaluation.makespan_ns, _default(problem, NEVER)[0])}
 
 
-def _by(problem: Problem) -> Callable[[Plan], int]:
-    return lambda plan: evaluate(problem, plan).makespan_ns
+def _default(problem: Problem, deadline: Deadline) -> tuple[int, Plan]:
+    """Return what the default takes, in ns, and which one it is."""
+    plans = [rule(problem, deadline).plan for rule in (layer_by_layer, one_batch)]
+    fitting = [plan for plan in plans if plan and _fits(problem, plan)]
+    priced = [(evaluate(problem, plan).makespan_ns, plan) for plan in fitting]
+    return min(priced, key=lambda usual: usual[0])
 
 
 def _fits(problem: Problem, plan: Plan) -> bool:

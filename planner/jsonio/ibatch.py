@@ -368,7 +368,7 @@ def answer(
         for batch, when in zip(result.plan.batches, evaluation.schedule, strict=True)
     )
     if problem.target is not None or layer_parameters is not None:
-        known["targets"] = targets_answer(exported(problem, result.plan))
+        known["targets"] = targets_answer(exported(problem, evaluation))
     if not problem.interference.is_none:
         computed = sum(times.compute_ns for times in evaluation.schedule)
         known["slowed_ns"] = computed - problem.compute_prefix[-1]

@@ -34,7 +34,8 @@ def test_the_best_batches_are_what_it_can_be_told(problem: Problem) -> None:
     assert best.objective_ns <= usual.objective_ns
     rules = (solve(mine, method=rule).objective_ns for rule in ("layer_by_layer", "one_batch"))
     assert usual.objective_ns == min(time for time in rules if time is not None)
-    priced = exported(mine, best.plan)["fsdp2"]
+    assert best.evaluation is not None
+    priced = exported(mine, best.evaluation)["fsdp2"]
     assert (priced.plan_ns, priced.default_ns) == (best.objective_ns, usual.objective_ns)
 
 
@@ -75,4 +76,5 @@ def test_what_it_cannot_be_told_is_refused(
     with pytest.raises(InvalidInputError, match=message) as caught:
         replace(problem, **changes)  # type: ignore[arg-type]
     assert caught.value.path == path
-    assert exported(replace(problem, direction="push"), solve(problem).plan) == {}  # type: ignore[arg-type]
+    pushed = replace(problem, direction="push")
+    assert exported(pushed, evaluate(pushed, Plan(((0, 2),)))) == {}
