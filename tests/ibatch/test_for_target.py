@@ -7,7 +7,7 @@ from hypothesis import given
 
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.ibatch import Blocks, Problem, evaluate, solve
+from planner.ibatch import Blocks, Plan, Problem, evaluate, solve
 from planner.ibatch.for_target import default, exported
 from planner.interference import ALONE
 from planner.targets import FSDP2, TARGETS
