@@ -49,7 +49,10 @@ def slower(problem: Problem, factor: int) -> Problem:
         message_ns=cluster.nic.message_ns * factor,
     )
     interference = replace(
-        taken, startup_ns=taken.startup_ns * factor, ns_per_byte=taken.ns_per_byte * factor
+        taken,
+        startup_ns=taken.startup_ns * factor,
+        ns_per_byte=taken.ns_per_byte * factor,
+        delay_ns=taken.delay_ns * factor,
     )
     return replace(
         problem,
