@@ -207,7 +207,10 @@ def test_slower_by_a_factor_costs_that_much_more(problem: Problem, factor: int) 
 @settings(max_examples=25)
 @given(disturbed(problems(capped=False)))
 def test_a_schedule_that_forgets_the_interference_is_none(problem: Problem) -> None:
-    plan = solve(problem, method="ps").plan
+    try:
+        plan = solve(problem, method="ps").plan
+    except NotApplicableError:  # servers have failed
+        return
     assert plan is not None
     right = evaluate(problem, plan)
     forgot = evaluate(beside(problem, ALONE), plan)
