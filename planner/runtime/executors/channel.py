@@ -1,8 +1,8 @@
 """One thread that ends a rank's transfers, one after the other, in the order in which they begin.
 
-Problem. A plan's order holds only if one transfer is on the network at a time, and all ranks have
-to have the same: gloo pairs up wrongly what two ranks begin in different orders. The processor that
-computes should have little to do for it.
+Problem. A plan's order is one of transfers that begin, and all ranks have to have the same: gloo
+pairs up wrongly what two ranks begin in different orders. The network should not idle between two,
+and the processor that computes should have little to do for it.
 
 Method. All transfers of an executor go through one channel. One that gloo can queue (`begin`) is
 handed to it by whoever makes it ready, if those before it have been, so that nothing of ours stands

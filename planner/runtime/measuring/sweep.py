@@ -28,9 +28,9 @@ from torch import Tensor, distributed
 from planner.errors import InvalidInputError, MeasurementError
 from planner.programs import digest
 from planner.runtime.collectives.halves import Halves
-from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring
+from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring, pieces_of
 from planner.runtime.measuring.settling import Sample, repeats, settle
-from planner.runtime.world.world import World
+from planner.runtime.world.world import AT_ONCE, World
 from planner.sweeps import (
     COLLECTIVES,
     ELEMENT_BYTES,
@@ -119,7 +119,9 @@ def measure_network(
         for depth, size in points:
             elements = size // ELEMENT_BYTES
             if line is not None and depth == 1:
-                runs.append(_queued(partial(line.begin, room[0, :elements])))
+                flat = room[0, :elements]
+                together = 1 if pieces_of(flat) > 1 else AT_ONCE
+                runs.append(_queued(partial(line.begin, flat), together=together))
             else:
                 prepared = transfer(world, kind, elements, room, depth=depth, all_reduce=all_reduce)
                 runs.append(_queued(partial(_done, prepared[0]), 0))
@@ -174,21 +176,31 @@ def _done(run: Callable[[], object]) -> Callable[[], object]:
     return lambda: None
 
 
-def _queued(begin: Callable[[], Callable[[], object]], ahead: int = 1) -> _Series:
+def _queued(
+    begin: Callable[[], Callable[[], object]], ahead: int = 2, together: int = 1
+) -> _Series:
     """Return what carries so many transfers out, and says when each ended.
 
-    Executors put a batch into gloo's queue while the one before is on its way (`ahead`).
+    Executors put batches into gloo's queue while those before are on their way (`ahead`): a
+    transfer costs what it keeps the network from others, not the time until it has arrived. So
+    many as are on their way `together` end at about the same time, and cost the same.
     """
 
     def series(count: int) -> list[int]:
-        waits, ends = deque[Callable[[], object]](), list[int]()
-        for number in range(count + ahead):
-            if number < count:
+        waits, ends = deque[Callable[[], object]](), [time.perf_counter_ns()]
+        whole = -(-count // together) * together
+        for number in range(whole + ahead):
+            if number < whole:
                 waits.append(begin())
             if number >= ahead:
                 waits.popleft()()
                 ends.append(time.perf_counter_ns())
-        return ends
+        for last in range(together, whole + 1, together):
+            step = (ends[last] - ends[last - together]) // together
+            ends[last - together + 1 : last] = [
+                ends[last - together] + step * place for place in range(1, together)
+            ]
+        return ends[1 : count + 1]
 
     return series
 

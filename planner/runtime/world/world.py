@@ -16,7 +16,10 @@ from planner.runtime.world.interfaces import only, using
 from planner.runtime.world.store import first_line, hand_out, missing, within
 from planner.runtime.world.watch import Watch, grace_s
 
-__all__ = ["PeerError", "World", "blaming", "ranks_named"]
+__all__ = ["AT_ONCE", "PeerError", "World", "blaming", "ranks_named"]
+
+AT_ONCE = 2
+"""Things of a line that are on their way together, as of torch's own groups."""
 
 
 class PeerError(RuntimeError):
@@ -163,7 +166,7 @@ class World:
         return new_gloo_group(ranks, self.rank, self.timeout_s, interface, self.watch)
 
     def new_line(self) -> Any:
-        """Return gloo among all ranks that does one thing after the other: no group of torch's.
+        """Return gloo among all ranks: two things at once, begun in order; no group of torch's.
 
         Every rank has to call it, in the same order.
         """
@@ -171,12 +174,12 @@ class World:
         store = PrefixStore(f"line/{next(self.turns)}", self.store)
 
         def made() -> Any:
-            options = kind._Options()  # torch's groups all do two things at once
+            options = kind._Options()
             names = (only(self.interfaces) or os.environ.get("GLOO_SOCKET_IFNAME", "")).split(",")
             options._devices = [kind.create_device(interface=name) for name in names if name] or [
                 kind.create_default_device()
             ]
-            options._threads = 1
+            options._threads = AT_ONCE
             options._timeout = timedelta(seconds=self.timeout_s)
             return kind(store, self.rank, self.size, options)
 
