@@ -121,7 +121,7 @@ def nearest_size(
     size_of = dict(zip(order, sizes, strict=True))
     planned = set(map(frozenset, groups))
     best: tuple[int, int, int] | None = None
-    for limit in {sum(size_of[one] for one in group) for group in planned}:
+    for limit in {sum(size_of[name] for name in group) for group in planned}:
         spans = list(pairwise(accumulate(rule(sizes, limit), initial=0)))
         exact = sum(frozenset(order[start:stop]) in planned for start, stop in spans)
         candidate = (-exact, len(spans), limit)

@@ -139,7 +139,9 @@ def cost_under(
     Of a table what the smallest transfer takes is start-up, and the rest is bandwidth.
     """
     if isinstance(cost, DepthCost):
-        return DepthCost(tuple((depth, _at_depth(one, scenario)) for depth, one in cost.by_depth))
+        return DepthCost(
+            tuple((depth, _at_depth(priced, scenario)) for depth, priced in cost.by_depth)
+        )
     return _at_depth(cost, scenario)
 
 

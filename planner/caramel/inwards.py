@@ -197,8 +197,8 @@ class _Inwards:
                 ("left", row, self.most[:row, column]),
                 ("right", column, self.most[row, :column]),
             ):
-                one = self.left if side == "left" else self.right
-                reached = np.minimum(line + one.rooms[:place, place], one.caps[:place])
+                half = self.left if side == "left" else self.right
+                reached = np.minimum(line + half.rooms[:place, place], half.caps[:place])
                 before = np.flatnonzero((line == carried) | (reached == carried))
                 if len(before):
                     start = int(before[0])
@@ -242,7 +242,7 @@ def concave_bound(windows: Windows, lines: Sequence[Line], count: int = BOUND_GR
         Moments of the grid on each side.
     """
     nests = widened(windows)
-    return max(surely(_Inwards(one, lines, count, outwards=True).best().value) for one in nests)
+    return max(surely(_Inwards(nest, lines, count, outwards=True).best().value) for nest in nests)
 
 
 def concave_loads(

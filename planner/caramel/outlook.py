@@ -115,7 +115,10 @@ def solve_for(
     for place, (scenario, _) in enumerate(outlook.scenarios):
         with inside(f"scenarios[{place}]"):
             scenarios.append(under(fixed, scenario))
-    own = [solve(one, time_limit=_share(deadline, count - i)) for i, one in enumerate(scenarios, 1)]
+    own = [
+        solve(scenario, time_limit=_share(deadline, count - i))
+        for i, scenario in enumerate(scenarios, 1)
+    ]
     search = _Search(fixed, scenarios, outlook, MOST * usual.objective_ns)
     plans = [result.plan for result in own if result.plan is not None]
     bound = outlook.of([result.lower_bound_ns or 0 for result in own])
@@ -144,11 +147,13 @@ class _Search:
     ) -> None:
         self._problem, self._scenarios, self._outlook = problem, scenarios, outlook
         self._most_ns = most_ns
-        self._pricers = [LoadPricer(one.windows, one.cost) for one in scenarios]
+        self._pricers = [LoadPricer(scenario.windows, scenario.cost) for scenario in scenarios]
 
     def value(self, plan: Plan) -> Fraction:
         """Return what counts of a plan's times."""
-        return self._outlook.of([evaluate(one, plan).iteration_ns for one in self._scenarios])
+        return self._outlook.of(
+            [evaluate(scenario, plan).iteration_ns for scenario in self._scenarios]
+        )
 
     def better(self, plan: Plan, others: Iterable[Plan]) -> Plan:
         """Return a plan, or one of the others that is better and does not last too long."""

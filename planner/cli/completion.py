@@ -75,7 +75,7 @@ def commands_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> 
         choices = tuple(map(str, action.choices or ()))
         if isinstance(action, argparse._SubParsersAction):
             below = list(action.choices.items())
-            words = {one.dest: one.help or "" for one in action._choices_actions}
+            words = {choice.dest: choice.help or "" for choice in action._choices_actions}
         elif not action.option_strings:
             words |= dict.fromkeys(choices, "")
         elif action.help is not argparse.SUPPRESS:
@@ -97,21 +97,21 @@ def script(shell: str, commands: Sequence[Command]) -> str:
 
 
 def _bash(commands: Sequence[Command]) -> str:
-    paths = "|".join(f"'{one.key}'" for one in commands if one.path)
+    paths = "|".join(f"'{listed.key}'" for listed in commands if listed.path)
     values, options, words = [], [], []
-    for one in commands:
-        plain = [name for option in one.options for name in option.names if _plain(option)]
+    for listed in commands:
+        plain = [name for option in listed.options for name in option.names if _plain(option)]
         if plain:
-            keys = "|".join(f"'{one.key} {name}'" for name in plain)
+            keys = "|".join(f"'{listed.key} {name}'" for name in plain)
             values.append(f"{keys}) return ;;")
-        for option in one.options:
+        for option in listed.options:
             if option.choices:
-                keys = "|".join(f"'{one.key} {name}'" for name in option.names)
+                keys = "|".join(f"'{listed.key} {name}'" for name in option.names)
                 values.append(f"{keys}) words='{' '.join(option.choices)}' ;;")
-        names = [option.names[-1] for option in one.options]
-        options.append(f"'{one.key}') words='{' '.join(names)}' ;;")
-        if one.words:
-            words.append(f"'{one.key}') words='{' '.join(one.words)}' ;;")
+        names = [option.names[-1] for option in listed.options]
+        options.append(f"'{listed.key}') words='{' '.join(names)}' ;;")
+        if listed.words:
+            words.append(f"'{listed.key}') words='{' '.join(listed.words)}' ;;")
     return f"""\
 # Completes planner; made by: planner completion
 _planner() {{
@@ -150,7 +150,7 @@ complete -o default -F _planner planner
 
 
 def _fish(commands: Sequence[Command]) -> str:
-    paths = " ".join(f"'{one.key}'" for one in commands if one.path)
+    paths = " ".join(f"'{listed.key}'" for listed in commands if listed.path)
     lines = [
         "# Completes planner; made by: planner completion",
         "function __planner_at",
@@ -164,12 +164,13 @@ def _fish(commands: Sequence[Command]) -> str:
         '    test "$at" = "$argv[1]"',
         "end",
     ]
-    for one in commands:
-        where = f"complete -c planner -n \"__planner_at '{one.key}'\""
+    for listed in commands:
+        where = f"complete -c planner -n \"__planner_at '{listed.key}'\""
         lines += [
-            f"{where} -f -a {word} -d {_quoted(_short(one.words[word]))}" for word in one.words
+            f"{where} -f -a {word} -d {_quoted(_short(listed.words[word]))}"
+            for word in listed.words
         ]
-        for option in one.options:
+        for option in listed.options:
             names = " ".join(
                 f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
                 for name in option.names

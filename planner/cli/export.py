@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
             settings = _settings(options.tool, answers, graph, options.element_bytes)
         text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
         write_json(text, options.output)
-        warnings += [one for answer in answers for one in answer.warnings or ()]
+        warnings += [warning for answer in answers for warning in answer.warnings or ()]
     warn([*warning_lines(list(dict.fromkeys(warnings))), *said])
     return 0
 

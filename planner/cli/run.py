@@ -167,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.flush()
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
-        usual = [one.step_ns for trial in planned for one in slowest(trial.events, trial.warmup)]
+        usual = [step.step_ns for trial in planned for step in slowest(trial.events, trial.warmup)]
         found = beside_each_other(name, answers, watched.events[0], moments, usual)
         with replacing(options.picture) as place:
             writers["picture"](Chart(*found), place)

@@ -51,7 +51,7 @@ class SuggestingParser(argparse.ArgumentParser):
         """Return what was given as an option and is none, nor the beginning of one."""
         before = self._given[: self._given.index("--")] if "--" in self._given else self._given
         names = [text.partition("=")[0] for text in before if text.startswith("--")]
-        return [name for name in names if not any(one.startswith(name) for one in options)]
+        return [name for name in names if not any(option.startswith(name) for option in options)]
 
 
 def _meant(unknown: Iterable[str], names: Sequence[str]) -> str:

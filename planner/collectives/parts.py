@@ -50,19 +50,19 @@ def in_parts(program: Program, parts: int) -> Program:
     messages = (
         # Not `_replace`, which takes three times as long.
         Message(
-            one.step + part,
-            one.lane,
-            one.sender,
-            one.receiver,
-            one.link,
-            one.first + part * program.chunks,
-            one.stop + part * program.chunks,
-            one.adds,
-            one.source,
-            one.target,
+            message.step + part,
+            message.lane,
+            message.sender,
+            message.receiver,
+            message.link,
+            message.first + part * program.chunks,
+            message.stop + part * program.chunks,
+            message.adds,
+            message.source,
+            message.target,
         )
         for part in range(parts)
-        for one in program.messages()
+        for message in program.messages()
     )
     return ListedProgram(
         f"{program.name} in {parts} parts",

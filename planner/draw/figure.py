@@ -84,7 +84,7 @@ def told(artist: "ArtistT", text: str) -> "ArtistT":
 def _as_svg(figure: "Figure") -> str:
     """Return the figure; what was told of its parts are their titles."""
     texts: list[str] = []
-    for artist in figure.findobj(lambda one: one.get_gid() is not None):
+    for artist in figure.findobj(lambda part: part.get_gid() is not None):
         texts.append(str(artist.get_gid()))
         artist.set_gid(f"told-{len(texts)}")
     stream = StringIO()

@@ -142,13 +142,13 @@ def _legend(chart: Chart[Timeline]) -> "list[Patch | Line2D]":
         for kind, colour in KINDS.items()
         if kind in present
     ]
-    if any(one.kind == "startup" and one.end_ns > one.start_ns for one in chart.view.intervals):
+    if any(span.kind == "startup" and span.end_ns > span.start_ns for span in chart.view.intervals):
         entries.append(Patch(facecolor="white", edgecolor=OUTLINE, hatch="////", label="start-up"))
     lanes = (pass_blocks(chart.view.on(lane)) for lane in chart.view.resources)
     if any(
-        one[0].kind in ("backward", "forward") and one[-1].end_ns < other[0].start_ns
+        before[0].kind in ("backward", "forward") and before[-1].end_ns < after[0].start_ns
         for blocks in lanes
-        for one, other in pairwise(blocks)
+        for before, after in pairwise(blocks)
     ):
         frame = Patch(facecolor="none", edgecolor=SOFT, linewidth=0.6, label="idle")
         frame.set_linestyle((0, (3, 3)))

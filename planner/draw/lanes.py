@@ -45,12 +45,12 @@ def draw_transfers(
     """Draw the transfers of one lane; `intervals` come by start time."""
     pixel = max(end_ns, 1) / PIXELS
     sent = _sent(intervals)
-    spans = [(one.interval.kind, one.start_ns, one.interval.end_ns) for one in sent]
+    spans = [(bar.interval.kind, bar.start_ns, bar.interval.end_ns) for bar in sent]
     for first, last in runs(spans, pixel):
         run = sent[first : last + 1]
         opening, closing = run[0], run[-1]
         kind, start, end = opening.interval.kind, opening.start_ns, closing.interval.end_ns
-        startups = sum(one.startup_ns for one in run)
+        startups = sum(bar.startup_ns for bar in run)
         if end == start:
             continue
         if first == last:
@@ -139,7 +139,7 @@ def draw_bar(
 
 def run_labels(run: Sequence[_Sent]) -> Iterable[str]:
     """Return what the first and the last of some transfers are called, without what they carry."""
-    return (printable(one.interval.label.partition(":")[0]) for one in (run[0], run[-1]))
+    return (printable(end.interval.label.partition(":")[0]) for end in (run[0], run[-1]))
 
 
 def joined(names: Iterable[str]) -> str:

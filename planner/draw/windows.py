@@ -47,13 +47,15 @@ def draw_windows(axes: "Axes", rows: Sequence[Row], scale: float, end_ns: int) -
     for place, row in enumerate(rows):
         text = _told(row)
         _draw_line(axes, place, row, scale, text)
-        spans = [(one.kind, one.start_ns, one.end_ns) for one in row]
+        spans = [(transfer.kind, transfer.start_ns, transfer.end_ns) for transfer in row]
         for first, last in runs(spans, pixel):
             span = row[first].start_ns, row[last].end_ns
             bar = text if len(row) == 1 else _told(row[first : last + 1])
             draw_bar(axes, span, place, scale, KINDS[row[first].kind], bar, height=_THICK)
-        late = [one for one in row if one.end_ns > one.due_ns]
-        overruns = [("", max(one.due_ns, one.start_ns), one.end_ns) for one in late]
+        late = [transfer for transfer in row if transfer.end_ns > transfer.due_ns]
+        overruns = [
+            ("", max(transfer.due_ns, transfer.start_ns), transfer.end_ns) for transfer in late
+        ]
         for first, last in runs(overruns, pixel):
             span = overruns[first][1], overruns[last][2]
             past = f"past due: {_told(late[first : last + 1])}"
@@ -64,7 +66,7 @@ def draw_windows(axes: "Axes", rows: Sequence[Row], scale: float, end_ns: int) -
 
 
 def _draw_line(axes: "Axes", place: int, row: Row, scale: float, text: str) -> None:
-    ready, due = min(one.ready_ns for one in row), max(one.due_ns for one in row)
+    ready, due = min(sent.ready_ns for sent in row), max(sent.due_ns for sent in row)
     if due > ready:
         line = axes.plot([ready / scale, due / scale], [place, place], color=SOFT, linewidth=1.1)[0]
         told(line, text)
@@ -75,14 +77,14 @@ def _draw_line(axes: "Axes", place: int, row: Row, scale: float, text: str) -> N
 def _name(row: Row) -> str:
     """Return what stands beside a row: numbers, what is carried, how much that is."""
     number = numbered(row[0].batch, row[-1].batch)
-    sizes = [one.size_bytes for one in row if one.size_bytes is not None]
+    sizes = [sent.size_bytes for sent in row if sent.size_bytes is not None]
     size = f" · {format_bytes(sum(sizes))}" if sizes else ""
     room = _LABEL_CHARACTERS - len(number) - len(size) - 3
     return f"{number} · {module_range(_carried(row), room)}{size}"
 
 
 def _carried(row: Row) -> list[str]:
-    names = [name for one in row for name in one.names or (one.label.partition(": ")[2],)]
+    names = [name for sent in row for name in sent.names or (sent.label.partition(": ")[2],)]
     return [printable(name) for name in dict.fromkeys(names)]
 
 

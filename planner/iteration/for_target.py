@@ -68,7 +68,7 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
                     exported_to(under, target, replace(summed, groups=groups), deadline)
                     for under in _problems(problem, target)
                 ),
-                key=lambda one: (one.default_ns, one.plan_ns or 0),
+                key=lambda price: (price.default_ns, price.plan_ns or 0),
                 default=None,
             )
         except (NotApplicableError, TimeUpError):
@@ -76,16 +76,18 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
     if plan.mode == "sharded":
         why = "sums up whole gradients on every worker, the plan shards parameters"
         found = {
-            name: one and replace(one, plan_ns=None, reason=f"{TARGETS[name].title} {why}")
-            for name, one in found.items()
+            name: price and replace(price, plan_ns=None, reason=f"{TARGETS[name].title} {why}")
+            for name, price in found.items()
         }
     if problem.target is not None and problem.target.sharded:
         defaults = (
             for_fsdp2.default(problem, option).plan for option in _options(problem, problem.target)
         )
-        least = min(evaluate(problem, one).iteration_ns for one in defaults if one is not None)
+        least = min(
+            evaluate(problem, default).iteration_ns for default in defaults if default is not None
+        )
         found[problem.target.name] = Exported(evaluate(problem, plan).iteration_ns, least)
-    return {name: one for name, one in found.items() if one is not None}
+    return {name: price for name, price in found.items() if price is not None}
 
 
 def _options(problem: Problem, target: Target) -> Iterator[Synchronisation]:
@@ -154,7 +156,7 @@ def _in_mode(mode: Mode, method: ByOption) -> AnyMethod[Problem, Plan]:
             binding = "max_transfer_bytes" if room == problem.max_transfer_bytes else "memory_bytes"
             reason = f"{target.title} sends {largest} bytes at once, there is room for {room}"
             return Outcome(None, None, timed_out, Infeasibility(reason, (binding,)))
-        known = [one.lower_bound for one in outcomes if one.lower_bound is not None]
+        known = [outcome.lower_bound for outcome in outcomes if outcome.lower_bound is not None]
         return Outcome(best, min(known) if len(known) == len(outcomes) else None, timed_out)
 
     return run

@@ -187,10 +187,10 @@ class _Ends:
         self.places = (*places, len(sides.order))
         members = [sides.order[begin:end] for begin, end in pairwise((0, *self.places))]
         self.backward = known.backward_ns * unit
-        self.heads = [max(known.heads[j] for j in one) * unit for one in members]
-        self.tails = [known.tails[one[-1]] * unit for one in members]
-        self.pushed = [sum(sides.pushed[j] for j in one) for one in members]
-        self.pulled = [sum(sides.pulled[j] for j in one) for one in members]
+        self.heads = [max(known.heads[j] for j in group) * unit for group in members]
+        self.tails = [known.tails[group[-1]] * unit for group in members]
+        self.pushed = [sum(sides.pushed[j] for j in group) for group in members]
+        self.pulled = [sum(sides.pulled[j] for j in group) for group in members]
         self.by_head = sorted(range(len(members)), key=lambda place: -self.heads[place])
 
     def fewest(self) -> set[int]:

@@ -189,8 +189,8 @@ class _RightSide:
     def _grow(self, carried: Floats, place: int, room: Floats) -> None:
         """Add one pull, or one push, that starts in a step."""
         now, right = carried[place], self.right
-        one = now >= 0
-        now[one] = np.minimum(now[one] + room[0], self._can_pull[place])
+        reachable = now >= 0
+        now[reachable] = np.minimum(now[reachable] + room[0], self._can_pull[place])
         for number in range(len(right)):
             limit = min(self._can_push[place], self._ratio * now[number], right[-1])
             if right[number] < limit:

@@ -303,7 +303,7 @@ class _Search:
     def _with(self, state: _State, opened: int, place: int) -> _State | None:
         """Return the state with more opened at a window, None if it cannot be."""
         left_push, right_pull, right_push = (
-            bool(opened & one) for one in (LEFT_PUSH, RIGHT_PULL, RIGHT_PUSH)
+            bool(opened & kind) for kind in (LEFT_PUSH, RIGHT_PULL, RIGHT_PUSH)
         )
         if right_push and state.no_right_pull and not right_pull:
             return None

@@ -158,9 +158,9 @@ def outlook_of(
         With the path of what cannot be.
     """
     scenarios = []
-    for place, one in enumerate(documents):
+    for place, document in enumerate(documents):
         with inside(f"scenarios[{place}]"):
-            numbers = fields_of(one)
+            numbers = fields_of(document)
             weight = numbers.pop("weight", Fraction(1))
             scenarios.append((Scenario(**numbers), weight))
     return Outlook(tuple(scenarios), percentile)

@@ -69,9 +69,9 @@ def targets_answer(found: Mapping[str, Exported] | None) -> TargetsField:
     """
     answers = {
         name: ExportedAnswer(
-            plan_ns=one.plan_ns, default_ns=one.default_ns, reason=one.reason or UNSET
+            plan_ns=price.plan_ns, default_ns=price.default_ns, reason=price.reason or UNSET
         )
-        for name, one in (found or {}).items()
-        if max(one.default_ns, one.plan_ns or 0) <= MAX_TOTAL
+        for name, price in (found or {}).items()
+        if max(price.default_ns, price.plan_ns or 0) <= MAX_TOTAL
     }
     return answers or UNSET

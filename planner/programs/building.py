@@ -53,11 +53,11 @@ def gradients(
 
 def _firm(batches: Iterable[Batch], times: Sequence[Timed]) -> tuple[Batch, ...]:
     """Note for which batches the plan lets the network idle though one behind them is ready."""
-    behind = list(accumulate((one.ready_ns for one in reversed(times)), min))[::-1]
-    ends = [0, *(one.end_ns for one in times)]
+    behind = list(accumulate((time.ready_ns for time in reversed(times)), min))[::-1]
+    ends = [0, *(time.end_ns for time in times)]
     return tuple(
-        replace(batch, firm=end < one.start_ns and behind[place] < one.start_ns)
-        for place, (batch, one, end) in enumerate(zip(batches, times, ends, strict=False))
+        replace(batch, firm=end < time.start_ns and behind[place] < time.start_ns)
+        for place, (batch, time, end) in enumerate(zip(batches, times, ends, strict=False))
     )
 
 

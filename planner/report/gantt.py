@@ -171,7 +171,7 @@ def _inner(block: Sequence[Interval], scale: _Scale, y: float) -> Iterator[Html]
 
 def _network(transfers: Sequence[TransferAnswer], scale: _Scale) -> Iterator[Html]:
     y = _TOP + _LANE + (_LANE - _BAR) / 2
-    spans = [(one.kind, one.start_ns, one.end_ns) for one in transfers]
+    spans = [(sent.kind, sent.start_ns, sent.end_ns) for sent in transfers]
     for first, last in runs(spans, scale.pixel_ns):
         opening, closing = transfers[first], transfers[last]
         if first == last:

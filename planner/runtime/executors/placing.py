@@ -81,7 +81,9 @@ def lay_out(
     for batch in batches:
         found.append([])
         for pieces in by_dtype(batch.pieces, parameters).values():
-            stretch = Stretch([(one.parameter, elements_of(one, parameters)) for one in pieces])
+            stretch = Stretch(
+                [(piece.parameter, elements_of(piece, parameters)) for piece in pieces]
+            )
             found[-1].append(stretch)
             for name, elements in stretch.pieces:
                 parts.setdefault(name, []).append((elements.start, stretch))
@@ -101,13 +103,13 @@ def lay_out(
 def _link(name: str, chain: Sequence[Stretch]) -> None:
     """Put stretches one behind the other, or leave them as they are."""
     linked: list[Stretch] = []
-    for one, behind in pairwise(chain):
-        if not one.may_link(name, behind):
+    for stretch, behind in pairwise(chain):
+        if not stretch.may_link(name, behind):
             for before in linked:
                 before.unlink()
             return
-        one.link(name, behind)
-        linked.append(one)
+        stretch.link(name, behind)
+        linked.append(stretch)
 
 
 def _give_memory(first: Stretch) -> None:
@@ -116,5 +118,5 @@ def _give_memory(first: Stretch) -> None:
         chain.append(behind)
     dtype = first.pieces[0][1].parameter.dtype
     flat: Tensor = torch.empty(sum(map(len, chain)), dtype=dtype)
-    for stretch, part in zip(chain, flat.split([len(one) for one in chain]), strict=True):
+    for stretch, part in zip(chain, flat.split([len(link) for link in chain]), strict=True):
         stretch.flat = part

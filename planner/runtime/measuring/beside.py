@@ -133,8 +133,8 @@ def _transfers(
         gradient = torch.zeros(elements)
 
         def sent(number: int) -> Ticket:
-            one = Sending(message, collective, [(gradient, 0)])
-            return Ticket(one.work, 0, number, begin=one.begin, ready=True)
+            sending = Sending(message, collective, [(gradient, 0)])
+            return Ticket(sending.work, 0, number, begin=sending.begin, ready=True)
 
         return lambda count: [sent(number) for number in range(count)]
     kind: Collective = collective if isinstance(collective, str) else "all_reduce"

@@ -33,7 +33,7 @@ def predicted_timeline(answers: Sequence[Answer]) -> Timeline | None:
     """
     if len({answer.direction for answer in answers if isinstance(answer, IbatchAnswer)}) == 1:
         return None  # half a step
-    ordered = sorted(answers, key=lambda one: getattr(one, "direction", "") != "push")
+    ordered = sorted(answers, key=lambda answer: getattr(answer, "direction", "") != "push")
     intervals: list[Interval] = []
     begin = 0
     for answer in ordered:
@@ -133,7 +133,7 @@ def beside_each_other(
     took, predicted = end - start, predicted_timeline(answers)
     lanes = dict(zip(measured.resources, (_COMPUTATION, _NETWORK), strict=True))
     intervals = [
-        replace(one, resource=f"{lanes[one.resource]}, measured") for one in measured.intervals
+        replace(span, resource=f"{lanes[span.resource]}, measured") for span in measured.intervals
     ]
     marks = [Mark(took, "end of the step, measured")]
     title = f"{name}: a step took {format_ns(took)}"
@@ -145,7 +145,7 @@ def beside_each_other(
             None,
         )
     intervals += [
-        replace(one, resource=f"{one.resource}, predicted") for one in predicted.intervals
+        replace(span, resource=f"{span.resource}, predicted") for span in predicted.intervals
     ]
     marks.insert(0, Mark(predicted.end_ns, "end of the step, predicted"))
     resources = [

@@ -104,7 +104,7 @@ def explained(
             took = format_ns(waited.median_ns)
             beyond = f"{format_ns(abs(more))} {'more' if more > 0 else 'less'} than predicted"
             parts.append((abs(more), f"computation waited {took} for transfers, {beyond}"))
-    outside = median(one.step_ns - one.exposed_ns for one in steps)
+    outside = median(taken.step_ns - taken.exposed_ns for taken in steps)
     rest = outside - _computation(runs, ("forward", "backward"))
     if step.predicted_ns is not None and rest > MATTERS * step.median_ns:
         took = format_ns(round(rest))
