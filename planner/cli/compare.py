@@ -45,6 +45,7 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import warned
+from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.service import decode_request
 from planner.jsonio.types import or_none
 from planner.printing import printable
@@ -88,6 +89,9 @@ def run(options: argparse.Namespace) -> int:
     of_request = isinstance(value, dict) and "problem" in value
     if isinstance(value, dict) and of_request and "status" in value:
         raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
+    if not of_request:
+        with in_file(options.file):
+            refuse_other(value, "profile")
     name, compared = (_requested if of_request else _profiled)(data, options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
     with in_option("--picture"):
