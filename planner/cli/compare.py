@@ -99,14 +99,15 @@ def run(options: argparse.Namespace) -> int:
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
     seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress(quiet=options.quiet)
+    limit = seconds if options.time_limit is None else options.time_limit
     comparison = compare(
         compared.problem,
         parse_names(options.methods, "--methods")
         if options.methods
         else compared.methods or family.methods,
         solve=compared.solve or family.solve,
-        time_limit=seconds if options.time_limit is None else options.time_limit,
-        progress=lambda method: progress(f"running {method}"),
+        time_limit=limit,
+        progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
     )
     results = comparison.rows
     best = None
