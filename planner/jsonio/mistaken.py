@@ -56,10 +56,10 @@ def instead(value: Any, wanted: Kind) -> str:
     str
         Such as ``got a request: planner solve answers it``; empty if it may be what is wanted.
     """
-    if not isinstance(value, Mapping) or _is(value, wanted):
+    if not isinstance(value, Mapping):
         return ""
-    found = next((document for kind, document in _KINDS.items() if _is(value, kind)), None)
-    return "" if found is None else f"got {found.called}: {found.belongs}"
+    kind = next((kind for kind in _KINDS if _is(value, kind)), wanted)
+    return "" if kind == wanted else f"got {_KINDS[kind].called}: {_KINDS[kind].belongs}"
 
 
 def refuse_other(value: Any, wanted: Kind) -> None:
