@@ -79,10 +79,10 @@ def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> N
         ticks = [low, *inner, high]
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    texts = {tick: _text(tick) for tick in ticks}
+    texts = {tick: f"{tick:,.6g}" for tick in ticks}
     if ends:
         texts.update(zip((low, high), _told_apart(low, high), strict=True))
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick) or _text(tick)))
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick, f"{tick:,.6g}")))
 
 
 def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:
@@ -113,8 +113,3 @@ def _number(value: float, digits: int) -> str:
     if 10**digits <= value < 10**6:
         return f"{value:,.0f}"
     return f"{value:,.{digits}g}"
-
-
-def _text(tick: float) -> str:
-    """Return a tick as people write numbers, powers of ten only beyond billions."""
-    return f"{tick:,.0f}" if 10**6 <= tick < 10**10 else f"{tick:,.6g}"
