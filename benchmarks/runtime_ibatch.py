@@ -139,7 +139,7 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
                 settings.append((title, about, found))
                 if chart is None or rho == 1:
                     runs = [(one, last[f"`{one}`"]) for one in ("one_batch", "exact")]
-                    chart = side_by_side(f"{title}: {LABEL}, as measured", runs)
+                    chart = side_by_side(f"{title}, {LABEL}", runs)
         return {"rows": rows, "settings": settings, "chart": chart}
     finally:
         world.leave()

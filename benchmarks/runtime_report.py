@@ -195,14 +195,17 @@ def summary(settings: Sequence[tuple[str, Sequence[Measured]]]) -> str:
     return f"{about}\n\n{as_text((*header, 'wrongly'), rows)}"
 
 
-def side_by_side(title: str, runs: Sequence[tuple[str, Sequence[Event]]]) -> Chart[Timeline]:
+def side_by_side(about: str, runs: Sequence[tuple[str, Sequence[Event]]]) -> Chart[Timeline]:
     """Return the second last step of one rank under several variants as one chart."""
     resources: list[str] = []
-    intervals = []
+    intervals, took = [], []
     for name, events in runs:
-        step = max(event.step for event in events if event.kind == "backward") - 1
+        begins = {event.step: event.start_ns for event in events if event.kind == "backward"}
+        step = max(begins) - 1
+        took.append(f"{format_ns(begins[step + 1] - begins[step])} under {name}")
         timeline = timeline_of([events], step)
         new = {one: one.replace("rank 0", name) for one in timeline.resources}
         resources += new.values()
         intervals += [replace(one, resource=new[one.resource]) for one in timeline.intervals]
+    title = f"{about}: a step took {' and '.join(took)}"
     return Chart(title, Timeline(tuple(resources), tuple(intervals)), None)

@@ -18,7 +18,7 @@ from planner.cli.common import (
     write_json,
 )
 from planner.cli.network_cluster import cluster_text
-from planner.cli.network_report import curves, headline, report
+from planner.cli.network_report import curves, report, sentence
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
 from planner.cli.progress import Progress
 from planner.draw.network import save_network
@@ -273,4 +273,4 @@ def _write(
         write_json(cluster_text(options, sweep, fit, interference, provenance), options.cluster_out)
     write_fit(options, text, lambda: report(sweep, fit, interference))
     if options.picture:
-        save_network(headline(sweep), curves(sweep, fit), Path(options.picture))
+        save_network(sentence(sweep), curves(sweep, fit), Path(options.picture))

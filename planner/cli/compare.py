@@ -45,6 +45,7 @@ from planner.errors import InvalidInputError, PlannerError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
 from planner.jsonio.heads import warned
+from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.service import decode_request
 from planner.jsonio.types import or_none
 from planner.printing import printable
@@ -88,6 +89,9 @@ def run(options: argparse.Namespace) -> int:
     of_request = isinstance(value, dict) and "problem" in value
     if isinstance(value, dict) and of_request and "status" in value:
         raise PlannerError(f"{options.file}: holds an answer: expected a request or a profile")
+    if not of_request:
+        with in_file(options.file):
+            refuse_other(value, "profile")
     name, compared = (_requested if of_request else _profiled)(data, options)
     family, drawing = FAMILIES[name], DRAWINGS[name]
     with in_option("--picture"):
@@ -95,14 +99,15 @@ def run(options: argparse.Namespace) -> int:
     check_outputs({"--picture": options.picture, "--output": options.output}, (options.file,))
     seconds = compared.time_limit or DEFAULT_SECONDS
     progress = Progress(quiet=options.quiet)
+    limit = seconds if options.time_limit is None else options.time_limit
     comparison = compare(
         compared.problem,
         parse_names(options.methods, "--methods")
         if options.methods
         else compared.methods or family.methods,
         solve=compared.solve or family.solve,
-        time_limit=seconds if options.time_limit is None else options.time_limit,
-        progress=lambda method: progress(f"running {method}"),
+        time_limit=limit,
+        progress=lambda method: progress(f"running {method}, at most {limit:g} s"),
     )
     results = comparison.rows
     best = None

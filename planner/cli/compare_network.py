@@ -2,13 +2,16 @@
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import file_name, in_file, read
 from planner.cli.family import Profiled
+from planner.cli.naming import as_typed
 from planner.clusters import Nic
 from planner.errors import InvalidInputError
 from planner.interference import Interference
+from planner.jsonio import shipped_clusters
 from planner.network import AnyNetwork
 from planner.units import parse_rate, parse_time
 
@@ -99,6 +102,8 @@ def on_network(
     try:
         return family.problem(part, network, options)
     except InvalidInputError as error:
+        if as_typed(error, options) is not error:  # an option says it
+            raise
         if options.network is not None:
             path = error.path if error.path.startswith("network.") else "network"
             if options.network.ranks is None:  # the document itself is the network
@@ -112,6 +117,10 @@ def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
     from planner.jsonio.network import decode_network, measured_as
 
     path: str = options.network
+    if path in shipped_clusters() and not Path(path).exists():
+        raise InvalidInputError(
+            "--network", f"{path} is a cluster: planner plan and report take it as --cluster"
+        )
     data = read(path)
     model = options.network_model
     with in_file(path):

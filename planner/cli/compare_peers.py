@@ -174,15 +174,19 @@ def chart_of(
     profiles, clusters = (
         {getattr(case, name) for case in cases} for name in ("profile", "cluster")
     )
+    scaled = tuple(
+        (float(scale), standings([case for case in cases if case.computation == scale], methods))
+        for scale in scales
+    )
+    gains = [row.speedup.mean for _, rows in scaled for row in rows[:1] if row.speedup]
+    where = f"{_counted(profiles, 'profile')} on {_counted(clusters, 'cluster')}"
+    if not gains:
+        return PeersChart(f"There is no plan for {where}", scaled)
+    times = f"{min(gains):.2f} to {max(gains):.2f}" if len(gains) > 1 else f"{gains[0]:.2f}"
     return PeersChart(
-        f"whole iterations: {_counted(profiles, 'profile')} × {_counted(clusters, 'cluster')}",
-        tuple(
-            (
-                float(scale),
-                standings([case for case in cases if case.computation == scale], methods),
-            )
-            for scale in scales
-        ),
+        f"Joint plans of whole iterations are in the mean {times} times as fast as those of "
+        f"DDP: {where}",
+        scaled,
     )
 
 

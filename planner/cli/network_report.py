@@ -11,7 +11,7 @@ from planner.units import format_bytes, format_ns
 if TYPE_CHECKING:
     from planner.sweeps import DepthFit, NetworkFit, Sweep, Timing
 
-__all__ = ["curves", "headline", "report"]
+__all__ = ["curves", "report", "sentence"]
 
 _NOISY = 0.5
 """Spreads above this share of the median are pointed out."""
@@ -19,8 +19,17 @@ _NOISY = 0.5
 _MODELS = ("table", "affine", "64 B, 4 MB")
 
 
-def headline(sweep: "Sweep") -> str:
-    """Return what was timed."""
+def sentence(sweep: "Sweep") -> str:
+    """Return what the smallest and the largest transfer took, at the first depth."""
+    timings = sweep.at(sweep.timings[0].depth)
+    took = [
+        f"{format_ns(one.median_ns)} for {format_bytes(one.size_bytes)}"
+        for one in dict.fromkeys((timings[0], timings[-1]))
+    ]
+    return f"{_headline(sweep)} takes {' and '.join(took)}"
+
+
+def _headline(sweep: "Sweep") -> str:
     return f"{sweep.collective} ({sweep.algorithm}) among {sweep.ranks} ranks"
 
 
@@ -46,7 +55,7 @@ def report(sweep: "Sweep", fit: "NetworkFit", interference: Interference = ALONE
     summary = ("model", *at, "start-up, time per byte", "mean error", "largest", "at")
     rounds = f"{sweep.repetitions} round{'' if sweep.repetitions == 1 else 's'}"
     about = (
-        f"{headline(sweep)}: medians of {rounds}, the slowest rank's time; by how much each model "
+        f"{_headline(sweep)}: medians of {rounds}, the slowest rank's time; by how much each model "
         "exceeds them, as a share of them"
     )
     lines = [about, "", format_table(header, rows), "", format_table(summary, models)]

@@ -14,9 +14,9 @@ from planner.printing import printable
 __all__ = ["Progress"]
 
 _LONG_S = 5.0
-"""From when on the time left is said."""
+"""From when on the time left is said, and something is where nothing can be changed."""
 _EVERY_S = 30.0
-"""How far lines are apart where nothing can be changed."""
+"""How far further lines are apart there."""
 
 
 class Progress:
@@ -34,7 +34,8 @@ class Progress:
         self._quiet = quiet or sys.stderr is None
         self._terminal = not self._quiet and sys.stderr.isatty()
         self._clock = clock
-        self._start = self._said = self._begun = clock()
+        self._start = self._begun = clock()
+        self._next = self._start + _LONG_S
         self._parts: tuple[str, int] | None = None
         self._told = ""
 
@@ -59,8 +60,8 @@ class Progress:
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{printable(text)}")
             sys.stderr.flush()
-        elif text and now - self._said >= _EVERY_S:
-            self._said = now
+        elif text and now >= self._next:
+            self._next = now + _EVERY_S
             sys.stderr.write(f"planner: {printable(text)}\n")
             sys.stderr.flush()
 

@@ -2,7 +2,6 @@
 
 import argparse
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,8 +32,6 @@ __all__ = ["add_parser"]
 
 DEFAULT = "report.html"
 """Where the page is written if nothing else is said."""
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _freely(problem: Problem, limit: float | None, progress: Say) -> _Planned:
+def _freely(problem: Problem, limit: float | None, progress: Progress) -> _Planned:
     """Plan for planner's own runtime: every algorithm, every other method, other networks."""
     deadline, begin = deadline_in(limit), time.perf_counter()
     alternatives = iteration.alternatives(
@@ -135,7 +132,7 @@ def _freely(problem: Problem, limit: float | None, progress: Say) -> _Planned:
     return _Planned(result, alternatives, others, sweeps)
 
 
-def _for_target(problem: Problem, limit: float | None, progress: Say) -> _Planned:
+def _for_target(problem: Problem, limit: float | None, progress: Progress) -> _Planned:
     """Plan under the rules of a target: beside its default, and a plan that has no rules."""
     target = problem.target
     assert target is not None

@@ -174,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
     if "trace" in writers:
         timeline = timeline_of(planned[-1].events, planned[-1].warmup)
         with replacing(options.trace) as place:
-            writers["trace"](Chart(f"{name}, as measured", timeline), place)
+            writers["trace"](Chart(f"What {name} did in a step, as measured", timeline), place)
     return 0
 
 

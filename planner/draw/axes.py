@@ -79,10 +79,10 @@ def set_ticks(axis: "Axis", low: float, high: float, *, ends: bool = False) -> N
         ticks = [low, *inner, high]
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    texts = {tick: f"{tick:.6g}" for tick in ticks}
+    texts = {tick: f"{tick:,.6g}" for tick in ticks}
     if ends:
         texts.update(zip((low, high), _told_apart(low, high), strict=True))
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick, f"{tick:.6g}")))
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: texts.get(tick, f"{tick:,.6g}")))
 
 
 def draw_star(axes: "Axes", x: float, y: float, **style: Any) -> None:
@@ -111,5 +111,5 @@ def _told_apart(low: float, high: float) -> list[str]:
 def _number(value: float, digits: int) -> str:
     """Return a number of so many digits, whole ones up to a million in full."""
     if 10**digits <= value < 10**6:
-        return f"{value:.0f}"
-    return f"{value:.{digits}g}"
+        return f"{value:,.0f}"
+    return f"{value:,.{digits}g}"

@@ -143,7 +143,8 @@ class Problem:
         title = self.target.title
         if not self.target.sharded:
             raise InvalidInputError(
-                "target", f"{title} pulls no parameters: planned for by caramel and iteration"
+                "target",
+                f"{title} pulls no parameters: expected problem caramel or iteration",
             )
         if self.direction == "push":
             raise InvalidInputError(

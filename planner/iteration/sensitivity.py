@@ -98,7 +98,7 @@ def sweep(
     factors: Iterable[Fraction] = FACTORS,
     *,
     time_limit: float | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Sweeps | None:
     """Plan again with other bandwidths and other start-up costs.
 
@@ -113,7 +113,7 @@ def sweep(
     time_limit : float, optional
         Seconds of planning for each factor.
     progress : callable, optional
-        Called with what is planned for next.
+        Called with what is planned for, which of those comes next, and how many there are.
 
     Returns
     -------
@@ -126,9 +126,9 @@ def sweep(
     known = sorted(set(factors))
 
     def points(knob: Knob) -> Iterable[SweepPoint]:
-        for factor in known:
+        for place, factor in enumerate(known, start=1):
             if progress:
-                progress(f"planning with {knob} × {factor}")
+                progress(f"planning with another {knob}", place, len(known))
             try:
                 changed_problem = replace(problem, cluster=changed(problem.cluster, knob, factor))
                 point = _point(changed_problem, kept, candidates, factor, time_limit)

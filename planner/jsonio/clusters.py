@@ -11,6 +11,7 @@ from planner.errors import InvalidInputError
 from planner.interference import ALONE
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.failures import FailedDocument, failures_of
+from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.network import InterferenceDocument
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
@@ -108,7 +109,9 @@ def decode_cluster(data: bytes | str) -> Cluster:
     InvalidInputError
         If it is none, with the path of the first bad field.
     """
-    return cluster_of(typed(decode(data), ClusterDocument))
+    value = decode(data)
+    refuse_other(value, "cluster")
+    return cluster_of(typed(value, ClusterDocument))
 
 
 def without(cluster: Cluster, data: bytes) -> Cluster:

@@ -15,6 +15,7 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
 from planner.jsonio.decoding import decode, typed
+from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
 from planner.network import AnyNetwork
 from planner.sweeps import Collective, Model
@@ -191,7 +192,9 @@ def decode_network(data: bytes, model: Model | None = None) -> Described:
     InvalidInputError
         With the path of the first bad field; or if the model is missing.
     """
-    return described(typed(decode(data), NetworkDocument), "", model)
+    value = decode(data)
+    refuse_other(value, "network")
+    return described(typed(value, NetworkDocument), "", model)
 
 
 def described(

@@ -10,6 +10,7 @@ from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
+from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.types import Size, Time
 from planner.layers import Layer
 from planner.profiles import Profile, Provenance
@@ -100,7 +101,9 @@ def decode_profile(data: bytes | str) -> Profile:
     InvalidInputError
         If it is none, with the path of the first bad field.
     """
-    return profile_of(typed(decode(data), ProfileDocument))
+    value = decode(data)
+    refuse_other(value, "profile")
+    return profile_of(typed(value, ProfileDocument))
 
 
 def profile_of(document: ProfileDocument) -> Profile:

@@ -25,6 +25,7 @@ from planner.jsonio import (
 )
 from planner.jsonio.decoding import decode, plain, typed
 from planner.jsonio.heads import Head
+from planner.jsonio.mistaken import instead
 from planner.validation import did_you_mean, shown
 
 __all__ = [
@@ -125,6 +126,8 @@ PROBLEMS: Mapping[str, Interface] = {
 }
 """Every problem that can be asked, by the name requests use."""
 
+
+_NO_ANSWER = "missing: expected an answer of planner solve"
 
 ErrorCode = Literal["invalid_request", "limit_exceeded", "internal_error"]
 
@@ -253,7 +256,9 @@ def decode_answer(data: bytes | str) -> tuple[Any, Any]:
     if isinstance(value, dict) and "error" in value:
         raise InvalidInputError("error", "the file holds an error, not a plan")
     if isinstance(value, dict) and "status" not in value:
-        raise InvalidInputError("status", "missing: expected an answer of planner solve")
+        raise InvalidInputError(
+            "status", ", ".join(filter(None, (_NO_ANSWER, instead(value, "plan"))))
+        )
     interface = _interface(value)
     answer = typed(value, interface.answer)
     return answer, interface.view(answer)
@@ -269,7 +274,13 @@ def _interface(request: Any) -> Interface:
         raise InvalidInputError("", f"expected an object, got {shown(request)}")
     known = ", ".join(PROBLEMS)
     if "problem" not in request:
-        raise InvalidInputError("problem", f"missing; expected one of {known}")
+        other = instead(request, "request")
+        raise InvalidInputError(
+            "problem",
+            f"missing: expected a request, {other}"
+            if other
+            else f"missing; expected one of {known}",
+        )
     name = request["problem"]
     if not isinstance(name, str) or name not in PROBLEMS:
         hint = did_you_mean(name, PROBLEMS)

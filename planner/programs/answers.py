@@ -13,7 +13,6 @@ from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
-from planner.jsonio.decoding import decode
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
@@ -25,14 +24,6 @@ __all__ = ["Answer", "read_answer", "read_plan", "recipes_of"]
 
 Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer | IterationAnswer
 ValueT = TypeVar("ValueT")
-
-_OTHERS = {
-    "problem": "a request: planner solve answers it",
-    "layers": "a profile: planner compare … -o plan.json plans with it",
-    "ops": "a profile: planner compare … -o plan.json plans with it",
-    "network": "a measured network: planner compare PROFILE --network … -o plan.json plans with it",
-}
-"""Documents one may take for a plan, by a field that only they have."""
 
 
 def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
@@ -58,12 +49,7 @@ def read_plan(plan: bytes | Mapping[str, Any] | Answer) -> Answer:
             message += ": read the file, Path(…).read_bytes()"
         raise InvalidInputError("plan", message)
     data = plan if isinstance(plan, bytes) else msgspec.json.encode(dict(plan))
-    try:
-        answer, _ = decode_answer(data)
-    except InvalidInputError as error:
-        if error.path == "status" and "status" not in decode(data):
-            _say_what_it_is(decode(data))
-        raise
+    answer, _ = decode_answer(data)
     if not isinstance(answer, Answer):
         raise InvalidInputError("problem", f"nothing to execute in a plan of {answer.problem}")
     return answer
@@ -142,12 +128,3 @@ def _pieces(transfer: TransferDocument, sizes: Mapping[str, int]) -> tuple[Piece
 
 def _known(value: ValueT | UnsetType) -> ValueT | None:
     return None if value is UNSET else value
-
-
-def _say_what_it_is(document: Any) -> None:
-    """Raise an error that says which other document was given, if it is one of the known ones."""
-    for field, what in _OTHERS.items():
-        if field in document:
-            raise InvalidInputError(
-                "status", f"missing: expected an answer of planner solve, got {what}"
-            )

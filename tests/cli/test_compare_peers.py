@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+import planner
 from planner.cli import main
+from planner.cli.compare_peers import chart_of, planned
 from planner.cli.peers_text import markdown
 from planner.draw.peers import PeersChart
 from planner.iteration import METHODS, Problem, solve
@@ -47,7 +49,7 @@ def typed(profile: str, cluster: str, scale: Fraction) -> Problem:
 
 
 def printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(arguments) == 0
+    assert main([*arguments, "--quiet"]) == 0
     given = capsys.readouterr()
     assert given.err == ""
     return given.out
@@ -219,3 +221,13 @@ def test_a_request_is_compared(
     )
     assert written["problem"] == "iteration"
     assert written["objective_ns"] == solve(problem).objective_ns
+
+
+def test_the_title_of_the_picture_says_how_much_is_gained() -> None:
+    profile = planner.read_profile(PROFILES[0])
+    clusters = [planner.read_cluster(name) for name in NAMES]
+    cases = [planned(profile, cluster, Fraction(1), ("joint", "ddp")) for cluster in clusters]
+    for some, where in ((cases, f"lenet5 on {len(NAMES)} clusters"), (cases[:1], "lenet5 on ")):
+        gain = Spread(tuple(case.speedup("joint") or 0 for case in some)).mean
+        said = f"in the mean {gain:.2f} times as fast as those of DDP: {where}"
+        assert said in chart_of(some, [Fraction(1)], ("joint", "ddp")).title

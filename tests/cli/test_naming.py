@@ -17,6 +17,8 @@ from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import PROFILE as GRAPH
 
 PLAN = ["plan", "profile.json", "--cluster", "cluster.json"]
+NETWORKED = ["compare", "profile.json", "--network"]
+_NET = "measured network, got a cluster: planner plan, report and compare --peers"
 COMPARE = ["compare", "profile.json", *NETWORK]
 
 
@@ -47,6 +49,30 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([*COMPARE, "--picture", "a.bmp"], "--picture: expected a name ending in"),
         (["compare", "answer.json"], "answer.json: holds an answer: expected a request"),
         (["draw", "answer.json", "-o", "a.bmp"], "--output: expected a name ending in"),
+        (
+            ["compare", "profile.json", "--network", "cluster.json"],
+            f"cluster.json: expected a {_NET}",
+        ),
+        (
+            ["compare", "profile.json", "--network", "profile.json"],
+            "a measured network, got a prof",
+        ),
+        ([*NETWORKED, "caramel-16"], "--network: caramel-16 is a cluster: "),
+        (["compare", "cluster.json"], "cluster.json: expected a profile, got a cluster: "),
+        (["compare", "profile.json", *NETWORK, "--for", "ddp"], "--for: DistributedDataParallel p"),
+        ([*PLAN, "--interference", "cluster.json"], f"error: cluster.json: expected a {_NET}"),
+        (["plan", "cluster.json", "--cluster", "cluster.json"], "cluster.json: expected a profile"),
+        (["plan", "request.json", "--cluster", "cluster.json"], "got a request: planner solve"),
+        (
+            ["plan", "profile.json", "--cluster", "profile.json"],
+            "expected a cluster, got a profile",
+        ),
+        (["plan", "profile.json", "--cluster", "answer.json"], "expected a cluster, got a plan"),
+        (
+            ["draw", "profile.json"],
+            "status: missing: expected an answer of planner solve, got",
+        ),
+        (["export", "ddp", "cluster.json"], "got a cluster: planner plan, report and compare"),
         (["schema", "nobody"], "PROBLEM: expected one of"),
         (["solve", "--max-seconds", "-1"], "--max-seconds: expected seconds from 0 to 10^9"),
         (["solve", "--max-memory-bytes", "-1"], "--max-memory-bytes: expected a whole number >= 0"),

@@ -1,6 +1,6 @@
 """What a person reads of timed communication."""
 
-from planner.cli.network_report import curves, report
+from planner.cli.network_report import curves, report, sentence
 from planner.sweeps import Sweep, Timing, fit_network
 
 STEADY = [
@@ -13,6 +13,11 @@ NOISY = [Timing(one.size_bytes, 2, (one.median_ns, 3 * one.median_ns)) for one i
 
 def sweep(timings: list[Timing]) -> Sweep:
     return Sweep("all_reduce", "ring", 4, 2, 3, tuple(timings))
+
+
+def test_the_title_of_the_picture_is_a_sentence() -> None:
+    said = "all_reduce (ring) among 4 ranks takes 1 µs for 64 B and 9 ms for 3.815 MiB"
+    assert sentence(sweep(STEADY)) == sentence(sweep([*STEADY, *NOISY])) == said
 
 
 def test_a_row_for_each_size_and_each_model() -> None:

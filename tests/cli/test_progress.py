@@ -50,8 +50,13 @@ def test_what_is_soon_over_says_no_time(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_elsewhere_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(monkeypatch, 20, terminal=False).splitlines()
-    assert lines == ["planner: part 3 of 4, about 20 s left"]
-    assert not shown(monkeypatch, 5, terminal=False)
+    assert lines == [
+        "planner: part 2 of 4, about 40 s left",
+        "planner: part 4 of 4",
+    ]
+    lines = shown(monkeypatch, 5, terminal=False).splitlines()
+    assert lines == ["planner: part 2 of 4, about 10 s left"]
+    assert not shown(monkeypatch, 1, terminal=False)
 
 
 def test_nothing_is_said_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:

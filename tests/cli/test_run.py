@@ -91,6 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     check_printed("profile", json.loads((made / "profile.json").read_text()))
     plan = json.loads((made / "caramel.json").read_text())
     plan["advice"] |= {"keep_ddp": True, "bucket_cap_mb": 5, "gain": 1.005}  # however it turned out
+    plan["warnings"] = ["it was busy"]
     (made / "caramel.json").write_text(json.dumps(plan))
     return made
 
@@ -117,6 +118,7 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     assert "run: my_model:make, 2 ranks, 6 steps, sgd" in first
     assert "exposed communication" in first
     assert "in 2 alternating rounds" in first
+    assert "warning: it was busy" in first
     assert "a step took" in first
     assert "forward phase" in second
     assert "backward phase" in second

@@ -131,16 +131,20 @@ def test_nothing_is_swept_without_a_plan() -> None:
 def test_factors_out_of_range_are_left_out() -> None:
     cluster = Cluster("two", "", 2, Switch(2), Nic(Fraction(10**9), 2**58))
     problem = chain(cluster)
-    told: list[str] = []
+    told: list[tuple[str, int, int]] = []
     found = iteration.alternatives(problem, unlimited())
-    sweeps = sweep(problem, found, progress=told.append)
+    sweeps = sweep(problem, found, progress=lambda *what: told.append(what))
     assert sweeps is not None
     assert [one.factor for one in sweeps.bandwidth] == list(FACTORS)
     left = [one.factor for one in sweeps.startup]
     assert left == list(FACTORS[: len(left)])
     assert 1 <= left[-1] < FACTORS[-1]
-    assert told[0] == "planning with bandwidth × 1/8"
-    assert len(told) == 2 * len(FACTORS)
+    places = range(1, len(FACTORS) + 1)
+    assert told == [
+        (f"planning with another {knob}", place, len(FACTORS))
+        for knob in ("bandwidth", "startup")
+        for place in places
+    ]
 
 
 @pytest.mark.parametrize("knob", KNOBS)

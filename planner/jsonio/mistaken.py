@@ -1,0 +1,79 @@
+"""Documents that were given for another: what they are, and where they belong."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from planner.errors import InvalidInputError
+
+__all__ = ["Kind", "instead", "refuse_other"]
+
+Kind = Literal["plan", "request", "cluster", "profile", "network"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """How a kind of document is told, and what an error says of it."""
+
+    marks: tuple[tuple[str, ...], ...]
+    called: str
+    belongs: str
+
+
+_PLANS = "planner plan PROFILE, or planner compare PROFILE,"
+_KINDS: Mapping[Kind, _Document] = {
+    "plan": _Document(
+        (("problem", "status"),), "a plan", "planner draw, export and run take it as PLAN"
+    ),
+    "request": _Document((("problem",),), "a request", "planner solve answers it"),
+    "cluster": _Document(
+        (("machines", "topology"), ("machines", "nic"), ("topology", "nic")),
+        "a cluster",
+        "planner plan, report and compare --peers take it as --cluster",
+    ),
+    "profile": _Document(
+        (("layers",), ("ops",)), "a profile", f"{_PLANS} with -o plan.json plans with it"
+    ),
+    "network": _Document(
+        (("network",),), "a measured network", "planner compare takes it as --network"
+    ),
+}
+"""By the fields that only they have; the first one that fits."""
+
+
+def instead(value: Any, wanted: Kind) -> str:
+    """Return what a document is, and where it belongs, if it is plainly of another kind.
+
+    Parameters
+    ----------
+    value : object
+        Plain values.
+    wanted : {"plan", "request", "cluster", "profile", "network"}
+        What they should be.
+
+    Returns
+    -------
+    str
+        Such as ``got a request: planner solve answers it``; empty if it may be what is wanted.
+    """
+    if not isinstance(value, Mapping):
+        return ""
+    kind = next((kind for kind in _KINDS if _is(value, kind)), wanted)
+    return "" if kind == wanted else f"got {_KINDS[kind].called}: {_KINDS[kind].belongs}"
+
+
+def refuse_other(value: Any, wanted: Kind) -> None:
+    """Refuse a document that is plainly of another kind.
+
+    Raises
+    ------
+    InvalidInputError
+        With what it is, and where it belongs.
+    """
+    other = instead(value, wanted)
+    if other:
+        raise InvalidInputError("", f"expected {_KINDS[wanted].called}, {other}")
+
+
+def _is(value: Mapping[str, Any], kind: Kind) -> bool:
+    return any(all(field in value for field in marks) for marks in _KINDS[kind].marks)
