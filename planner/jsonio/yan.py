@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.deadline import Deadline
-from planner.jsonio.types import Count, PositiveRate, Seconds, fields_of, or_none
+from planner.jsonio.types import Count, PositiveRate, Rate, Seconds, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import known_method
 from planner.validation import inside
@@ -49,13 +49,13 @@ Speeds = Annotated[
 
 
 class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One layer of neurons; a convolution has a shape and a kernel."""
+    """One layer of neurons; a convolution has a shape and a kernel, a block a shape."""
 
     name: str
-    kind: Literal["conv", "full"]
+    kind: Literal["conv", "full", "block"]
     neurons: Amount
     connections: Amount
-    weights: Amount
+    weights: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
     shape: (
         Annotated[tuple[Amount, Side, Side], Meta(description="channels, rows, columns")]
         | UnsetType
@@ -63,6 +63,8 @@ class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     kernel: Side | UnsetType = UNSET
     stride: Side = 1
     pool: Side = 1
+    forward_ns: Rate | UnsetType = UNSET
+    backward_ns: Rate | UnsetType = UNSET
 
 
 class ConstantsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
