@@ -107,7 +107,6 @@ class Segment:
     weights: Fraction
     work: int
     outgoing: int
-    times: tuple[Fraction, Fraction, Fraction]
     activations: list[int] = field(default_factory=list)
     errors: list[int] = field(default_factory=list)
 
@@ -169,10 +168,10 @@ def halves(layers: Any, place: int) -> tuple[Fraction, Fraction]:
     return layer.backward_ns / 2, layer.backward_ns / 2
 
 
-def computation(
-    layers: Any, place: int, constants: Any, held: int, work: int, outgoing: int
-) -> tuple[Fraction, Fraction, Fraction]:
+def computation(problem: Any, place: int, one: Any) -> tuple[Fraction, Fraction, Fraction]:
     """What a partition computes forward, backward and to update, on one thread."""
+    layers, constants = problem.layers, problem.constants
+    held, work, outgoing = one.neurons, one.work, one.outgoing
     layer, after = layers[place], layers[place + 1] if place + 1 < len(layers) else None
     forward = constants.muladd_ns * work + constants.activation_ns * held
     update = constants.muladd_ns * work
@@ -188,9 +187,8 @@ def computation(
     return forward, backward, update
 
 
-def segments(problem: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
+def segments(layers: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
     """Every segment of every layer by partition and copy, with all samples sent through."""
-    layers = problem.layers
     found: list[dict[tuple[int, int], Segment]] = []
     needs: list[list[set[Unit]]] = []
     wants: list[list[set[Unit]]] = []
@@ -210,7 +208,6 @@ def segments(problem: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]
                     else Fraction(layer.weights, layer.neurons) * held[p],
                     work[p],
                     outgoing[p],
-                    computation(layers, place, problem.constants, held[p], work[p], outgoing[p]),
                 )
                 for p in range(count)
                 for r in range(choice.copies)
@@ -263,12 +260,12 @@ def price(problem: Any, configuration: Any) -> Price:
     used = configuration.machines or tuple(range(configuration.machines_used))
     machine_speed = [(problem.machine_speeds or [Fraction(1)] * problem.machines)[m] for m in used]
     nic_speed = [(problem.nic_speeds or [Fraction(1)] * problem.machines)[m] for m in used]
-    all_segments = segments(problem, choices)
+    all_segments = segments(problem.layers, choices)
     replicas = []
     for replica in range(configuration.replicas):
         times: list[list[Fraction]] = []
         first = configuration.parameter_servers + replica * configuration.workers_per_replica
-        for choice, mine in zip(choices, all_segments, strict=True):
+        for place, (choice, mine) in enumerate(zip(choices, all_segments, strict=True)):
             longer = constants.interference[choice.threads - 1]
             startup = constants.latency_ns[choice.threads - 1]
             found = []
@@ -278,13 +275,14 @@ def price(problem: Any, configuration: Any) -> Price:
                 second = Fraction(10**9)
                 phase = []
                 missed = mean(one.activations), mean(one.errors)
-                for work, missing in zip(one.times[:2], missed, strict=True):
+                own = computation(problem, place, one)
+                for work, missing in zip(own[:2], missed, strict=True):
                     time = compute * work
                     if missing:
                         bits = missing * constants.bits_per_activation
                         time += startup + bits / (bits_per_s / choice.threads) * second
                     phase.append(time)
-                phase.append(compute * one.times[2])
+                phase.append(compute * own[2])
                 found.append(phase)
             at_once = choice.threads * choice.copies * configuration.replicas
             rounds = Fraction(problem.samples) / at_once
