@@ -80,7 +80,9 @@ def pair_costs(
         for threads in every:
             share = Fraction(problem.samples, threads)
             forward.append(sum(phases(problem, place, threads, ahead).forward) * share / after[1])
-            backward.append(sum(phases(problem, place - 1, threads, back).backward) * share / before[1])
+            backward.append(
+                sum(phases(problem, place - 1, threads, back).backward) * share / before[1]
+            )
         for h in every:
             for k in every:
                 time = backward[h - 1] + forward[k - 1]

@@ -123,8 +123,8 @@ class Layer:
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
 
-def _lengths(lengths: Sequence[int], name: str) -> tuple[int, ...]:
-    if isinstance(lengths, str) or not isinstance(lengths, Sequence):
+def _lengths(lengths: object, name: str) -> tuple[int, ...]:
+    if not isinstance(lengths, tuple | list):
         raise InvalidInputError(name, f"expected an array, got {shown(lengths)}")
     checked = tuple(
         integer(length, f"{name}[{place}]", minimum=1) for place, length in enumerate(lengths)

@@ -125,6 +125,7 @@ def _shown(families: Families, given: Sequence[str]) -> argparse.ArgumentParser:
         compare_peers.add_options(shown)
     elif family is not None and family.profiled is not None:
         add_network_options(shown)
+        compare_peers.add_cluster_options(shown)
         _add_own(shown, asked.problem, family.profiled.options)
     return shown
 

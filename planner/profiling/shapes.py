@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -48,7 +47,7 @@ class _Products(TorchDispatchMode):
     """Counts multiply-adds."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.count = 0
 
     def __torch_dispatch__(
@@ -71,7 +70,8 @@ class _Call:
 
     def __init__(self, module: nn.Module, inputs: Any, begun: int) -> None:
         self.module, self.leaf = module, True
-        self.read, self.made = _shape(inputs), None
+        self.read = _shape(inputs)
+        self.made: tuple[int, ...] | None = None
         self.begun = self.ended = begun
 
 
@@ -198,7 +198,9 @@ def _window(
         return None, None
     sides = len(made) - 1
     if "Adaptive" in type(module).__name__:
-        stride = tuple(max(1, inside // out) for inside, out in zip(read[1:], made[1:], strict=True))
+        stride = tuple(
+            max(1, inside // out) for inside, out in zip(read[1:], made[1:], strict=True)
+        )
         kernel = tuple(
             max(1, inside - (out - 1) * step)
             for inside, out, step in zip(read[1:], made[1:], stride, strict=True)
@@ -210,9 +212,7 @@ def _window(
     kernel, dilation = _each(size, sides), _each(getattr(module, "dilation", 1), sides)
     step = getattr(module, "stride", None)
     stride = kernel if step is None else _each(step, sides)
-    seen = tuple(
-        apart * (length - 1) + 1 for length, apart in zip(kernel, dilation, strict=True)
-    )
+    seen = tuple(apart * (length - 1) + 1 for length, apart in zip(kernel, dilation, strict=True))
     return seen, stride
 
 

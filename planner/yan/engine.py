@@ -49,9 +49,7 @@ def normal(problem: Problem) -> Problem:
         nic_bits_per_s=constants.nic_bits_per_s * nic,
     )
     layers = [layer.times(1 / Fraction(speed)) for layer in problem.layers]
-    return replace(
-        problem, layers=layers, constants=scaled, machine_speeds=None, nic_speeds=None
-    )
+    return replace(problem, layers=layers, constants=scaled, machine_speeds=None, nic_speeds=None)
 
 
 def configuration_of(triple: Triple, states: Iterable[LayerState]) -> Configuration:

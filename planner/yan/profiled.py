@@ -29,12 +29,15 @@ from planner.topologies import Rails
 from planner.units import counted, format_ns
 from planner.validation import integer, shown
 from planner.yan.problem import MAX_MACHINES, Constants, Problem
-from planner.yan.units import neuron_layers
+from planner.yan.units import neuron_layers, refuse_incomplete
 
-__all__ = ["Profiled", "nic_rate", "profiled"]
+__all__ = ["NO_STARTUP_NS", "Profiled", "nic_rate", "profiled"]
 
 NO_STARTUP_NS = Fraction(1, 10**9)
 """What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
+
+ALL_PARTITIONS = 32
+"""Most machines with which every number of partitions is tried by default, else powers of two."""
 
 NUMBERS = (1, 2, 4, 8)
 """Bytes of a number."""
@@ -59,7 +62,7 @@ class Profiled(NamedTuple):
 
 
 def nic_rate(cluster: Cluster) -> Fraction:
-    """Return the bytes a worker sends in a second over all its NICs, in its share of what is shared."""
+    """Return the bytes a worker sends in a second: over all its NICs, if it has what is shared."""
     rate = cluster.nic.bytes_per_s
     if not isinstance(cluster.topology, Rails):  # there each accelerator has one NIC
         rate *= cluster.nic.per_machine
@@ -75,7 +78,6 @@ def profiled(
     read_every: int | None = None,
     computation: Fraction | int = 1,
     interference: Sequence[Fraction] | None = None,
-    ignore_memory: bool = False,
     **options: Any,
 ) -> Profiled:
     """Return Yan's problem of a profiled model on a cluster.
@@ -94,10 +96,9 @@ def profiled(
         What all times of computation are multiplied by.
     interference : sequence of Fraction, optional
         How much longer computation takes with 1, 2, … threads, at least as many as were profiled.
-    ignore_memory : bool
-        Plan as if memory did not bind.
     **options
-        As for `Problem`: `read_model`, `partitions`, `max_copies`, `fixed`, `top`.
+        As for `Problem`; `memory_bytes` is by default that of the cluster, `partitions` powers of
+        two if there are many machines.
 
     Raises
     ------
@@ -106,11 +107,9 @@ def profiled(
     NotApplicableError
         If there are more machines than the model takes.
     """
-    if profile.batch_size is None:
-        raise InvalidInputError(
-            "batch_size", "missing: planner profile records it, planner import takes --batch-size"
-        )
+    refuse_incomplete(profile)
     batch = profile.batch_size
+    assert batch is not None
     integer(samples, "samples", minimum=1)
     machines = cluster.workers
     if not 2 <= machines <= MAX_MACHINES:
@@ -123,7 +122,8 @@ def profiled(
         integer(read_every, "read_every", minimum=1)
     together = read_every or batch * machines
     threads = profile.provenance.threads or 1
-    longer, alone = (Fraction(1),), Fraction(computation)
+    longer: tuple[Fraction, ...] = (Fraction(1),)
+    alone = Fraction(computation)
     if interference is not None:
         longer = tuple(interference)
         if len(longer) < threads or not longer[threads - 1]:
@@ -156,8 +156,11 @@ def profiled(
         constants=constants,
         samples=-(-samples // batch),
         read_every=-(-together // batch),
-        memory_bytes=None if ignore_memory else cluster.worker_memory_bytes,
-        **options,
+        **{
+            "memory_bytes": cluster.worker_memory_bytes,
+            "partitions": "all" if machines <= ALL_PARTITIONS else "powers_of_two",
+            **options,
+        },
     )
     return Profiled(problem, batch, tuple(_assumed(problem, cluster, batch, threads, read_every)))
 
@@ -192,14 +195,18 @@ def _assumed(
             "were as efficient on one batch as threads are on batches of their own"
         )
     whole = sum(layer.cuts == 1 for layer in problem.layers)
-    cut = f"{whole} of {counted(len(problem.layers), 'layer')} are not cut: they mix positions, or have one row"
-    assumed = [
-        computed,
+    cut = (
+        f"{whole} of {counted(len(problem.layers), 'layer')} mix positions or have one row: not cut"
+    )
+    halves = (
         "half of a layer's backward pass is error terms, half its weights' gradients; a part of a "
-        "layer takes its share of the layer's time, and rows that two parts need are computed once",
-        f"every transfer of a batch starts up in {format_ns(cluster.nic.startup_ns)}, whatever else "
-        "is sent; activations and error terms are sent while nothing is computed",
-    ]
+        "layer takes its share of the layer's time, and what two parts need is computed once"
+    )
+    transfers = (
+        f"every transfer of a batch starts up in {format_ns(cluster.nic.startup_ns)}, whatever is "
+        "sent beside it; activations and error terms are sent while nothing is computed"
+    )
+    assumed = [computed, halves, transfers]
     if read_every is None:
         together = counted(problem.read_every * batch, "sample")
         assumed.append(f"weights are read every {together}, a batch for each machine")

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
 from math import prod
+from typing import Any
 
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
@@ -30,7 +31,7 @@ from planner.validation import shown
 from planner.yan.layers import MAX_SIDE, NeuronLayer, fields
 from planner.yan.windows import Window, block_window, rows_read
 
-__all__ = ["neuron_layers"]
+__all__ = ["neuron_layers", "refuse_incomplete"]
 
 NEEDED = ("kind", "output_shape", "connections", "weights")
 """What the model needs of every layer, beside its times."""
@@ -98,7 +99,7 @@ def neuron_layers(profile: Profile, computation: Fraction | int = 1) -> tuple[Ne
     InvalidInputError
         If a field is missing, with the path of the first one, and how it is recorded.
     """
-    _check(profile)
+    refuse_incomplete(profile)
     units = _units(profile)
     layers: list[NeuronLayer] = []
     for place, unit in enumerate(units):
@@ -109,7 +110,18 @@ def neuron_layers(profile: Profile, computation: Fraction | int = 1) -> tuple[Ne
     return tuple(replace(layer, name=name) for layer, name in zip(layers, names, strict=True))
 
 
-def _check(profile: Profile) -> None:
+def refuse_incomplete(profile: Profile) -> None:
+    """Raise an error unless the profile has all that the model needs.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the first field that is missing, and how it is recorded.
+    """
+    if profile.batch_size is None:
+        raise InvalidInputError(
+            "batch_size", "missing: planner profile records it, planner import takes --batch-size"
+        )
     if not profile.layers:
         raise InvalidInputError("layers", "missing: Yan's model is of layers, not of a graph alone")
     for place, layer in enumerate(profile.layers):
@@ -125,12 +137,20 @@ def _check(profile: Profile) -> None:
 
 def _units(profile: Profile) -> list[_Unit]:
     names = [f"{name}/forward" for name in unique_names(layer.name for layer in profile.layers)]
-    keys = [(layer.block, place if layer.block is None else -1) for place, layer in enumerate(profile.layers)]
+    keys = [
+        (layer.block, place if layer.block is None else -1)
+        for place, layer in enumerate(profile.layers)
+    ]
     units: list[_Unit] = []
     for _, group in groupby(range(len(names)), key=keys.__getitem__):
         places = list(group)
         before = units[-1] if units else None
-        block = _block([names[place] for place in places], [profile.layers[place] for place in places], before, profile.graph)
+        block = _block(
+            [names[place] for place in places],
+            [profile.layers[place] for place in places],
+            before,
+            profile.graph,
+        )
         together = None if before is None else before.followed(block)
         if together is None:
             units.append(block)
@@ -159,14 +179,14 @@ def _neuron_layer(
     shape = read or known[-1].output_shape
     assert shape is not None
     passed, whole = prod(shape), merged(list(unit.layers))
-    common = {
+    common: dict[str, Any] = {
         "name": whole.name or unit.layers[0].name,
         "connections": max(1, sum(layer.connections or 0 for layer in unit.layers)),
         "weights": sum(layer.weights or 0 for layer in unit.layers),
         "forward_ns": computation * sum(layer.forward_ns for layer in unit.layers),
         "backward_ns": computation * sum(layer.backward_ns for layer in unit.layers),
     }
-    choices = []
+    choices: list[dict[str, Any]] = []
     if unit.vector:
         choices.append({"kind": "full", "neurons": passed})
     window = unit.window

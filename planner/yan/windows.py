@@ -96,9 +96,7 @@ def _joined(windows: Iterable[Window | None]) -> Window | None:
     return first
 
 
-def block_window(
-    members: Mapping[str, Layer], graph: Graph | None, rows: int
-) -> Window | None:
+def block_window(members: Mapping[str, Layer], graph: Graph | None, rows: int) -> Window | None:
     """Return the window of a block; None if it cannot be cut.
 
     Parameters

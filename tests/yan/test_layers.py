@@ -1,7 +1,6 @@
 """Layers: how they are cut and connected, which ones are accepted, and what is said of others."""
 
 from collections import Counter
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
