@@ -59,10 +59,10 @@ def workers_of(options: argparse.Namespace, option: Option, minimum: int = 1) ->
 
 
 def cluster_of(network: AnyNetwork, options: argparse.Namespace) -> Cluster:
-    """Return the cluster that is given, or one of machines on a switch."""
+    """Return the cluster that is given, or one of so many machines on a switch."""
     if options.at is not None:
         return options.at  # type: ignore[no-any-return]
-    machines, link = workers_of(options, MACHINES, 2), links(network, 1)
+    machines, link = options.machines, links(network, 1)
     nic = Nic(link.link_bytes_per_s, link.startup_ns)
     return Cluster("a switch", "--machines", machines, Switch(machines), nic)
 

@@ -78,17 +78,18 @@ def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
             if getattr(options, name) is not None:
                 option = f"--{name}".replace("_", "-")
                 raise InvalidInputError(option, "not together with --cluster")
-        options.network = _of_cluster(options.at, family.collective(options))
-        network: AnyNetwork = options.network.network
-        return network
+        described = _of_cluster(options.at, family.collective(options))
+        options.network = described
+        return described.network
     if options.network is not None:
         for name in ("startup", "bandwidth"):
             if getattr(options, name) is not None:
                 raise InvalidInputError(f"--{name}", "not together with --network")
         if options.network == options.file == "-":
             raise InvalidInputError("--network", "standard input is the profile already")
-        options.network = _read(options, family)
-        return options.network.network
+        described = _read(options, family)
+        options.network = described
+        return described.network
     if options.network_model is not None:
         raise InvalidInputError("--network-model", "only together with --network")
     for name in ("startup", "bandwidth"):

@@ -48,7 +48,7 @@ from planner.profiles import Profile
 __all__ = ["MEMORY", "OPTIONS", "add_cluster_options", "add_options", "chart_of", "planned", "run"]
 
 MEMORY = ("--activations", "--ignore-memory")
-"""What memory holds."""
+"""What memory holds: only whole iterations take both."""
 
 OPTIONS = ("--cluster", "--failed", "--computation", *MEMORY)
 """What no request is told, as it says so itself."""
@@ -66,11 +66,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="plan whole iterations of every profile on every --cluster, and compare the joint "
         "plan (auto) with those of single families and of other systems",
     )
-    add_cluster_options(parser)
+    add_memory_options(add_cluster_options(parser))
 
 
-def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where a profile shall run."""
+def add_cluster_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options that say where a profile shall run, and return their group."""
     group = parser.add_argument_group("with a profile, on a cluster")
     group.add_argument(
         "--cluster",
@@ -86,7 +86,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         help="multiply all times of computation: 0.02 or 1/50 for workers 50 times as fast as "
         "those the profiles were measured on; with --peers once by each; default: 1",
     )
-    add_memory_options(group)
+    return group
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.cli.common import read_as
-from planner.cli.compare_cluster import MACHINES, cluster_of
+from planner.cli.compare_cluster import MACHINES, cluster_of, workers_of
 from planner.cli.family import ComparedProblem, Family, Option, Profiled, about
 from planner.errors import InvalidInputError
 from planner.jsonio import yan as yan_json
@@ -122,6 +122,7 @@ def _assumed(made: Made) -> list[str]:
 
 
 def _check(options: argparse.Namespace) -> None:
+    options.machines = workers_of(options, MACHINES, 2)
     integer(options.samples, "--samples", minimum=1)
     for name in ("read_every", "max_copies"):
         if getattr(options, name) is not None:
