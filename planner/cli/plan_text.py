@@ -165,7 +165,7 @@ def _servers(found: PartitionedAnswer) -> str:
     return (
         f"with parameter servers (Yan's search, {found.status}): {epoch_text(found.epoch_ns)} on "
         f"{found.workers_per_replica} × {found.replicas} workers + {found.parameter_servers} "
-        f"servers, {how}; its model overlaps nothing, and pushes cost nothing; planner does not run it"
+        f"servers, {how}; its model overlaps nothing and pushes for nothing, and is not run here"
     )
 
 

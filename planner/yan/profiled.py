@@ -204,7 +204,7 @@ def _assumed(
     )
     transfers = (
         f"every transfer of a batch starts up in {format_ns(cluster.nic.startup_ns)}, whatever is "
-        "sent beside it; what is sent overlaps no computation, and gradients reach servers for nothing"
+        "sent beside it; nothing overlaps computation, and gradients reach servers for nothing"
     )
     assumed = [computed, halves, transfers]
     if read_every is None:

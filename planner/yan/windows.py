@@ -49,9 +49,12 @@ def rows_read(layer: Layer, before: int | None) -> int:
     shape = layer.input_shape or layer.output_shape
     assert shape is not None
     if layer.kind in ("conv", "pool"):
-        if layer.input_shape is not None or before is None:
-            return shape[1] if len(shape) > 1 else 1
-        return before
+        if before is not None and layer.input_shape is None:
+            return before
+        if len(shape) == 1:
+            return 1
+        step = layer.stride[0] if layer.stride and layer.input_shape is None else 1
+        return step * shape[1]
     if before is not None and before in _rows(shape):
         return before
     if layer.kind == "embedding":
