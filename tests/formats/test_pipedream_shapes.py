@@ -71,9 +71,10 @@ def test_shapes_are_those_of_torch(name: str) -> None:
 def test_without_a_batch_size_nothing_is_known() -> None:
     profile = decode_profile((DATA / "profiles/lenet5.json").read_bytes())
     read, _ = read_pipedream(graph(profile.layers, 8), name="n", source="")
-    assert all(
-        layer.kind is layer.output_shape is layer.connections is None for layer in read.layers
-    )
+    for layer in read.layers:
+        assert layer.kind is None
+        assert layer.output_shape is None
+        assert layer.connections is None
 
 
 def test_connections_of_recurrent_rows_are_unknown_and_said_to_be() -> None:
