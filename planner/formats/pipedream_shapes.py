@@ -146,7 +146,7 @@ def _square(numbers: int, channels: int) -> Shape | None:
 
 
 def _pair(text: str, field: str) -> tuple[int, int] | None:
-    match = re.search(rf"{field}=(?:\((\d{1, 9}), (\d{1, 9})\)|(\d{1, 9}))", text)
+    match = re.search(field + r"=(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))", text)
     if match is None:
         return None
     down, across = (match[1], match[2]) if match[1] else (match[3], match[3])

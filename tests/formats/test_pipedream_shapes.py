@@ -28,8 +28,8 @@ def described(layer: Layer) -> str:
             f"Conv2d({read[0]}, {made[0]}, kernel_size={kernel}, stride={stride}, padding=(0, 0))"
         )
     if layer.kind == "pool":
-        kernel, stride = (layer.kernel or (0,))[0], tuple(layer.stride or ())
-        return f"MaxPool2d(kernel_size={kernel}, stride={stride})"
+        stride = tuple(layer.stride or ())
+        return f"MaxPool2d(kernel_size={(layer.kernel or (0,))[0]}, stride={stride})"
     if layer.kind == "full":
         return f"Linear(in_features={read[0]}, out_features={made[0]}, bias=True)"
     return "ReLU(inplace)"
