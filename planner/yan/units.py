@@ -120,7 +120,9 @@ def refuse_incomplete(profile: Profile) -> None:
     """
     if profile.batch_size is None:
         raise InvalidInputError(
-            "batch_size", "missing: planner profile records it, planner import takes --batch-size"
+            "batch_size",
+            "missing: planner profile and planner import take --batch-size; a factory of a model "
+            "with its own inputs takes batch_size",
         )
     if not profile.layers:
         raise InvalidInputError("layers", "missing: Yan's model is of layers, not of a graph alone")
