@@ -325,7 +325,7 @@ def test_as_many_workers_as_were_measured(
     [
         (
             [],
-            "--startup: missing: it comes with a profile, or --network or --cluster in place of both",
+            "--startup: missing: it comes with a profile, or --network or --cluster",
         ),
         (["--startup", "1us"], "--bandwidth: missing"),
         (["--network", "NETWORK", "--startup", "1us"], "--startup: not together with --network"),
