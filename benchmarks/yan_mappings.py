@@ -79,8 +79,10 @@ def pair_costs(
         forward, backward = [], []
         for threads in every:
             share = Fraction(problem.samples, threads)
-            forward.append(sum(phases(problem, threads, ahead).forward) * share / after[1])
-            backward.append(sum(phases(problem, threads, back).backward) * share / before[1])
+            forward.append(sum(phases(problem, place, threads, ahead).forward) * share / after[1])
+            backward.append(
+                sum(phases(problem, place - 1, threads, back).backward) * share / before[1]
+            )
         for h in every:
             for k in every:
                 time = backward[h - 1] + forward[k - 1]
@@ -92,7 +94,7 @@ def own_cost(problem: Problem, place: int, state: State) -> Fraction:
     """Return what a layer of one replica takes whatever its neighbours do, but for reading."""
     choice, threads = state
     layer = layer_choice(choice, threads, range(choice[0] * choice[1]))
-    found = phases(problem, threads, segments_of(problem, place, layer, None, None))
+    found = phases(problem, place, threads, segments_of(problem, place, layer, None, None))
     total = found.update
     if place == 0:
         total += sum(found.forward)

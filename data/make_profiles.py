@@ -2,6 +2,7 @@
 
     python data/make_profiles.py                # all ten, some ten minutes on two cores
     python data/make_profiles.py vgg19 lenet5   # some
+    python data/make_profiles.py --shapes       # what follows from the networks, times unchanged
 
 Run it on a machine that does nothing else. Each profile says where and how it was measured, where
 the network's size is published, and what the planning papers print of it.
@@ -11,15 +12,23 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import networks
+import torch
 
-from planner.jsonio import encode_profile
+from planner.jsonio import decode_profile, encode_profile
+from planner.profiles import Profile
 from planner.profiling import measure
+from planner.profiling.shapes import describe
 
 PROFILES = Path(__file__).parent / "profiles"
+
+SHAPES = (
+    "kinds, shapes, kernels, connections and weights follow from the network's definition "
+    "(python data/make_profiles.py --shapes): they were not measured"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +151,39 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--repetitions", type=int, default=10)
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument(
+        "--shapes",
+        action="store_true",
+        help="measure nothing: work out kinds, shapes, connections and weights of the layers again",
+    )
     options = parser.parse_args()
     unknown = set(options.names) - set(known)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     PROFILES.mkdir(exist_ok=True)
     for name in options.names or known:
+        if options.shapes:
+            path = PROFILES / f"{name}.json"
+            profile = with_shapes(known[name], decode_profile(path.read_bytes()))
+            path.write_text(encode_profile(profile), encoding="utf-8")
+            continue
         write_profile(known[name], options)
         gc.collect()
+
+
+def with_shapes(network: Network, profile: Profile) -> Profile:
+    """Return a profile with what follows from its network's definition, and a note that says so."""
+    assert profile.batch_size is not None
+    with torch.device("meta"):  # shapes alone: nothing is computed
+        model, inputs = network.factory(batch_size=profile.batch_size)
+    described = describe(model, inputs, profile.batch_size)
+    assert described is not None
+    layers = tuple(
+        replace(layer, **known._asdict())
+        for layer, known in zip(profile.layers, described, strict=True)
+    )
+    notes = (*(note for note in profile.provenance.notes if note != SHAPES), SHAPES)
+    return replace(profile, layers=layers, provenance=replace(profile.provenance, notes=notes))
 
 
 def write_profile(network: Network, options: argparse.Namespace) -> None:

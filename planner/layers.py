@@ -5,12 +5,17 @@ Of layers in a row one is merged; of layers that read each other's outputs a gra
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
-from planner.validation import set_integer, shown
+from planner.validation import MAX_VALUE, integer, set_integer, shown
 
-__all__ = ["Layer", "chain_blocks", "graph_of_layers", "merged", "unique_names"]
+__all__ = ["KINDS", "Layer", "chain_blocks", "graph_of_layers", "merged", "unique_names"]
+
+
+KINDS = ("conv", "full", "norm", "embedding", "activation", "pool", "view", "attention", "other")
+"""What a layer may be: `view` moves no numbers, `activation` looks at each by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,16 @@ class Layer:
     parameters : tuple of str
         Names of its parameters in the model, such as ``conv1.weight``; empty if it has none, or if
         they are unknown.
+    kind : str or None
+        One of `KINDS`; `attention` mixes positions with each other, `other` may do anything.
+    input_shape, output_shape : tuple of int or None
+        What it reads and returns for one sample; (channels, rows, columns) of images.
+    kernel, stride : tuple of int or None
+        Of a convolution or a pooling, by direction: the window it sees, and how far it moves.
+    connections : int or None
+        Multiply-adds of a sample's feed-forward evaluation.
+    weights : int or None
+        Numbers in its parameters, those it shares with other layers too.
     """
 
     name: str
@@ -57,6 +72,13 @@ class Layer:
     block: int | None = None
     parameters: tuple[str, ...] = ()
     kept_bytes: int | None = None
+    kind: str | None = None
+    input_shape: Sequence[int] | None = None
+    output_shape: Sequence[int] | None = None
+    kernel: Sequence[int] | None = None
+    stride: Sequence[int] | None = None
+    connections: int | None = None
+    weights: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -70,6 +92,8 @@ class Layer:
             "backward_spread_ns",
             "block",
             "kept_bytes",
+            "connections",
+            "weights",
         ):
             if getattr(self, name) is not None:
                 set_integer(self, name)
@@ -77,6 +101,14 @@ class Layer:
             isinstance(name, str) for name in self.parameters
         ):
             raise InvalidInputError("parameters", f"expected names, got {shown(self.parameters)}")
+        if self.kind is not None and self.kind not in KINDS:
+            raise InvalidInputError(
+                "kind", f"expected one of {', '.join(KINDS)}, got {shown(self.kind)}"
+            )
+        for name in ("input_shape", "output_shape", "kernel", "stride"):
+            lengths = getattr(self, name)
+            if lengths is not None:
+                object.__setattr__(self, name, _lengths(lengths, name))
         if self.gradient_bytes is None:
             object.__setattr__(self, "gradient_bytes", self.parameter_bytes)
 
@@ -91,8 +123,22 @@ class Layer:
         return self.activation_bytes if self.kept_bytes is None else self.kept_bytes
 
 
+def _lengths(lengths: object, name: str) -> tuple[int, ...]:
+    if not isinstance(lengths, tuple | list):
+        raise InvalidInputError(name, f"expected an array, got {shown(lengths)}")
+    checked = tuple(
+        integer(length, f"{name}[{place}]", minimum=1) for place, length in enumerate(lengths)
+    )
+    if prod(checked) > MAX_VALUE:
+        raise InvalidInputError(name, f"expected at most {MAX_VALUE} numbers")
+    return checked
+
+
 def merged(unit: list[Layer]) -> Layer:
-    """Return layers as one; those without parameters give it no name."""
+    """Return layers as one; those without parameters give it no name.
+
+    What several layers compute together has no kind and no shapes.
+    """
     if len(unit) == 1:
         return replace(unit[0], block=None)  # in a chain there are no branches left to merge
     ready = [layer.gradient_ready_ns for layer in unit if layer.gradient_ready_ns is not None]

@@ -9,6 +9,7 @@ of single parameters take: a graph of operations, and where each parameter is up
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import Literal
 
@@ -244,6 +245,37 @@ class Profile:
         if leading:
             raise InvalidInputError("layers", "expected at least one layer with parameters")
         return Profile(self.name, tuple(map(merged, units)), self.provenance, self.batch_size)
+
+    def scaled(self, computation: Fraction | int) -> "Profile":
+        """Return the profile with all times multiplied, each rounded to whole nanoseconds."""
+        if computation == 1:
+            return self
+        times = (
+            "forward_ns",
+            "backward_ns",
+            "gradient_ready_ns",
+            "forward_spread_ns",
+            "backward_spread_ns",
+        )
+
+        def at(layer: Layer) -> Layer:
+            known = {name: getattr(layer, name) for name in times}
+            return replace(
+                layer,
+                **{
+                    name: round(time * computation)
+                    for name, time in known.items()
+                    if time is not None
+                },
+            )
+
+        graph = self.graph
+        if graph is not None:
+            ops = tuple(
+                replace(op, duration_ns=round(op.duration_ns * computation)) for op in graph.ops
+            )
+            graph = Graph(ops, graph.parameters)
+        return replace(self, layers=tuple(map(at, self.layers)), graph=graph)
 
     def block_starts(self) -> tuple[int, ...]:
         """Return which units of the chain of layers begin a block, from 0, in increasing order."""

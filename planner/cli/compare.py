@@ -31,6 +31,7 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
+from planner.cli.compare_cluster import settle_cluster
 from planner.cli.compare_help import add_compare
 from planner.cli.compare_network import on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
@@ -63,6 +64,9 @@ FAMILIES: Mapping[str, Family] = {
 }
 """What can be compared."""
 
+_MEMORY: Mapping[str, Sequence[str]] = {"iteration": (), "yan": ("--activations",)}
+"""Options of memory that a problem does not take, if it takes any."""
+
 PROFILED: Mapping[str, Profiled] = {
     name: family.profiled for name, family in FAMILIES.items() if family.profiled is not None
 }
@@ -79,7 +83,6 @@ def run(options: argparse.Namespace) -> int:
     if options.peers:
         _refuse(options, _apart(), "--peers")
         return compare_peers.run(options)
-    _refuse(options, compare_peers.OPTIONS, "a comparison without --peers")
     if len(options.file) > 1:
         raise InvalidInputError("FILE", "expected one file; only --peers takes several profiles")
     (options.file,) = options.file
@@ -157,7 +160,11 @@ def _refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> No
 
 def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     """Return what a request asks, and the problem it makes."""
-    _refuse(options, _apart()[1:], f"a request, and {options.file} holds one, not a profile")
+    _refuse(
+        options,
+        (*_apart()[1:], *compare_peers.OPTIONS),
+        f"a request, and {options.file} holds one, not a profile",
+    )
     with in_file(options.file):
         request = decode_request(data)
         problem: str = request.problem
@@ -171,22 +178,14 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedP
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     """Return what is asked about a profile, and the problem it makes with a network."""
     problem: str = options.problem or next(iter(PROFILED))
-    if problem == "iteration":
-        raise InvalidInputError(
-            "--problem", "planner plan PROFILE --cluster FILE plans it, and --peers compares"
-        )
-    if problem not in PROFILED:
-        raise InvalidInputError(
-            "--problem",
-            f"{problem} compares a request of planner solve (a document with a field problem), "
-            f"and {options.file} holds none",
-        )
     family = PROFILED[problem]
     _settle(options, problem)
+    _refuse(options, _MEMORY.get(problem, compare_peers.MEMORY), f"--problem {problem}")
+    scale = settle_cluster(options)
     network = settle_network(options, family)
     family.check(options)
     with in_file(options.file):
-        profile = decode_profile(data)
+        profile = decode_profile(data).scaled(scale)
         part = family.part(profile, options)
     typed = on_network(part, family, network, options)
     compared = family.compared(profile, part, typed, options)

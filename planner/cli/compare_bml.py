@@ -18,6 +18,7 @@ from planner.methods import known_method
 from planner.network import AnyNetwork
 from planner.profiles import Profile
 from planner.results import Result
+from planner.topologies import BCube, Failures
 from planner.units import format_bytes, format_ns
 
 __all__ = ["FAMILY"]
@@ -152,13 +153,23 @@ def _requested(request: bml_json.BmlRequest) -> ComparedProblem:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if options.at is not None:
+        if options.bcube is not None:
+            raise InvalidInputError("--bcube", "not together with --cluster")
+        options.bcube = options.at.topology
+        if not isinstance(options.bcube, BCube):
+            raise InvalidInputError(
+                "--cluster", f"expected a bcube such as bml-bcube, and {options.at.name} is none"
+            )
+        return
     if options.bcube is None:
         raise InvalidInputError("--bcube", "missing: it says how many servers there are: 3,2")
     options.bcube = parse_bcube(options.bcube)
 
 
 def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> _OnTopologies:
-    problem = bml.Problem.from_profile(profile, network, options.bcube)
+    failed = options.at.failed if options.at else Failures()
+    problem = bml.Problem.from_profile(profile, network, options.bcube, failed=failed)
     tensors = tuple(layer.pushed_bytes for layer in profile.layers)
     return _OnTopologies(problem, tensors, options.topology)
 

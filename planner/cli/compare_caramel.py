@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from planner import caramel
 from planner.caramel.for_target import BEHIND_BARRIERS, BUCKETS
+from planner.cli.compare_cluster import workers_of
 from planner.cli.family import (
     DEFAULT_SECONDS,
     FOR,
@@ -75,7 +76,9 @@ _OPTIONS = (
 
 def _check(options: argparse.Namespace) -> None:
     measured = None if options.network is None else options.network.ranks
-    if options.workers is None:
+    if options.at is not None:
+        options.workers = workers_of(options, _OPTIONS[0])
+    elif options.workers is None:
         options.workers = measured or _WORKERS
     elif measured is not None and options.workers != measured:
         raise InvalidInputError(

@@ -1,35 +1,102 @@
-"""``planner compare`` for group scheduling: only of requests."""
+"""``planner compare`` for group scheduling."""
 
+import argparse
 from fractions import Fraction
 
-from planner import drizzle
-from planner.cli.family import ComparedProblem, Family, percent
+from planner import bigdl, drizzle
+from planner.cli.compare_bigdl import sliced
+from planner.cli.compare_cluster import needs_cluster
+from planner.cli.family import ComparedProblem, Family, Option, Profiled, about, percent
+from planner.cli.parsing import parse_number
 from planner.comparison import Comparison
 from planner.drizzle.closed_form import largest_group
+from planner.errors import InvalidInputError
+from planner.iteration.scheduling import MAX_GROUP_NS, MAX_OVERHEAD, scheduling_problem
 from planner.jsonio import drizzle as drizzle_json
 from planner.methods import concrete
+from planner.network import AnyNetwork
+from planner.profiles import Profile
 from planner.results import Result
-from planner.units import counted, format_ns
+from planner.units import counted, format_ns, parse_time
 from planner.validation import MAX_VALUE
 
 __all__ = ["FAMILY"]
 
+_OPTIONS = (
+    Option(
+        "--max-overhead",
+        str(float(MAX_OVERHEAD)),
+        {"metavar": "F", "help": f"largest share of scheduling; default: {float(MAX_OVERHEAD):g}"},
+    ),
+    Option(
+        "--max-group",
+        f"{MAX_GROUP_NS // 10**9}s",
+        {"metavar": "TIME", "help": f"longest time of a group; default: {MAX_GROUP_NS // 10**9}s"},
+    ),
+)
+
 
 def _requested(request: drizzle_json.DrizzleRequest) -> ComparedProblem:
     problem = request.to_problem()
+    return ComparedProblem(
+        problem,
+        lambda result: drizzle_json.answer(problem, result),
+        (f"request: {_summary(problem)}",),
+        notes=lambda comparison: _online(problem, comparison),
+    )
+
+
+def _summary(problem: drizzle.Problem) -> str:
     limit = problem.max_group_ns
-    summary = (
-        f"request: {counted(problem.tasks or 0, 'task')}, "
+    return (
+        f"{counted(problem.tasks or 0, 'task')}, "
         f"{format_ns(problem.compute_ns)} to compute, "
         f"overhead of at most {float(problem.max_overhead):.4g}"
         f"{'' if limit is None else f', a decision every {format_ns(limit)}'}"
     )
+
+
+def _check(options: argparse.Namespace) -> None:
+    needs_cluster(options)
+    if options.at.scheduling is None:
+        raise InvalidInputError(
+            "--cluster",
+            f"{options.at.name} does not say what its engine's driver spends on tasks; drizzle-64 "
+            "does",
+        )
+    options.machines = options.at.workers
+    options.max_overhead = parse_number(options.max_overhead, "--max-overhead", positive=True)
+    options.max_group = parse_time(options.max_group, "--max-group")
+
+
+def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> drizzle.Problem:
+    """Return the problem of iterations that compute, and then synchronise by slices."""
+    summed_up = bigdl.solve(sliced(profile, network, options)).objective_ns
+    return scheduling_problem(
+        options.at,
+        profile.forward_ns + profile.backward_ns + (summed_up or 0),
+        max_overhead=options.max_overhead,
+        max_group_ns=options.max_group,
+    )
+
+
+def _compared(
+    profile: Profile, _: Profile, problem: drizzle.Problem, options: argparse.Namespace
+) -> ComparedProblem:
+    computed = format_ns(profile.forward_ns + profile.backward_ns)
+    summary = f"{profile.name}: {_summary(problem)} ({computed}, the rest synchronises by slices)"
     return ComparedProblem(
         problem,
         lambda result: drizzle_json.answer(problem, result),
-        (summary,),
+        about(profile, summary, "", options),
+        profile.name,
         notes=lambda comparison: _online(problem, comparison),
     )
+
+
+def _part(profile: Profile, _: argparse.Namespace) -> Profile:
+    profile.dataflow()  # refuses a model without gradients
+    return profile
 
 
 def _online(
@@ -73,8 +140,16 @@ FAMILY = Family(
     columns=("method", "group size", "overhead", "iteration", "group", "speed-up"),
     cells=_cells,
     requested=_requested,
-    asks="how many iterations to schedule at once on Spark; of a request",
+    asks="how many iterations to schedule at once on Spark",
     example="planner compare data/drizzle/inception64.json",
     ends=("status",),
+    profiled=Profiled(
+        options=_OPTIONS,
+        check=_check,
+        part=_part,
+        problem=_problem,
+        compared=_compared,
+        collective=lambda _: None,
+    ),
 )
 """What is compared, and how it is shown."""

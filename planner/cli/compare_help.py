@@ -14,6 +14,7 @@ from planner.cli import compare_peers
 from planner.cli.common import add_loudness, command
 from planner.cli.compare_network import add_network_options
 from planner.cli.family import DEFAULT_SECONDS, Family, Option
+from planner.cli.iteration_options import add_ignoring, add_memory_options
 from planner.cli.parsing import seconds
 from planner.cli.suggesting import SuggestingParser
 from planner.iteration import METHODS as PEERS
@@ -125,6 +126,11 @@ def _shown(families: Families, given: Sequence[str]) -> argparse.ArgumentParser:
         compare_peers.add_options(shown)
     elif family is not None and family.profiled is not None:
         add_network_options(shown)
+        group = compare_peers.add_cluster_options(shown)
+        if asked.problem == "iteration":
+            add_memory_options(group)
+        elif asked.problem == "yan":
+            add_ignoring(group)
         _add_own(shown, asked.problem, family.profiled.options)
     return shown
 

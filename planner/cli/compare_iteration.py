@@ -1,15 +1,20 @@
-"""``planner compare`` for whole iterations: of requests, and with ``--peers`` of many profiles."""
+"""``planner compare`` for whole iterations: one; with ``--peers`` many profiles."""
 
+import argparse
 from typing import TypeAlias
 
 from msgspec import UNSET
 
 from planner import iteration
-from planner.cli.family import ComparedProblem, Family
+from planner.cli.compare_cluster import needs_cluster
+from planner.cli.family import ComparedProblem, Family, Profiled, about
+from planner.cli.iteration_options import memory_options
 from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
 from planner.jsonio.iteration_making import answer
 from planner.methods import concrete
+from planner.network import AnyNetwork
+from planner.profiles import Profile
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 
@@ -21,18 +26,41 @@ _Result: TypeAlias = Result[iteration.Plan, iteration.Evaluation]
 def _requested(request: iteration_json.IterationRequest) -> ComparedProblem:
     problem, name = request.to_problem(), request.profile.name
     scale = 1 if request.computation_scale is UNSET else request.computation_scale
-    cluster, size = problem.cluster, sum(problem.pushed)
-    summary = (
-        f"request: {name} on {cluster.name}: {counted(cluster.workers, 'worker')}, "
-        f"{format_bytes(size)} of gradients in {counted(len(problem.pushed), 'parameter')}, "
-        f"computation × {float(scale):g}"
-    )
+    summary = f"request: {_summary(name, problem)}, computation × {float(scale):g}"
     return ComparedProblem(
         problem,
         lambda result: answer(problem, result, model=name),
         (summary,),
         name,
         warnings=request.profile.provenance.warnings,
+    )
+
+
+def _summary(name: str, problem: iteration.Problem) -> str:
+    cluster, size = problem.cluster, sum(problem.pushed)
+    return (
+        f"{name} on {cluster.name}: {counted(cluster.workers, 'worker')}, "
+        f"{format_bytes(size)} of gradients in {counted(len(problem.pushed), 'parameter')}"
+    )
+
+
+def _part(profile: Profile, _: argparse.Namespace) -> Profile:
+    profile.dataflow()  # refuses a model without gradients
+    return profile
+
+
+def _problem(profile: Profile, _: AnyNetwork, options: argparse.Namespace) -> iteration.Problem:
+    return iteration.Problem.from_profile(profile, options.at, **memory_options(options))
+
+
+def _compared(
+    profile: Profile, _: Profile, problem: iteration.Problem, options: argparse.Namespace
+) -> ComparedProblem:
+    return ComparedProblem(
+        problem,
+        lambda result: answer(problem, result, model=profile.name),
+        about(profile, _summary(profile.name, problem), "", options),
+        profile.name,
     )
 
 
@@ -55,8 +83,17 @@ FAMILY = Family(
     columns=("method", "algorithm", "mode", "transfers", "iteration", "stalls"),
     cells=_cells,
     requested=_requested,
-    asks="a whole iteration on a cluster; of a request, else planner plan",
-    example="planner compare request.json",
+    asks="a whole iteration on a cluster; planner plan says more of it",
+    example="planner compare data/profiles/vgg19.json --problem iteration --cluster caramel-16",
     bounding=JOINT,
+    profiled=Profiled(
+        options=(),
+        check=needs_cluster,
+        part=_part,
+        problem=_problem,
+        compared=_compared,
+        collective=lambda _: "all_reduce",
+        beside=True,
+    ),
 )
 """What is compared, and how it is shown."""

@@ -1,19 +1,21 @@
 """The network of ``planner compare``: NICs as options describe them, or a network document."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.cli.common import file_name, in_file, read
 from planner.cli.family import Profiled
 from planner.cli.naming import as_typed
-from planner.clusters import Nic
+from planner.clusters import Cluster, Nic
 from planner.errors import InvalidInputError
 from planner.interference import Interference
 from planner.jsonio import shipped_clusters
 from planner.network import AnyNetwork
-from planner.units import parse_rate, parse_time
+from planner.topologies import BCube
+from planner.units import counted, format_ns, format_rate, parse_rate, parse_time
+from planner.yan.profiled import nic_rate
 
 if TYPE_CHECKING:
     from planner.sweeps import Model
@@ -74,25 +76,46 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
 
 def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
     """Return the network that is given; what a file says of it takes its option's place."""
+    if options.at is not None:
+        for name in ("startup", "bandwidth", "network", "network_model"):
+            if getattr(options, name) is not None:
+                option = f"--{name}".replace("_", "-")
+                raise InvalidInputError(option, "not together with --cluster")
+        described = _of_cluster(options.at, family.collective(options))
+        options.network = described
+        return described.network
     if options.network is not None:
         for name in ("startup", "bandwidth"):
             if getattr(options, name) is not None:
                 raise InvalidInputError(f"--{name}", "not together with --network")
         if options.network == options.file == "-":
             raise InvalidInputError("--network", "standard input is the profile already")
-        options.network = _read(options, family)
-        network: AnyNetwork = options.network.network
-        return network
+        described = _read(options, family)
+        options.network = described
+        return described.network
     if options.network_model is not None:
         raise InvalidInputError("--network-model", "only together with --network")
     for name in ("startup", "bandwidth"):
         if getattr(options, name) is None:
             raise InvalidInputError(
                 f"--{name}",
-                "missing: it comes with a profile, or --network in place of both",
+                "missing: it comes with a profile, or --network or --cluster in place of both",
             )
     startup = parse_time(options.startup, "--startup")
     return Nic(parse_rate(options.bandwidth, "--bandwidth"), startup)
+
+
+def _of_cluster(cluster: Cluster, collective: str | None) -> NetworkFile:
+    """Return what a worker of a cluster has: its NICs, or its share of what all have together."""
+    nic, rate = cluster.nic, nic_rate(cluster)
+    levels = nic.per_machine if isinstance(cluster.topology, BCube) else 1
+    beside = cluster.interference if collective == "all_reduce" else cluster.interference.half
+    about = (
+        f"{cluster.name}: {counted(cluster.workers, 'worker')}, start-up "
+        f"{format_ns(nic.startup_ns)}, {format_rate(rate)} each"
+    )
+    alone = replace(nic, bytes_per_s=rate / levels, per_machine=levels, message_ns=0)
+    return NetworkFile("--cluster", alone, None, about, beside)
 
 
 def on_network(

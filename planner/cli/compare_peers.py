@@ -45,10 +45,13 @@ from planner.methods import concrete, deadline_in, known_method
 from planner.printing import printable
 from planner.profiles import Profile
 
-__all__ = ["OPTIONS", "add_options", "chart_of", "planned", "run"]
+__all__ = ["MEMORY", "OPTIONS", "add_cluster_options", "add_options", "chart_of", "planned", "run"]
 
-OPTIONS = ("--cluster", "--failed", "--computation", "--activations", "--ignore-memory")
-"""What only a comparison with ``--peers`` is told."""
+MEMORY = ("--activations", "--ignore-memory")
+"""What memory holds: only whole iterations take both."""
+
+OPTIONS = ("--cluster", "--failed", "--computation", *MEMORY)
+"""What no request is told, as it says so itself."""
 
 MAX_CASES = 10_000
 """More would take hours: a mistake in a pattern of file names."""
@@ -63,20 +66,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="plan whole iterations of every profile on every --cluster, and compare the joint "
         "plan (auto) with those of single families and of other systems",
     )
+    add_memory_options(add_cluster_options(parser))
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options that say where a profile shall run, and return their group."""
+    group = parser.add_argument_group("with a profile, on a cluster")
     group.add_argument(
         "--cluster",
         nargs="+",
         metavar="FILE",
-        help="clusters, such as data/clusters/*.json, or names of shipped ones",
+        help="a cluster's file or the name of a shipped one, which says all that the other options "
+        "would; with --peers several: data/clusters/*.json",
     )
     add_failed_option(group)
     group.add_argument(
         "--computation",
         metavar="F,G,…",
-        help="multiply all times of computation, once by each: 0.02 or 1/50 for workers 50 times "
-        "as fast as those the profiles were measured on; default: 1",
+        help="multiply all times of computation: 0.02 or 1/50 for workers 50 times as fast as "
+        "those the profiles were measured on; with --peers once by each; default: 1",
     )
-    add_memory_options(group)
+    return group
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from planner.validation import shown
 __all__ = [
     "Job",
     "add_failed_option",
+    "add_ignoring",
     "add_iteration_options",
     "add_memory_options",
     "asked_cluster",
@@ -159,6 +160,11 @@ def add_memory_options(parser: Any) -> None:
         help="memory for the activations of an iteration, such as 2GiB; default: what the "
         "profile's layers keep for the backward pass, or else all their outputs",
     )
+    add_ignoring(parser)
+
+
+def add_ignoring(parser: Any) -> None:
+    """Add the option that takes memory to be endless."""
     parser.add_argument(
         "--ignore-memory",
         action="store_true",

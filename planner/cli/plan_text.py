@@ -20,6 +20,7 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     Why,
 )
+from planner.jsonio.partitioned import PartitionedAnswer
 from planner.printing import printable
 from planner.report.words import CHANGES
 from planner.topologies import BCube, FatTree, Rails
@@ -150,6 +151,22 @@ def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
         for candidate in sizing.candidates
     ]
     yield format_table(header, rows)
+    if sizing.partitioned is not UNSET:
+        yield _servers(sizing.partitioned)
+
+
+def _servers(found: PartitionedAnswer) -> str:
+    """Return what Yan's search chose, in a line."""
+    if found.epoch_ns is UNSET or found.layers is UNSET:
+        return f"with parameter servers (Yan's search): nothing, {found.reason}"
+    cut = sum(layer.partitions > 1 for layer in found.layers)
+    copied = sum(layer.copies > 1 for layer in found.layers)
+    how = f"{cut} of {len(found.layers)} layers cut, {copied} copied" if cut or copied else "uncut"
+    return (
+        f"with parameter servers (Yan's search, {found.status}): {epoch_text(found.epoch_ns)} on "
+        f"{found.workers_per_replica} × {found.replicas} workers + {found.parameter_servers} "
+        f"servers, {how}; its model overlaps nothing and pushes for nothing, and is not run here"
+    )
 
 
 def _epoch(candidate: CandidateAnswer) -> str:

@@ -21,6 +21,7 @@ from heapq import heapify, heappop, heappush
 from planner.errors import InvalidInputError
 from planner.formats.kept import kept_bytes
 from planner.formats.pipedream_rows import Node, doubts
+from planner.formats.pipedream_shapes import shapes_of
 from planner.layers import Layer, chain_blocks, graph_of_layers
 from planner.profiles import Profile, Provenance
 from planner.validation import MAX_VALUE, shown
@@ -87,6 +88,10 @@ def read_pipedream(
         [nodes[node].activation_bytes for node in order],
         steps,
     )
+    reads: dict[int, list[int]] = {}
+    for source_place, place in steps:
+        reads.setdefault(place, []).append(source_place)
+    shapes = shapes_of([nodes[node] for node in order], reads, batch_size)
     layers = tuple(
         Layer(
             name=f"{node} {nodes[node].kind}",
@@ -96,8 +101,11 @@ def read_pipedream(
             activation_bytes=nodes[node].activation_bytes,
             block=block,
             kept_bytes=keeps,
+            **known,
         )
-        for node, block, keeps in zip(order, chain_blocks(len(order), steps), kept, strict=True)
+        for node, block, keeps, known in zip(
+            order, chain_blocks(len(order), steps), kept, shapes, strict=True
+        )
     )
     weighted = any(layer.parameter_bytes for layer in layers)
     warnings = [

@@ -27,17 +27,14 @@ from planner import yan
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.problem import Problem
 from planner.profiles import Profile
-from planner.topologies import Rails
 from planner.validation import MAX_VALUE, shown
 from planner.yan.problem import MAX_MACHINES
+from planner.yan.profiled import NO_STARTUP_NS, nic_rate
 
 __all__ = ["EpochEstimate", "batch_size_of", "computation_ns", "yan_estimates"]
 
 MAX_WORKERS = MAX_MACHINES - 1
 """Most workers Yan's model takes: a server stands beside them."""
-
-NO_STARTUP_NS = Fraction(1, 10**9)
-"""What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +117,13 @@ def _layer_and_constants(
     layer = yan.NeuronLayer(profile.name, "full", neurons=1, connections=size, weights=size)
     operation = Fraction(computation_ns(problem), batch * (2 * size + 2))
     cluster, nic = problem.cluster, problem.cluster.nic
-    rate = nic.bytes_per_s
-    if not isinstance(cluster.topology, Rails):  # there each accelerator has one NIC
-        rate *= nic.per_machine
-    if cluster.shared_bytes_per_s is not None:
-        rate = min(rate, cluster.shared_bytes_per_s)
     units = len(profile.chain().layers) if profile.layers else len(problem.pulled)
     return layer, yan.Constants(
         muladd_ns=operation,
         activation_ns=operation,
         error_ns=operation,
         latency_ns=(max(Fraction(units * nic.startup_ns), NO_STARTUP_NS),),
-        nic_bits_per_s=8 * rate,
+        nic_bits_per_s=8 * nic_rate(cluster),
         interference=(Fraction(1),),  # the times of a profile are those of all cores together
         bits_per_weight=Fraction(8),
     )

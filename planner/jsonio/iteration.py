@@ -12,6 +12,7 @@ from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.iteration import Problem
 from planner.iteration.for_target import exported
+from planner.iteration.partitioned import Partitioned, partitioned
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
 from planner.iteration.sizing import Sizing, choose_size
@@ -190,6 +191,7 @@ def planned(
     deadline = deadline_in(time_limit)
     begin = time.perf_counter()
     sizing: Sizing | None = None
+    servers: Partitioned | None = None
     if epoch_samples is not None:
         if method not in ("auto", iteration.JOINT):
             raise InvalidInputError(
@@ -204,6 +206,11 @@ def planned(
             progress=progress,
             **options,
         )
+        if "sharded" in options.get("modes", iteration.MODES):
+            if progress:
+                progress("parameter servers")
+            limit = None if time_limit is None else time_limit / 4
+            servers = partitioned(profile, cluster, epoch_samples, options, limit)
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
     problem = Problem.from_profile(profile, cluster, **options)
     if target is None and method in ("auto", iteration.JOINT):
@@ -222,6 +229,7 @@ def planned(
         model=profile.name,
         samples=epoch_samples,
         sizing=sizing,
+        servers=servers,
         groups=groups,
         advice=advised(problem, result, end) if alternatives else None,
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.iteration.ways import MIXED
 from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
+from planner.jsonio.partitioned import PartitionedAnswer
 from planner.jsonio.programs import ProgramAround
 from planner.jsonio.regret import AdviceField, RegretField
 from planner.jsonio.targets import TargetField, TargetsField
@@ -178,6 +179,10 @@ class SizingAnswer(Struct, frozen=True, kw_only=True):
         Meta(description="whether no other number's bound is below; false if the time was up"),
     ] = True
     candidates: tuple[CandidateAnswer, ...]
+    partitioned: (
+        Annotated[PartitionedAnswer, Meta(description="with parameter servers, by Yan's search")]
+        | UnsetType
+    ) = UNSET
 
 
 class SchedulingAnswer(Struct, frozen=True, kw_only=True):

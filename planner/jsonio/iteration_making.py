@@ -21,6 +21,7 @@ from planner.iteration import (
     network_bound,
 )
 from planner.iteration.evaluation import cost_of
+from planner.iteration.partitioned import Partitioned
 from planner.iteration.plan import How
 from planner.iteration.sizing import Sizing
 from planner.iteration.synchronisation import recipe_on
@@ -42,6 +43,7 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     Why,
 )
+from planner.jsonio.partitioned import partitioned_answer
 from planner.jsonio.programs import program_answer
 from planner.jsonio.regret import advice_answer, regret_answers
 from planner.jsonio.targets import target_answer, targets_answer
@@ -64,6 +66,7 @@ def answer(
     model: str = "",
     samples: int | None = None,
     sizing: Sizing | None = None,
+    servers: Partitioned | None = None,
     groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
     advice: Advice | None = None,
     regret: Sequence[Regret] | None = None,
@@ -82,7 +85,7 @@ def answer(
         What it was chosen from, if it was.
     model : str
         Name of the model.
-    samples, sizing : int, Sizing, optional
+    samples, sizing, servers : int, Sizing, Partitioned, optional
         Samples of an epoch, and how the number of machines was chosen.
     groups : Result, optional
         How the engine's driver schedules iterations.
@@ -103,7 +106,7 @@ def answer(
         **_failed(cluster),
         "alternatives": tuple(map(_alternative, alternatives)) if alternatives else UNSET,
         "left_out": dict(problem.left_out) if problem.left_out else UNSET,
-        "sizing": _sizing(samples, sizing) if samples and sizing else UNSET,
+        "sizing": _sizing(samples, sizing, servers) if samples and sizing else UNSET,
         "scheduling": _scheduling(groups) if groups else UNSET,
         "advice": advice_answer(advice),
         "regret": regret_answers(regret),
@@ -165,7 +168,7 @@ def _beside(problem: Problem, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
+def _sizing(samples: int, sizing: Sizing, servers: Partitioned | None) -> SizingAnswer:
     return SizingAnswer(
         epoch_samples=samples,
         at_most=max(candidate.machines for candidate in sizing.candidates),
@@ -180,6 +183,7 @@ def _sizing(samples: int, sizing: Sizing) -> SizingAnswer:
             )
             for candidate in sizing.candidates
         ),
+        partitioned=UNSET if servers is None else partitioned_answer(servers),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -26,6 +27,7 @@ __all__ = [
     "FitDocument",
     "MeasurementDocument",
     "MeasurementsDocument",
+    "decode_computation",
     "decode_measurements",
     "encode_computation",
     "encode_fit",
@@ -129,6 +131,18 @@ class ComputationDocument(Struct, frozen=True, kw_only=True):
 
     constants: ComputationConstants
     provenance: ProvenanceDocument
+
+
+def decode_computation(data: bytes) -> tuple[Fraction, ...]:
+    """Read from JSON text how much longer computation takes with 1, 2, … threads.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no document of ``planner calibrate compute``.
+    """
+    document = typed(decode(data), ComputationDocument)
+    return tuple(Fraction(str(factor)) for factor in document.constants.interference)
 
 
 class FittedConstants(ComputeTimes, frozen=True, kw_only=True):

@@ -12,12 +12,14 @@ from planner.jsonio.decoding import decode, typed
 from planner.jsonio.graphs import OpDocument, ParameterDocument, documents_of, graph_of
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.types import Size, Time
-from planner.layers import Layer
+from planner.layers import KINDS, Layer
 from planner.profiles import Profile, Provenance
+from planner.validation import MAX_VALUE
 
 __all__ = ["PROFILE_RULES", "ProfileDocument", "decode_profile", "encode_profile", "profile_of"]
 
 Count = Annotated[int, Meta(ge=0, le=2**31)]
+Shape = Annotated[tuple[Annotated[int, Meta(ge=1, le=MAX_VALUE)], ...], Meta(description="lengths")]
 
 
 class ProvenanceDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +60,16 @@ class LayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     parameters: Annotated[
         tuple[str, ...], Meta(description="names in the model; none if they are unknown")
     ] = ()
+    kind: Annotated[str, Meta(extra_json_schema={"enum": list(KINDS)})] | None = None
+    input_shape: Shape | None = None
+    output_shape: Shape | None = None
+    kernel: Shape | None = None
+    stride: Shape | None = None
+    connections: (
+        Annotated[int, Meta(ge=0, le=MAX_VALUE, description="multiply-adds of a sample, forward")]
+        | None
+    ) = None
+    weights: Annotated[int, Meta(ge=0, le=MAX_VALUE)] | None = None
 
 
 class ProfileDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -91,6 +91,7 @@ PROBLEMS: Mapping[str, Interface] = {
         yan.run,
         yan_scaling.headline,
         yan_scaling.scaling,
+        yan.REQUEST_RULES,
     ),
     "bml": Interface(
         bml.BmlRequest,

@@ -1,12 +1,17 @@
 """The JSON interface of scaling: requests, and the problems they stand for."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from planner.deadline import Deadline
-from planner.jsonio.types import Count, PositiveRate, Seconds, fields_of, or_none
+from planner.errors import InvalidInputError
+from planner.jsonio.clusters import ClusterDocument, cluster_of
+from planner.jsonio.heads import warned
+from planner.jsonio.profiles import ProfileDocument, profile_of
+from planner.jsonio.types import Count, PositiveRate, Rate, Seconds, fields_of, or_none
 from planner.jsonio.yan_answer import YanAnswer, answer, refuse_sensitivity, with_extras
 from planner.methods import known_method
 from planner.validation import inside
@@ -21,18 +26,23 @@ from planner.yan.problem import (
     Constants,
     Problem,
 )
+from planner.yan.profiled import Profiled, profiled
 from planner.yan.solver import METHODS, solve
+from planner.yan.units import refuse_incomplete
 
 __all__ = [
+    "REQUEST_RULES",
     "ConstantsDocument",
     "FixedDocument",
     "NeuronLayerDocument",
     "YanRequest",
+    "asked",
     "constants_of",
     "fixed_of",
     "layers_of",
     "problem_of",
     "run",
+    "told",
 ]
 
 
@@ -49,13 +59,13 @@ Speeds = Annotated[
 
 
 class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One layer of neurons; a convolution has a shape and a kernel."""
+    """One layer of neurons; a convolution has a shape and a kernel, a block a shape."""
 
     name: str
-    kind: Literal["conv", "full"]
+    kind: Literal["conv", "full", "block"]
     neurons: Amount
     connections: Amount
-    weights: Amount
+    weights: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
     shape: (
         Annotated[tuple[Amount, Side, Side], Meta(description="channels, rows, columns")]
         | UnsetType
@@ -63,6 +73,8 @@ class NeuronLayerDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     kernel: Side | UnsetType = UNSET
     stride: Side = 1
     pool: Side = 1
+    forward_ns: Rate | UnsetType = UNSET
+    backward_ns: Rate | UnsetType = UNSET
 
 
 class ConstantsDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,17 +120,37 @@ class FixedDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class YanRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many servers, replicas, workers, partitions, copies and threads a job should have."""
+    """How many servers, replicas, workers, partitions, copies and threads a job should have.
+
+    Give machines, cores, layers, constants and read_every, or a profile and a cluster in their
+    place.
+    """
 
     problem: Literal["yan"]
-    machines: Machines
-    cores: Count
-    layers: Annotated[tuple[NeuronLayerDocument, ...], Meta(min_length=1, max_length=MAX_LAYERS)]
-    constants: ConstantsDocument
     samples: Count
-    read_every: Count
+    machines: Machines | UnsetType = UNSET
+    cores: Count | UnsetType = UNSET
+    layers: (
+        Annotated[tuple[NeuronLayerDocument, ...], Meta(min_length=1, max_length=MAX_LAYERS)]
+        | UnsetType
+    ) = UNSET
+    constants: ConstantsDocument | UnsetType = UNSET
+    read_every: Count | UnsetType = UNSET
+    profile: ProfileDocument | UnsetType = UNSET
+    cluster: ClusterDocument | UnsetType = UNSET
+    computation_scale: (
+        Annotated[PositiveRate, Meta(description="what the profile's times are multiplied by")]
+        | UnsetType
+    ) = UNSET
+    interference: (
+        Annotated[
+            tuple[PositiveRate, ...],
+            Meta(min_length=1, max_length=MAX_THREADS, description="of a profile's threads"),
+        ]
+        | UnsetType
+    ) = UNSET
     read_model: Literal["mean", "min", "max"] = "mean"
-    partitions: Literal["all", "powers_of_two"] = "all"
+    partitions: Literal["all", "powers_of_two"] | UnsetType = UNSET
     max_copies: Machines | UnsetType = UNSET
     memory_bytes: Memory | UnsetType = UNSET
     machine_speeds: Speeds | UnsetType = UNSET
@@ -143,22 +175,100 @@ def problem_of(request: YanRequest) -> Problem:
     InvalidInputError
         If it is none, with a path into the request.
     """
-    return Problem(
-        machines=request.machines,
-        cores=request.cores,
-        layers=layers_of(request.layers),
-        constants=constants_of(request.constants),
+    return asked(request).problem
+
+
+def asked(request: YanRequest) -> Profiled:
+    """Return the typed problem, with what a profile left to assume.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with a path into the request.
+    """
+    common: dict[str, Any] = {
+        "read_model": request.read_model,
+        "max_copies": or_none(request.max_copies),
+        "machine_speeds": or_none(request.machine_speeds),
+        "nic_speeds": or_none(request.nic_speeds),
+        "fixed": () if request.fixed is UNSET else fixed_of(request.fixed),
+        "top": request.top,
+    }
+    if request.partitions is not UNSET:
+        common["partitions"] = request.partitions
+    if request.memory_bytes is not UNSET:
+        common["memory_bytes"] = request.memory_bytes
+    if request.profile is not UNSET:
+        return _of_profile(request, request.profile, common)
+    for name in _OF_PROFILE[1:]:
+        if getattr(request, name) is not UNSET:
+            raise InvalidInputError(name, "only together with profile")
+    machines, cores, read_every = request.machines, request.cores, request.read_every
+    layers, constants = request.layers, request.constants
+    if machines is UNSET or cores is UNSET or layers is UNSET or constants is UNSET:
+        names = ("machines", "cores", "layers", "constants")
+        missing = next(name for name in names if getattr(request, name) is UNSET)
+        raise InvalidInputError(missing, "missing (or profile and cluster)")
+    if read_every is UNSET:
+        raise InvalidInputError("read_every", "missing")
+    problem = Problem(
+        machines=machines,
+        cores=cores,
+        layers=layers_of(layers),
+        constants=constants_of(constants),
         samples=request.samples,
-        read_every=request.read_every,
-        read_model=request.read_model,
-        partitions=request.partitions,
-        max_copies=or_none(request.max_copies),
-        memory_bytes=or_none(request.memory_bytes),
-        machine_speeds=or_none(request.machine_speeds),
-        nic_speeds=or_none(request.nic_speeds),
-        fixed=() if request.fixed is UNSET else fixed_of(request.fixed),
-        top=request.top,
+        read_every=read_every,
+        **common,
     )
+    return Profiled(problem, 1, ())
+
+
+def _of_profile(
+    request: YanRequest, document: ProfileDocument, common: Mapping[str, Any]
+) -> Profiled:
+    for name in ("machines", "cores", "layers", "constants"):
+        if getattr(request, name) is not UNSET:
+            raise InvalidInputError(name, "not together with profile")
+    if request.cluster is UNSET:
+        raise InvalidInputError("cluster", "missing: it comes with profile")
+    with inside("profile"):
+        profile = profile_of(document)
+        refuse_incomplete(profile)
+    cluster = cluster_of(request.cluster, "cluster")
+    computation = 1 if request.computation_scale is UNSET else request.computation_scale
+    return profiled(
+        profile,
+        cluster,
+        request.samples,
+        read_every=or_none(request.read_every),
+        computation=computation,
+        interference=or_none(request.interference),
+        **common,
+    )
+
+
+_OF_PROFILE = ("profile", "cluster", "computation_scale", "interference")
+
+REQUEST_RULES: dict[str, Any] = {
+    "oneOf": [
+        {
+            "required": ["machines", "cores", "layers", "constants", "read_every"],
+            "properties": dict.fromkeys(_OF_PROFILE, False),
+        },
+        {
+            "required": ["profile", "cluster"],
+            "properties": dict.fromkeys(("machines", "cores", "layers", "constants"), False),
+        },
+    ]
+}
+"""What the schema says of a request beside the fields' own types."""
+
+
+def told(answered: YanAnswer, made: Profiled) -> YanAnswer:
+    """Return an answer with what is assumed beyond the profile it was made of."""
+    if not made.assumptions:
+        return answered
+    return replace(answered, batch_size=made.batch_size, assumptions=made.assumptions)
 
 
 def layers_of(documents: Sequence[NeuronLayerDocument]) -> tuple[NeuronLayer, ...]:
@@ -206,13 +316,14 @@ def run(request: YanRequest) -> YanAnswer:
     """Answer one request."""
     limit = or_none(request.time_limit_s)
     deadline = Deadline(limit)
-    problem = problem_of(request)
+    made = asked(request)
+    problem = made.problem
     if request.sensitivity:
         known_method(request.method, METHODS)
         refuse_sensitivity(problem, request.method)
     result = solve(problem, method=request.method, time_limit=limit)
-    return with_extras(
-        answer(problem, result),
+    answered = with_extras(
+        told(answer(problem, result), made),
         problem,
         result,
         pareto=request.pareto,
@@ -220,3 +331,6 @@ def run(request: YanRequest) -> YanAnswer:
         sensitivity=request.sensitivity,
         deadline=deadline,
     )
+    if request.profile is UNSET:
+        return answered
+    return warned(answered, request.profile.provenance.warnings)

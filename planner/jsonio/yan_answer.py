@@ -150,6 +150,13 @@ class YanAnswer(PlanOrReason, frozen=True, kw_only=True):
     landscape: tuple[FrontRow, ...] | UnsetType = UNSET
     sensitivity: SensitivityAnswer | UnsetType = UNSET
     layers: tuple[Index, ...] | UnsetType = UNSET
+    batch_size: Annotated[int, Meta(ge=1, description="samples that are one here")] | UnsetType = (
+        UNSET
+    )
+    assumptions: (
+        Annotated[tuple[str, ...], Meta(description="beyond the profile it was made of")]
+        | UnsetType
+    ) = UNSET
 
 
 def answer(problem: Problem, result: Result[Plan, Estimate]) -> YanAnswer:

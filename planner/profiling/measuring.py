@@ -19,6 +19,7 @@ from planner.profiles import Profile, Provenance
 from planner.profiling.machine import processor, versions
 from planner.profiling.remarks import notes_of, others_in, warnings_of
 from planner.profiling.repeating import interquartile, repeated
+from planner.profiling.shapes import Description, describe
 from planner.profiling.structure import Structure, observe
 from planner.profiling.surroundings import kept_gradients, no_collection, with_threads
 from planner.profiling.timing import Run, clock_for, time_bare, time_layers
@@ -65,7 +66,7 @@ def measure(
         Untimed iterations before the measurement, and timed ones. Each timed repetition runs one
         iteration with the hooks that tell the layers apart and one without, for comparison.
     batch_size : int, optional
-        Samples in `inputs`, for the profile.
+        Samples in `inputs`, for the profile; without them shapes of one sample stay unknown.
     threads : int, optional
         Threads torch computes with; by default as many as it does now.
     notes : tuple of str
@@ -113,6 +114,7 @@ def measure(
             time_bare(model, inputs, clock)
             report(done + 1, warmup + repetitions)
         structure = observe(model, inputs)
+        described = None if batch_size is None else describe(model, inputs, batch_size)
 
         def one_more() -> Run:
             loads.append(machine.Load.now())
@@ -128,7 +130,7 @@ def measure(
         counting = slice(first, first + repetitions)
         others = others_in(loads, first + 1, first + 1 + repetitions)
         bare, runs = bare[counting], runs[counting]
-        layers = _layers(model, structure, runs)
+        layers = _layers(model, structure, runs, described)
         graph = _graph(model, structure, runs)
         if graph is not None and optimizer is not None:
             graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock))
@@ -148,7 +150,14 @@ def measure(
     return Profile(name, layers, provenance, batch_size, graph)
 
 
-def _layers(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> tuple[Layer, ...]:
+def _layers(
+    model: nn.Module,
+    structure: Structure,
+    runs: Sequence[Run],
+    described: Sequence[Description] | None,
+) -> tuple[Layer, ...]:
+    if described is not None and len(described) != len(structure.names):
+        described = None  # it computes something else when it is looked at
     parameter_bytes = [0] * len(structure.names)
     gradient_bytes = [0] * len(structure.names)
     for parameter, layer in structure.parameters.items():
@@ -177,6 +186,7 @@ def _layers(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> tupl
                 backward_spread_ns=interquartile(backward),
                 block=structure.blocks[layer],
                 parameters=tuple(parameters[layer]),
+                **({} if described is None else described[layer]._asdict()),
             )
         )
     return tuple(layers)

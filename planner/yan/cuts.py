@@ -70,7 +70,7 @@ class FieldArrays(NamedTuple):
 
 def passed_units(layer: NeuronLayer, partitions: int) -> Places:
     """Return `NeuronLayer.passed` as an array."""
-    size, larger = divmod(layer.cuts, partitions)
+    size, larger = divmod(layer.units, partitions)
     places = np.arange(partitions + 1)
     return np.asarray(places * size + np.minimum(places, larger))
 

@@ -48,7 +48,8 @@ def normal(problem: Problem) -> Problem:
         error_ns=constants.error_ns / speed,
         nic_bits_per_s=constants.nic_bits_per_s * nic,
     )
-    return replace(problem, constants=scaled, machine_speeds=None, nic_speeds=None)
+    layers = [layer.times(1 / Fraction(speed)) for layer in problem.layers]
+    return replace(problem, layers=layers, constants=scaled, machine_speeds=None, nic_speeds=None)
 
 
 def configuration_of(triple: Triple, states: Iterable[LayerState]) -> Configuration:

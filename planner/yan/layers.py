@@ -2,16 +2,18 @@
 
 A fully connected layer is cut into ranges of neurons. A convolution is cut into bands of rows: each
 band needs all filters, and of the layer before it the rows of its receptive field. Where pooling
-follows, bands are cut between pooling windows, and only the pooled rows are passed on.
+follows, bands are cut between pooling windows, and only the pooled rows are passed on. A block of
+layers is cut like a convolution if its rows need but some rows of what it reads, else not at all.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from planner.errors import InvalidInputError
-from planner.validation import integer, set_integer, shown
+from planner.validation import integer, set_exact, set_integer, shown
 
 __all__ = ["Fields", "NeuronLayer", "fields", "offsets"]
 
@@ -36,24 +38,28 @@ class NeuronLayer:
     ----------
     name : str
         For messages and pictures.
-    kind : {"conv", "full"}
-        Convolution or fully connected.
+    kind : {"conv", "full", "block"}
+        Convolution, fully connected, or several layers in one.
     neurons : int
-        Outputs before pooling.
+        Outputs before pooling; of a block what it passes on.
     connections : int
         Multiply-adds of one feed-forward evaluation; connections into padding may be left out.
     weights : int
         Parameters, with or without one bias a neuron (`full`) or a channel (`conv`).
     shape : (int, int, int), optional
-        Channels, rows and columns of a convolution's output before pooling.
+        Channels, rows and columns of the output of a convolution before pooling, or of a block.
     kernel, stride : int
-        Of a convolution, the same in both directions.
+        Of a convolution, the same in both directions; of a block, rows that a row of its output
+        needs, and how far those of two rows are apart. A block without is not cut, and needs all.
     pool : int
         Side and stride of the pooling that follows a convolution; 1 for none.
+    forward_ns, backward_ns : Fraction, optional
+        Measured computation of a sample, all functions included, in place of what the constants
+        make of connections and neurons; the backward pass with the update of the weights.
     """
 
     name: str
-    kind: Literal["conv", "full"]
+    kind: Literal["conv", "full", "block"]
     neurons: int
     connections: int
     weights: int
@@ -61,25 +67,40 @@ class NeuronLayer:
     kernel: int | None = None
     stride: int = 1
     pool: int = 1
+    forward_ns: Fraction | None = None
+    backward_ns: Fraction | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise InvalidInputError("name", f"expected a string, got {shown(self.name)}")
-        if self.kind not in ("conv", "full"):
-            raise InvalidInputError("kind", f"expected one of conv, full, got {shown(self.kind)}")
+        if self.kind not in ("conv", "full", "block"):
+            raise InvalidInputError(
+                "kind", f"expected one of conv, full, block, got {shown(self.kind)}"
+            )
         for field in ("neurons", "connections", "weights"):
-            set_integer(self, field, minimum=1, maximum=MAX_COUNT)
+            least = 0 if (self.kind, field) == ("block", "weights") else 1
+            set_integer(self, field, minimum=least, maximum=MAX_COUNT)
         set_integer(self, "stride", minimum=1, maximum=MAX_SIDE)
         set_integer(self, "pool", minimum=1, maximum=MAX_SIDE)
+        self._check_times()
         if self.kind == "conv":
             self._check_convolution()
+        elif self.kind == "block":
+            self._check_block()
         else:
             self._check_full()
+
+    def _check_times(self) -> None:
+        for field, other in (("forward_ns", "backward_ns"), ("backward_ns", "forward_ns")):
+            if getattr(self, field) is not None:
+                set_exact(self, field)
+            elif getattr(self, other) is not None:
+                raise InvalidInputError(field, f"missing: it comes with {other}")
 
     def _check_full(self) -> None:
         for field, default in (("shape", None), ("kernel", None), ("stride", 1), ("pool", 1)):
             if getattr(self, field) != default:
-                raise InvalidInputError(field, "only a layer of kind 'conv' has one")
+                raise InvalidInputError(field, "a fully connected layer has none")
         if self.connections % self.neurons:
             raise InvalidInputError(
                 "connections",
@@ -95,32 +116,11 @@ class NeuronLayer:
             )
 
     def _check_convolution(self) -> None:
-        if self.shape is None:
-            raise InvalidInputError("shape", "missing: a convolution has [channels, rows, columns]")
+        channels, rows, columns = self._check_shape()
         if self.kernel is None:
             raise InvalidInputError("kernel", "missing: a convolution has one")
-        try:
-            shape = tuple(self.shape)
-        except TypeError:
-            shape = ()
-        if len(shape) != 3:
-            raise InvalidInputError(
-                "shape", f"expected [channels, rows, columns], got {shown(self.shape)}"
-            )
-        shape = tuple(
-            integer(length, f"shape[{place}]", 1, MAX_SIDE if place else MAX_COUNT)
-            for place, length in enumerate(shape)
-        )
-        object.__setattr__(self, "shape", shape)
         set_integer(self, "kernel", minimum=1, maximum=MAX_SIDE)
         kernel = self.kernel
-        channels, rows, columns = shape
-        if self.neurons != channels * rows * columns:
-            raise InvalidInputError(
-                "neurons",
-                f"expected channels x rows x columns ({channels * rows * columns}), "
-                f"got {self.neurons}",
-            )
         if self.pool > min(rows, columns):
             raise InvalidInputError(
                 "pool", f"expected at most {min(rows, columns)}, got {self.pool}"
@@ -143,6 +143,42 @@ class NeuronLayer:
                 f"channels; with {self.weights} weights {ranges} input channels, "
                 f"got {self.connections}",
             )
+
+    def _check_block(self) -> None:
+        self._check_shape()
+        if self.pool != 1:
+            raise InvalidInputError("pool", "a block has none: its shape is what it passes on")
+        if self.kernel is not None:
+            set_integer(self, "kernel", minimum=1, maximum=MAX_SIDE)
+        elif self.stride != 1:
+            raise InvalidInputError("stride", "a block without a kernel has none")
+
+    def _check_shape(self) -> tuple[int, int, int]:
+        """Check channels, rows and columns, and return them."""
+        if self.shape is None:
+            what = "convolution" if self.kind == "conv" else "block"
+            raise InvalidInputError("shape", f"missing: a {what} has [channels, rows, columns]")
+        try:
+            shape = tuple(self.shape)
+        except TypeError:
+            shape = ()
+        if len(shape) != 3:
+            raise InvalidInputError(
+                "shape", f"expected [channels, rows, columns], got {shown(self.shape)}"
+            )
+        shape = tuple(
+            integer(length, f"shape[{place}]", 1, MAX_SIDE if place else MAX_COUNT)
+            for place, length in enumerate(shape)
+        )
+        object.__setattr__(self, "shape", shape)
+        channels, rows, columns = shape
+        if self.neurons != channels * rows * columns:
+            raise InvalidInputError(
+                "neurons",
+                f"expected channels x rows x columns ({channels * rows * columns}), "
+                f"got {self.neurons}",
+            )
+        return channels, rows, columns
 
     @cached_property
     def _inputs_of_weights(self) -> tuple[int, ...]:
@@ -171,10 +207,20 @@ class NeuronLayer:
         """Input channels each filter of a convolution sees."""
         return self._input_channels
 
+    @property
+    def needs_all(self) -> bool:
+        """Whether every part of it needs all that the layer before it passes on."""
+        return self.kernel is None
+
     @cached_property
-    def cuts(self) -> int:
-        """Most partitions: rows passed on of a convolution, neurons of a full layer."""
+    def units(self) -> int:
+        """Units it passes on: rows of a convolution or a block, neurons of a full layer."""
         return self.neurons if self.shape is None else self.shape[1] // self.pool
+
+    @property
+    def cuts(self) -> int:
+        """Most partitions: units passed on, but 1 of a block that is not cut."""
+        return self.units if self.kind != "block" or self.kernel is not None else 1
 
     @cached_property
     def width(self) -> int:
@@ -184,11 +230,19 @@ class NeuronLayer:
     @property
     def outputs(self) -> int:
         """Activations passed on to the next layer."""
-        return self.cuts * self.width
+        return self.units * self.width
+
+    def times(self, factor: Fraction) -> "NeuronLayer":
+        """Return the layer with its measured times, if it has any, multiplied by `factor`."""
+        if self.forward_ns is None or self.backward_ns is None:
+            return self
+        return replace(
+            self, forward_ns=factor * self.forward_ns, backward_ns=factor * self.backward_ns
+        )
 
     def passed(self, partitions: int) -> list[int]:
         """Return where each partition's units (rows passed on, or neurons) start, and the end."""
-        return offsets(self.cuts, partitions)
+        return offsets(self.units, partitions)
 
     def held(self, partitions: int) -> list[int]:
         """Return where each partition's own rows before pooling (or neurons) start, and the end."""
@@ -199,7 +253,7 @@ class NeuronLayer:
 
     @cached_property
     def rows(self) -> int:
-        """Rows before pooling of a convolution, neurons of a full layer."""
+        """Rows before pooling of a convolution, rows of a block, neurons of a full layer."""
         return self.neurons if self.shape is None else self.shape[1]
 
     def share(self, amount: int, rows: int) -> int:
@@ -220,7 +274,7 @@ class Fields(NamedTuple):
     ----------
     first, last : list of int
         Row y of a convolution needs rows first[y] … last[y]-1 passed on by the layer before it.
-        Empty for a fully connected layer, which needs everything.
+        Empty for a layer that needs everything.
     seen : list of int
         For each row boundary of the layer before: how many times rows above it are needed.
     """
@@ -232,7 +286,7 @@ class Fields(NamedTuple):
     def into(self, layer: NeuronLayer, following: NeuronLayer, row: int) -> int:
         """Return the connections of `following` into the first `row` units of `layer`."""
         if not self.seen:
-            return following.neurons * layer.width * row
+            return following.connections * row // layer.units
         return following.connections * self.seen[row] // self.seen[-1]
 
 
@@ -253,20 +307,23 @@ def fields(layer: NeuronLayer, following: NeuronLayer) -> Fields:
                 f"{layer.name!r} = {following.neurons * layer.outputs}), "
                 f"got {following.connections}",
             )
+    if following.kernel is None:
         return Fields([], [], [])
     if layer.shape is None:
         raise InvalidInputError(
-            "kind", f"expected 'full' after the fully connected layer {layer.name!r}, got 'conv'"
+            "kind",
+            f"expected 'full' after the fully connected layer {layer.name!r}, "
+            f"got {following.kind!r}{' with a kernel' * (following.kind == 'block')}",
         )
     assert following.shape is not None
-    assert following.kernel is not None
-    if layer.shape[0] % following.input_channels:
+    if following.kind == "conv" and layer.shape[0] % following.input_channels:
         raise InvalidInputError(
             "weights",
             f"they are for {following.input_channels} input channels, which does not divide the "
             f"{layer.shape[0]} channels of {layer.name!r}",
         )
-    for axis, direction in ((1, "rows"), (2, "columns")):
+    directions = ((1, "rows"), (2, "columns"))
+    for axis, direction in directions if following.kind == "conv" else directions[:1]:
         passed = layer.shape[axis] // layer.pool
         padding = (following.shape[axis] - 1) * following.stride + following.kernel - passed
         if not -following.stride < padding <= 2 * (following.kernel - 1):
@@ -275,7 +332,7 @@ def fields(layer: NeuronLayer, following: NeuronLayer) -> Fields:
                 f"no padding makes {following.shape[axis]} {direction} of the {passed} of "
                 f"{layer.name!r} with kernel {following.kernel} and stride {following.stride}",
             )
-    rows = layer.cuts
+    rows = layer.units
     padding = (following.shape[1] - 1) * following.stride + following.kernel - rows
     top = (max(0, padding) + 1) // 2  # of an odd number the larger half, as PyTorch pads
     starts = [row * following.stride - top for row in range(following.shape[1])]

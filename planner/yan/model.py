@@ -21,6 +21,10 @@ Once in ``read_every`` samples a layer's weights are read by the workers:
 where V counts the weights in all segments of the layer: every copy, and every band of a
 convolution, reads its own.
 
+Of a layer whose computation was measured, the forward pass has C_muladd = forward_ns / W, and
+back-propagation into it and its update C_muladd = backward_ns / 2W: both do as much. The first
+layer has no error terms to pass back, and one without weights no update. C_act = C_err = 0 there.
+
 Where machines differ, computation is divided by a machine's speed and bandwidth multiplied by its
 NIC's; replicas share the samples evenly, so the slowest one counts, and weights are read at the
 rate of the slowest NIC.
@@ -42,7 +46,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from planner.yan.checker import check
-from planner.yan.configuration import Configuration, LayerChoice
+from planner.yan.configuration import Configuration
 from planner.yan.layers import NeuronLayer
 from planner.yan.problem import Problem
 from planner.yan.segments import Segment, segments_of
@@ -137,8 +141,8 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
     replicas = _replicas(problem, configuration)
     epochs = [
         tuple(
-            _layer_times(problem, configuration, choice, own, speeds, nics)
-            for choice, own in zip(configuration.layers, segments, strict=True)
+            _layer_times(problem, configuration, place, own, speeds, nics)
+            for place, own in enumerate(segments)
         )
         for speeds, nics in replicas
     ]
@@ -200,6 +204,7 @@ class Phases(NamedTuple):
 
 def phases(
     problem: Problem,
+    place: int,
     threads: int,
     segments: Iterable[Segment],
     speeds: Sequence[Fraction] | None = None,
@@ -211,8 +216,10 @@ def phases(
     ----------
     problem : Problem
         The constants.
+    place : int
+        Which layer.
     threads : int
-        Threads of the layer.
+        Its threads.
     segments : iterable of Segment
         Of one replica.
     speeds, nics : sequence of Fraction, optional
@@ -222,7 +229,7 @@ def phases(
     slower = constants.interference[threads - 1]
     latency = constants.latency_ns[threads - 1]
     each = constants.bits_per_activation * threads * 10**9 / constants.nic_bits_per_s
-    muladd = constants.muladd_ns
+    rates = problem.rates[place]
     nothing = Fraction(0)
     forward, backward, update = (nothing, nothing), (nothing, nothing), nothing
     differ = speeds is not None or nics is not None
@@ -233,26 +240,27 @@ def phases(
     for segment in sorted(kinds.values()):
         compute = slower / speeds[segment.worker] if speeds else slower
         receive = each / nics[segment.worker] if nics else each
-        work = compute * (muladd * segment.connections + constants.activation_ns * segment.neurons)
+        work = compute * (rates.forward * segment.connections + rates.activation * segment.neurons)
         fetch = latency + segment.activations * receive if segment.activations else nothing
         forward = max(forward, (work, fetch), key=sum)
-        work = compute * (muladd * segment.outgoing + constants.error_ns * segment.neurons)
+        work = compute * (rates.backward * segment.outgoing + rates.error * segment.neurons)
         fetch = latency + segment.errors * receive if segment.errors else nothing
         backward = max(backward, (work, fetch), key=sum)
-        update = max(update, compute * muladd * segment.connections)
+        update = max(update, compute * rates.update * segment.connections)
     return Phases(forward, backward, update)
 
 
 def _layer_times(
     problem: Problem,
     configuration: Configuration,
-    choice: LayerChoice,
+    place: int,
     segments: Sequence[Segment],
     speeds: Sequence[Fraction] | None,
     nics: Sequence[Fraction] | None,
 ) -> tuple[Fraction, ...]:
     """Return the phases of a layer over an epoch."""
-    times = phases(problem, choice.threads, segments, speeds, nics)
+    choice = configuration.layers[place]
+    times = phases(problem, place, choice.threads, segments, speeds, nics)
     share = Fraction(problem.samples, choice.threads * choice.copies * configuration.replicas)
     return tuple(share * time for time in (*times.forward, *times.backward, times.update))
 
@@ -264,12 +272,14 @@ def reading_factor(problem: Problem, workers: int, replicas: int, servers: int) 
 
 
 def volume(layer: NeuronLayer, partitions: int, copies: int) -> int:
-    """Return the weights in all segments of a layer: each band of a convolution has all filters."""
-    return layer.weights * copies * (partitions if layer.kind == "conv" else 1)
+    """Return the weights in all segments of a layer: each band of rows has all filters."""
+    return layer.weights * copies * (1 if layer.kind == "full" else partitions)
 
 
 def reading(problem: Problem, weights: int, threads: int, factor: Fraction) -> Fraction:
     """Return how long so many weights of one layer are read in an epoch."""
+    if not weights:
+        return Fraction(0)
     constants = problem.constants
     sending = weights * constants.bits_per_weight * threads * 10**9 / constants.nic_bits_per_s
     each = constants.latency_ns[threads - 1] + factor * sending

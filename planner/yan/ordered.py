@@ -97,15 +97,15 @@ class OrderedMachines:
             zip(layers, engine.layerwise.options, strict=True)
         ):
             units = [0, 0]
-            if place and layer.kind == "full":
+            if place and layer.needs_all:
                 units[0] = layers[place - 1].outputs
-            if place + 1 < len(layers) and layers[place + 1].kind == "full":
+            if place + 1 < len(layers) and layers[place + 1].needs_all:
                 units[1] = layers[place + 1].neurons
             computing, receiving = [], []
             for p, r in options.choices:
                 forward, backward, _ = tables.work(place, p)
-                rows = layer.cuts // p * layer.pool
-                update = float(self.problem.constants.muladd_ns) * layer.share(
+                rows = layer.units // p * layer.pool
+                update = float(self.problem.rates[place].update) * layer.share(
                     layer.connections, rows
                 )
                 # The least of all partitions: any of them may sit on the slowest machine.
@@ -191,8 +191,10 @@ class OrderedMachines:
         for place, choice in enumerate(layers):
             slower = constants.interference[choice.threads - 1] / (choice.threads * choice.copies)
             for segment in segments_of(problem, place, choice, None, None):
-                work = constants.muladd_ns * (2 * segment.connections + segment.outgoing)
-                work += (constants.activation_ns + constants.error_ns) * segment.neurons
+                rates = problem.rates[place]
+                work = (rates.forward + rates.update) * segment.connections
+                work += rates.backward * segment.outgoing
+                work += (rates.activation + rates.error) * segment.neurons
                 loads[segment.worker] = loads.get(segment.worker, Fraction(0)) + slower * work
         return {worker: loads.get(worker, Fraction(0)) for worker in range(problem.machines)}
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from planner.errors import InvalidInputError
 from planner.validation import exact, integer, set_integer, shown
 from planner.yan.configuration import Fixed, check_choice
 from planner.yan.layers import MAX_COUNT, Fields, NeuronLayer, fields
 
-__all__ = ["Constants", "Problem"]
+__all__ = ["Constants", "Problem", "Rates"]
 
 MAX_MACHINES = 2**12
 MAX_THREADS = 2**10
@@ -87,6 +87,26 @@ class Constants:
             path = f"constants.{field}"
             object.__setattr__(self, field, _all_positive(getattr(self, field), path))
         integer(len(self.interference), "constants.interference", maximum=MAX_THREADS)
+
+
+class Rates(NamedTuple):
+    """What a layer's operations take, in nanoseconds on one thread.
+
+    Attributes
+    ----------
+    forward, update : Fraction
+        A connection of its own, fed forward and updated.
+    backward : Fraction
+        A connection from it into the next layer, for the error terms.
+    activation, error : Fraction
+        The functions of a neuron.
+    """
+
+    forward: Fraction
+    update: Fraction
+    backward: Fraction
+    activation: Fraction
+    error: Fraction
 
 
 @dataclass(frozen=True)
@@ -224,6 +244,27 @@ class Problem:
                     raise InvalidInputError(path, error.message) from None
             connections.append(known[key])
         return tuple(connections)
+
+    @cached_property
+    def rates(self) -> tuple[Rates, ...]:
+        """What operations of each layer take: as measured, or else as the constants say."""
+        muladd, nothing = self.constants.muladd_ns, Fraction(0)
+        functions = self.constants.activation_ns, self.constants.error_ns
+        rates = []
+        backward = muladd  # of the connections into the layer behind
+        for place, layer in reversed(list(enumerate(self.layers))):
+            if layer.forward_ns is None or layer.backward_ns is None:
+                rates.append(Rates(muladd, muladd, backward, *functions))
+                backward = muladd
+                continue
+            forward = layer.forward_ns / layer.connections
+            each = layer.backward_ns / layer.connections
+            # Error terms for the layer before it and the update do as much; some do but one.
+            both = bool(place and layer.weights)
+            update = each / 2 if both else nothing if place else each
+            rates.append(Rates(forward, update, backward, nothing, nothing))
+            backward = each - update
+        return tuple(reversed(rates))
 
     @property
     def threads(self) -> int:

@@ -43,8 +43,8 @@ class Segment(NamedTuple):
 def inputs(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
     """Return which units of the layer before rows [start, stop) of a layer need: [low, high)."""
     layer, before = problem.layers[place], problem.layers[place - 1]
-    if layer.kind == "full":
-        return 0, before.cuts
+    if layer.needs_all:
+        return 0, before.units
     known = problem.fields[place - 1]
     return known.first[start], known.last[stop - 1]
 
@@ -52,8 +52,8 @@ def inputs(problem: Problem, place: int, start: int, stop: int) -> tuple[int, in
 def error_terms(problem: Problem, place: int, start: int, stop: int) -> tuple[int, int]:
     """Return of which rows of the layer after it units [start, stop) of a layer need errors."""
     after = problem.layers[place + 1]
-    if after.kind == "full":
-        return 0, after.neurons
+    if after.needs_all:
+        return 0, after.rows
     known = problem.fields[place]
     return bisect_right(known.last, start), bisect_left(known.first, stop)
 

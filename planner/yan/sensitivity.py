@@ -126,6 +126,8 @@ def scaled(problem: Problem, constant: str, factor: Fraction) -> Problem:
         If the value is too large, or has too many decimals.
     """
     constants = problem.constants
+    if constant == "muladd_ns":  # what was measured of layers is made of multiply-adds, too
+        problem = replace(problem, layers=[layer.times(factor) for layer in problem.layers])
     value: Any
     if constant == "interference":
         value = [

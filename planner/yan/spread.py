@@ -288,8 +288,9 @@ def _times(
         row, thread = states[:, place].T
         ends = np.array([tables.ends(place, choice) for choice in layer_options.choices])
         total += ends[row, thread] / replicas
-        sending = factor * layer_options.volumes[row] * tables.read_weight[thread]
-        total += reads * (tables.latency[thread] + sending)
+        volumes = layer_options.volumes[row]  # nothing starts no transfer
+        sending = factor * volumes * tables.read_weight[thread]
+        total += reads * (np.where(volumes > 0, tables.latency[thread], 0.0) + sending)
         if place:
             # Only pairs of choices that were drawn are priced, each once.
             earlier, before = states[:, place - 1].T

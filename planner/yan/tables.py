@@ -108,7 +108,7 @@ class Tables:
         """
         key = (self.alike[place], partitions)
         if key not in self._work:
-            layer, constants = self.problem.layers[place], self.problem.constants
+            layer = self.problem.layers[place]
             held = held_rows(layer, partitions)
             neurons = np.diff(held) * (layer.neurons // layer.rows)
             # connections·held // rows, as quotient and rest: no product is beyond 63 bits.
@@ -118,11 +118,11 @@ class Tables:
             if place + 1 < len(self.problem.layers):
                 out = np.diff(self._into(place, passed_units(layer, partitions)))
             # C_muladd·W + C_act·n forward, C_muladd·W' + C_err·n backward, C_muladd·W to update.
-            muladd = float(constants.muladd_ns)
+            rates = self.problem.rates[place]
             self._work[key] = (
-                muladd * into + float(constants.activation_ns) * neurons,
-                muladd * out + float(constants.error_ns) * neurons,
-                muladd * float(into.max()),
+                float(rates.forward) * into + float(rates.activation) * neurons,
+                float(rates.backward) * out + float(rates.error) * neurons,
+                float(rates.update) * float(into.max()),
             )
         return self._work[key]
 
@@ -130,13 +130,12 @@ class Tables:
         """Return the connections of the next layer into the units of a layer before each place."""
         layer, following = self.problem.layers[place], self.problem.layers[place + 1]
         known = self.problem.fields[place]
-        if not known.seen:
-            return np.asarray(following.neurons * layer.width * units)
         # `Fields.into`, as quotient and rest; in Python's integers where a product may be large.
-        seen = self._rows(place).seen[units]
-        each, rest = divmod(following.connections, known.seen[-1])
-        if rest.bit_length() + known.seen[-1].bit_length() < 63:
-            return np.asarray(each * seen + rest * seen // known.seen[-1])
+        seen = self._rows(place).seen[units] if known.seen else units
+        whole = known.seen[-1] if known.seen else layer.units
+        each, rest = divmod(following.connections, whole)
+        if rest.bit_length() + whole.bit_length() < 63:
+            return np.asarray(each * seen + rest * seen // whole)
         return np.array([known.into(layer, following, unit) for unit in units.tolist()])
 
     def _rows(self, place: int) -> FieldArrays:
@@ -152,9 +151,8 @@ class Tables:
         `factor` is 1 / min(N_ps, N_wr), N_mr, or the mean of both, as the read model says.
         """
         # samples / read_every times C_ncost + V·C_bits·H·factor / C_nbw
-        return np.asarray(
-            self.reads * (self.latency + factor * np.outer(volumes, self.read_weight))
-        )
+        startups = np.outer(volumes > 0, self.latency)
+        return np.asarray(self.reads * (startups + factor * np.outer(volumes, self.read_weight)))
 
     def ends(self, place: int, choice: Choice) -> Array:
         """Return what does not depend on other layers' choices, by threads."""
@@ -178,9 +176,9 @@ class Tables:
             layers = self.problem.layers
             forward, backward, update = self.work(place, partitions)
             inputs = errors = 0
-            if place and layers[place].kind == "full":
+            if place and layers[place].needs_all:
                 inputs = layers[place - 1].outputs
-            if place + 1 < len(layers) and layers[place + 1].kind == "full":
+            if place + 1 < len(layers) and layers[place + 1].needs_all:
                 errors = layers[place + 1].neurons
             self._lowest[key] = (
                 self.share * self._least(forward, inputs),
@@ -282,7 +280,7 @@ class Tables:
         `held`) are received. For a `bound` the other layer may have any copies, and more parts.
         """
         layer = self.problem.layers[place]
-        cut = Cut(layer.cuts, *((layer.pool, layer.rows) if held else (1, layer.cuts)))
+        cut = Cut(layer.units, *((layer.pool, layer.rows) if held else (1, layer.units)))
         width = layer.neurons // layer.rows if held else layer.width
         runs, partitions, copies = mine
         q, others = np.array(neighbour).T
@@ -359,8 +357,8 @@ class Tables:
     def inputs(self, place: int, partitions: int) -> tuple[Places, Places]:
         """Return which units of the layer before each partition needs: low … high-1."""
         layer = self.problem.layers[place]
-        if layer.kind == "full":
-            units = self.problem.layers[place - 1].cuts
+        if layer.needs_all:
+            units = self.problem.layers[place - 1].units
             return np.zeros(partitions, np.int64), np.full(partitions, units)
         rows, known = held_rows(layer, partitions), self._rows(place - 1)
         return known.first[rows[:-1]], known.last[rows[1:] - 1]
@@ -368,8 +366,8 @@ class Tables:
     def errors(self, place: int, partitions: int) -> tuple[Places, Places]:
         """Return of which rows of the layer after it each partition needs error terms."""
         layer, after = self.problem.layers[place], self.problem.layers[place + 1]
-        if after.kind == "full":
-            return np.zeros(partitions, np.int64), np.full(partitions, after.neurons)
+        if after.needs_all:
+            return np.zeros(partitions, np.int64), np.full(partitions, after.rows)
         known, units = self._rows(place), passed_units(layer, partitions)
         low = np.searchsorted(known.last, units[:-1], side="right")  # both rise with the row
         high = np.maximum(low, np.searchsorted(known.first, units[1:], side="left"))

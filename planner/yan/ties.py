@@ -59,18 +59,20 @@ class Exact:
     def _forward(self, place: int, before: Choice, state: LayerState) -> Fraction:
         first, second = self._pair(before, state.choice)
         segments = segments_of(self.problem, place, second, first, None)
-        return self._share(state) * sum(phases(self.problem, state.threads, segments).forward)
+        times = phases(self.problem, place, state.threads, segments)
+        return self._share(state) * sum(times.forward)
 
     def _backward(self, place: int, state: LayerState, after: Choice) -> Fraction:
         first, second = self._pair(state.choice, after)
         segments = segments_of(self.problem, place, first, None, second)
-        return self._share(state) * sum(phases(self.problem, state.threads, segments).backward)
+        times = phases(self.problem, place, state.threads, segments)
+        return self._share(state) * sum(times.backward)
 
     def _own(self, place: int, state: LayerState) -> Fraction:
         mapping = canonical_mapping([state.choice], state.partitions * state.copies)[0]
         choice = LayerChoice(state.partitions, state.threads, state.copies, mapping)
         segments = segments_of(self.problem, place, choice, None, None)
-        times = phases(self.problem, state.threads, segments)
+        times = phases(self.problem, place, state.threads, segments)
         total = times.update
         if place == 0:
             total += sum(times.forward)

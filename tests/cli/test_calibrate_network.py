@@ -323,7 +323,10 @@ def test_as_many_workers_as_were_measured(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], "--startup: missing: it comes with a profile, or --network in place of both"),
+        (
+            [],
+            "--startup: missing: it comes with a profile, or --network or --cluster",
+        ),
         (["--startup", "1us"], "--bandwidth: missing"),
         (["--network", "NETWORK", "--startup", "1us"], "--startup: not together with --network"),
         (["--network", "NETWORK", *LINK[2:]], "--bandwidth: not together with --network"),

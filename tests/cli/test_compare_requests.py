@@ -109,11 +109,3 @@ def test_the_field_of_a_bad_request_is_named(
     out, err = capsys.readouterr()
     assert expected in err
     assert out == ""
-
-
-@pytest.mark.parametrize("problem", ["bigdl", "drizzle"])
-def test_profiles_are_no_requests(
-    problem: str, profile: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", profile, "--problem", problem]) == 2
-    assert f"--problem: {problem} compares a request" in capsys.readouterr().err

@@ -217,11 +217,13 @@ def test_the_right_problem_may_be_said_too(
     assert "(yan, exact: " in capsys.readouterr().out
 
 
-def test_profiles_are_no_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_needs_a_network_and_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(PROFILE))
     assert main(["compare", str(path), "--problem", "yan", *NETWORK]) == 2
-    assert "--problem: yan compares a request" in capsys.readouterr().err
+    assert "--machines: missing, or --cluster" in capsys.readouterr().err
     for missing in ("--startup", "--bandwidth"):
         place = NETWORK.index(missing)
         rest = NETWORK[:place] + NETWORK[place + 2 :]

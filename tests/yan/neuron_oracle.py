@@ -70,7 +70,7 @@ def neuron_parts(layer: Any, partitions: int) -> dict[Unit, int]:
 @lru_cache(maxsize=256)
 def connections(before: Any, layer: Any) -> Pairs:
     """Every connection from a unit of `before` to a neuron of `layer`."""
-    if layer.kind == "full":
+    if layer.kernel is None:
         return tuple((unit, neuron) for unit in units(before) for neuron in neurons(layer))
     there = set(units(before))
     channels, rows, columns = (1 + max(unit[axis] for unit in there) for axis in range(3))
@@ -81,6 +81,11 @@ def connections(before: Any, layer: Any) -> Pairs:
             (padding + 1) // 2 if padding > 0 else 0
         )  # of an odd one the larger half first
     pairs = []
+    if layer.kind == "block":  # its rows see whole rows
+        for neuron in neurons(layer):
+            top = neuron[1] * layer.stride - offset[0]
+            pairs += [(unit, neuron) for unit in there if top <= unit[1] < top + layer.kernel]
+        return tuple(pairs)
     for c, y, x in neurons(layer):
         for dy in range(layer.kernel):
             for dx in range(layer.kernel):
@@ -153,6 +158,35 @@ def outgoing_shares(layer: Any, after: Any, partitions: int) -> list[int]:
     return shares
 
 
+def halves(layers: Any, place: int) -> tuple[Fraction, Fraction]:
+    """Of a measured layer the time to update it, and that to pass error terms back through it."""
+    layer = layers[place]
+    if place == 0:
+        return layer.backward_ns, Fraction(0)
+    if not layer.weights:
+        return Fraction(0), layer.backward_ns
+    return layer.backward_ns / 2, layer.backward_ns / 2
+
+
+def computation(problem: Any, place: int, one: Any) -> tuple[Fraction, Fraction, Fraction]:
+    """What a partition computes forward, backward and to update, on one thread."""
+    layers, constants = problem.layers, problem.constants
+    held, work, outgoing = one.neurons, one.work, one.outgoing
+    layer, after = layers[place], layers[place + 1] if place + 1 < len(layers) else None
+    forward = constants.muladd_ns * work + constants.activation_ns * held
+    update = constants.muladd_ns * work
+    backward = constants.error_ns * held
+    if layer.forward_ns is not None:  # its share of what was measured
+        share = Fraction(work, layer.connections)
+        forward, update = layer.forward_ns * share, halves(layers, place)[0] * share
+        backward = Fraction(0)
+    if after is not None and after.forward_ns is not None:
+        backward += halves(layers, place + 1)[1] * Fraction(outgoing, after.connections)
+    else:
+        backward += constants.muladd_ns * outgoing
+    return forward, backward, update
+
+
 def segments(layers: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
     """Every segment of every layer by partition and copy, with all samples sent through."""
     found: list[dict[tuple[int, int], Segment]] = []
@@ -170,7 +204,7 @@ def segments(layers: Any, choices: Any) -> list[dict[tuple[int, int], Segment]]:
                     choice.mapping[p][r],
                     held[p],
                     Fraction(layer.weights)
-                    if layer.kind == "conv"
+                    if layer.kind != "full"
                     else Fraction(layer.weights, layer.neurons) * held[p],
                     work[p],
                     outgoing[p],
@@ -231,7 +265,7 @@ def price(problem: Any, configuration: Any) -> Price:
     for replica in range(configuration.replicas):
         times: list[list[Fraction]] = []
         first = configuration.parameter_servers + replica * configuration.workers_per_replica
-        for choice, mine in zip(choices, all_segments, strict=True):
+        for place, (choice, mine) in enumerate(zip(choices, all_segments, strict=True)):
             longer = constants.interference[choice.threads - 1]
             startup = constants.latency_ns[choice.threads - 1]
             found = []
@@ -240,16 +274,15 @@ def price(problem: Any, configuration: Any) -> Price:
                 bits_per_s = constants.nic_bits_per_s * nic_speed[first + one.worker]
                 second = Fraction(10**9)
                 phase = []
-                for work, function, missing in (
-                    (one.work, constants.activation_ns, mean(one.activations)),
-                    (one.outgoing, constants.error_ns, mean(one.errors)),
-                ):
-                    time = compute * (constants.muladd_ns * work + function * one.neurons)
+                missed = mean(one.activations), mean(one.errors)
+                own = computation(problem, place, one)
+                for work, missing in zip(own[:2], missed, strict=True):
+                    time = compute * work
                     if missing:
                         bits = missing * constants.bits_per_activation
                         time += startup + bits / (bits_per_s / choice.threads) * second
                     phase.append(time)
-                phase.append(compute * constants.muladd_ns * one.work)
+                phase.append(compute * own[2])
                 found.append(phase)
             at_once = choice.threads * choice.copies * configuration.replicas
             rounds = Fraction(problem.samples) / at_once
@@ -263,6 +296,7 @@ def price(problem: Any, configuration: Any) -> Price:
         bits = sum(one.weights for one in mine.values()) * constants.bits_per_weight
         each = bits / (constants.nic_bits_per_s * min(nic_speed) / choice.threads) * 10**9
         sources = min(configuration.parameter_servers, configuration.workers_per_replica)
+        startup = startup if bits else Fraction(0)  # nothing is read
         least, most = startup + each / sources, startup + each * configuration.replicas
         read = {"min": least, "max": most, "mean": (least + most) / 2}[problem.read_model]
         priced.append((phases[0], phases[1], phases[2], readings * read))

@@ -120,8 +120,9 @@ def test_times_scale(problem: Problem, text: str) -> None:
         latency_ns=[one * factor for one in constants.latency_ns],
         nic_bits_per_s=constants.nic_bits_per_s / factor,
     )
+    layers = [layer.times(factor) for layer in problem.layers]
     expected = [(time * factor, *rest) for time, *rest in ranks(problem)]
-    assert ranks(replace(problem, constants=scaled)) == expected
+    assert ranks(replace(problem, layers=layers, constants=scaled)) == expected
 
 
 @pytest.mark.slow
@@ -136,6 +137,7 @@ def test_machines_that_are_alike(problem: Problem, speed: str, nic: str) -> None
     constants = problem.constants
     stated = replace(
         problem,
+        layers=[layer.times(1 / Fraction(speed)) for layer in problem.layers],
         constants=replace(
             constants,
             muladd_ns=constants.muladd_ns / Fraction(speed),

@@ -1,7 +1,6 @@
 """Layers: how they are cut and connected, which ones are accepted, and what is said of others."""
 
 from collections import Counter
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +29,8 @@ def test_ranges_are_nearly_equal_larger_ones_first(total: int, parts: int) -> No
 def test_cuts_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...], data: st.DataObject) -> None:
     for layer in chain:
         assert layer.outputs == len(neuron_oracle.units(layer))
-        assert layer.width == layer.outputs // layer.cuts
+        assert layer.width == layer.outputs // layer.units
+        assert layer.cuts in (1, layer.units)
         partitions = data.draw(st.integers(1, layer.cuts))
         passed, held = layer.passed(partitions), layer.held(partitions)
         units = Counter(neuron_oracle.unit_parts(layer, partitions).values())
@@ -56,9 +56,10 @@ def test_fields_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...]) -> None:
     for layer, following in pairwise(chain):
         found, pairs = fields(layer, following), neuron_oracle.connections(layer, following)
         from_rows = Counter(unit[1] for unit, _ in pairs)
-        if following.kind == "full":
+        if following.needs_all:
             assert not any((found.first, found.last, found.seen))
-            assert found.into(layer, following, layer.cuts) == len(pairs) == following.connections
+            assert found.into(layer, following, layer.units) == following.connections
+            assert following.kind == "block" or len(pairs) == following.connections
             continue
         rows_of: dict[int, set[int]] = {}
         for unit, neuron in pairs:
@@ -66,8 +67,8 @@ def test_fields_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...]) -> None:
         assert found.first == [min(rows_of[y]) for y in range(following.rows)]
         assert found.last == [1 + max(rows_of[y]) for y in range(following.rows)]
         assert all(len(rows_of[y]) == max(rows_of[y]) + 1 - min(rows_of[y]) for y in rows_of)
-        assert found.into(layer, following, layer.cuts) == following.connections
-        for row in range(layer.cuts):
+        assert found.into(layer, following, layer.units) == following.connections
+        for row in range(layer.units):
             here = sum(from_rows[above] for above in range(row + 1))
             assert found.into(layer, following, row + 1) == (
                 following.connections * here // len(pairs)
@@ -78,8 +79,9 @@ def test_fields_are_those_of_the_oracle(chain: tuple[NeuronLayer, ...]) -> None:
 def test_connections_are_those_of_the_weights(chain: tuple[NeuronLayer, ...]) -> None:
     """Each neuron of a convolution uses all weights of its channel, but for padding and bias."""
     for layer in chain:
-        if layer.shape is None:
+        if layer.kind != "conv":
             continue
+        assert layer.shape is not None
         channels, rows, columns = layer.shape
         biases = layer.weights - channels * layer.input_channels * (layer.kernel or 0) ** 2
         assert biases in (0, channels)
@@ -232,8 +234,8 @@ CONV: dict[str, Any] = {
     ("path", "message", "given", "changes"),
     [
         ("name", "expected a string, got 3", FULL, {"name": 3}),
-        ("kind", "expected one of conv, full, got 'pool'", FULL, {"kind": "pool"}),
-        ("kind", "expected one of conv, full, got an empty array", FULL, {"kind": []}),
+        ("kind", "expected one of conv, full, block, got 'pool'", FULL, {"kind": "pool"}),
+        ("kind", "expected one of conv, full, block, got an empty array", FULL, {"kind": []}),
         ("neurons", "expected an integer >= 1, got 0", FULL, {"neurons": 0}),
         ("neurons", "expected an integer >= 1, got 4.0", FULL, {"neurons": 4.0}),
         ("neurons", "expected an integer >= 1, got true", FULL, {"neurons": True}),
@@ -242,10 +244,10 @@ CONV: dict[str, Any] = {
         ("weights", "expected an integer >= 1, got -1", FULL, {"weights": -1}),
         ("weights", "one a connection (12), or also a bias a neuron (16)", FULL, {"weights": 6}),
         ("weights", "got 13", FULL, {"weights": 13}),
-        ("pool", "only a layer of kind 'conv' has one", FULL, {"pool": 2}),
-        ("stride", "only a layer of kind 'conv' has one", FULL, {"stride": 2}),
-        ("kernel", "only a layer of kind 'conv' has one", FULL, {"kernel": 1}),
-        ("shape", "only a layer of kind 'conv' has one", FULL, {"shape": (4, 1, 1)}),
+        ("pool", "a fully connected layer has none", FULL, {"pool": 2}),
+        ("stride", "a fully connected layer has none", FULL, {"stride": 2}),
+        ("kernel", "a fully connected layer has none", FULL, {"kernel": 1}),
+        ("shape", "a fully connected layer has none", FULL, {"shape": (4, 1, 1)}),
         ("shape", "missing: a convolution has [channels, rows, columns]", CONV, {"shape": None}),
         ("shape", "expected [channels, rows, columns], got an array", CONV, {"shape": (2, 30)}),
         ("shape", "expected [channels, rows, columns], got 60", CONV, {"shape": 60}),
@@ -303,7 +305,7 @@ def test_a_layer_as_large_as_they_come_is_cut_at_once() -> None:
     layer = NeuronLayer("f", "full", 2**53, 2**53, 2**53)
     assert layer.held(7)[-1] == 2**53
     following = NeuronLayer("g", "full", 1, 2**53, 2**53)
-    assert fields(layer, following).into(layer, layer, 2**53) == Fraction(2**106)
+    assert fields(layer, following).into(layer, following, 2**53) == 2**53
     tall = NeuronLayer("c", "conv", 2**16, 2**16, 1, (1, 2**16, 1), 1)
     assert fields(tall, tall).seen[-1] == 2**16
 

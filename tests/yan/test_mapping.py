@@ -101,7 +101,7 @@ def test_layers_cut_alike_stay_where_they_are(chain: tuple[list[Choice], int]) -
 @settings(max_examples=150)
 def test_phases_between_two_layers_do_not_depend_on_history(data: st.DataObject) -> None:
     """Cut off the first layers, add workers and run the cut ones otherwise: nothing changes."""
-    problem = data.draw(problems(min_layers=2, max_layers=4, max_machines=8))
+    problem = data.draw(problems(min_layers=2, max_layers=4, max_machines=8, measured=False))
     configuration = data.draw(configurations(problem))
     start = data.draw(st.integers(0, len(problem.layers) - 2))
     workers = configuration.workers_per_replica
@@ -172,7 +172,7 @@ def pairs(draw: st.DrawFn) -> tuple[NeuronLayer, NeuronLayer, Choice, Choice]:
 
 
 def unequal(layer: NeuronLayer, partitions: int) -> bool:
-    return layer.cuts % partitions != 0
+    return layer.units % partitions != 0
 
 
 @given(pairs())

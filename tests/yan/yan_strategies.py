@@ -1,5 +1,6 @@
 """Hypothesis strategies of networks, constants, problems and configurations."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
@@ -18,15 +19,24 @@ def networks(
     min_layers: int = 1,
     max_layers: int = 4,
     kinds: Literal["any", "full", "conv"] = "any",
+    measured: bool = True,
 ) -> tuple[NeuronLayer, ...]:
-    """Convolutions, then fully connected layers; either may be missing."""
+    """Convolutions, then fully connected layers; either may be missing, or be blocks.
+
+    With `measured` there are times of some.
+    """
     count = min_layers + max_layers - draw(st.integers(min_layers, max_layers))
     convolutions = {"any": draw(st.integers(0, count)), "full": 0, "conv": count}[kinds]
     layers: list[NeuronLayer] = []
     for place in range(count):
         before = layers[-1] if layers else None
         make = _convolutions if place < convolutions else _full_layers
-        layers.append(draw(make(f"layer{place}", before)))
+        if kinds == "any" and draw(st.integers(0, 2)) == 0:
+            make = _blocks
+        layer = draw(make(f"layer{place}", before))
+        if measured and draw(st.integers(0, 2)) == 0:
+            layer = replace(layer, forward_ns=draw(_decimals), backward_ns=draw(_decimals))
+        layers.append(layer)
     return tuple(layers)
 
 
@@ -72,6 +82,24 @@ def _convolutions(draw: st.DrawFn, name: str, before: NeuronLayer | None) -> Neu
     return NeuronLayer(name, "conv", neurons, connections, weights, shape, kernel, stride, pool)
 
 
+@st.composite
+def _blocks(draw: st.DrawFn, name: str, before: NeuronLayer | None) -> NeuronLayer:
+    """Several layers in one: cut into bands of rows, or not cut."""
+    channels, rows, columns = (draw(st.integers(1, most)) for most in (3, 7, 3))
+    kernel, stride = None, 1
+    if draw(st.booleans()) and (before is None or before.shape is not None):
+        kernel, stride = draw(st.integers(1, 4)), draw(st.integers(1, 2))
+        if before is not None and before.shape is not None:
+            passed = before.shape[1] // before.pool
+            needed = max(0, kernel - passed)
+            padding = needed + draw(st.integers(0, 2 * (kernel - 1) - needed))
+            rows = (passed + padding - kernel) // stride + 1
+    neurons = channels * rows * columns
+    connections, weights = draw(st.integers(1, 300)), draw(st.integers(0, 40))
+    shape = channels, rows, columns
+    return NeuronLayer(name, "block", neurons, connections, weights, shape, kernel, stride)
+
+
 _decimals = st.sampled_from(["0.1", "0.5", "1", "1.25", "2", "3.7", "10"]).map(Fraction)
 
 
@@ -106,10 +134,13 @@ def problems(
     kinds: Literal["any", "full", "conv"] = "any",
     speeds: bool = False,
     memory: bool = False,
+    measured: bool = True,
 ) -> Problem:
     """Any valid problem; with `speeds` machines differ, with `memory` it may be too little."""
     machines = draw(st.integers(min_machines, max_machines))
-    layers = draw(networks(min_layers=min_layers, max_layers=max_layers, kinds=kinds))
+    layers = draw(
+        networks(min_layers=min_layers, max_layers=max_layers, kinds=kinds, measured=measured)
+    )
     each_machine = st.lists(_speeds, min_size=machines, max_size=machines)
     bits = sum(64 * layer.weights + 128 * layer.neurons for layer in layers)
     return Problem(

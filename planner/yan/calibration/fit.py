@@ -108,6 +108,11 @@ def fit(
         except InvalidInputError as error:
             inner = f"{path}.{error.path}" if error.path else path
             raise InvalidInputError(inner, error.message) from None
+    for place, layer in enumerate(problem.layers):
+        if layer.forward_ns is not None:
+            raise InvalidInputError(
+                f"layers[{place}].forward_ns", "measured already: constants would not matter"
+            )
     folds = min(folds, len(measurements))
     report = progress or (lambda _done, _total: None)
     rows = [Row(problem, measurement) for measurement in measurements]

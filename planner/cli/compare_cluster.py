@@ -1,0 +1,79 @@
+"""The cluster of ``planner compare`` with a single profile, in place of every other option."""
+
+import argparse
+from fractions import Fraction
+
+from planner.cli.family import Option
+from planner.cli.iteration_options import asked_cluster, damaged
+from planner.cli.parsing import parse_number
+from planner.clusters import Cluster, Nic
+from planner.errors import InvalidInputError
+from planner.network import AnyNetwork, links
+from planner.topologies import Switch
+from planner.validation import integer
+
+__all__ = ["MACHINES", "cluster_of", "needs_cluster", "settle_cluster", "workers_of"]
+
+MACHINES = Option(
+    "--machines",
+    None,
+    {
+        "type": int,
+        "metavar": "N",
+        "help": "machines on one switch, without --cluster; of yan parameter servers count too",
+    },
+)
+"""An option of several problems."""
+
+
+def settle_cluster(options: argparse.Namespace) -> Fraction:
+    """Keep the cluster that is given as `at`, and return by what computation is multiplied.
+
+    Raises
+    ------
+    PlannerError
+        If there is no such cluster, or more than one.
+    """
+    if options.cluster is not None and len(options.cluster) > 1:
+        raise InvalidInputError("--cluster", "expected one; only --peers takes several")
+    options.at = None
+    if options.cluster:
+        if options.cluster == ["-"] and options.file == "-":
+            raise InvalidInputError("--cluster", "standard input is the profile already")
+        options.at = damaged(asked_cluster(options.cluster[0]), options.failed)
+    elif options.failed is not None:
+        raise InvalidInputError("--failed", "only together with --cluster")
+    return parse_number(options.computation or "1", "--computation", positive=True)
+
+
+def workers_of(options: argparse.Namespace, option: Option, minimum: int = 1) -> int:
+    """Return how many machines there are: the cluster's workers, or those of an option."""
+    given: int | None = getattr(options, option.key)
+    if options.at is not None:
+        if given is not None:
+            raise InvalidInputError(option.name, "not together with --cluster")
+        return int(options.at.workers)
+    if given is None:
+        raise InvalidInputError(option.name, "missing, or --cluster, which says it all")
+    return integer(given, option.name, minimum=minimum, maximum=2**16)
+
+
+def cluster_of(network: AnyNetwork, options: argparse.Namespace) -> Cluster:
+    """Return the cluster that is given, or one of so many machines on a switch."""
+    if options.at is not None:
+        return options.at  # type: ignore[no-any-return]
+    machines, link = options.machines, links(network, 1)
+    nic = Nic(link.link_bytes_per_s, link.startup_ns)
+    return Cluster("a switch", "--machines", machines, Switch(machines), nic)
+
+
+def needs_cluster(options: argparse.Namespace) -> None:
+    """Refuse to go on without a cluster.
+
+    Raises
+    ------
+    InvalidInputError
+        If none is given.
+    """
+    if options.at is None:
+        raise InvalidInputError("--cluster", "missing: where the profile shall run")

@@ -1,0 +1,153 @@
+"""What kind of layers the rows of a PipeDream graph are, and their shapes.
+
+Method: a row says how PyTorch describes its module, and the size of its output; with the samples of
+a batch that is the shape of one sample's output. Images are taken to be square, numbers to have
+four bytes. Connections follow from the description.
+
+Guarantee: what does not follow stays unknown, such as the connections of recurrent layers.
+
+Complexity: O(rows + edges). Source: own.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from math import isqrt, prod
+from typing import Any
+
+from planner.formats.kept import VIEWS
+from planner.formats.pipedream_rows import Node
+from planner.validation import MAX_VALUE
+
+__all__ = ["shapes_of"]
+
+_NUMBER_BYTES = 4
+_NORMS = ("BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "LocalResponseNorm")
+_POINTWISE = ("ReLU", "Dropout", "Dropout2d", "Add", "Sub", "Sigmoid", "Tanh", "Concat", "Identity")
+_POOLS = ("MaxPool2d", "AvgPool2d")
+
+Shape = tuple[int, ...]
+
+
+def shapes_of(
+    nodes: Sequence[Node], reads: Mapping[int, Sequence[int]], batch_size: int | None
+) -> list[dict[str, Any]]:
+    """Return for each row what `planner.layers.Layer` is told of it beside times and sizes.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        The rows, each behind those it reads.
+    reads : mapping of int to sequence of int
+        Which rows each one reads, by position.
+    batch_size : int, optional
+        Samples of a batch; without them nothing is known.
+    """
+    made: list[Shape | None] = []
+    found: list[dict[str, Any]] = []
+    for place, node in enumerate(nodes):
+        numbers, rest = divmod(node.activation_bytes, _NUMBER_BYTES * (batch_size or 1))
+        known: dict[str, Any] = {}
+        read = [made[one] for one in reads.get(place, ()) if nodes[one].kind != "Size"]
+        if batch_size is not None and numbers and (not rest or node.kind == "Size"):
+            known = _possible(node, numbers, read)
+        elif batch_size is not None and node.kind == "Size":
+            known = {"kind": "view", "output_shape": (1,), "connections": 0}
+        made.append(known.get("output_shape"))
+        if known and read and read[0] is not None and len(set(read)) == 1:
+            known["input_shape"] = read[0]
+        if known:
+            known["weights"] = node.parameter_bytes // _NUMBER_BYTES
+        found.append(known)
+    return found
+
+
+def _possible(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:
+    """Return what a row says, or nothing if that cannot be."""
+    try:
+        known = _row(node, numbers, read)
+    except ArithmeticError:  # no channels
+        return {}
+    windows = (*(known.get("kernel") or (1,)), *(known.get("stride") or (1,)))
+    fits = (known.get("connections") or 0) <= MAX_VALUE
+    return known if fits and all(windows) else {}
+
+
+def _row(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:
+    kind, text = node.kind, node.operation
+    shape: Shape | None
+    before = read[0] if read else None
+    if kind == "Conv2d":
+        match = re.search(
+            r"\((\d{1,9}), (\d{1,9}), kernel_size=\((\d{1,9}), (\d{1,9})\), stride=\((\d{1,9}), ",
+            text,
+        )
+        shape = None if match is None else _square(numbers, int(match[2]))
+        if match is None or shape is None:
+            return {}
+        apart = re.search(r"dilation=\((\d{1,9}), (\d{1,9})\)", text)
+        each = [int(match[3]), int(match[4])]
+        steps = [int(step) for step in (apart.groups() if apart else (1, 1))]
+        groups = re.search(r"groups=(\d{1,9})", text)
+        inputs = int(match[1]) // (int(groups[1]) if groups else 1)
+        return {
+            "kind": "conv",
+            "output_shape": shape,
+            "kernel": tuple(step * (k - 1) + 1 for k, step in zip(each, steps, strict=True)),
+            "stride": _pair(text, "stride"),
+            "connections": numbers * inputs * prod(each),
+        }
+    if kind == "Linear":
+        match = re.search(r"in_features=(\d{1,9}), out_features=(\d{1,9})", text)
+        if match is None or numbers % int(match[2]):
+            return {}
+        positions = numbers // int(match[2])
+        shape = (int(match[2]),) if positions == 1 else (positions, int(match[2]))
+        return {"kind": "full", "output_shape": shape, "connections": numbers * int(match[1])}
+    if kind in _POOLS:
+        shape = None if before is None else _square(numbers, before[0])
+        if shape is None or before is None or len(before) < 2:
+            return {}
+        return {
+            "kind": "pool",
+            "output_shape": shape,
+            "kernel": _pair(text, "kernel_size"),
+            "stride": _pair(text, "stride"),
+            "connections": 0,
+        }
+    if kind == "Embedding":
+        match = re.search(r"\(\d{1,9}, (\d{1,9})", text)
+        if match is None or numbers % int(match[1]):
+            return {}
+        shape = (numbers // int(match[1]), int(match[1]))
+        return {"kind": "embedding", "output_shape": shape, "connections": numbers}
+    if kind in VIEWS:
+        same = before if before is not None and prod(before) == numbers else (numbers,)
+        return {"kind": "view", "output_shape": same, "connections": 0}
+    if kind in _NORMS or kind in _POINTWISE:
+        shape = _like(numbers, read)
+        light = "norm" if kind in _NORMS else "activation"
+        connections = numbers if kind in _NORMS else 0
+        return {"kind": light, "output_shape": shape, "connections": connections}
+    counted = None if node.parameter_bytes else 0
+    return {"kind": "other", "output_shape": (numbers,), "connections": counted}
+
+
+def _like(numbers: int, read: Sequence[Shape | None]) -> Shape:
+    """Return the shape of what looks at each number by itself, or puts channels side by side."""
+    before = read[0] if read else None
+    if before is None or prod(before) == numbers or not before[1:] or numbers % prod(before[1:]):
+        return before if before is not None and prod(before) == numbers else (numbers,)
+    return (numbers // prod(before[1:]), *before[1:])
+
+
+def _square(numbers: int, channels: int) -> Shape | None:
+    side = isqrt(numbers // channels) if channels else 0
+    return (channels, side, side) if side and channels * side * side == numbers else None
+
+
+def _pair(text: str, field: str) -> tuple[int, int] | None:
+    match = re.search(field + r"=(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))", text)
+    if match is None:
+        return None
+    down, across = (match[1], match[2]) if match[1] else (match[3], match[3])
+    return int(down), int(across)

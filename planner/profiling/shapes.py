@@ -1,0 +1,235 @@
+"""What kind of layers a model has, their shapes, and how many multiply-adds a sample takes.
+
+Method: one forward pass, untimed. Products of matrices, convolutions and attention are counted
+where torch dispatches them, so that what a module of one's own computes counts too. What is
+computed between two layers counts for the earlier one, as its time does; if products are among it,
+positions are mixed, and the layer is of kind ``attention``.
+
+Of what has no products a formula stands in: a normalisation or an embedding makes each number of
+its output once; recurrent layers use each weight once a step. A causal mask is not taken off.
+
+Guarantee: counts of products are torch's own. What is not known stays unknown.
+
+Complexity: one forward pass. Source: own.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from math import prod
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from planner.errors import MeasurementError
+from planner.profiling.calls import forward, observed_modules
+from planner.profiling.tensors import tensors_in
+
+__all__ = ["Description", "describe"]
+
+_ATTENTION = ("aten._scaled_dot_product_", "aten._flash_attention_forward")
+
+
+class Description(NamedTuple):
+    """What `planner.layers.Layer` knows of a layer beside times and sizes, under its names."""
+
+    kind: str
+    input_shape: tuple[int, ...] | None
+    output_shape: tuple[int, ...] | None
+    kernel: tuple[int, ...] | None
+    stride: tuple[int, ...] | None
+    connections: int | None
+    weights: int
+
+
+class _Products(TorchDispatchMode):
+    """Counts multiply-adds."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = str(func)
+        if name.startswith(_ATTENTION) and "backward" not in name:
+            query, key, value = args[:3]
+            lengths = query.shape[-1] + value.shape[-1]
+            self.count += prod(query.shape[:-1]) * key.shape[-2] * lengths
+        elif func._overloadpacket in flop_registry:  # noqa: SLF001 - so torch's own counter asks
+            flops = flop_registry[func._overloadpacket]  # noqa: SLF001
+            self.count += flops(*args, **(kwargs or {}), out_val=result) // 2
+        return result
+
+
+class _Call:
+    """A call of a module: its shapes, and multiply-adds inside and behind it."""
+
+    def __init__(self, module: nn.Module, inputs: Any, begun: int) -> None:
+        self.module, self.leaf = module, True
+        self.read = _shape(inputs)
+        self.made: tuple[int, ...] | None = None
+        self.begun = self.ended = begun
+
+
+def describe(
+    model: nn.Module, inputs: tuple[Any, ...], batch_size: int
+) -> tuple[Description, ...] | None:
+    """Return what each layer is, in the order of computation; None if the model does not let us.
+
+    Parameters
+    ----------
+    model : Module
+        The model; on the device ``meta`` nothing is computed.
+    inputs : tuple
+        The positional arguments of its forward pass.
+    batch_size : int
+        Samples in them.
+    """
+    calls: list[_Call] = []
+    running: list[_Call] = []
+    try:
+        with _Products() as products, _hooks(model, calls, running, products):
+            forward(model, inputs)
+            last = products.count
+    except (MeasurementError, RuntimeError):
+        return None
+    leaves = [call for call in calls if call.leaf]
+    begins = [0, *(leaf.begun for leaf in leaves[1:]), last]
+    return tuple(
+        _description(leaf, begins[place], begins[place + 1], batch_size)
+        for place, leaf in enumerate(leaves)
+    )
+
+
+@contextmanager
+def _hooks(
+    model: nn.Module, calls: list[_Call], running: list[_Call], products: _Products
+) -> Iterator[None]:
+    """Let every call of a module be noted."""
+
+    def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if running:
+            running[-1].leaf = False
+        running.append(_Call(module, (args, kwargs), products.count))
+        calls.append(running[-1])
+
+    def leave(_module: nn.Module, _args: Any, output: Any) -> None:
+        call = running.pop()
+        call.made, call.ended = _shape(output), products.count
+
+    with ExitStack() as hooks:
+        for _, module in observed_modules(model):
+            before = module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True)
+            hooks.callback(before.remove)
+            after = module.register_forward_hook(leave, always_call=True)
+            hooks.callback(after.remove)
+        yield
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """Return the shape of the first tensor."""
+    if isinstance(value, Tensor):
+        return tuple(value.shape)
+    first = next(iter(tensors_in(value)), None)
+    return None if first is None else tuple(first.shape)
+
+
+def _description(call: _Call, begin: int, end: int, batch_size: int) -> Description:
+    module, counted = call.module, end - begin
+    kind = _kind(module)
+    read, made = (_of_sample(shape, batch_size) for shape in (call.read, call.made))
+    kernel, stride = _window(module, read, made) if kind in ("conv", "pool") else (None, None)
+    if kernel is None and kind in ("conv", "pool"):
+        kind = "other"
+    connections: int | None = -(-counted // batch_size)
+    if not counted:
+        connections = _without_products(module, kind, made)
+    elif call.ended - call.begun < counted:
+        kind = "attention"
+    weights = sum(parameter.numel() for parameter in module.parameters())
+    return Description(kind, read, made, kernel, stride, connections, weights)
+
+
+def _of_sample(shape: tuple[int, ...] | None, batch_size: int) -> tuple[int, ...] | None:
+    """Return the shape without its batch: the first direction as long, or that many times longer.
+
+    What has neither is the same for all samples, as positions are.
+    """
+    if not shape or 0 in shape:
+        return None if shape is None or 0 in shape else (1,)
+    if batch_size in shape:
+        place = shape.index(batch_size)
+        return (*shape[:place], *shape[place + 1 :]) or (1,)
+    if len(shape) > 1 and shape[0] % batch_size == 0:  # positions of all samples in a row
+        return (shape[0] // batch_size, *shape[1:])
+    return shape
+
+
+def _kind(module: nn.Module) -> str:
+    name, file = type(module).__name__, type(module).__module__
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        return "embedding"
+    if isinstance(module, nn.Linear):
+        return "full"
+    if isinstance(module, nn.MultiheadAttention):
+        return "attention"
+    if isinstance(module, nn.Flatten | nn.Unflatten):
+        return "view"
+    if isinstance(module, nn.Identity) or file.startswith(
+        ("torch.nn.modules.activation", "torch.nn.modules.dropout")
+    ):
+        return "activation"
+    if file == "torch.nn.modules.conv" and "Transpose" not in name:
+        return "conv"
+    if file == "torch.nn.modules.pooling" and "Unpool" not in name:
+        return "pool"
+    return "norm" if "norm" in name.lower() else "other"
+
+
+def _window(
+    module: nn.Module, read: tuple[int, ...] | None, made: tuple[int, ...] | None
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Return kernel and stride by direction, dilation counted in."""
+    if read is None or made is None or len(read) != len(made) or len(made) < 2:
+        return None, None
+    sides = len(made) - 1
+    if "Adaptive" in type(module).__name__:
+        stride = tuple(
+            max(1, inside // out) for inside, out in zip(read[1:], made[1:], strict=True)
+        )
+        kernel = tuple(
+            max(1, inside - (out - 1) * step)
+            for inside, out, step in zip(read[1:], made[1:], stride, strict=True)
+        )
+        return kernel, stride
+    size = getattr(module, "kernel_size", None)
+    if size is None:
+        return None, None
+    kernel, dilation = _each(size, sides), _each(getattr(module, "dilation", 1), sides)
+    step = getattr(module, "stride", None)
+    stride = kernel if step is None else _each(step, sides)
+    seen = tuple(apart * (length - 1) + 1 for length, apart in zip(kernel, dilation, strict=True))
+    return seen, stride
+
+
+def _each(value: int | Sequence[int], sides: int) -> tuple[int, ...]:
+    return (value,) * sides if isinstance(value, int) else tuple(value)
+
+
+def _without_products(module: nn.Module, kind: str, made: tuple[int, ...] | None) -> int | None:
+    """Return the multiply-adds of what multiplies no matrices; None if they are unknown."""
+    if made is None:
+        return None
+    if isinstance(module, nn.RNNBase):
+        matrices = sum(weight.numel() for weight in module.parameters() if weight.dim() > 1)
+        return prod(made[:-1]) * matrices
+    if kind in ("norm", "embedding"):
+        return prod(made)
+    largest = max((parameter.dim() for parameter in module.parameters()), default=None)
+    if largest is None:
+        return 0
+    return prod(made) if largest < 2 else None

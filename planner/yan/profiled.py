@@ -1,0 +1,215 @@
+"""Yan's problem, made of a profile and a cluster.
+
+Problem: the model asks for neurons, connections and weights of layers and for the constants of
+machines and network; a profile and a cluster are what there is.
+
+Method: layers and their measured times are those of `planner.yan.units`. What the model calls a
+sample is here a batch of the profile: it is computed and sent at once, with one start-up, so that
+the predicted time of a layer that is not cut is the measured one. A batch keeps a whole machine
+busy, as it was profiled. Where it is known how much threads slow down each other, each thread has a
+batch of its own: alone it takes as long as the profile's threads together, times their number, by
+their interference.
+
+Guarantee: of one machine without network the predicted epoch is batches times the profile's
+computation, exactly. What is assumed beyond the profile and the cluster is listed.
+
+Complexity: O(layers + ops). Source: own; the model is that of Yan et al., KDD'15.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from math import prod
+from typing import Any, NamedTuple
+
+from planner.clusters import Cluster
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.profiles import NUMBER_BYTES, Profile
+from planner.topologies import Rails
+from planner.units import counted, format_ns
+from planner.validation import integer, shown
+from planner.yan.problem import MAX_MACHINES, Constants, Problem
+from planner.yan.units import neuron_layers, refuse_incomplete
+
+__all__ = ["NO_STARTUP_NS", "Profiled", "nic_rate", "profiled"]
+
+NO_STARTUP_NS = Fraction(1, 10**9)
+"""What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
+
+ALL_PARTITIONS = 32
+"""Most machines with which every number of partitions is tried by default, else powers of two."""
+
+NUMBERS = (1, 2, 4, 8)
+"""Bytes of a number."""
+
+
+class Profiled(NamedTuple):
+    """A problem made of a profile.
+
+    Attributes
+    ----------
+    problem : Problem
+        Its samples are batches of the profile.
+    batch_size : int
+        Samples of a batch.
+    assumptions : tuple of str
+        What neither the profile nor the cluster says.
+    """
+
+    problem: Problem
+    batch_size: int
+    assumptions: tuple[str, ...]
+
+
+def nic_rate(cluster: Cluster) -> Fraction:
+    """Return the bytes a worker sends in a second: over all its NICs, if it has what is shared."""
+    rate = cluster.nic.bytes_per_s
+    if not isinstance(cluster.topology, Rails):  # there each accelerator has one NIC
+        rate *= cluster.nic.per_machine
+    shared = cluster.shared_bytes_per_s
+    return rate if shared is None else min(rate, shared)
+
+
+def profiled(
+    profile: Profile,
+    cluster: Cluster,
+    samples: int,
+    *,
+    read_every: int | None = None,
+    computation: Fraction | int = 1,
+    interference: Sequence[Fraction] | None = None,
+    **options: Any,
+) -> Profiled:
+    """Return Yan's problem of a profiled model on a cluster.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model: its layers with kinds, shapes, connections and weights, and its batch size.
+    cluster : Cluster
+        Workers and parameter servers are its machines; on rails, its accelerators.
+    samples : int
+        Samples of an epoch; the last batch is filled up.
+    read_every : int, optional
+        Samples between two readings of the weights; by default a batch for each machine.
+    computation : Fraction or int
+        What all times of computation are multiplied by.
+    interference : sequence of Fraction, optional
+        How much longer computation takes with 1, 2, … threads, at least as many as were profiled.
+    **options
+        As for `Problem`; `memory_bytes` is by default that of the cluster, `partitions` powers of
+        two if there are many machines.
+
+    Raises
+    ------
+    InvalidInputError
+        If the profile lacks something, or a number cannot mean anything, with its path.
+    NotApplicableError
+        If there are more machines than the model takes.
+    """
+    refuse_incomplete(profile)
+    batch = profile.batch_size
+    assert batch is not None
+    integer(samples, "samples", minimum=1)
+    machines = cluster.workers
+    if not 2 <= machines <= MAX_MACHINES:
+        raise NotApplicableError(
+            "cluster.machines",
+            f"expected 2 to {MAX_MACHINES}, a worker and a parameter server at least, "
+            f"got {machines}",
+        )
+    if read_every is not None:
+        integer(read_every, "read_every", minimum=1)
+    together = read_every or batch * machines
+    threads = profile.provenance.threads or 1
+    longer: tuple[Fraction, ...] = (Fraction(1),)
+    alone = Fraction(computation)
+    if interference is not None:
+        longer = tuple(interference)
+        if len(longer) < threads or not longer[threads - 1]:
+            raise InvalidInputError(
+                "interference",
+                f"expected values for the {counted(threads, 'thread')} of the profile at least, "
+                f"got {shown(list(longer))}",
+            )
+        alone *= threads / Fraction(longer[threads - 1])
+    layers = neuron_layers(profile, alone)
+    startup = max(Fraction(cluster.nic.startup_ns), NO_STARTUP_NS)
+    each = sum(layer.forward_ns or 0 for layer in layers) / sum(
+        layer.connections for layer in layers
+    )
+    operation = max(Fraction(each), NO_STARTUP_NS)  # of no layer: each has its own
+    constants = Constants(
+        muladd_ns=operation,
+        activation_ns=operation,
+        error_ns=operation,
+        latency_ns=(startup,) * len(longer),
+        nic_bits_per_s=8 * nic_rate(cluster),
+        interference=longer,
+        bits_per_activation=Fraction(8 * batch * _number_bytes(profile, batch)),
+        bits_per_weight=Fraction(8 * _number_bytes(profile, None)),
+    )
+    problem = Problem(
+        machines=machines,
+        cores=len(longer),
+        layers=layers,
+        constants=constants,
+        samples=-(-samples // batch),
+        read_every=-(-together // batch),
+        **{
+            "memory_bytes": cluster.worker_memory_bytes,
+            "partitions": "all" if machines <= ALL_PARTITIONS else "powers_of_two",
+            **options,
+        },
+    )
+    return Profiled(problem, batch, tuple(_assumed(problem, cluster, batch, threads, read_every)))
+
+
+def _number_bytes(profile: Profile, batch: int | None) -> int:
+    """Return the size of most numbers: of activations in a batch, or of parameters."""
+    sizes: Counter[int] = Counter()
+    for layer in profile.layers:
+        if batch is None:
+            numbers, size = layer.weights or 0, layer.parameter_bytes
+        else:
+            numbers, size = batch * prod(layer.output_shape or (0,)), layer.activation_bytes
+        if numbers and size % numbers == 0 and size // numbers in NUMBERS:
+            sizes[size // numbers] += numbers
+    return sizes.most_common(1)[0][0] if sizes else NUMBER_BYTES
+
+
+def _assumed(
+    problem: Problem, cluster: Cluster, batch: int, threads: int, read_every: int | None
+) -> list[str]:
+    """Return what neither the profile nor the cluster says."""
+    samples = counted(batch, "sample")
+    if problem.threads == 1:
+        computed = (
+            f"a machine computes one batch of {samples} at a time, as profiled; how threads with "
+            "batches of their own slow down each other is unknown, so none are tried (planner "
+            "calibrate compute measures it)"
+        )
+    else:
+        computed = (
+            f"each thread has a batch of {samples}; the profile's {counted(threads, 'thread')} "
+            "were as efficient on one batch as threads are on batches of their own"
+        )
+    whole = sum(layer.cuts == 1 for layer in problem.layers)
+    cut = (
+        f"{whole} of {counted(len(problem.layers), 'layer')} mix positions or have one row: not cut"
+    )
+    halves = (
+        "half of a layer's backward pass is error terms, half its weights' gradients; a part of a "
+        "layer takes its share of the layer's time, and what two parts need is computed once"
+    )
+    transfers = (
+        f"every transfer of a batch starts up in {format_ns(cluster.nic.startup_ns)}, whatever is "
+        "sent beside it; nothing overlaps computation, and gradients reach servers for nothing"
+    )
+    assumed = [computed, halves, transfers]
+    if read_every is None:
+        together = counted(problem.read_every * batch, "sample")
+        assumed.append(f"weights are read every {together}, a batch for each machine")
+    if whole:
+        assumed.append(cut)
+    return assumed

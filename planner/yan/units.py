@@ -1,0 +1,220 @@
+"""The layers of Yan's model, made of a profile's.
+
+Problem: a profile lists convolutions, normalisations, rectifiers, branches and sums; the model is a
+chain of layers, each read by the next one, each with weights, connections and a way to be cut.
+
+Method: layers between two points where the computation is a single chain are one block. A block
+without products (normalisation, rectifier, pooling) belongs to the one before it, unless it leaves
+a single row. A fully connected layer on a vector is one of the model's. Anything else becomes a
+block: cut into bands of rows where its rows need a window of the input's
+(`planner.yan.windows`), and not cut where it mixes positions. Times, connections and weights add
+up.
+
+Guarantee: sums are kept, and the chain is one the model takes. Two approximations: what two bands
+both need inside a block is computed once, and statistics of a normalisation are not exchanged.
+
+Complexity: O(layers + ops). Source: own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
+from math import prod
+from typing import Any
+
+from planner.errors import InvalidInputError
+from planner.graphs import Graph
+from planner.layers import Layer, merged, unique_names
+from planner.profiles import Profile
+from planner.validation import shown
+from planner.yan.layers import MAX_SIDE, NeuronLayer, fields
+from planner.yan.windows import Window, block_window, rows_read
+
+__all__ = ["neuron_layers", "refuse_incomplete"]
+
+NEEDED = ("kind", "output_shape", "connections", "weights")
+"""What the model needs of every layer, beside its times."""
+
+WINDOW = ("kernel", "stride")
+"""What it needs of those that see a window."""
+
+LIGHT = ("norm", "activation", "pool", "view")
+"""Kinds without products."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Layers that become one: with the window that cuts them, if there is one."""
+
+    layers: tuple[Layer, ...]
+    rows: int
+    window: Window | None
+
+    @property
+    def light(self) -> bool:
+        return all(layer.kind in LIGHT for layer in self.layers)
+
+    @property
+    def vector(self) -> bool:
+        """Whether it is a fully connected layer, and what looks at its neurons one by one."""
+        full = [layer for layer in self.layers if layer.kind == "full"]
+        others = [layer for layer in self.layers if layer.kind != "full"]
+        return (
+            len(full) == 1
+            and prod((full[0].output_shape or (0,))[:-1]) == 1
+            and all(layer.kind in LIGHT and not layer.weights for layer in others)
+        )
+
+    def followed(self, block: "_Unit") -> "_Unit | None":
+        """Return this with what follows it, if that belongs to it."""
+        if not block.light:
+            return None
+        both = (*self.layers, *block.layers)
+        if all(layer.kind == "view" for layer in block.layers):
+            return _Unit(both, self.rows, self.window)
+        if self.vector or self.window is None:
+            pools = any(layer.kind == "pool" for layer in block.layers)
+            return None if pools else _Unit(both, self.rows, self.window)
+        window = block.window
+        if window is None or block.rows != self.window.rows:
+            return None
+        if window.rows == 1 < block.rows:
+            return None  # by itself, so that what is before it can be cut
+        return _Unit(both, self.rows, window.behind(self.window))
+
+
+def neuron_layers(profile: Profile, computation: Fraction | int = 1) -> tuple[NeuronLayer, ...]:
+    """Return the layers of Yan's model; their measured times are those of the profile's batch.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model, with kinds, shapes, connections and weights.
+    computation : Fraction or int
+        What all times are multiplied by.
+
+    Raises
+    ------
+    InvalidInputError
+        If a field is missing, with the path of the first one, and how it is recorded.
+    """
+    refuse_incomplete(profile)
+    units = _units(profile)
+    layers: list[NeuronLayer] = []
+    for place, unit in enumerate(units):
+        after = units[place + 1] if place + 1 < len(units) else None
+        before = layers[-1] if layers else None
+        layers.append(_neuron_layer(unit, before, after, Fraction(computation)))
+    names = unique_names(layer.name for layer in layers)
+    return tuple(replace(layer, name=name) for layer, name in zip(layers, names, strict=True))
+
+
+def refuse_incomplete(profile: Profile) -> None:
+    """Raise an error unless the profile has all that the model needs.
+
+    Raises
+    ------
+    InvalidInputError
+        With the path of the first field that is missing, and how it is recorded.
+    """
+    if profile.batch_size is None:
+        raise InvalidInputError(
+            "batch_size",
+            "missing: planner profile and planner import take --batch-size; a factory of a model "
+            "with its own inputs takes batch_size",
+        )
+    if not profile.layers:
+        raise InvalidInputError("layers", "missing: Yan's model is of layers, not of a graph alone")
+    for place, layer in enumerate(profile.layers):
+        window = WINDOW if layer.kind in ("conv", "pool") else ()
+        for field in (*NEEDED, *window):
+            if getattr(layer, field) is None:
+                raise InvalidInputError(
+                    f"layers[{place}].{field}",
+                    f"missing of layer {shown(layer.name)}, and Yan's model needs it: planner "
+                    "profile records it of a torch model; else write it into the profile",
+                )
+
+
+def _units(profile: Profile) -> list[_Unit]:
+    names = [f"{name}/forward" for name in unique_names(layer.name for layer in profile.layers)]
+    keys = [
+        (layer.block, place if layer.block is None else -1)
+        for place, layer in enumerate(profile.layers)
+    ]
+    units: list[_Unit] = []
+    for _, group in groupby(range(len(names)), key=keys.__getitem__):
+        places = list(group)
+        before = units[-1] if units else None
+        block = _block(
+            [names[place] for place in places],
+            [profile.layers[place] for place in places],
+            before,
+            profile.graph,
+        )
+        together = None if before is None else before.followed(block)
+        if together is None:
+            units.append(block)
+        else:
+            units[-1] = together
+    return units
+
+
+def _block(
+    names: Sequence[str], layers: Sequence[Layer], before: _Unit | None, graph: Graph | None
+) -> _Unit:
+    passed = None if before is None or before.window is None else before.window.rows
+    rows = rows_read(layers[0], passed)
+    window = block_window(dict(zip(names, layers, strict=True)), graph, rows)
+    return _Unit(tuple(layers), rows, window)
+
+
+def _neuron_layer(
+    unit: _Unit, before: NeuronLayer | None, after: _Unit | None, computation: Fraction
+) -> NeuronLayer:
+    """Return a unit as a layer of the model: fully connected, cut into bands, or not cut."""
+    known = [layer for layer in unit.layers if layer.output_shape is not None]
+    read = None
+    if after is not None and after.layers[0].kind != "embedding":  # which reads the model's input
+        read = after.layers[0].input_shape
+    shape = read or known[-1].output_shape
+    assert shape is not None
+    passed, whole = prod(shape), merged(list(unit.layers))
+    common: dict[str, Any] = {
+        "name": whole.name or unit.layers[0].name,
+        "connections": max(1, sum(layer.connections or 0 for layer in unit.layers)),
+        "weights": sum(layer.weights or 0 for layer in unit.layers),
+        "forward_ns": computation * sum(layer.forward_ns for layer in unit.layers),
+        "backward_ns": computation * sum(layer.backward_ns for layer in unit.layers),
+    }
+    choices: list[dict[str, Any]] = []
+    if unit.vector:
+        choices.append({"kind": "full", "neurons": passed})
+    window = unit.window
+    if window is not None and window.rows <= MAX_SIDE and passed % window.rows == 0:
+        kernel, fits = window.high - window.low + 1, before is None or before.units == unit.rows
+        if fits and max(kernel, window.step) <= MAX_SIDE:
+            sides = _sides(shape, window.rows)
+            choices.append({"kernel": kernel, "stride": window.step, "shape": sides})
+    rows = rows_read(after.layers[0], None) if after else 1
+    if rows > MAX_SIDE or passed % rows:
+        rows = 1
+    choices.append({"shape": _sides(shape, rows)})
+    for choice in choices:
+        try:
+            layer = NeuronLayer(**{"kind": "block", "neurons": passed, **common, **choice})
+            if before is not None:
+                fields(before, layer)
+        except InvalidInputError:
+            if choice is choices[-1]:
+                raise
+            continue
+        return layer
+    raise AssertionError
+
+
+def _sides(shape: Sequence[int], rows: int) -> tuple[int, int, int]:
+    """Return channels, rows and columns of so many rows."""
+    columns = shape[2] if len(shape) == 3 and shape[1] == rows else 1
+    return prod(shape) // (rows * columns), rows, columns

@@ -1,0 +1,147 @@
+"""A profile of one's own goes into every problem with one option: the cluster."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import solve
+from planner.cli import main
+from planner.cli.compare import FAMILIES
+
+DATA = Path(__file__).parents[2] / "data"
+PROFILES = sorted((DATA / "profiles").glob("*.json"))
+CLUSTERS = {"bml": "bml-bcube", "drizzle": "drizzle-32"}
+"""Those that a problem needs; others take any."""
+
+QUICK = {
+    "ibatch": "greedy,one_batch",
+    "caramel": "caramel,ddp",
+    "iteration": "ddp",
+    "yan": "data_parallel,exact",
+}
+
+
+def compared(
+    path: Path, problem: str, capsys: pytest.CaptureFixture[str], *options: str
+) -> list[dict[str, Any]]:
+    cluster = CLUSTERS.get(problem, "office-4")
+    methods = ["--methods", QUICK[problem]] if problem in QUICK else []
+    words = ["compare", str(path), "--problem", problem, "--cluster", cluster]
+    assert main([*words, *methods, "--json", *options]) == 0
+    answers: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return answers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", FAMILIES)
+@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.stem)
+def test_shipped_profiles_go_into_all_problems(
+    path: Path, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = compared(path, problem, capsys, "--computation", "0.1")[0]
+    assert best["problem"] == problem
+    assert best["status"] in ("optimal", "feasible")
+    assert best["objective_ns"] > 0
+
+
+@pytest.mark.parametrize("problem", FAMILIES)
+def test_a_small_profile_goes_into_all_problems(
+    problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = compared(DATA / "profiles/lenet5.json", problem, capsys)[0]
+    assert best["status"] in ("optimal", "feasible")
+
+
+def test_a_request_with_a_profile_is_answered_as_on_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = DATA / "profiles/lenet5.json"
+    best = compared(path, "yan", capsys, "--samples", "5000", "--computation", "1/10")[0]
+    request = {
+        "problem": "yan",
+        "samples": 5000,
+        "profile": json.loads(path.read_bytes()),
+        "cluster": json.loads((DATA / "clusters/office-4.json").read_bytes()),
+        "computation_scale": 0.1,
+    }
+    answer = solve(request)
+    assert answer["status"] == "optimal"
+    for field in ("configuration", "assumptions", "batch_size"):
+        assert answer[field] == best[field]
+    # Before, times were rounded to whole nanoseconds.
+    assert abs(answer["epoch_ns"] - best["epoch_ns"]) < 40 * 30
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"profile": None}, "layers"),
+        ({"cluster": None}, "cluster"),
+        ({"machines": 3}, "machines"),
+        ({"interference": [1]}, "interference"),
+    ],
+)
+def test_requests_with_half_a_profile_are_refused(change: dict[str, Any], path: str) -> None:
+    request = {
+        "problem": "yan",
+        "samples": 10,
+        "profile": json.loads((DATA / "profiles/lenet5.json").read_bytes()),
+        "cluster": json.loads((DATA / "clusters/office-4.json").read_bytes()),
+        **change,
+    }
+    request = {name: value for name, value in request.items() if value is not None}
+    if path == "layers":
+        path = "cluster"  # which comes with a profile
+    assert solve(request)["error"]["path"] == path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--problem yan --cluster office-4 --machines 3", "--machines: not together with"),
+        ("--problem yan --cluster office-4 --startup 1us", "--startup: not together with"),
+        ("--problem bml --cluster office-4", "--cluster: expected a bcube such as bml-bcube"),
+        ("--problem drizzle --cluster office-4", "--cluster: office-4 does not say"),
+        ("--problem iteration --startup 1us --bandwidth 1Gb/s", "--cluster: missing"),
+        ("--problem yan --cluster office-4 office-4", "--cluster: expected one"),
+        ("--problem yan --cluster office-4 --activations 1GB", "--activations: does not apply"),
+        ("--problem bigdl --startup 1us --bandwidth 1Gb/s", "--machines: missing, or --cluster"),
+        ("--problem yan --cluster office-4 --samples 0", "--samples: expected an integer >= 1"),
+    ],
+)
+def test_options_that_contradict_each_other(
+    arguments: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(DATA / "profiles/lenet5.json")
+    assert main(["compare", path, *arguments.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_a_profile_lacks_is_named_with_the_way_to_record_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = json.loads((DATA / "profiles/lenet5.json").read_bytes())
+    del profile["layers"][3]["connections"]
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(profile))
+    words = ["compare", str(path), "--problem", "yan", "--cluster", "office-4"]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "profile.json: layers[3].connections: missing of layer 'features.conv2.conv'" in said
+    assert "planner profile records it" in said
+
+
+def test_threads_are_searched_where_their_interference_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    constants = {"muladd_ns": 1, "activation_ns": 1, "error_ns": 1, "interference": [1, 1.2, 1.9]}
+    document = {"constants": constants, "provenance": {"kind": "measured", "source": "a test"}}
+    path = tmp_path / "constants.json"
+    path.write_text(json.dumps(document))
+    found = compared(DATA / "profiles/lenet5.json", "yan", capsys, "--constants", str(path))
+    assert {layer["threads"] for layer in found[0]["configuration"]["layers"]} == {2, 3} or all(
+        layer["threads"] > 1 for layer in found[0]["configuration"]["layers"]
+    )
+    assert "each thread has a batch of 128 samples" in found[0]["assumptions"][0]

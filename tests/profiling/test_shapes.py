@@ -1,0 +1,139 @@
+"""Kinds, shapes and multiply-adds of layers, against torch's own counter and by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from planner.jsonio import decode_profile
+from planner.profiling import measure
+from planner.profiling.shapes import Description, describe
+from tests.test_networks import NETWORKS
+
+PROFILES = Path(__file__).parents[2] / "data/profiles"
+
+
+def described(model: nn.Module, *inputs: Any, batch_size: int = 2) -> tuple[Description, ...]:
+    found = describe(model, inputs, batch_size)
+    assert found is not None
+    return found
+
+
+def test_layers_by_hand() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, (3, 5), stride=2, padding=1, dilation=2, groups=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 5),
+    )
+    conv, norm, relu, pool, mean, flat, full = described(model, torch.randn(2, 3, 21, 21))
+    rows, columns = (21 + 2 - 5) // 2 + 1, (21 + 2 - 9) // 2 + 1
+    assert conv.kind == "conv"
+    assert conv.output_shape == (8, rows, columns)
+    assert (conv.kernel, conv.stride) == ((5, 9), (2, 2))  # dilated
+    assert conv.connections == 8 * rows * columns * 3 * 15
+    assert conv.weights == 8 * 3 * 15 + 8
+    assert norm == Description(
+        "norm", conv.output_shape, conv.output_shape, None, None, 8 * rows * columns, 16
+    )
+    assert (relu.kind, relu.connections, relu.weights) == ("activation", 0, 0)
+    assert (pool.kind, pool.kernel, pool.stride) == ("pool", (2, 2), (2, 2))
+    assert (mean.kind, mean.kernel) == ("pool", (rows // 2, columns // 2))
+    assert (flat.kind, flat.output_shape) == ("view", (8,))
+    assert (full.kind, full.input_shape, full.output_shape) == ("full", (8,), (5,))
+    assert (full.connections, full.weights) == (40, 45)
+
+
+class Mixing(nn.Module):
+    """What comes between two layers multiplies positions with each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(6, 6), nn.Linear(6, 4)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        made = self.one(tokens)
+        mixed = torch.bmm(made, made.transpose(1, 2)).softmax(-1) @ made
+        result: Tensor = self.two(mixed)
+        return result
+
+
+def test_products_between_layers_belong_to_the_one_before() -> None:
+    first, second = described(Mixing(), torch.randn(2, 7, 6))
+    assert (first.kind, second.kind) == ("attention", "full")
+    assert first.connections == 7 * 6 * 6 + 2 * 7 * 7 * 6
+    assert second.connections == 7 * 6 * 4
+
+
+class Own(nn.Module):
+    """A layer nobody knows: `power` matrices, and a scale."""
+
+    def __init__(self, shape: tuple[int, ...], *, multiply: bool) -> None:
+        super().__init__()
+        self.weight, self.multiply = nn.Parameter(torch.ones(shape)), multiply
+
+    def forward(self, values: Tensor) -> Tensor:
+        return values @ self.weight if self.multiply else values * self.weight.sum()
+
+
+@pytest.mark.parametrize(
+    ("shape", "multiply", "connections"),
+    [((4, 4), True, 16), ((4,), False, 4), ((4, 4), False, None)],
+)
+def test_modules_of_ones_own(
+    shape: tuple[int, ...], multiply: bool, connections: int | None
+) -> None:
+    (found,) = described(Own(shape, multiply=multiply), torch.randn(2, 4))
+    assert found.kind == "other"
+    assert found.connections == connections
+
+
+def test_recurrent_layers_use_each_weight_once_a_step() -> None:
+    (found,) = described(nn.LSTM(3, 5, batch_first=True), torch.randn(2, 7, 3))
+    assert found.output_shape == (7, 5)
+    assert found.connections == 7 * 4 * 5 * (3 + 5)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "googlenet"])
+def test_products_are_those_of_torchs_counter(name: str) -> None:
+    with torch.device("meta"):
+        model, inputs = NETWORKS[name].factory(batch_size=3)
+    found = described(model, *inputs, batch_size=3)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        model(*inputs)
+    counted = sum(layer.connections or 0 for layer in found if layer.kind in ("conv", "full"))
+    assert 2 * 3 * counted == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_shipped_profiles_have_what_follows_from_their_networks(name: str) -> None:
+    profile = decode_profile((PROFILES / f"{name}.json").read_bytes())
+    assert profile.batch_size is not None
+    with torch.device("meta"):
+        model, inputs = NETWORKS[name].factory(batch_size=profile.batch_size)
+    found = described(model, *inputs, batch_size=profile.batch_size)
+    for layer, known in zip(profile.layers, found, strict=True):
+        for field, value in known._asdict().items():
+            assert getattr(layer, field) == value
+    notes = json.loads((PROFILES / f"{name}.json").read_bytes())["provenance"]["notes"]
+    assert "were not measured" in notes[-1]
+
+
+def test_what_is_measured_is_also_described() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    inputs = (torch.randn(5, 4),)
+    options: dict[str, Any] = {"name": "n", "source": "a test", "warmup": 1, "repetitions": 1}
+    first = measure(model, inputs, batch_size=5, **options).layers[0]
+    assert (first.kind, first.connections, first.weights) == ("full", 12, 15)
+    assert measure(model, inputs, **options).layers[0].kind is None
