@@ -211,7 +211,7 @@ def test_large_gradients_want_bandwidth_and_small_ones_few_steps() -> None:
     assert by_large.all_reduce.startup_ns > by_small.all_reduce.startup_ns
     assert result.objective_ns == result.lower_bound_ns
     for option in problem.single:  # the same by one algorithm at one depth, and planned for it
-        alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option.half))]
+        alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option))]
         times = [evaluate(problem, settled(other, option)).iteration_ns for other in alike]
         assert result.objective_ns is not None
         assert result.objective_ns < min(times)
