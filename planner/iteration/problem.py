@@ -133,7 +133,8 @@ class Problem:
                         f"expected one of {', '.join(known)}, got {shown(name)}",
                     )
             object.__setattr__(self, field, tuple(dict.fromkeys(names)))
-        if self.cluster.measured is not None and self.algorithms == ALGORITHMS:
+        measured = self.cluster.measured is not None and not self.cluster.failed
+        if measured and self.algorithms == ALGORITHMS:
             object.__setattr__(self, "algorithms", (MEASURED,))
         if not self.single and cut_off(self.cluster) is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self._usable[1])
