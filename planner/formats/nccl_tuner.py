@@ -111,15 +111,14 @@ def _stretches(
             if start * end < 0:  # rounded up: within one byte and one ns of the crossing
                 place = low + Fraction(high - low) * start / (start - end)
                 sizes |= {size for size in (int(place), int(place) + 1) if low < size < high}
-    begin = end = first
-    chosen = _least(costs, first)
-    for size in sorted(sizes):
-        best = _least(costs, size)
+    begin, chosen = first, _least(costs, first)
+    for low, high in pairwise(sorted(sizes)):
+        best = _least(costs, (low + high) // 2)  # nothing crosses between the two
         if best != chosen:
-            yield Rule(collective, begin, size - 1, *chosen, hosts, ranks)
-            begin, chosen = size, best
-        end = size
-    yield Rule(collective, begin, end, *chosen, hosts, ranks)
+            if low > begin:
+                yield Rule(collective, begin, low - 1, *chosen, hosts, ranks)
+            begin, chosen = low, best
+    yield Rule(collective, begin, last, *chosen, hosts, ranks)
 
 
 def _least(costs: Mapping[Choice, TableCost], size: int) -> Choice:
