@@ -73,16 +73,16 @@ def main() -> None:
     rows_below(
         header,
         [
-                (
-                    one.table.collective,
-                    str(one.table.ranks),
-                    str(one.table.per_host),
-                    format_bytes(one.size_bytes),
-                    f"{one.measured_ns / 1000:.1f}",
-                    f"{one.predicted_ns / 1000:.1f}",
-                    f"{one.error:+.1%}",
-                )
-                for one in [one for one in worst if one.size_bytes >= 2**20][:15]
+            (
+                one.table.collective,
+                str(one.table.ranks),
+                str(one.table.per_host),
+                format_bytes(one.size_bytes),
+                f"{one.measured_ns / 1000:.1f}",
+                f"{one.predicted_ns / 1000:.1f}",
+                f"{one.error:+.1%}",
+            )
+            for one in [one for one in worst if one.size_bytes >= 2**20][:15]
         ],
     )
 

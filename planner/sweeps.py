@@ -213,7 +213,11 @@ def relative_errors(cost: AffineCost | TableCost, timings: Sequence[Timing]) -> 
 def _fit(timings: Sequence[Timing]) -> DepthFit:
     medians = [(timing.size_bytes, timing.median_ns) for timing in timings]
     affine = fit_affine(medians).cost  # which checks them
-    return DepthFit(TableCost(never_falling((one.size_bytes, one.times_ns) for one in timings)), affine, _two_point(dict(medians)))
+    return DepthFit(
+        TableCost(never_falling((one.size_bytes, one.times_ns) for one in timings)),
+        affine,
+        _two_point(dict(medians)),
+    )
 
 
 def _two_point(medians: dict[int, int]) -> AffineCost | None:

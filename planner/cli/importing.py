@@ -31,8 +31,7 @@ def add_parser(commands: Any) -> None:
         "format",
         choices=[*READERS, *NETWORKS],
         help="; ".join(
-            f"{name}: {reader.about}"
-            for name, reader in (*READERS.items(), *NETWORKS.items())
+            f"{name}: {reader.about}" for name, reader in (*READERS.items(), *NETWORKS.items())
         ),
     )
     parser.add_argument(
@@ -73,7 +72,9 @@ def run(options: argparse.Namespace) -> int:
     if len(options.file) > 1:
         raise InvalidInputError("FILE", f"expected one of {options.format}")
     if options.in_place or options.ranks is not None or options.ranks_per_host is not None:
-        raise InvalidInputError("--ranks, --ranks-per-host, --in-place", "only of timed collectives")
+        raise InvalidInputError(
+            "--ranks, --ranks-per-host, --in-place", "only of timed collectives"
+        )
     (file,) = options.file
     data = read(file)
     path = Path(file)

@@ -195,7 +195,9 @@ def _tables(data: bytes) -> MeasuredNetwork:
     """
     known = decode_network(data)
     if known.tables is None:
-        raise InvalidInputError("", "expected measured tables of collectives, got what was not timed")
+        raise InvalidInputError(
+            "", "expected measured tables of collectives, got what was not timed"
+        )
     return known.tables
 
 

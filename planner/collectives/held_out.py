@@ -70,9 +70,7 @@ def ranks_left_out(network: MeasuredNetwork) -> Iterator[HeldOut]:
 def from_smaller(network: MeasuredNetwork) -> Iterator[HeldOut]:
     """Yield all times of each number of ranks, predicted from smaller numbers of ranks only."""
     for table in network.tables:
-        smaller = [
-            other for other in _comparable(network, table) if other.ranks < table.ranks
-        ]
+        smaller = [other for other in _comparable(network, table) if other.ranks < table.ranks]
         if smaller:
             yield from _predict(table, smaller)
 

@@ -11,7 +11,7 @@ a host count (in one host: those of one host):
   N and for that table, p·S + q·V: S the steps of one half between the members (hosts, or the ranks
   of one host) of the algorithm that suits the collective, V the volume. Only the time of a step, p,
   and the time of the volume, q, are fitted at each size, to all tables, by non-negative least
-  squares on relative errors. Of a single table, p is what its smallest size takes.
+  squares on relative errors. Of a single table p is its start-up, by the same fit over the sizes.
 
 All-reduces are said to take the steps of a tree, ⌈log2⌉ of the members, halves those of a ring
 (members - 1): by these the libraries that were measured choose. A missing collective is made of the
@@ -164,7 +164,9 @@ def _of_others(
     """Return a collective's cost made of those of others."""
     known = {table.collective for table in network}
     if collective == "all_reduce":
-        halves = [_predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known]
+        halves = [
+            _predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
+        ]
         if len(halves) == 1:
             halves *= 2
         first, second = halves
@@ -218,13 +220,14 @@ def _beyond(
     collective = base.collective
     shapes = {table: _shape(collective, table.ranks, table.per_host) for table in tables}
     aim, own = _shape(collective, ranks, per_host), shapes[base]
+    startup, _ = _fitted([((Fraction(1), Fraction(size)), time) for size, time in base.cost.points])
     for size, time in base.cost.points:
         inside = [
             (shapes[table], table.cost.cost_ns(size))
             for table in tables
             if table.cost.points[0][0] <= size <= table.cost.points[-1][0]
         ]
-        step, volume = _fitted(inside, Fraction(base.cost.startup_ns))
+        step, volume = _fitted(inside) if len(inside) > 1 else _of_one(own, time, startup)
         there = step * own[0] + volume * own[1]
         yield size, (round(time * (step * aim[0] + volume * aim[1]) / there),)
 
@@ -236,14 +239,18 @@ def _shape(collective: Collective, ranks: int, per_host: int) -> tuple[Fraction,
     return Fraction(steps), scattered(ranks)
 
 
+def _of_one(
+    shape: tuple[Fraction, Fraction], time: int, startup: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Return the times of a step and of the volume of a single table, by its start-up."""
+    step = min(startup, Fraction(time)) / shape[0]
+    return step, (time - step * shape[0]) / shape[1]
+
+
 def _fitted(
-    known: Sequence[tuple[tuple[Fraction, Fraction], int]], startup_ns: Fraction
+    known: Sequence[tuple[tuple[Fraction, Fraction], int]],
 ) -> tuple[Fraction, Fraction]:
     """Return the times of a step and of the volume with the least squares of relative errors."""
-    if len(known) == 1:
-        (steps, volume), time = known[0]
-        step = min(startup_ns, Fraction(time)) / steps
-        return step, (time - step * steps) / volume
     rows = [(steps / time, volume / time) for (steps, volume), time in known]
     aa = sum(a * a for a, _ in rows)
     bb = sum(b * b for _, b in rows)

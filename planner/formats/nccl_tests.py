@@ -136,7 +136,7 @@ def _of_text(text: str, name: str) -> Iterator[_Line]:
             run.columns, fresh = tuple(line.lstrip("# ").split()), False
         elif run.columns and "(B)" in line:
             units = [unit for unit in line.split() if unit.startswith("(")]
-            if any(_UNITS != tuple(units[at : at + 3]) for at in range(2, len(units) - 2, 3)):
+            if any(tuple(units[at : at + 3]) != _UNITS for at in range(2, len(units) - 2, 3)):
                 raise InvalidInputError(
                     f"line {number}", f"expected times in (us) and (GB/s), got {shown(line)}"
                 )

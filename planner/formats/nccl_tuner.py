@@ -72,7 +72,9 @@ def rules_of(networks: Mapping[Choice, MeasuredNetwork]) -> tuple[Rule, ...]:
     for algorithm, protocol in networks:
         for name, known in ((algorithm, ALGORITHMS), (protocol, PROTOCOLS)):
             if name not in known:
-                raise InvalidInputError("", f"expected one of {', '.join(known)}, got {shown(name)}")
+                raise InvalidInputError(
+                    "", f"expected one of {', '.join(known)}, got {shown(name)}"
+                )
     rules = tuple(
         rule
         for (collective, ranks, hosts), costs in _grouped(networks).items()
@@ -156,9 +158,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
             least, most, hosts, ranks = (int(cells[place]) for place in (1, 2, 6, 7))
         except ValueError:
             raise InvalidInputError(f"line {number}", "expected whole numbers") from None
-        rules.append(
-            Rule(names[cells[0]], least, most, cells[3], cells[4], hosts, ranks)
-        )
+        rules.append(Rule(names[cells[0]], least, most, cells[3], cells[4], hosts, ranks))
     return tuple(rules)
 
 

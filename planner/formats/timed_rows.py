@@ -97,7 +97,9 @@ def network_of(rows: Iterable[TimedRow]) -> tuple[MeasuredNetwork, tuple[str, ..
             )
         points = [(size, median_low(times)) for size, times in by_size]
         if len(points) < 2:
-            warnings.append(f"{name}: left out, one size ({format_bytes(points[0][0])}) is no table")
+            warnings.append(
+                f"{name}: left out, one size ({format_bytes(points[0][0])}) is no table"
+            )
             continue
         falls = _falls(points)
         if falls:

@@ -147,9 +147,7 @@ def _with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | Non
     return settled(replace(plan, transfers=transfers), way)
 
 
-def _later(
-    cost: AffineCost | TableCost, charged: int, factor: Fraction
-) -> AffineCost | TableCost:
+def _later(cost: AffineCost | TableCost, charged: int, factor: Fraction) -> AffineCost | TableCost:
     """Return a cost times a factor, with more start-up cost."""
     if isinstance(cost, AffineCost):
         return raised_affine(cost, charged, factor)

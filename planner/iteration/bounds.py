@@ -102,9 +102,7 @@ def bound(
     room = problem.room(mode)
     if room is None or not 0 < room < sum(known.sizes):
         return least_ns
-    rate = max(
-        min(rate + startup / room for startup, rate in lines) for lines in minorants
-    )
+    rate = max(min(rate + startup / room for startup, rate in lines) for lines in minorants)
     return max(least_ns, lower_bound(known, AffineCost(0, rate)))
 
 

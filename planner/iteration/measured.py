@@ -41,9 +41,7 @@ def measured_on(cluster: Cluster) -> Synchronisation:
     if cluster.failed:
         raise NotApplicableError("failed", "the network was measured as a whole")
     push, pull, both = (_cost(cluster, kind).cost for kind in ("push", "pull", "all_reduce"))
-    return Synchronisation(
-        MEASURED, 2, push, whole=both, gather=None if pull == push else pull
-    )
+    return Synchronisation(MEASURED, 2, push, whole=both, gather=None if pull == push else pull)
 
 
 def least_rates(cluster: Cluster) -> tuple[Fraction, Fraction]:

@@ -254,7 +254,10 @@ class Problem:
         if MIXED not in self.algorithms or self._mixed or not self.single:
             return self._usable[1]
         if MEASURED in self.by_name:
-            return (*self._usable[1], (MIXED, "what was measured is not mixed with what is assumed"))
+            return (
+                *self._usable[1],
+                (MIXED, "what was measured is not mixed with what is assumed"),
+            )
         name = self.cheapest[0].options[0].algorithm
         return (*self._usable[1], (MIXED, f"{name} costs least for transfers of every size"))
 

@@ -29,11 +29,11 @@ from planner.errors import InvalidInputError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import evaluate
+from planner.iteration.measured import faster
 from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
 from planner.iteration.solver import best_of, solve
-from planner.iteration.measured import faster
 from planner.iteration.ways import MIXED
 from planner.measured import MeasuredNetwork
 from planner.methods import deadline_in
@@ -175,7 +175,8 @@ def _scaled(measured: MeasuredNetwork, knob: Knob, factor: Fraction) -> Measured
             replace(
                 table,
                 points=tuple(
-                    (size, max(time, 1)) for size, time in faster(table.cost, startup, bandwidth).points
+                    (size, max(time, 1))
+                    for size, time in faster(table.cost, startup, bandwidth).points
                 ),
             )
             for table in measured.tables

@@ -45,9 +45,16 @@ def both_ways(
     by_readiness = sorted(range(len(known.sizes)), key=lambda j: (-known.heads[j], j))
     by_use = sorted(range(len(known.sizes)), key=lambda j: (-known.tails[j], j))
     pushes = _batches(
-        "push", by_readiness, [known.heads[j] for j in by_readiness], problem.pushed, synchronisation, room
+        "push",
+        by_readiness,
+        [known.heads[j] for j in by_readiness],
+        problem.pushed,
+        synchronisation,
+        room,
     )
-    pulls = _batches("pull", by_use, [known.tails[j] for j in by_use], problem.pulled, synchronisation, room)
+    pulls = _batches(
+        "pull", by_use, [known.tails[j] for j in by_use], problem.pulled, synchronisation, room
+    )
     return (*pushes, *pulls)
 
 

@@ -232,9 +232,11 @@ def bounding_lines(way: Way, kind: str, largest: int) -> tuple[tuple[Line, ...],
         return (lines_of(way, kind),)
     cost = way.all_reduce if kind == "all_reduce" else way.halves
     lines = supporting_lines(cost, largest)
-    return tuple((lines[place * (len(lines) - 1) // (LINES - 1)],) for place in range(LINES)) if (
-        len(lines) > LINES
-    ) else tuple((line,) for line in lines)
+    return (
+        tuple((lines[place * (len(lines) - 1) // (LINES - 1)],) for place in range(LINES))
+        if (len(lines) > LINES)
+        else tuple((line,) for line in lines)
+    )
 
 
 def fastest(way: Way, kind: str, size_bytes: int) -> Synchronisation:

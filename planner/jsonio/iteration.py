@@ -252,4 +252,3 @@ def _doubts(
         return (f"{said}; {lead} at 1/1024 to 1024 times these", *notes)
     side = "above" if factor < 1 else "below"
     return (f"{said}; {lead} while they are {side} {factor:.3g} times these", *notes)
-

@@ -322,7 +322,6 @@ def _one_table(
     return MeasuredNetwork((Measured(collective, ranks, 1, cost.points),))
 
 
-
 def _has(document: Struct, field: str) -> bool:
     return getattr(document, field) is not UNSET
 

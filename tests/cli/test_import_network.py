@@ -62,7 +62,9 @@ def test_compare_takes_it(
         assert "all_gather among 4 ranks as measured" in said
 
 
-def test_a_request_takes_it(network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_takes_it(
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     collectives = json.loads(Path(network).read_text())["collectives"]
     request = {
         "problem": "ibatch",

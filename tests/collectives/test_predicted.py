@@ -104,7 +104,9 @@ points = st.lists(
 
 
 @given(
-    st.lists(st.tuples(st.integers(2, 64), points), min_size=1, max_size=4, unique_by=lambda t: t[0]),
+    st.lists(
+        st.tuples(st.integers(2, 64), points), min_size=1, max_size=4, unique_by=lambda t: t[0]
+    ),
     st.integers(2, 256),
     st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
 )

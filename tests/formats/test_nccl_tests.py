@@ -115,9 +115,7 @@ def document(rows: Sequence[tuple[int, float]], test: str = "all_reduce", ranks:
         "config": {
             "nthreads": 1,
             "ngpus": 1,
-            "devices": [
-                {"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(ranks)
-            ],
+            "devices": [{"rank": rank, "hostname": f"node{rank // 4}"} for rank in range(ranks)],
         },
         "results": [
             {
