@@ -54,7 +54,7 @@ def main() -> None:
     every: dict[str, list[HeldOut]] = {}
     rows = []
     for name in shipped_clusters():
-        network = read_cluster(name).measured
+        network = read_cluster(name).network
         if network is None:
             continue
         for kind, held_out in errors(network).items():
@@ -89,7 +89,7 @@ def main() -> None:
 
 def lines(name: str, kind: str, held_out: list[HeldOut]) -> list[tuple[str, ...]]:
     """Return the rows of one cluster and kind."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for least in (0, 2**20):
         known = summary(held_out, least)
         if known is not None:

@@ -46,18 +46,16 @@ def write(name: str, rows: Iterable[TimedRow], **fields: Any) -> None:
     for collective, tables in collectives_of(network).items():
         lines = ",\n   ".join(json.dumps(table) for table in tables)
         parts.append(f'  "{collective}": [\n   {lines}\n  ]')
-    tables = ",\n".join(parts)
+    inner = ",\n".join(parts)
     origin = json.dumps(provenance, ensure_ascii=False)
-    text = (
-        f'{body},\n "network": {{"provenance": {origin}, "collectives": {{\n{tables}\n }}}}\n}}\n'
-    )
+    text = f'{body},\n "network": {{"provenance": {origin}, "collectives": {{\n{inner}\n }}}}\n}}\n'
     (HERE / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 NOT_USED = (
-    "Plans are priced by network: nic and link_bytes_per_s are line rates by the maker's data "
-    "sheets, for algorithms that are asked for by name. startup_ns, link_startup_ns and message_ns "
-    "are assumed: 14 µs, 3.4 µs and 3 µs, as in h100-32."
+    "Plans are priced by network; nic and link_bytes_per_s are line rates by data sheets.",
+    "nic.startup_ns and link_startup_ns are assumed: 14 µs and 3.4 µs; 2.7 to 14 µs are plausible.",
+    "message_ns is assumed: 3 µs, as in h100-32; 1 to 6 µs are plausible.",
 )
 
 MEMORY = {"A100": 80 * 10**9, "H100": 80 * 10**9}
@@ -97,10 +95,9 @@ def vidur(folder: Path, name: str, place: str, what: str, hosts: int, each: int,
         source=f"Agrawal et al., Vidur, MLSys 2024: {file} of https://github.com/microsoft/vidur, "
         f"commit 7d47513 of 2024-11-19, MIT licence: {what}, NCCL by PyTorch",
         notes=[
-            "Sizes up to 64 MiB or 512 MiB, medians of 3 runs, thinned: the file has some thousand.",
-            "Only all-reduces were timed: pushes and pulls are taken for half of one, and answers "
-            "say so.",
-            NOT_USED,
+            "Up to 64 or 512 MiB, medians of 3 runs, thinned: the file has some thousand sizes.",
+            "Only all-reduces were timed: pushes and pulls are taken for half of one.",
+            *NOT_USED,
         ],
         **rails(hosts, each, kind),
         provenance={"format": "vidur", "file": file, "commit": "7d47513", "licence": "MIT"},
@@ -124,7 +121,7 @@ def main() -> None:
         notes=[
             "32 MiB to 16 GiB, out of place; of several runs of the same the median.",
             "Sizes below 32 MiB cost what 32 MiB do: answers say so.",
-            NOT_USED,
+            *NOT_USED,
         ],
         **rails(10, 8, "H100"),
         provenance={"format": "nccl-tests", "commit": "455de4f", "licence": "Apache-2.0"},

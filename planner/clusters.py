@@ -102,7 +102,7 @@ class Cluster:
     interference : Interference
         What an all-reduce and computation take from each other, by whichever algorithm; a push or a
         pull takes half as much.
-    measured : MeasuredNetwork, optional
+    network : MeasuredNetwork, optional
         What collectives took there, if that was measured: plans take it in place of what NICs and
         topology say.
 
@@ -124,7 +124,7 @@ class Cluster:
     notes: tuple[str, ...] = ()
     failed: Failures = field(default_factory=Failures)
     interference: Interference = ALONE
-    measured: MeasuredNetwork | None = None
+    network: MeasuredNetwork | None = None
 
     def __post_init__(self) -> None:
         for name in ("name", "source"):

@@ -61,8 +61,8 @@ def add_parser(commands: Any) -> None:
         "plans",
         metavar="PLAN",
         nargs="+",
-        help="an answer of planner solve, or two of ibatch (pull and push); '-': standard input; for "
-        "nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
+        help="an answer of planner solve, or two of ibatch (pull and push); '-': standard input; "
+        "for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument(

@@ -36,10 +36,9 @@ def write_tuner(options: argparse.Namespace) -> int:
     text = encode_rules(rules, "written by planner from measured tables")
     write_document(text, options.output)
     asked, mean, worst = regret(parse_rules(text), networks)
-    warn(
-        [
-            f"{counted(len(rules), 'row')}; {asked:,} sizes cost {mean:.3%} more than the best of "
-            f"the tables in the mean, {worst:.3%} at most"
-        ]
+    said = (
+        f"{counted(len(rules), 'row')}; {asked:,} sizes cost {mean:.3%} more than the best of the "
+        f"tables in the mean, {worst:.3%} at most"
     )
+    warn([said])
     return 0

@@ -31,7 +31,11 @@ def add_parser(commands: Any) -> None:
         "format",
         choices=[*READERS, *NETWORKS],
         help="; ".join(
-            f"{name}: {reader.about}" for name, reader in (*READERS.items(), *NETWORKS.items())
+            f"{name}: {about}"
+            for name, about in (
+                *((name, reader.about) for name, reader in READERS.items()),
+                *((name, network.about) for name, network in NETWORKS.items()),
+            )
         ),
     )
     parser.add_argument(

@@ -244,7 +244,7 @@ def settle(options: argparse.Namespace) -> Job:
     profile = read_as(options.profile, decode_profile)
     cluster = damaged(asked_cluster(options.cluster), options.failed)
     if options.network is not None:
-        cluster = replace(cluster, measured=read_as(options.network, _tables))
+        cluster = replace(cluster, network=read_as(options.network, _tables))
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
     settled = {

@@ -78,7 +78,7 @@ def about_cluster(cluster: Cluster) -> str:
     elif isinstance(topology, Rails):
         kind = f"{topology.accelerators} accelerators and rails a host"
     shared = cluster.shared_bytes_per_s
-    start = "measured tables" if cluster.measured else f"start-up {format_ns(nic.startup_ns)}"
+    start = "measured tables" if cluster.network else f"start-up {format_ns(nic.startup_ns)}"
     return (
         f"{printable(cluster.name)}: {counted(cluster.workers, 'worker')}, {kind}, "
         f"{nic.per_machine} × {format_rate(nic.bytes_per_s)} a machine, {start}"

@@ -1,9 +1,9 @@
 """Reads what nccl-tests print: ``all_reduce_perf``, ``all_gather_perf``, ``reduce_scatter_perf``.
 
 Text: comment lines that name the test and each rank with its host, a header of columns, and a row a
-size, out of place and in place: time in µs, bandwidth of the algorithm and of the bus in GB/s, wrong
-elements. Launchers put a prefix before each line; other programs print lines between. Several runs
-may follow each other. JSON, as ``-J`` writes it: the same in objects.
+size, out of place and in place: time in µs, bandwidth of the algorithm and of the bus in GB/s,
+wrong elements. Launchers put a prefix before each line; other programs print lines between.
+Several runs may follow each other. JSON, as ``-J`` writes it: the same in objects.
 
 A row is left out, and said to be, if its time is 0, elements came out wrong, or its bandwidths are
 not what its size, its time and the number of ranks say. Sizes of all three are those of the whole
@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from math import isnan
 from typing import Any
 
 from planner.errors import InvalidInputError
@@ -85,7 +86,7 @@ def read_nccl_tests(
             other = run.collective or "an unknown test"
             left_out.setdefault(f"of {other}", []).append(where)
             continue
-        collective: Collective = run.collective  # type: ignore[assignment]
+        collective: Collective = run.collective
         count, each = _ranks(run, ranks, per_host, where)
         side = sides[1] if in_place and sides[1] is not None else sides[0] or sides[1]
         if side is None:
@@ -205,7 +206,7 @@ def _json_side(value: Any) -> _Side | None:
     numbers = [side.get("time", side.get("cpu_time")), side.get("alg_bw"), side.get("bus_bw")]
     wrong = side.get("nwrong")
     numbers.append(0 if wrong is None else wrong)
-    if any(not isinstance(number, int | float) or number != number for number in numbers):
+    if any(not isinstance(number, int | float) or isnan(number) for number in numbers):
         return None
     time, algorithm, bus, bad = (float(number) for number in numbers)
     return time, algorithm, bus, bad

@@ -1,4 +1,4 @@
-"""Writes which algorithm and protocol NCCL should take for which size, for its example tuner plugin.
+"""Writes which algorithm and protocol NCCL should take for which size, for its tuner plugin.
 
 Problem. Collectives were timed with one algorithm and protocol forced at a time. Which suits which
 sizes? Method. Each choice has a cost by size, linear between the sizes measured; the least of them
@@ -8,7 +8,7 @@ Rows name the ends of these stretches, for each collective, number of ranks and 
 Guarantee. Each row takes what costs least by the tables at every size of its stretch, within the
 sizes all choices were measured for; the regret over sizes is worked out by reading the rows again.
 
-Rows are ``collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks,pipeops,regbuff``; -1
+Rows: ``collective,minbytes,maxbytes,algorithm,protocol,channels,nodes,ranks,pipeops,regbuff``; -1
 leaves a choice to NCCL, or matches anything; the first row that matches counts; a line has at most
 255 characters. Complexity: O(choices² · sizes). Source: the README and the parser of
 plugins/tuner/example of NVIDIA/nccl.

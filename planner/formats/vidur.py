@@ -1,8 +1,8 @@
 """Reads the tables of collectives that Vidur's profiler writes as CSV.
 
-A column ``time_stats.NAME.median`` in ms, ``num_workers``, ``devices_per_node``, ``collective``, and
-``size`` in bytes: of the buffer a rank begins with, which of an all-gather is a rank's share, and of
-a reduce-scatter what it ends with. Rows of ranks other than 0 repeat those of rank 0.
+Columns ``time_stats.NAME.median`` in ms, ``num_workers``, ``devices_per_node``, ``collective``,
+and ``size`` in bytes: of the buffer a rank begins with, which of an all-gather is a rank's share,
+and of a reduce-scatter what it ends with. Rows of ranks other than 0 repeat those of rank 0.
 
 Complexity: O(rows). Source: Agrawal et al., "Vidur", MLSys 2024; vidur/profiling/collectives of
 microsoft/vidur.
@@ -82,7 +82,7 @@ def _row(
     if row.get("rank") not in (None, "", "0"):
         left_out.setdefault("of ranks other than 0", []).append(where)
         return None
-    kind: Collective = collective  # type: ignore[assignment]
+    kind: Collective = collective
     count, each, size = (
         _whole(row[column], f"{where}, {column}")
         for column in ("num_workers", "devices_per_node", "size")

@@ -19,8 +19,8 @@ each transfer carries counts too (`raised`: `planner.caramel.inwards` and
 least of these rates. All of them hold for such a cost. Of a
 table each supporting line is such a bound, of a push and a pull that cost differently those below
 both (`planner.iteration.ways.bounding_lines`): the strongest counts. Interference makes nothing
-earlier, and so leaves them valid; what it takes at least is `planner.interference.bound_beside`, of pushes and
-pulls together where there are any.
+earlier, and so leaves them valid; what it takes at least is `planner.interference.bound_beside`, of
+pushes and pulls together where there are any.
 
 Guarantee: no plan of the mode and the op order lasts less. With the cost of
 `planner.iteration.synchronisation.least` no plan by any algorithm does.

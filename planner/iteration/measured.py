@@ -62,7 +62,7 @@ def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
     plan : Plan
         The plan.
     """
-    if cluster.measured is None or cluster.workers == 1 or MEASURED not in plan.algorithms:
+    if cluster.network is None or cluster.workers == 1 or MEASURED not in plan.algorithms:
         return ()
     notes: list[str] = []
     for kind, collective in KINDS.items():
@@ -77,7 +77,7 @@ def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
 
 def assumed_startups(cluster: Cluster) -> bool:
     """Return whether a cluster says itself that its start-ups are assumed."""
-    return cluster.measured is None and any(
+    return cluster.network is None and any(
         "assumed" in note and "startup_ns" in note for note in cluster.notes
     )
 
@@ -101,7 +101,7 @@ def faster(cost: TableCost, startup: Fraction, bandwidth: Fraction) -> TableCost
 
 
 def _cost(cluster: Cluster, kind: str) -> Predicted:
-    tables = cluster.measured
+    tables = cluster.network
     if tables is None:
         raise NotApplicableError("network", "the cluster carries no measured tables")
     rails = isinstance(cluster.topology, Rails)

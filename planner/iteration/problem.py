@@ -133,7 +133,7 @@ class Problem:
                         f"expected one of {', '.join(known)}, got {shown(name)}",
                     )
             object.__setattr__(self, field, tuple(dict.fromkeys(names)))
-        measured = self.cluster.measured is not None and not self.cluster.failed
+        measured = self.cluster.network is not None and not self.cluster.failed
         if measured and self.algorithms == ALGORITHMS:
             object.__setattr__(self, "algorithms", (MEASURED,))
         if not self.single and cut_off(self.cluster) is None:

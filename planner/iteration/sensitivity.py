@@ -146,8 +146,8 @@ def sweep(
 def changed(cluster: Cluster, knob: Knob, factor: Fraction) -> Cluster:
     """Return the cluster with a network that carries, or with start-ups that cost, so much more."""
     nic, topology = cluster.nic, cluster.topology
-    if cluster.measured is not None:
-        cluster = replace(cluster, measured=_scaled(cluster.measured, knob, factor))
+    if cluster.network is not None:
+        cluster = replace(cluster, network=_scaled(cluster.network, knob, factor))
     if knob == "startup":
         nic = replace(
             nic,

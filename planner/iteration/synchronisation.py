@@ -145,7 +145,7 @@ def least(cluster: Cluster) -> Synchronisation:
     else:
         volume = lower_bound(cluster.machines, cluster.nic.per_machine).volume / 2
         rate = max(_per_byte(volume, cluster.nic.bytes_per_s), _shared(cluster))
-    if cluster.measured is None or cluster.failed:
+    if cluster.network is None or cluster.failed:
         return Synchronisation("any", 0, AffineCost(0, rate))
     half, both = least_rates(cluster)
     whole = AffineCost(0, min(2 * rate, both))

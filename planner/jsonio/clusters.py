@@ -163,7 +163,7 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             notes=document.notes,
             failed=_failures(topology, document.failed),
             interference=ALONE if beside is None else beside.typed("interference"),
-            measured=_measured(document),
+            network=_measured(document),
         )
 
 

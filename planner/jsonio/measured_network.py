@@ -1,6 +1,6 @@
 """The JSON form of what collectives took on a network, among several numbers of ranks.
 
-``{"collectives": {"all_reduce": [{"ranks": 16, "ranks_per_host": 8, "table": [[bytes, ns], …]}]}}``:
+``{"collectives": {"all_reduce": [{"ranks": 16, "ranks_per_host": 8, "table": [[8, 20000], …]}]}}``:
 what `planner import` makes of other tools' tables, and what a cluster may carry.
 """
 

@@ -45,7 +45,7 @@ def settled(
         default=tables.most_ranks.per_host,
     )
     each = each if not count % each else count if count < each else 1
-    collective: Collective = wanted  # type: ignore[assignment]
+    collective: Collective = wanted
     with inside(path):
         known = predicted(tables, collective, count, each)
     return replace(

@@ -1,5 +1,7 @@
 """Rows for NCCL's example tuner plugin, read again by its documented grammar."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +39,7 @@ def test_every_size_takes_what_costs_least(
     assert rules == rules_of(networks)
     assert rules[0].least_bytes == first
     assert rules[-1].most_bytes == last
-    assert all(one.most_bytes + 1 == two.least_bytes for one, two in zip(rules, rules[1:]))
+    assert all(one.most_bytes + 1 == two.least_bytes for one, two in pairwise(rules))
     for _ in range(10):
         size = data.draw(st.integers(first, last))
         (rule,) = [one for one in rules if one.least_bytes <= size <= one.most_bytes]

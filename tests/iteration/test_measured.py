@@ -43,7 +43,7 @@ def measured(draw: st.DrawFn, most: int = 2) -> Problem:
     tables = tuple(Measured(name, 3, 1, draw(rows)) for name in COLLECTIVES)
     cluster = Cluster(
         "measured", "made up", 3, Switch(3), Nic(Fraction(10**9), 5),
-        measured=MeasuredNetwork(tables),
+        network=MeasuredNetwork(tables),
     )  # fmt: skip
     return replace(problem, cluster=cluster, algorithms=("measured",))
 
@@ -59,7 +59,7 @@ def test_each_kind_of_transfer_is_priced_by_its_own_table() -> None:
         Measured("reduce_scatter", 2, 1, ((10, 50), (20, 70))),
     )
     cluster = Cluster(
-        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), measured=MeasuredNetwork(tables)
+        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), network=MeasuredNetwork(tables)
     )
     (option,), _ = synchronisations(cluster, ("measured",))
     assert [option.cost(kind).cost_ns(15) for kind in ("all_reduce", "push", "pull")] == [
@@ -129,24 +129,24 @@ def test_what_would_change_the_choice_is_explained(problem: Problem) -> None:
 def test_start_ups_and_speeds_of_tables_can_be_changed() -> None:
     table = Measured("all_reduce", 2, 1, ((10, 100), (20, 200)))
     cluster = Cluster(
-        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), measured=MeasuredNetwork((table,))
+        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), network=MeasuredNetwork((table,))
     )
     later, faster = (changed(cluster, knob, Fraction(2)) for knob in ("startup", "bandwidth"))
-    assert later.measured is not None
-    assert faster.measured is not None
-    assert later.measured.tables[0].points == ((10, 200), (20, 300))
-    assert faster.measured.tables[0].points == ((10, 100), (20, 150))
+    assert later.network is not None
+    assert faster.network is not None
+    assert later.network.tables[0].points == ((10, 200), (20, 300))
+    assert faster.network.tables[0].points == ((10, 100), (20, 150))
 
 
 @given(measured(2))
 def test_sizes_beyond_the_table_are_said(problem: Problem) -> None:
     result = solve(problem)
     assert result.plan is not None
-    assert problem.cluster.measured is not None
+    assert problem.cluster.network is not None
     beyond = False
     kinds = {"all_reduce": 0, "pull": 1, "push": 2}
     for transfer in result.plan.transfers:
-        points = problem.cluster.measured.tables[kinds[transfer.kind]].cost.points
+        points = problem.cluster.network.tables[kinds[transfer.kind]].cost.points
         beyond |= not points[0][0] <= transfer.size_bytes <= points[-1][0]
     assert beyond == any("beyond" in note for note in notes_of(problem.cluster, result.plan))
 
@@ -155,7 +155,7 @@ def test_tables_within_hosts_cannot_price_across_them() -> None:
     table = Measured("all_reduce", 8, 8, ((10, 100), (20, 200)))
     rails = Rails(2, 8, Fraction(10**9))
     cluster = Cluster(
-        "hosts", "made up", 2, rails, Nic(Fraction(10**9), 0, 8), measured=MeasuredNetwork((table,))
+        "hosts", "made up", 2, rails, Nic(Fraction(10**9), 0, 8), network=MeasuredNetwork((table,))
     )
     profile = decode_profile(json.dumps(PROFILE).encode())
     with pytest.raises(InvalidInputError, match="only such within a host"):

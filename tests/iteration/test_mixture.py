@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.clusters import Cluster, Nic
 from planner.collectives.loads import time_of as time_in_parts
 from planner.collectives.recipes import made as program_made
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import (
@@ -43,7 +43,7 @@ affine = st.builds(
 )
 
 
-def time_of(cost: AffineCost, size: int) -> Fraction:
+def time_of(cost: AffineCost | TableCost, size: int) -> Fraction:
     return cost.startup_ns + cost.ns_per_byte * size
 
 
