@@ -1,8 +1,10 @@
 """Whole iterations on clusters whose network was measured."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,7 @@ from planner import InvalidInputError
 from planner.clusters import Cluster, Nic
 from planner.deadline import NEVER
 from planner.interference import Interference
-from planner.iteration import Problem, alternatives, explain, solve
+from planner.iteration import Plan, Problem, alternatives, explain, solve
 from planner.iteration.bounds import bound, network_bound
 from planner.iteration.checker import check
 from planner.iteration.evaluation import evaluate
@@ -80,28 +82,47 @@ def test_no_plan_undercuts_a_bound(problem: Problem) -> None:
         assert network_bound(problem, plans[0]) <= best
 
 
+def in_order(problem: Problem) -> Iterator[Plan]:
+    """Every batching of pushes in order of readiness, and then of pulls in order of use.
+
+    By tables that are not concave, parameters that are not neighbours may go better together.
+    """
+    known = problem.base.windows
+    every = range(len(known.sizes))
+    ready = sorted(every, key=lambda j: (-known.heads[j], j))[::-1]
+    used = sorted(every, key=lambda j: (-known.tails[j], j))
+    for pushed, pulled in product(compositions(ready), compositions(used)):
+        transfers = brute_force.transfers("push", pushed, problem.pushed)
+        transfers += brute_force.transfers("pull", pulled, problem.pulled)
+        yield enforced(problem, "measured", transfers)
+
+
+def compositions(order: list[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    for cuts in product((False, True), repeat=len(order) - 1):
+        ends = [place for place, cut in enumerate(cuts, start=1) if cut]
+        yield tuple(tuple(order[low:high]) for low, high in pairwise((0, *ends, len(order))))
+
+
 @settings(max_examples=30)
 @given(measured(3))
-def test_both_ways_is_the_best_of_pushes_before_pulls(problem: Problem) -> None:
+def test_both_ways_is_the_best_of_pushes_before_pulls_in_order(problem: Problem) -> None:
     option = problem.single[0]
     plan = enforced(problem, option.algorithm, both_ways(problem, option))
     check(problem, plan)
-    best = min(
-        price(problem, one) for one in brute_force.pushes_then_pulls(problem, option.algorithm)
-    )
-    assert price(problem, plan) == best
+    assert price(problem, plan) == min(price(problem, one) for one in in_order(problem))
 
 
 @settings(max_examples=30)
 @given(measured(3))
-def test_the_joint_plan_keeps_to_its_bound_and_beats_pushes_before_pulls(problem: Problem) -> None:
+def test_the_joint_plan_keeps_to_its_bound_and_beats_batches_in_order(problem: Problem) -> None:
     result = solve(problem)
     assert result.plan is not None
     assert result.lower_bound_ns is not None
     assert result.objective_ns == price(problem, result.plan)
     assert result.lower_bound_ns <= result.objective_ns
-    best = min(price(problem, one) for one in brute_force.pushes_then_pulls(problem, "measured"))
-    assert result.objective_ns <= best
+    assert result.objective_ns <= min(price(problem, one) for one in in_order(problem))
+    for one in brute_force.pushes_then_pulls(problem, "measured"):
+        assert result.lower_bound_ns <= price(problem, one)
 
 
 @settings(max_examples=15)
