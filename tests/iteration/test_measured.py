@@ -14,11 +14,12 @@ from planner import InvalidInputError
 from planner.clusters import Cluster, Nic
 from planner.deadline import NEVER
 from planner.interference import Interference
-from planner.iteration import Plan, Problem, alternatives, explain, solve
+from planner.iteration import Plan, Problem, Transfer, alternatives, explain, solve
 from planner.iteration.bounds import bound, network_bound
 from planner.iteration.checker import check
 from planner.iteration.evaluation import evaluate
 from planner.iteration.measured import notes_of
+from planner.iteration.problem import Part
 from planner.iteration.rules import enforced
 from planner.iteration.sensitivity import changed
 from planner.iteration.sharded import both_ways
@@ -181,3 +182,21 @@ def test_tables_within_hosts_cannot_price_across_them() -> None:
     profile = decode_profile(json.dumps(PROFILE).encode())
     with pytest.raises(InvalidInputError, match="only such within a host"):
         Problem.from_profile(profile, cluster)
+
+
+def test_cut_transfers_may_cost_less_than_whole_ones() -> None:
+    rows = ((4000, 10), (8000, 10**6), (20000, 2 * 10**6))
+    tables = tuple(Measured(name, 2, 1, rows) for name in COLLECTIVES)
+    cluster = Cluster(
+        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), network=MeasuredNetwork(tables)
+    )
+    problem = Problem.from_profile(decode_profile(json.dumps(PROFILE).encode()), cluster)
+    transfers = [
+        Transfer(kind, (Part(j, start, start + 4000),))
+        for kind in ("push", "pull")
+        for j, size in enumerate(problem.pushed)
+        for start in range(0, size, 4000)
+    ]
+    cut = enforced(problem, "measured", transfers)
+    check(problem, cut)
+    assert bound(problem, problem.single[0], "sharded") <= price(problem, cut) < 10**6
