@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference, check_interference
+from planner.measured import MeasuredNetwork
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.validation import set_exact, set_integer, shown
 
@@ -101,6 +102,9 @@ class Cluster:
     interference : Interference
         What an all-reduce and computation take from each other, by whichever algorithm; a push or a
         pull takes half as much.
+    network : MeasuredNetwork, optional
+        What collectives took there, if that was measured: plans take it in place of what NICs and
+        topology say.
 
     Raises
     ------
@@ -120,6 +124,7 @@ class Cluster:
     notes: tuple[str, ...] = ()
     failed: Failures = field(default_factory=Failures)
     interference: Interference = ALONE
+    network: MeasuredNetwork | None = None
 
     def __post_init__(self) -> None:
         for name in ("name", "source"):

@@ -180,6 +180,11 @@ class TableCost:
         return self.points[0][1]
 
     @property
+    def ns_per_byte(self) -> Fraction:
+        """Time per byte beyond the last size: the last slope."""
+        return self.pieces()[-1].slope
+
+    @property
     def is_monotone(self) -> bool:
         """Whether the times never fall."""
         return all(low[1] <= high[1] for low, high in pairwise(self.points))

@@ -5,10 +5,8 @@ are known: a few sizes, each timed several times, with noise.
 
 Method. Three models of the same samples, for each depth (number of chunks in flight):
 
-- the *table*: the never falling function of the size with the least sum of absolute deviations
-  from all samples (isotonic regression: neighbours that would not rise are pooled, and get the
-  median of their samples). The last slope goes on for ever, so of sizes that are pooled at the end
-  only the last stays;
+- the *table* of `planner.measured`: the never falling function of the size with the least sum of
+  absolute deviations from all samples;
 - the *affine* cost nearest to the medians: non-negative least squares on relative errors;
 - *two points*: the line through the medians of 64 B and of 4 MB, Caramel's model.
 
@@ -28,6 +26,7 @@ from typing import Literal
 from planner.caramel.network import LARGE_BYTES, SMALL_BYTES, two_point_model
 from planner.costs import AffineCost, DepthCost, TableCost, fit_affine
 from planner.errors import InvalidInputError
+from planner.measured import COLLECTIVES, Collective, never_falling
 from planner.validation import integer
 
 __all__ = [
@@ -43,11 +42,6 @@ __all__ = [
     "relative_errors",
     "sweep_sizes",
 ]
-
-Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
-"""What executors do: sum up gradients; pull a batch of parameters; push a batch of gradients."""
-
-COLLECTIVES: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter")
 
 Model = Literal["table", "affine", "two_point"]
 
@@ -219,21 +213,11 @@ def relative_errors(cost: AffineCost | TableCost, timings: Sequence[Timing]) -> 
 def _fit(timings: Sequence[Timing]) -> DepthFit:
     medians = [(timing.size_bytes, timing.median_ns) for timing in timings]
     affine = fit_affine(medians).cost  # which checks them
-    return DepthFit(TableCost(_never_falling(timings)), affine, _two_point(dict(medians)))
-
-
-def _never_falling(timings: Sequence[Timing]) -> tuple[tuple[int, int], ...]:
-    """Return rows (bytes, ns) by isotonic regression: pool neighbours until all medians rise."""
-    pools: list[tuple[list[int], tuple[int, ...]]] = []
-    for timing in timings:
-        sizes, times = [timing.size_bytes], timing.times_ns
-        while pools and median_low(pools[-1][1]) >= median_low(times):
-            before = pools.pop()
-            sizes, times = before[0] + sizes, before[1] + times
-        pools.append((sizes, times))
-    if len(pools) > 1:
-        pools[-1] = pools[-1][0][-1:], pools[-1][1]
-    return tuple((size, median_low(times)) for sizes, times in pools for size in sizes)
+    return DepthFit(
+        TableCost(never_falling((one.size_bytes, one.times_ns) for one in timings)),
+        affine,
+        _two_point(dict(medians)),
+    )
 
 
 def _two_point(medians: dict[int, int]) -> AffineCost | None:

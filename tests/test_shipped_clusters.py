@@ -15,7 +15,7 @@ from tests import schemas
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "data" / "clusters"
 FIELDS = ["name", "source", "notes", "machines", "cores", "topology", "nic"]
-OPTIONAL = {"memory_bytes", "shared_bytes_per_s", "scheduling"}
+OPTIONAL = {"memory_bytes", "shared_bytes_per_s", "scheduling", "network"}
 TOPOLOGIES = {
     "switch": {"kind"},
     "fattree": {"kind", "ports"},
@@ -37,6 +37,11 @@ PRINTED = {
     "h100-32": (32, 400 * GIGABIT, 8),
     "a10g-16": (16, 25 * GIGABIT, 1),
     "office-4": (4, 10 * GIGABIT, 1),
+    "h100ib-10": (10, 400 * GIGABIT, 8),
+    "a100dgx-2": (2, 200 * GIGABIT, 8),
+    "h100dgx-1": (1, 400 * GIGABIT, 8),
+    "a100pair-1": (1, 200 * GIGABIT, 4),
+    "h100pair-1": (1, 400 * GIGABIT, 4),
 }
 MEMORY = {"caramel": 12 * 2**30, "yan": 64 * 2**30, "drizzle": 61 * 2**30, "h100": 640 * 10**9}
 

@@ -189,7 +189,8 @@ def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedPr
         part = family.part(profile, options)
     typed = on_network(part, family, network, options)
     compared = family.compared(profile, part, typed, options)
-    return problem, replace(compared, warnings=profile.provenance.warnings)
+    notes = () if options.network is None else options.network.notes
+    return problem, replace(compared, warnings=(*profile.provenance.warnings, *notes))
 
 
 def _settle(options: argparse.Namespace, problem: str) -> None:

@@ -41,6 +41,8 @@ class NetworkFile:
         What a person should know of it.
     interference : Interference
         What transfers and computation take from each other.
+    notes : tuple of str
+        What of its costs was not measured.
     """
 
     path: str
@@ -48,6 +50,7 @@ class NetworkFile:
     ranks: int | None
     about: str
     interference: Interference
+    notes: tuple[str, ...] = ()
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +141,7 @@ def on_network(
 
 def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
     from planner.jsonio.network import decode_network, measured_as
+    from planner.jsonio.settled_network import settled
 
     path: str = options.network
     if path in shipped_clusters() and not Path(path).exists():
@@ -149,10 +153,14 @@ def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
     with in_file(path):
         described = decode_network(data, None if model is None else _MODELS[model])
         collective, beside = family.collective(options), family.beside
+        workers = getattr(options, "workers", None)
+        described = settled(described, collective, workers, "")
         network = measured_as(described, collective, "", beside=beside)
     about = f"as {file_name(path)} describes it"
     if described.ranks is not None:
         how = f" ({described.algorithm})" if described.algorithm else ""
         measured = f"{described.collective}{how} among {described.ranks} ranks as measured"
         about = f"{measured}: {model or 'table'} of {file_name(path)}"
-    return NetworkFile(path, network, described.ranks, about, described.interference)
+    return NetworkFile(
+        path, network, described.ranks, about, described.interference, described.notes
+    )

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from planner.cli.common import check_outputs, command, in_file, read, warn, write_json
 from planner.cli.export_priced import check_worth, made_for
 from planner.cli.export_programs import write_algorithm, write_traces
+from planner.cli.export_tuner import write_tuner
 from planner.cli.family import warning_lines
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
@@ -18,7 +19,17 @@ from planner.validation import integer, shown
 
 __all__ = ["add_parser"]
 
-_TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed", "megatron", "chakra", "msccl", "mscclpp")
+_TOOLS = (
+    "ddp",
+    "fsdp2",
+    "horovod",
+    "deepspeed",
+    "megatron",
+    "chakra",
+    "msccl",
+    "mscclpp",
+    "nccl-tuner",
+)
 _MAX_RANKS = 65536
 
 
@@ -43,13 +54,15 @@ def add_parser(commands: Any) -> None:
         "the nearest size of buckets; chakra: "
         "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on; msccl, mscclpp: "
         "the program by which a plan of planner plan, bml or bigdl sums up, as an algorithm of "
-        "MSCCL or an execution plan of MSCCL++",
+        "MSCCL or an execution plan of MSCCL++; nccl-tuner: which algorithm and protocol for which "
+        "size, for NCCL's example tuner plugin, of networks measured with each forced",
     )
     parser.add_argument(
         "plans",
         metavar="PLAN",
         nargs="+",
-        help="an answer of planner solve, or two of ibatch (pull and push); '-': standard input",
+        help="an answer of planner solve, or two of ibatch (pull and push); '-': standard input; "
+        "for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument(
@@ -114,6 +127,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export."""
+    if options.tool == "nccl-tuner":
+        return write_tuner(options)
     from planner.programs import read_plan
 
     integer(options.element_bytes, "--element-bytes", minimum=1, maximum=64)

@@ -1,4 +1,4 @@
-"""``planner import``: other tools' files as profiles."""
+"""``planner import``: other tools' files as profiles, or as networks."""
 
 import argparse
 import sys
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli.common import check_outputs, command, in_file, read, readable, write_json
+from planner.cli.import_network import NETWORKS, import_network
+from planner.errors import InvalidInputError
 from planner.formats import READERS
 from planner.jsonio import encode_profile
 from planner.printing import escaped
@@ -20,30 +22,68 @@ def add_parser(commands: Any) -> None:
         commands,
         "import",
         run,
-        "turn another tool's file into a profile",
+        "turn another tool's file into a profile, or timed collectives into a network",
         "planner import pipedream graph.txt -o vgg16.json\n"
-        "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json",
+        "  planner import kineto trace.json.gz --batch-size 64 -o resnet50.json\n"
+        "  planner import nccl-tests all_reduce.log all_gather.log -o network.json",
     )
     parser.add_argument(
         "format",
-        choices=list(READERS),
-        help="; ".join(f"{name}: {reader.about}" for name, reader in READERS.items()),
+        choices=[*READERS, *NETWORKS],
+        help="; ".join(
+            f"{name}: {about}"
+            for name, about in (
+                *((name, reader.about) for name, reader in READERS.items()),
+                *((name, network.about) for name, network in NETWORKS.items()),
+            )
+        ),
     )
-    parser.add_argument("file", metavar="FILE", help="'-': standard input")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="+",
+        help="'-': standard input; several of timed collectives become one network",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument("--name", help="name of the model; default: the file's name")
     parser.add_argument("--batch-size", type=int, metavar="N", help="samples of one iteration")
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        metavar="N",
+        help="of timed collectives: among how many ranks, where a file does not list them",
+    )
+    parser.add_argument(
+        "--ranks-per-host",
+        type=int,
+        metavar="G",
+        help="of timed collectives: how many ranks share a host; default: as the file lists",
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="of nccl-tests: take the times in place"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Import, with warnings on standard error."""
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
-    check_outputs({"--output": options.output}, (options.file,))
-    data = read(options.file)
-    path = Path(options.file)
+    check_outputs({"--output": options.output}, options.file)
+    if options.format in NETWORKS:
+        if options.batch_size is not None or options.name is not None:
+            raise InvalidInputError("--name, --batch-size", "only of models")
+        return import_network(options)
+    if len(options.file) > 1:
+        raise InvalidInputError("FILE", f"expected one of {options.format}")
+    if options.in_place or options.ranks is not None or options.ranks_per_host is not None:
+        raise InvalidInputError(
+            "--ranks, --ranks-per-host, --in-place", "only of timed collectives"
+        )
+    (file,) = options.file
+    data = read(file)
+    path = Path(file)
     reader = READERS[options.format]
-    with in_file(options.file):
+    with in_file(file):
         profile, warnings = reader.read(
             data,
             name=readable(options.name or reader.name_of(path.name)),

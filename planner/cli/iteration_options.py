@@ -14,6 +14,7 @@ from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster, without
 from planner.jsonio.files import cluster_file
 from planner.jsonio.network import decode_network, measured_as
+from planner.measured import MeasuredNetwork
 from planner.profiles import Profile
 from planner.targets import PLANNER, TARGET_NAMES, target_of
 from planner.units import parse_bytes
@@ -65,6 +66,12 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
         help="a cluster's file, or the name of a shipped one, such as caramel-16",
     )
     add_failed_option(parser)
+    parser.add_argument(
+        "--network",
+        metavar="FILE",
+        help="what collectives take there, in place of what the cluster says: a network as planner "
+        "import or planner calibrate network wrote it",
+    )
     parser.add_argument(
         "--interference",
         metavar="FILE",
@@ -184,6 +191,22 @@ def memory_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _tables(data: bytes) -> MeasuredNetwork:
+    """Return what a network document says of collectives.
+
+    Raises
+    ------
+    InvalidInputError
+        If it has no tables.
+    """
+    known = decode_network(data)
+    if known.tables is None:
+        raise InvalidInputError(
+            "", "expected measured tables of collectives, got what was not timed"
+        )
+    return known.tables
+
+
 def _interference(data: bytes) -> Interference:
     """Return what a network document says of interference.
 
@@ -226,6 +249,8 @@ def settle(options: argparse.Namespace) -> Job:
                 )
     profile = read_as(options.profile, decode_profile)
     cluster = damaged(asked_cluster(options.cluster), options.failed)
+    if options.network is not None:
+        cluster = replace(cluster, network=read_as(options.network, _tables))
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
     settled = {

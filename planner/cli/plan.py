@@ -87,7 +87,9 @@ def run(options: argparse.Namespace) -> int:
     with in_option("--picture"):
         draw = GANTT.writer(Path(options.picture)) if options.picture else None
     outputs = {"--picture": options.picture, "--output": options.output}
-    check_outputs(outputs, (options.profile, options.cluster, options.interference))
+    check_outputs(
+        outputs, (options.profile, options.cluster, options.interference, options.network)
+    )
     progress = Progress(quiet=options.quiet)
     problem, answer = planned(
         job.profile,

@@ -32,6 +32,8 @@ __all__ = ["about_cluster", "lines", "sentence"]
 
 def lines(job: Job, problem: Problem, answer: IterationAnswer) -> Iterator[str]:
     """Yield the lines, from what was planned for to what was left out."""
+    known = job.profile.provenance.warnings
+    yield from warning_lines([text for text in answer.warnings or () if text not in known])
     graph, scale = problem.graph, job.options["computation"]
     computes = problem.base.windows.compute_ns
     yield (
@@ -77,10 +79,11 @@ def about_cluster(cluster: Cluster) -> str:
     elif isinstance(topology, Rails):
         kind = f"{topology.accelerators} accelerators and rails a host"
     shared = cluster.shared_bytes_per_s
+    start = "measured tables" if cluster.network else f"start-up {format_ns(nic.startup_ns)}"
     return (
         f"{printable(cluster.name)}: {counted(cluster.workers, 'worker')}, {kind}, "
-        f"{nic.per_machine} × {format_rate(nic.bytes_per_s)} a machine, start-up "
-        f"{format_ns(nic.startup_ns)}" + (f", {format_rate(shared)} shared" if shared else "")
+        f"{nic.per_machine} × {format_rate(nic.bytes_per_s)} a machine, {start}"
+        + (f", {format_rate(shared)} shared" if shared else "")
     )
 
 

@@ -72,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
     job = settle(options)
     deadline_in(options.time_limit)  # refuses what is none
     check_outputs(
-        {"--output": options.output}, (options.profile, options.cluster, options.interference)
+        {"--output": options.output},
+        (options.profile, options.cluster, options.interference, options.network),
     )
     progress = Progress(quiet=options.quiet)
     problem = job.problem()

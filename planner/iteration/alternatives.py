@@ -28,7 +28,7 @@ from operator import ge, itemgetter
 from planner import caramel
 from planner.caramel.loads import LoadPricer, plan_of
 from planner.caramel.nested import Targets, tightened
-from planner.costs import AffineCost, DepthCost
+from planner.costs import AffineCost, DepthCost, TableCost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.iteration.beside import planned_beside
@@ -138,12 +138,12 @@ def alternatives(
     )
 
 
-_Price = tuple[AffineCost | DepthCost, AffineCost | DepthCost]
+_Price = tuple[AffineCost | TableCost | DepthCost, ...]
 
 
 def _price(way: Way) -> _Price:
     """Return what ways that can stand for each other have in common."""
-    return way.half, way.all_reduce
+    return way.half, way.pull, way.all_reduce
 
 
 def _renamed(alternative: Alternative, synchronisation: Way) -> Alternative:
@@ -306,7 +306,7 @@ def _sharded(
     lines = lines_of(synchronisation, "push")
     if deadline.passed:
         return [enforced(problem, name, next(interleaved(problem, lines, least, deadline)))], False
-    plans = [enforced(problem, name, both_ways(problem, synchronisation.half, room))]
+    plans = [enforced(problem, name, both_ways(problem, synchronisation, room))]
     if not searched:
         return plans, False
     plans += [servers(problem, synchronisation), layers_apart(problem, synchronisation)]

@@ -16,11 +16,12 @@ Complexity: that of `planner.beside`, and of the rules. Source: own.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil
 from typing import TypeAlias
 
 from planner.beside import Beside, best_beside, mean_slowdown, raised_affine, slowed
 from planner.caramel.beside import joined
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.interference import ALONE
@@ -146,12 +147,23 @@ def _with_both(problem: Problem, way: Way, plan: Plan, place: int) -> Plan | Non
     return settled(replace(plan, transfers=transfers), way)
 
 
+def _later(cost: AffineCost | TableCost, charged: int, factor: Fraction) -> AffineCost | TableCost:
+    """Return a cost times a factor, with more start-up cost."""
+    if isinstance(cost, AffineCost):
+        return raised_affine(cost, charged, factor)
+    rows = tuple((size, ceil(factor * time) + charged) for size, time in cost.points)
+    return TableCost(rows)
+
+
 def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
     """Return a way whose halves cost a factor more, and start later."""
 
     def one(option: Synchronisation) -> Synchronisation:
-        half: AffineCost = raised_affine(option.half, charged, factor)
-        return replace(option, half=half, whole=None)
+        half = _later(option.half, charged, factor)
+        if isinstance(half, AffineCost):
+            return replace(option, half=half, whole=None)
+        gather = None if option.gather is None else _later(option.gather, charged, factor)
+        return replace(option, half=half, gather=gather)
 
     if isinstance(way, Mixture):
         return replace(way, options=tuple(map(one, way.options)))

@@ -16,9 +16,11 @@ and a pull: one start-up more. Pushes and pulls counted apart give the strongest
 each transfer carries counts too (`raised`: `planner.caramel.inwards` and
 `planner.iteration.right_pushes`). Where transfers have at most c bytes, α + β·x is at least
 (β + α/c)·x: a bound for that rate without start-ups holds too; for the least of several lines, the
-least of these rates. All of them hold for such a cost. Interference makes nothing earlier, and so
-leaves them valid; what it takes at least is `planner.interference.bound_beside`, of pushes and
-pulls together where there are any.
+least of these rates. All of them hold for such a cost. Of a
+table each supporting line is such a bound, of a push and a pull that cost differently those below
+both (`planner.iteration.ways.bounding_lines`): the strongest counts. Interference makes nothing
+earlier, and so leaves them valid; what it takes at least is `planner.interference.bound_beside`, of
+pushes and pulls together where there are any.
 
 Guarantee: no plan of the mode and the op order lasts less. With the cost of
 `planner.iteration.synchronisation.least` no plan by any algorithm does.
@@ -26,23 +28,23 @@ Guarantee: no plan of the mode and the op order lasts less. With the cost of
 Complexity: that of `planner.caramel.bounds` and `planner.iteration.sharded_bound`. Source: own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import floor
+from math import ceil, floor
 from operator import add
 
 from planner.caramel.bounds import NEAR, lower_bound
 from planner.caramel.jackson import preemptive_bound
 from planner.caramel.nested import Line, Targets, widened
 from planner.caramel.windows import Windows, windows
-from planner.costs import AffineCost, TransferCost
+from planner.costs import AffineCost, DepthCost, TransferCost
 from planner.interference import bound_beside
 from planner.iteration.evaluation import heads_of
 from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.sharded_bound import sharded_bound
 from planner.iteration.synchronisation import least
-from planner.iteration.ways import Way, lines_of
+from planner.iteration.ways import Way, bounding_lines, lines_of
 
 __all__ = ["bound", "network_bound", "raised"]
 
@@ -72,13 +74,16 @@ def bound(
     """
     known = _windows(problem, plan)
     pushed, pulled = problem.pushed, problem.pulled
-    cost, alone = synchronisation.all_reduce, 0
-    lines = lines_of(synchronisation, "all_reduce" if mode == "replicated" else "push")
+    cost: TransferCost = synchronisation.all_reduce
+    alone = 0
+    kind = "all_reduce" if mode == "replicated" else "push"
+    minorants = bounding_lines(synchronisation, kind, max(sum(pushed), sum(pulled)))
     if mode == "sharded":
-        cost = half = synchronisation.half
+        cost = synchronisation.halves
+        half = _uncut(cost, minorants)
         ended = known.backward_ns
         alone = max(
-            max(head + half.cost_ns(push), ended) + half.cost_ns(pull) + tail
+            max(head + half(push), ended) + half(pull) + tail
             for head, push, pull, tail in zip(known.heads, pushed, pulled, known.tails, strict=True)
         )
         both = replace(known, sizes=tuple(map(add, pushed, pulled)))
@@ -91,13 +96,23 @@ def bound(
     if brief:
         return least_ns
     if mode == "sharded":
-        least_ns = _with_both_halves(both, lines, least_ns)
-        least_ns = sharded_bound(both, pushed, pulled, lines, least_ns)
+        for lines in minorants:
+            least_ns = _with_both_halves(both, lines, least_ns)
+            least_ns = sharded_bound(both, pushed, pulled, lines, least_ns)
     room = problem.room(mode)
     if room is None or not 0 < room < sum(known.sizes):
         return least_ns
-    rate = min(rate + startup / room for startup, rate in lines)
+    rate = max(min(rate + startup / room for startup, rate in lines) for lines in minorants)
     return max(least_ns, lower_bound(known, AffineCost(0, rate)))
+
+
+def _uncut(cost: TransferCost, minorants: Sequence[Sequence[Line]]) -> Callable[[int], int]:
+    """Return what so many bytes cost at least, in however many transfers of one kind."""
+    if isinstance(cost, AffineCost) or (isinstance(cost, DepthCost) and cost.is_concave):
+        return cost.cost_ns
+    return lambda size: max(
+        ceil(min(startup + rate * size for startup, rate in lines)) for lines in minorants
+    )
 
 
 def _beside(problem: Problem, mode: Mode, cost: TransferCost, known: Windows) -> int:

@@ -23,10 +23,11 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from planner.clusters import Cluster
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.evaluation import lasting
+from planner.iteration.measured import faster
 from planner.iteration.plan import How, Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.synchronisation import synchronisations
@@ -69,23 +70,32 @@ class _Parts(NamedTuple):
     startup: int
     message: int
     per_byte: Fraction
+    table: TableCost | None = None  # then the rest is not looked at
 
     @classmethod
-    def of(cls, cost: AffineCost, silent: AffineCost) -> "_Parts":
+    def of(cls, cost: AffineCost | TableCost, silent: AffineCost | TableCost) -> "_Parts":
         """Return the parts of a cost, and of what is left of it without start-ups."""
+        if isinstance(cost, TableCost) or isinstance(silent, TableCost):
+            assert isinstance(cost, TableCost)
+            return cls(0, 0, Fraction(0), cost)
         return cls(cost.startup_ns - silent.startup_ns, silent.startup_ns, cost.ns_per_byte)
 
-    def scaled(self, what: CostPart, factor: Fraction) -> AffineCost:
-        """Return the cost if one part were multiplied."""
-        startup = self.startup * (factor if what == "startup" else 1)
+    def scaled(self, what: CostPart, factor: Fraction) -> AffineCost | TableCost:
+        """Return the cost if one part were multiplied; a table has no further messages."""
+        if self.table is not None:
+            startup = factor if what == "startup" else Fraction(1)
+            return faster(self.table, startup, factor if what == "bandwidth" else Fraction(1))
+        starts = self.startup * (factor if what == "startup" else 1)
         message = self.message * (factor if what == "message" else 1)
         per_byte = self.per_byte / (factor if what == "bandwidth" else 1)
         return AffineCost(
-            min(round(startup + message), MAX_VALUE), min(per_byte, Fraction(MAX_VALUE))
+            min(round(starts + message), MAX_VALUE), min(per_byte, Fraction(MAX_VALUE))
         )
 
     def no_dearer(self, other: "_Parts") -> bool:
         """Return whether no part of it costs more than that of another."""
+        if self.table is not None or other.table is not None:
+            return self.table == other.table
         return (
             self.startup <= other.startup
             and self.message <= other.message
@@ -99,11 +109,13 @@ class _Priced(NamedTuple):
     option: Synchronisation
     half: _Parts
     whole: _Parts
+    gather: _Parts | None = None
 
     def scaled(self, what: CostPart, factor: Fraction) -> Synchronisation:
         """Return the option if one part were multiplied."""
         half, whole = self.half.scaled(what, factor), self.whole.scaled(what, factor)
-        return replace(self.option, half=half, whole=whole)
+        gather = None if self.gather is None else self.gather.scaled(what, factor)
+        return replace(self.option, half=half, whole=whole, gather=gather)
 
     def by(self, mode: Mode) -> _Parts:
         """Return the parts of what plans of a mode send."""
@@ -163,7 +175,7 @@ def changes(
     def wins(what: CostPart, factor: Fraction) -> bool:
         scaled = {how: priced.scaled(what, factor) for how, priced in parts.items()}
 
-        def of(way: Way) -> list[AffineCost]:
+        def of(way: Way) -> list[AffineCost | TableCost]:
             return [scaled[_how(option)].cost(kind) for option in way.options]
 
         own = of(alternative.synchronisation)
@@ -207,15 +219,20 @@ def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list
     ]
 
 
-def _undercut(theirs: Sequence[AffineCost], own: Sequence[AffineCost]) -> bool:
+def _undercut(
+    theirs: Sequence[AffineCost | TableCost], own: Sequence[AffineCost | TableCost]
+) -> bool:
     """Return whether every cost is no less than some other, and not all are the same."""
     return list(theirs) != list(own) and all(
-        any(
-            cost.startup_ns <= mine.startup_ns and cost.ns_per_byte <= mine.ns_per_byte
-            for cost in theirs
-        )
-        for mine in own
+        any(_no_more(cost, mine) for cost in theirs) for mine in own
     )
+
+
+def _no_more(cost: AffineCost | TableCost, other: AffineCost | TableCost) -> bool:
+    """Return whether one cost is known to be no more than another for any size."""
+    if not (isinstance(cost, AffineCost) and isinstance(other, AffineCost)):
+        return cost == other
+    return cost.startup_ns <= other.startup_ns and cost.ns_per_byte <= other.ns_per_byte
 
 
 def _parts(problem: Problem) -> Mapping[How, _Priced]:
@@ -227,6 +244,7 @@ def _parts(problem: Problem) -> Mapping[How, _Priced]:
             option,
             _Parts.of(option.half, silent[how].half),
             _Parts.of(option.all_reduce, silent[how].all_reduce),
+            None if option.gather is None else _Parts.of(option.gather, option.gather),
         )
         for how, option in problem.costs.items()
     }

@@ -16,7 +16,7 @@ from planner.caramel.evaluation import TransferTimes, plan_heads
 from planner.caramel.held import late_heads
 from planner.caramel.problem import Plan as GradientPlan
 from planner.caramel.windows import windows
-from planner.costs import AffineCost, DepthCost
+from planner.costs import AffineCost, DepthCost, TableCost
 from planner.iteration.plan import How, Plan, Transfer
 from planner.iteration.problem import Problem
 from planner.iteration.ways import Way
@@ -69,7 +69,7 @@ class Evaluation:
         return self.iteration_ns - self.computation_ns
 
 
-def cost_of(costs: Costs, plan: Plan, transfer: Transfer) -> AffineCost | DepthCost:
+def cost_of(costs: Costs, plan: Plan, transfer: Transfer) -> AffineCost | TableCost | DepthCost:
     """Return what a transfer of a plan costs, by its size.
 
     Parameters

@@ -14,13 +14,13 @@ Source: own.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from planner.costs import AffineCost
 from planner.deadline import NEVER, Deadline
 from planner.iteration.alternatives import Alternative
 from planner.iteration.crossover import Change, changes, dominating
 from planner.iteration.evaluation import evaluate
 from planner.iteration.plan import Plan
 from planner.iteration.problem import Problem
+from planner.iteration.ways import without_startup
 
 __all__ = ["Explanation", "explain", "runner_up"]
 
@@ -95,8 +95,9 @@ def explain(
     prompt = {
         how: replace(
             option,
-            half=AffineCost(0, option.half.ns_per_byte),
-            whole=AffineCost(0, option.all_reduce.ns_per_byte),
+            half=without_startup(option.half),
+            whole=without_startup(option.all_reduce),
+            gather=None if option.gather is None else without_startup(option.gather),
         )
         for how, option in problem.costs.items()
     }

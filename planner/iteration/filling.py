@@ -49,7 +49,8 @@ def filled(problem: Problem, synchronisation: Way, mode: Mode, *, waiting: bool)
     side = _Side(kind, problem.pushed, known.tails, cost, room, problem.element_bytes)
     transfers = list(_sent(side, known.heads, waiting))
     if mode == "sharded":
-        pulls = _Side("pull", problem.pulled, known.tails, cost, room, problem.element_bytes)
+        gather = synchronisation.pull
+        pulls = _Side("pull", problem.pulled, known.tails, gather, room, problem.element_bytes)
         transfers += _sent(pulls, [0] * len(known.heads), waiting)
     return enforced(problem, synchronisation.algorithm, transfers)
 

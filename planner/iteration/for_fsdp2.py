@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from planner.costs import AffineCost
 from planner.deadline import Deadline, TimeUpError
 from planner.iteration.evaluation import evaluate
 from planner.iteration.plan import Kind, Plan, Transfer
@@ -77,7 +76,7 @@ def planned(
     candidates = [] if room is not None else [default(problem, option).plan]
     bound, timed_out = None, False
     try:
-        units, bound = _best(problem, option.half, deadline, room)
+        units, bound = _best(problem, option, deadline, room)
         candidates.append(_plan(problem, option, units))
     except TimeUpError:
         timed_out = True
@@ -96,7 +95,7 @@ def default(problem: Problem, option: Synchronisation) -> Outcome[Plan]:
 
 
 def _best(
-    problem: Problem, half: AffineCost, deadline: Deadline, room: int | None
+    problem: Problem, option: Synchronisation, deadline: Deadline, room: int | None
 ) -> tuple[list[tuple[int, ...]], int | None]:
     """Return the best units, and the bound if they are proven."""
     modules, known = modules_of(problem), problem.base.windows
@@ -116,7 +115,7 @@ def _best(
             up, down = up + pushed[stop - 1], down + pulled[stop - 1]
             if room is not None and stop > start + 1 and max(up, down) > room:
                 break
-            scatter, gather = half.cost_ns(up), half.cost_ns(down)
+            scatter, gather = option.half.cost_ns(up), option.pull.cost_ns(down)
             for scattered, gathered, units in kept[stop]:
                 found.append(
                     _Kept(

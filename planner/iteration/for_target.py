@@ -29,7 +29,7 @@ from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_many, too_small
 from planner.iteration.rules import from_gradients
-from planner.iteration.ways import Synchronisation
+from planner.iteration.ways import MEASURED, Synchronisation
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, named
 from planner.results import Infeasibility
@@ -93,7 +93,7 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
 def _options(problem: Problem, target: Target) -> Iterator[Synchronisation]:
     """Yield each algorithm of the cluster that a target can be told of, in one piece."""
     for option in problem.single:
-        if option.depth == 1 and option.algorithm in (*target.algorithms, "none"):
+        if option.depth == 1 and option.algorithm in (*target.algorithms, "none", MEASURED):
             yield option
 
 

@@ -51,7 +51,7 @@ from planner.iteration.mixing import settled
 from planner.iteration.module_tree import Module, module_tree, parameters_in
 from planner.iteration.plan import Kind, Plan, Transfer
 from planner.iteration.problem import Part, Problem
-from planner.iteration.ways import Way
+from planner.iteration.ways import Way, affine
 
 __all__ = ["choose_units", "fsdp_milp"]
 
@@ -76,7 +76,7 @@ def fsdp_milp(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Pl
     """
     tree = module_tree(problem)
     room = problem.room("sharded")
-    choices = {choose_units(tree, option.half, room) for option in synchronisation.options}
+    choices = {choose_units(tree, affine(option.half), room) for option in synchronisation.options}
     plans = [
         settled(_plan_of(problem, tree, chosen, synchronisation.algorithm), synchronisation)
         for chosen in sorted(chosen for chosen in choices if chosen is not None)

@@ -10,7 +10,7 @@ from typing import Any
 from planner import caramel
 from planner.caramel.problem import Part
 from planner.clusters import Cluster
-from planner.costs import AffineCost, DepthCost
+from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op
 from planner.interference import Interference
@@ -18,7 +18,7 @@ from planner.iteration.damaged import cut_off
 from planner.iteration.memory import Footprint
 from planner.iteration.plan import MODES, How, Kind, Mode
 from planner.iteration.synchronisation import ALGORITHMS, KNOWN, least, synchronisations
-from planner.iteration.ways import MIXED, Synchronisation, Way, mixture
+from planner.iteration.ways import MEASURED, MIXED, Synchronisation, Way, mixture
 from planner.layers import graph_of_layers
 from planner.profiles import Profile
 from planner.targets import Target
@@ -133,6 +133,9 @@ class Problem:
                         f"expected one of {', '.join(known)}, got {shown(name)}",
                     )
             object.__setattr__(self, field, tuple(dict.fromkeys(names)))
+        measured = self.cluster.network is not None and not self.cluster.failed
+        if measured and self.algorithms == ALGORITHMS:
+            object.__setattr__(self, "algorithms", (MEASURED,))
         if not self.single and cut_off(self.cluster) is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self._usable[1])
             reasons = reasons or f"{MIXED} chooses among other algorithms"
@@ -225,7 +228,7 @@ class Problem:
     @cached_property
     def cheapest(self) -> tuple[Way, ...]:
         """What no other way undercuts for some size: one, if algorithms may be mixed."""
-        if MIXED in self.algorithms and self.single:
+        if MIXED in self.algorithms and self.single and MEASURED not in self.by_name:
             return (mixture(MIXED, self.single, max(sum(self.pushed), sum(self.pulled))),)
         return tuple(self.by_name.values())
 
@@ -235,16 +238,26 @@ class Problem:
         return len({option.algorithm for way in self.cheapest for option in way.options}) > 1
 
     @property
+    def _mixed(self) -> bool:
+        """Whether they are mixed: what was measured stands for itself."""
+        return MIXED in self.algorithms and self._mixes and MEASURED not in self.by_name
+
+    @property
     def options(self) -> tuple[Way, ...]:
         """Algorithms the cluster allows, and their mixture."""
-        mixed = self.cheapest if MIXED in self.algorithms and self._mixes else ()
+        mixed = self.cheapest if self._mixed else ()
         return (*self.by_name.values(), *mixed)
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
         """What it does not allow, and why."""
-        if MIXED not in self.algorithms or self._mixes or not self.single:
+        if MIXED not in self.algorithms or self._mixed or not self.single:
             return self._usable[1]
+        if MEASURED in self.by_name:
+            return (
+                *self._usable[1],
+                (MIXED, "what was measured is not mixed with what is assumed"),
+            )
         name = self.cheapest[0].options[0].algorithm
         return (*self._usable[1], (MIXED, f"{name} costs least for transfers of every size"))
 
@@ -272,7 +285,7 @@ class Problem:
         """The problem of gradient transfers alone, under each of `options`."""
         return {option.algorithm: self._transfers(option.all_reduce) for option in self.options}
 
-    def _transfers(self, cost: AffineCost | DepthCost) -> caramel.Problem:
+    def _transfers(self, cost: AffineCost | TableCost | DepthCost) -> caramel.Problem:
         return caramel.Problem(
             graph=self.graph,
             cost=cost,

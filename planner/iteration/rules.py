@@ -36,7 +36,7 @@ from planner.iteration.fsdp_units import fsdp_milp
 from planner.iteration.plan import Kind, Plan, Transfer
 from planner.iteration.problem import Part, Problem
 from planner.iteration.sharded import both_ways
-from planner.iteration.ways import Way
+from planner.iteration.ways import MEASURED, Way
 
 __all__ = [
     "FAMILIES",
@@ -110,7 +110,7 @@ def _whole(kind: Kind, unit: Sequence[int], sizes: Sequence[int]) -> Transfer:
 
 def _ibatch(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
     _only(synchronisation, "ps", "ibatch")
-    batches = both_ways(problem, synchronisation.half, problem.room("sharded"))
+    batches = both_ways(problem, synchronisation, problem.room("sharded"))
     return enforced(problem, synchronisation.algorithm, batches)
 
 
@@ -131,7 +131,8 @@ def _bml(problem: Problem, synchronisation: Way, _: Deadline = NEVER) -> Plan:
 
 def _only(synchronisation: Way, algorithm: str, method: str) -> None:
     """Refuse other algorithms; a single worker has none, and anything does."""
-    if synchronisation.algorithm not in (algorithm, "none"):
+    others = ("none",) if algorithm == "bml" else ("none", MEASURED)  # which says no algorithm
+    if synchronisation.algorithm not in (algorithm, *others):
         raise NotApplicableError("method", f"{method} synchronises by {algorithm} only")
 
 

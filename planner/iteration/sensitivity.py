@@ -29,11 +29,13 @@ from planner.errors import InvalidInputError
 from planner.iteration.alternatives import Alternative, alternatives
 from planner.iteration.bounds import bound
 from planner.iteration.evaluation import evaluate
+from planner.iteration.measured import faster
 from planner.iteration.plan import Mode, Plan
 from planner.iteration.problem import Problem
 from planner.iteration.room import too_small
 from planner.iteration.solver import best_of, solve
 from planner.iteration.ways import MIXED
+from planner.measured import MeasuredNetwork
 from planner.methods import deadline_in
 from planner.topologies import Rails
 
@@ -144,6 +146,8 @@ def sweep(
 def changed(cluster: Cluster, knob: Knob, factor: Fraction) -> Cluster:
     """Return the cluster with a network that carries, or with start-ups that cost, so much more."""
     nic, topology = cluster.nic, cluster.topology
+    if cluster.network is not None:
+        cluster = replace(cluster, network=_scaled(cluster.network, knob, factor))
     if knob == "startup":
         nic = replace(
             nic,
@@ -161,6 +165,23 @@ def changed(cluster: Cluster, knob: Knob, factor: Fraction) -> Cluster:
     if shared is not None:
         shared = shared * factor
     return replace(cluster, nic=nic, topology=topology, shared_bytes_per_s=shared)
+
+
+def _scaled(measured: MeasuredNetwork, knob: Knob, factor: Fraction) -> MeasuredNetwork:
+    """Return tables whose smallest times, or whose times beyond those, are multiplied."""
+    startup, bandwidth = (factor, Fraction(1)) if knob == "startup" else (Fraction(1), factor)
+    return MeasuredNetwork(
+        tuple(
+            replace(
+                table,
+                points=tuple(
+                    (size, max(time, 1))
+                    for size, time in faster(table.cost, startup, bandwidth).points
+                ),
+            )
+            for table in measured.tables
+        )
+    )
 
 
 def _point(

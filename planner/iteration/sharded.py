@@ -20,15 +20,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from planner import ibatch
-from planner.costs import AffineCost, DepthCost
 from planner.iteration.plan import Kind, Transfer
 from planner.iteration.problem import Part, Problem
+from planner.iteration.ways import Way
 
 __all__ = ["both_ways"]
 
 
 def both_ways(
-    problem: Problem, half: AffineCost | DepthCost, room: int | None = None
+    problem: Problem, synchronisation: Way, room: int | None = None
 ) -> tuple[Transfer, ...]:
     """Return pushes and pulls, each side batched exactly.
 
@@ -36,8 +36,8 @@ def both_ways(
     ----------
     problem : Problem
         The problem.
-    half : AffineCost or DepthCost
-        What a push, or a pull, costs.
+    synchronisation : Way
+        What a push, and what a pull, costs.
     room : int, optional
         Bytes of a batch at most; disregarded by a side with a larger parameter.
     """
@@ -45,9 +45,16 @@ def both_ways(
     by_readiness = sorted(range(len(known.sizes)), key=lambda j: (-known.heads[j], j))
     by_use = sorted(range(len(known.sizes)), key=lambda j: (-known.tails[j], j))
     pushes = _batches(
-        "push", by_readiness, [known.heads[j] for j in by_readiness], problem.pushed, half, room
+        "push",
+        by_readiness,
+        [known.heads[j] for j in by_readiness],
+        problem.pushed,
+        synchronisation,
+        room,
     )
-    pulls = _batches("pull", by_use, [known.tails[j] for j in by_use], problem.pulled, half, room)
+    pulls = _batches(
+        "pull", by_use, [known.tails[j] for j in by_use], problem.pulled, synchronisation, room
+    )
     return (*pushes, *pulls)
 
 
@@ -56,7 +63,7 @@ def _batches(
     order: Sequence[int],
     moments: Sequence[int],
     sizes: Sequence[int],
-    half: AffineCost | DepthCost,
+    synchronisation: Way,
     room: int | None,
 ) -> list[Transfer]:
     """Return the transfers of one side; `moments` fall, and their differences are computed."""
@@ -64,7 +71,7 @@ def _batches(
     side = ibatch.Problem(
         compute_ns=tuple(compute),
         layer_bytes=tuple(sizes[j] for j in order),
-        cost=half,
+        cost=synchronisation.cost(kind),
         direction="push" if kind == "push" else "pull",
         max_batch_bytes=None if room is None or room < max(sizes) else room,
     )

@@ -43,7 +43,8 @@ from planner.collectives.ring import ring_fattree
 from planner.costs import AffineCost
 from planner.errors import NotApplicableError
 from planner.iteration.damaged import ROUNDS, half_of_replan, least_volume, refuse_broken
-from planner.iteration.ways import BML, IN_ROUNDS, MIXED, Synchronisation
+from planner.iteration.measured import least_rates, measured_on
+from planner.iteration.ways import BML, IN_ROUNDS, MEASURED, MIXED, Synchronisation
 from planner.topologies import BCube, FatTree, Rails
 
 __all__ = [
@@ -61,8 +62,8 @@ DEPTHS = (1, 2, 4, 8)
 ALGORITHMS = ("ring", "halving_doubling", "hierarchical", "ps", "shuffle", "bml", MIXED)
 """Every algorithm by the name requests use; of equally fast ones the first is taken."""
 
-KNOWN = (*ALGORITHMS, IN_ROUNDS)
-"""Every algorithm that can be asked for."""
+KNOWN = (*ALGORITHMS, IN_ROUNDS, MEASURED)
+"""Every algorithm that can be asked for; where the network was measured, `MEASURED` by default."""
 
 NONE = "none"
 """The algorithm of a single worker."""
@@ -107,6 +108,8 @@ def recipe_on(cluster: Cluster, algorithm: str) -> Recipe:
     Where servers have failed the others are the ranks, in order.
     """
     topology, machines = cluster.topology, cluster.machines
+    if algorithm == MEASURED:  # whichever it was: rings are what every library has
+        algorithm = "ring"
     name = "direct" if algorithm in ("ps", "shuffle") else algorithm
     if cluster.workers == 1:
         return Recipe("ring", (1,))
@@ -142,12 +145,18 @@ def least(cluster: Cluster) -> Synchronisation:
     else:
         volume = lower_bound(cluster.machines, cluster.nic.per_machine).volume / 2
         rate = max(_per_byte(volume, cluster.nic.bytes_per_s), _shared(cluster))
-    return Synchronisation("any", 0, AffineCost(0, rate))
+    if cluster.network is None or cluster.failed:
+        return Synchronisation("any", 0, AffineCost(0, rate))
+    half, both = least_rates(cluster)
+    whole = AffineCost(0, min(2 * rate, both))
+    return Synchronisation("any", 0, AffineCost(0, min(rate, half)), whole=whole)
 
 
 def _on(cluster: Cluster, name: str) -> list[Synchronisation]:
     """Return an algorithm at every depth that may be of use."""
     topology, nic = cluster.topology, cluster.nic
+    if name == MEASURED:
+        return [measured_on(cluster)]
     if name == IN_ROUNDS and not cluster.failed:
         raise NotApplicableError("failed", "nothing has failed")
     if isinstance(topology, Rails):

@@ -13,20 +13,25 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import TypeAlias
 
+from planner.caramel.bounds import supporting_lines
 from planner.caramel.nested import Line
-from planner.costs import AffineCost, DepthCost
+from planner.costs import AffineCost, DepthCost, TableCost
 from planner.results import Infeasibility
 
 __all__ = [
     "BML",
     "IN_ROUNDS",
+    "MEASURED",
     "MIXED",
     "Mixture",
     "Synchronisation",
     "Way",
+    "affine",
+    "bounding_lines",
     "fastest",
     "lines_of",
     "mixture",
+    "without_startup",
 ]
 
 MIXED = "mixed"
@@ -35,8 +40,14 @@ MIXED = "mixed"
 IN_ROUNDS = "bml_rounds"
 """BML's re-plan in rounds: with `bml` where something has failed, and for all-reduces only."""
 
+MEASURED = "measured"
+"""Collectives as they were timed, by whichever algorithm the library chose."""
+
 BML = ("bml", IN_ROUNDS)
 """Algorithms that no library has."""
+
+LINES = 6
+"""Lines of a table that bounds are asked for; the more, the longer and the stronger."""
 
 _KINDS = ("push", "all_reduce")
 """Transfers that cost differently."""
@@ -52,25 +63,30 @@ class Synchronisation:
         One of `KNOWN`, or ``none`` for a single worker.
     steps : int
         Steps of an all-reduce of one part.
-    half : AffineCost
-        What a push, or a pull, of so many bytes costs.
+    half : AffineCost or TableCost
+        What a push of so many bytes costs; and a pull, unless `gather` says something else.
     depth : int
         In how many parts everything is sent, each a step behind the one before.
-    whole : AffineCost, optional
+    whole : AffineCost or TableCost, optional
         What an all-reduce costs; unless it is said, both halves one after the other.
     shared : bool
         Whether a push leaves as much on every worker: else there are no sharded plans.
+    gather : AffineCost or TableCost, optional
+        What a pull costs, if not as much as a push.
     """
 
     algorithm: str
     steps: int
-    half: AffineCost
+    half: AffineCost | TableCost
     depth: int = 1
-    whole: AffineCost | None = None
+    whole: AffineCost | TableCost | None = None
     shared: bool = True
+    gather: AffineCost | TableCost | None = None
 
     def __post_init__(self) -> None:
-        if self.whole is None:  # worked out once: plans of thousands of transfers ask for each
+        if self.whole is None:
+            assert isinstance(self.half, AffineCost)
+            # Worked out once: plans of thousands of transfers ask for each.
             both = AffineCost(2 * self.half.startup_ns, 2 * self.half.ns_per_byte)
             object.__setattr__(self, "whole", both)
 
@@ -84,14 +100,26 @@ class Synchronisation:
         return Infeasibility(reason, ("cluster.failed",))
 
     @property
-    def all_reduce(self) -> AffineCost:
+    def all_reduce(self) -> AffineCost | TableCost:
         """What an all-reduce of so many bytes costs."""
         assert self.whole is not None
         return self.whole
 
-    def cost(self, kind: str) -> AffineCost:
+    @property
+    def pull(self) -> AffineCost | TableCost:
+        """What a pull of so many bytes costs."""
+        return self.half if self.gather is None else self.gather
+
+    @property
+    def halves(self) -> AffineCost | TableCost | DepthCost:
+        """What no push and no pull undercuts."""
+        return self.half if self.gather is None else _least_of((self.half, self.gather))
+
+    def cost(self, kind: str) -> AffineCost | TableCost:
         """Return what a transfer of one kind costs by its size."""
-        return self.all_reduce if kind == "all_reduce" else self.half
+        if kind == "all_reduce":
+            return self.all_reduce
+        return self.pull if kind == "pull" else self.half
 
     @property
     def options(self) -> tuple["Synchronisation", ...]:
@@ -125,6 +153,16 @@ class Mixture:
         return _least_of(option.half for option in self.options)
 
     @property
+    def pull(self) -> DepthCost:
+        """The same, of pulls alone."""
+        return self.half
+
+    @property
+    def halves(self) -> DepthCost:
+        """What no push and no pull undercuts."""
+        return self.half
+
+    @property
     def all_reduce(self) -> DepthCost:
         """What an all-reduce of so many bytes costs: the least of all."""
         return _least_of(option.all_reduce for option in self.options)
@@ -148,15 +186,57 @@ Way: TypeAlias = Synchronisation | Mixture
 """An algorithm at one depth, or several."""
 
 
-def _least_of(costs: Iterable[AffineCost]) -> DepthCost:
+def _least_of(costs: Iterable[AffineCost | TableCost]) -> DepthCost:
     """Return the least of several costs; its own depths only number them."""
     return DepthCost(tuple(enumerate(costs, start=1)))
 
 
 def lines_of(way: Way, kind: str) -> tuple[Line, ...]:
-    """Return start-ups and times per byte of transfers of one kind; the least of them counts."""
-    costs = [option.cost(kind) for option in way.options]
+    """Return start-ups and times per byte of transfers of one kind; the least of them counts.
+
+    Of a table that is the line through its ends, which is no bound: `bounding_lines` are.
+    """
+    costs = [affine(option.cost(kind)) for option in way.options]
     return tuple((Fraction(cost.startup_ns), cost.ns_per_byte) for cost in costs)
+
+
+def affine(cost: AffineCost | TableCost) -> AffineCost:
+    """Return an affine cost, or the line through the ends of a table."""
+    if isinstance(cost, AffineCost):
+        return cost
+    (first, least), (last, most) = cost.points[0], cost.points[-1]
+    return AffineCost(least, Fraction(most - least, last - first))
+
+
+def without_startup(cost: AffineCost | TableCost) -> AffineCost | TableCost:
+    """Return a cost less its start-up, which of a table is what its smallest size takes."""
+    if isinstance(cost, AffineCost):
+        return AffineCost(0, cost.ns_per_byte)
+    first = cost.startup_ns
+    return TableCost(tuple((size, max(time - first, 0)) for size, time in cost.points))
+
+
+def bounding_lines(way: Way, kind: str, largest: int) -> tuple[tuple[Line, ...], ...]:
+    """Return concave costs, each the least of some lines, that no transfer of one kind undercuts.
+
+    Parameters
+    ----------
+    way : Way
+        What transfers cost.
+    kind : {"all_reduce", "push"}
+        Which transfers; the lines of pushes are for pulls too.
+    largest : int
+        Bytes of the largest transfer.
+    """
+    if all(isinstance(option.cost(kind), AffineCost) for option in way.options):
+        return (lines_of(way, kind),)
+    cost = way.all_reduce if kind == "all_reduce" else way.halves
+    lines = supporting_lines(cost, largest)
+    return (
+        tuple((lines[place * (len(lines) - 1) // (LINES - 1)],) for place in range(LINES))
+        if (len(lines) > LINES)
+        else tuple((line,) for line in lines)
+    )
 
 
 def fastest(way: Way, kind: str, size_bytes: int) -> Synchronisation:
@@ -189,9 +269,9 @@ def _is_needed(
     option: Synchronisation, rest: Iterable[Synchronisation], kind: str, largest: int
 ) -> bool:
     """Return whether an option costs less than all others for some size of one kind."""
-    least, most, own = 1, largest, option.cost(kind)
+    least, most, own = 1, largest, affine(option.cost(kind))
     for other in rest:
-        cost = other.cost(kind)
+        cost = affine(other.cost(kind))
         later, slower = cost.startup_ns - own.startup_ns, own.ns_per_byte - cost.ns_per_byte
         if slower > 0:  # less below the size at which both cost the same
             most = min(most, ceil(later / slower) - 1)

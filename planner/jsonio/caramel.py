@@ -21,8 +21,8 @@ from planner.costs import DepthCost
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
-from planner.jsonio.heads import Head, head
-from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.heads import Head, head, warned
+from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.regret import (
     AdviceField,
     Percentile,
@@ -35,6 +35,7 @@ from planner.jsonio.regret import (
     prospect_answer,
     regret_answers,
 )
+from planner.jsonio.settled_network import settled, warnings_of
 from planner.jsonio.targets import (
     TargetField,
     TargetRequest,
@@ -104,9 +105,13 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     percentile: Percentile | UnsetType = UNSET
     target: TargetRequest = PLANNER
 
+    def settled(self) -> Described:
+        """Return the network, with what an all-reduce costs if tables say it."""
+        return settled(described(self.network), "all_reduce", or_none(self.workers))
+
     def to_problem(self) -> Problem:
         """Return the typed problem."""
-        network = described(self.network)
+        network = self.settled()
         cost = measured_as(network, "all_reduce", beside=True)
         workers = self.workers if self.workers is not UNSET else network.ranks or 8
         if workers != (network.ranks or workers):
@@ -193,7 +198,9 @@ def run(request: CaramelRequest) -> CaramelAnswer:
             )
         outlook = outlook_of(request.scenarios, or_none(request.percentile))
         result, prospect = solve_for(problem, outlook, time_limit=limit)
-    return answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
+    made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
+    sizes = [group.bytes for group in made.groups]
+    return warned(made, warnings_of(request.settled(), sizes))
 
 
 def answer_beside(

@@ -11,9 +11,11 @@ from planner.errors import InvalidInputError
 from planner.interference import ALONE
 from planner.jsonio.decoding import decode, typed
 from planner.jsonio.failures import FailedDocument, failures_of
+from planner.jsonio.measured_network import MeasuredDocument, measured_of
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.network import InterferenceDocument
 from planner.jsonio.types import PositiveRate, PositiveSize, Time, fields_of, or_none
+from planner.measured import MeasuredNetwork
 from planner.topologies import BCube, Failures, FatTree, Rails, Switch, Topology
 from planner.validation import inside
 
@@ -99,6 +101,10 @@ class ClusterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     notes: tuple[str, ...] = ()
     failed: FailedDocument | UnsetType = UNSET
     interference: InterferenceDocument | UnsetType = UNSET
+    network: (
+        Annotated[MeasuredDocument, Meta(description="what collectives took there, as measured")]
+        | UnsetType
+    ) = UNSET
 
 
 def decode_cluster(data: bytes | str) -> Cluster:
@@ -160,7 +166,15 @@ def cluster_of(document: ClusterDocument, path: str = "") -> Cluster:
             notes=document.notes,
             failed=_failures(topology, document.failed),
             interference=ALONE if beside is None else beside.typed("interference"),
+            network=_measured(document),
         )
+
+
+def _measured(document: ClusterDocument) -> MeasuredNetwork | None:
+    if document.network is UNSET:
+        return None
+    with inside("network"):
+        return measured_of(document.network.collectives)
 
 
 def _topology(document: ClusterDocument) -> Topology:

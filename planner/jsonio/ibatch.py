@@ -20,9 +20,10 @@ from planner.ibatch.evaluation import (
 from planner.ibatch.for_target import exported
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
-from planner.jsonio.heads import PlanOrReason, check_head, head, made_by
-from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
+from planner.jsonio.network import Described, Network, described, measured_as
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
+from planner.jsonio.settled_network import settled, warnings_of
 from planner.jsonio.targets import (
     TargetField,
     TargetRequest,
@@ -121,6 +122,12 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             check_modules(or_none(self.layer_parameters), problem.target)
         return problem
 
+    def settled(self) -> Described | None:
+        """Return the network, if there is one, with what a batch costs if tables say it."""
+        if self.network is UNSET:
+            return None
+        return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
+
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
         """Return what a communication costs, if a table or a network says so, and disturbs."""
         if self.network is UNSET:
@@ -130,7 +137,9 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 raise InvalidInputError(name, "not together with network")
         if self.layer_bytes is UNSET:
             raise InvalidInputError("layer_bytes", "missing: network needs it")
-        network, collective = described(self.network), ibatch.COLLECTIVES[self.direction]
+        network = self.settled()
+        assert network is not None
+        collective = ibatch.COLLECTIVES[self.direction]
         cost = batch_cost(measured_as(network, collective, beside=True))
         return cost, network.interference
 
@@ -239,7 +248,11 @@ def run(request: IbatchRequest) -> IbatchAnswer:
     if limit is not None and request.regret:
         limit /= 2
     result = ibatch.solve(problem, method=request.method, time_limit=limit)
-    return answer_to(request, problem, result, deadline)
+    made, network = answer_to(request, problem, result, deadline), request.settled()
+    if network is None or result.plan is None or problem.layer_bytes is None:
+        return made
+    sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
+    return warned(made, warnings_of(network, sizes))
 
 
 def answer_to(

@@ -12,6 +12,7 @@ from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.iteration import Problem
 from planner.iteration.for_target import exported
+from planner.iteration.measured import assumed_startups, notes_of
 from planner.iteration.partitioned import Partitioned, partitioned
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
@@ -236,4 +237,26 @@ def planned(
         targets=exported(problem, result.plan, end) if result.plan else None,
         deadline=deadline,
     )
-    return problem, warned(answered, profile.provenance.warnings)
+    warnings = (*profile.provenance.warnings, *_doubts(problem, result.plan, answered))
+    return problem, warned(answered, warnings)
+
+
+def _doubts(
+    problem: Problem, plan: iteration.Plan | None, answered: IterationAnswer
+) -> tuple[str, ...]:
+    """Return what of the costs was not measured, and how much of that the plan's lead bears."""
+    if plan is None:
+        return ()
+    notes = notes_of(problem.cluster, plan)
+    if not assumed_startups(problem.cluster) or problem.cluster.workers == 1:
+        return notes
+    said = "start-ups are assumed, not measured"
+    if answered.why is UNSET or answered.why.runner_up is None:
+        return (said, *notes)
+    second = answered.why.runner_up
+    factor = next((one.factor for one in second.wins_if if one.what == "startup"), None)
+    lead = f"the plan leads {second.algorithm}, {second.mode}"
+    if factor is None:
+        return (f"{said}; {lead} at 1/1024 to 1024 times these", *notes)
+    side = "above" if factor < 1 else "below"
+    return (f"{said}; {lead} while they are {side} {factor:.3g} times these", *notes)

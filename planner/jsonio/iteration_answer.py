@@ -12,7 +12,7 @@ from planner.jsonio.programs import ProgramAround
 from planner.jsonio.regret import AdviceField, RegretField
 from planner.jsonio.targets import TargetField, TargetsField
 from planner.jsonio.transfers import Names, OpTimes, ParameterBytes, TransferDocument
-from planner.jsonio.types import Moment, Size
+from planner.jsonio.types import Moment, Rows, Size
 
 __all__ = [
     "VERBS",
@@ -55,10 +55,14 @@ class TransferAnswer(TransferDocument, frozen=True, kw_only=True):
 
 
 class CostAnswer(Struct, frozen=True, kw_only=True):
-    """What a transfer costs: ``startup_ns + bytes · ns_per_byte``."""
+    """What a transfer costs: ``startup_ns + bytes · ns_per_byte``, or what a measured table says.
+
+    Of a table `startup_ns` is its first time and `ns_per_byte` its last slope.
+    """
 
     startup_ns: Size
     ns_per_byte: float
+    table: Rows | UnsetType = UNSET
 
 
 class AlgorithmAnswer(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType, structs
 from planner import drizzle
 from planner.advice import Advice
 from planner.clusters import Cluster
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.deadline import NEVER, Deadline
 from planner.iteration import (
     Alternative,
@@ -248,12 +248,15 @@ def _algorithm(problem: Problem, how: How) -> AlgorithmAnswer:
         steps=option.steps,
         all_reduce=_cost(option.all_reduce),
         push=_cost(option.half),
-        pull=_cost(option.half),
+        pull=_cost(option.pull),
         program=program_answer(recipe_on(problem.cluster, name)),
     )
 
 
-def _cost(cost: AffineCost) -> CostAnswer:
+def _cost(cost: AffineCost | TableCost) -> CostAnswer:
+    if isinstance(cost, TableCost):
+        slope = float(cost.pieces()[-1].slope)
+        return CostAnswer(startup_ns=cost.startup_ns, ns_per_byte=slope, table=cost.points)
     return CostAnswer(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
 
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from planner.bml.replan import REPLAN
 from planner.collectives.recipes import Recipe
+from planner.costs import TableCost
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
 from planner.jsonio.heads import check_head, made_by
@@ -22,7 +23,7 @@ from planner.jsonio.transfers import OpTimes, timeline_of
 from planner.timeline import Timeline
 from planner.topologies import BCube
 from planner.units import counted, format_ns
-from planner.validation import check_same, shown
+from planner.validation import check_same, inside, shown
 
 __all__ = ["headline", "timeline"]
 
@@ -167,6 +168,9 @@ def _check_costs(
         took = transfer.end_ns - transfer.start_ns
         sending = Fraction(cost.ns_per_byte) * transfer.bytes  # up to the rounding of a float
         least = cost.startup_ns + ceil(sending)
+        if cost.table is not UNSET:
+            with inside(f"synchronisation.{transfer.kind}"):
+                least = TableCost(cost.table).cost_ns(transfer.bytes)
         most = beside.beside_ns(least)
         slack = 1 + sending / 2**50
         if not least - slack <= took <= most + slack:

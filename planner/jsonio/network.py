@@ -15,10 +15,12 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
 from planner.jsonio.decoding import decode, typed
+from planner.jsonio.measured_network import Collectives, measured_of
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
+from planner.measured import Collective, Measured, MeasuredNetwork
 from planner.network import AnyNetwork
-from planner.sweeps import Collective, Model
+from planner.sweeps import Model
 from planner.validation import inside
 
 __all__ = [
@@ -48,10 +50,17 @@ _FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("network", "collective", "ranks"),
         ("algorithm", "affine", "two_point", "timings", "provenance", "interference"),
     ),
+    "tables": (("collectives",), ("provenance", "interference")),
 }
 """What each form must have, and what it may have."""
 
-_MARKS = {"network": "measured", "bytes_per_s": "nic", "table": "table", "startup_ns": "affine"}
+_MARKS = {
+    "collectives": "tables",
+    "network": "measured",
+    "bytes_per_s": "nic",
+    "table": "table",
+    "startup_ns": "affine",
+}
 """The field that tells a form, first come first served."""
 
 
@@ -145,6 +154,7 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
     two_point: Costs | UnsetType = UNSET
     timings: tuple[TimingDocument, ...] | UnsetType = UNSET
     provenance: dict[str, Any] | UnsetType = UNSET
+    collectives: Collectives | UnsetType = UNSET
     interference: InterferenceDocument | UnsetType = UNSET
 
 
@@ -168,6 +178,10 @@ class Described:
         Among how many ranks.
     interference : Interference
         What transfers and computation take from each other.
+    tables : MeasuredNetwork, optional
+        All that was measured, if anything was. `network` is what `settled` makes of it.
+    notes : tuple of str
+        What of that was not measured.
     """
 
     network: AnyNetwork
@@ -175,6 +189,8 @@ class Described:
     algorithm: str = ""
     ranks: int | None = None
     interference: Interference = ALONE
+    tables: MeasuredNetwork | None = None
+    notes: tuple[str, ...] = ()
 
 
 def decode_network(data: bytes, model: Model | None = None) -> Described:
@@ -222,7 +238,7 @@ def described(
             "affine" if _has(document, "startup_ns") or _has(document, "ns_per_byte") else "depths"
         )
     needed, optional = _FORMS[form]
-    if form in ("nic", "measured"):
+    if form in ("nic", "measured", "tables"):
         for field in needed:
             if not _has(document, field):
                 raise InvalidInputError(_at(path, field), f"missing: it comes with {needed[0]}")
@@ -236,6 +252,11 @@ def described(
         raise InvalidInputError(_at(path, MODELS[model]), "missing: this network was not measured")
     beside = document.interference
     disturbs = ALONE if beside is UNSET else beside.typed(_at(path, "interference"))
+    if form == "tables":
+        assert document.collectives is not UNSET
+        with inside(path):
+            tables = measured_of(document.collectives)
+        return Described(tables.most_ranks.cost, interference=disturbs, tables=tables)
     if form == "measured":
         name = MODELS[model or "table"]
         if not _has(document, name):
@@ -244,7 +265,14 @@ def described(
         assert document.ranks is not UNSET
         algorithm = "" if document.algorithm is UNSET else document.algorithm
         costs = _costs(getattr(document, name), _at(path, name))
-        return Described(costs, document.collective, algorithm, document.ranks, disturbs)
+        return Described(
+            costs,
+            document.collective,
+            algorithm,
+            document.ranks,
+            disturbs,
+            _one_table(document.collective, document.ranks, costs),
+        )
     network = _nic(document, path) if form == "nic" else _costs(document, path)
     return Described(network, interference=disturbs)
 
@@ -275,6 +303,8 @@ def measured_as(
             _at(path, "interference"),
             "only plans of caramel, ibatch and iteration count it: leave it out here",
         )
+    if measured.tables is not None and measured.collective is None:
+        raise InvalidInputError(path, "expected NICs or links, got measured collectives")
     if wanted is None and measured.collective is not None:
         raise InvalidInputError(path, "expected NICs or links, got a measured collective")
     if measured.collective not in (None, wanted):
@@ -284,6 +314,15 @@ def measured_as(
             f"with --collective {wanted}",
         )
     return measured.network
+
+
+def _one_table(
+    collective: Collective, ranks: int, cost: AffineCost | TableCost | DepthCost
+) -> MeasuredNetwork | None:
+    """Return the table of a calibrated network, each of whose ranks counts as a host."""
+    if not isinstance(cost, TableCost) or any(time < 1 for _, time in cost.points):
+        return None
+    return MeasuredNetwork((Measured(collective, ranks, 1, cost.points),))
 
 
 def _has(document: Struct, field: str) -> bool:

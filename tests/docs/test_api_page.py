@@ -24,6 +24,7 @@ INTERNAL = {
     "disturbances",
     "layer_parameters",
     "machine",
+    "measured",  # its tables are made by files, and read by `planner.Cluster`
     "methods",
     "naming",
     "printing",

@@ -64,7 +64,7 @@ def test_auto_is_no_worse_than_every_plan_of_its_classes(problem: Problem) -> No
 @given(three)
 def test_both_ways_is_the_best_of_pushes_before_pulls(problem: Problem) -> None:
     option = problem.single[0]
-    plan = enforced(problem, option.algorithm, both_ways(problem, option.half))
+    plan = enforced(problem, option.algorithm, both_ways(problem, option))
     check(problem, plan)
     best = min(
         price(problem, one) for one in brute_force.pushes_then_pulls(problem, option.algorithm)

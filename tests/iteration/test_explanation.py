@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.clusters import Cluster, Nic
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.deadline import Deadline
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import (
@@ -31,6 +31,8 @@ from planner.topologies import Rails, Switch
 from tests.iteration.iteration_strategies import problems
 from tests.iteration.pricing import lasts, takes
 
+Cost = AffineCost | TableCost
+
 
 def explained(problem: Problem) -> tuple[Plan, Explanation, tuple[Alternative, ...]]:
     found = alternatives(problem, Deadline(None))
@@ -51,7 +53,7 @@ def elsewhere(
     plain = replace(problem, cluster=replace(cluster, nic=replace(cluster.nic, message_ns=0)))
     known, starting = problem.costs[how], plain.costs[how]
 
-    def changed(cost: AffineCost, starts: AffineCost) -> AffineCost:
+    def changed(cost: Cost, starts: Cost) -> AffineCost:
         further = cost.startup_ns - starts.startup_ns
         return AffineCost(
             round(starts.startup_ns * startup + further * message), cost.ns_per_byte / bandwidth
@@ -75,7 +77,7 @@ def priced(problem: Problem, plan: Plan, **factors: Fraction) -> int:
     return lasts(problem, replace(plan, transfers=tuple(map(best, plan.transfers))), known)
 
 
-def costs_of(problem: Problem, alternative: Alternative, **factors: Fraction) -> list[AffineCost]:
+def costs_of(problem: Problem, alternative: Alternative, **factors: Fraction) -> list[Cost]:
     """What the transfers of an alternative's algorithm cost, at each depth."""
     kind = "all_reduce" if alternative.mode == "replicated" else "push"
     options = alternative.synchronisation.options
@@ -85,7 +87,7 @@ def costs_of(problem: Problem, alternative: Alternative, **factors: Fraction) ->
     ]
 
 
-def no_dearer(some: list[AffineCost], others: list[AffineCost]) -> bool:
+def no_dearer(some: list[Cost], others: list[Cost]) -> bool:
     return all(
         any(one.startup_ns <= b.startup_ns and one.ns_per_byte <= b.ns_per_byte for one in some)
         for b in others

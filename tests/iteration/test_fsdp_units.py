@@ -266,6 +266,7 @@ def test_plans_are_plans_and_without_a_cap_the_joint_plan_is_never_worse(
     check(given_problem, plan)
     check_room(given_problem, plan)
     tree = module_tree(given_problem)
+    assert isinstance(synchronisation.half, AffineCost)
     chosen = choose_units(tree, synchronisation.half, room)
     assert chosen is not None
     names = [tree[index].name for index in chosen]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.clusters import Cluster, Nic
 from planner.collectives.loads import time_of as time_in_parts
 from planner.collectives.recipes import made as program_made
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.errors import InvalidInputError, InvalidPlanError
 from planner.graphs import Graph, Op, Parameter
 from planner.iteration import (
@@ -43,7 +43,7 @@ affine = st.builds(
 )
 
 
-def time_of(cost: AffineCost, size: int) -> Fraction:
+def time_of(cost: AffineCost | TableCost, size: int) -> Fraction:
     return cost.startup_ns + cost.ns_per_byte * size
 
 
@@ -211,7 +211,7 @@ def test_large_gradients_want_bandwidth_and_small_ones_few_steps() -> None:
     assert by_large.all_reduce.startup_ns > by_small.all_reduce.startup_ns
     assert result.objective_ns == result.lower_bound_ns
     for option in problem.single:  # the same by one algorithm at one depth, and planned for it
-        alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option.half))]
+        alike = [plan, enforced(problem, option.algorithm, both_ways(problem, option))]
         times = [evaluate(problem, settled(other, option)).iteration_ns for other in alike]
         assert result.objective_ns is not None
         assert result.objective_ns < min(times)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 
-from planner.costs import AffineCost
+from planner.costs import AffineCost, TableCost
 from planner.deadline import NEVER
 from planner.graphs import Graph
 from planner.iteration import Plan, Problem, Synchronisation, best_of
@@ -20,7 +20,7 @@ from tests.iteration.test_mixture import RAILS, one_large_one_small
 def under(problem: Problem, plan: Plan, strain: Strain) -> int:
     """What a plan lasts under a strain, event by event; costs are whole, so nothing is rounded."""
 
-    def slower(cost: AffineCost) -> AffineCost:
+    def slower(cost: AffineCost | TableCost) -> AffineCost:
         times = strain.transfer
         return AffineCost(times * cost.startup_ns, times * cost.ns_per_byte)
 

@@ -42,6 +42,7 @@ from tests.thorough import THOROUGH
 DATA = Path(__file__).parents[2] / "data"
 PROFILES = sorted(path.stem for path in (DATA / "profiles").glob("*.json"))
 CLUSTERS = sorted(path.stem for path in (DATA / "clusters").glob("*.json"))
+WORST_OF_TABLES = Fraction(1, 20)  # convex and noisy ones are bounded by lines below them
 SMALL = ("lenet5", "alexnet_v2")
 
 MEASURED = Fraction(1)
@@ -102,7 +103,8 @@ def check(profile: str, cluster: str, scale: Fraction) -> None:
     assert joint.lower_bound_ns is not None, case
     assert 0 < network_bound(problem, joint.plan) <= joint.lower_bound_ns, case
     assert joint.lower_bound_ns <= joint.objective_ns, case
-    assert joint.objective_ns <= joint.lower_bound_ns * (1 + WORST[scale]), case
+    worst = WORST[scale] if problem.cluster.network is None else WORST_OF_TABLES
+    assert joint.objective_ns <= joint.lower_bound_ns * (1 + worst), case
     compared = dict(others(problem))
     assert {"ddp", "caramel", "ps", "fsdp"} <= set(compared), case
     for method, time_ns in compared.items():
@@ -110,7 +112,7 @@ def check(profile: str, cluster: str, scale: Fraction) -> None:
 
 
 def test_all_profiles_and_clusters_are_there() -> None:
-    assert (len(PROFILES), len(CLUSTERS)) == (10, 12)
+    assert (len(PROFILES), len(CLUSTERS)) == (10, 17)
 
 
 @pytest.mark.slow

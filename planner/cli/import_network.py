@@ -1,0 +1,113 @@
+"""``planner import nccl-tests``, ``vidur`` and ``network``: timed collectives as one document."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from planner.cli.common import in_file, read, readable, warn, write_json
+from planner.collectives.held_out import (
+    HeldOut,
+    from_smaller,
+    ranks_left_out,
+    sizes_left_out,
+    summary,
+)
+from planner.draw.table import format_table
+from planner.errors import InvalidInputError
+from planner.formats.nccl_tests import read_nccl_tests
+from planner.formats.timed_rows import TimedRow, network_of
+from planner.formats.vidur import read_vidur
+from planner.jsonio.measured_network import encode_measured
+from planner.jsonio.network import decode_network
+from planner.measured import MeasuredNetwork
+from planner.printing import escaped
+from planner.units import format_bytes
+from planner.validation import integer
+
+__all__ = ["NETWORKS", "import_network"]
+
+Rows = tuple[list[TimedRow], tuple[str, ...]]
+
+
+class NetworkReader(NamedTuple):
+    """A format of timed collectives: what reads it, and what it is."""
+
+    read: Callable[..., Rows]
+    about: str
+
+
+def _document(data: bytes, **_: Any) -> Rows:
+    """Return the rows of a network document that has tables, or is one."""
+    tables = decode_network(data).tables
+    if tables is None:
+        raise InvalidInputError("", "expected measured times, of planner calibrate or import")
+    rows = [
+        TimedRow(table.collective, table.ranks, table.per_host, size, time, "table")
+        for table in tables.tables
+        for size, time in table.points
+    ]
+    return rows, ()
+
+
+NETWORKS: Mapping[str, NetworkReader] = {
+    "nccl-tests": NetworkReader(
+        read_nccl_tests,
+        "what all_reduce_perf, all_gather_perf and reduce_scatter_perf print, or write as JSON",
+    ),
+    "vidur": NetworkReader(read_vidur, "Vidur's tables of collectives (.csv)"),
+    "network": NetworkReader(
+        _document, "what planner calibrate network or planner import wrote, several as one"
+    ),
+}
+"""Formats that become a network, by the name that ``planner import`` uses."""
+
+
+def import_network(options: argparse.Namespace) -> int:
+    """Import, with warnings and estimated errors on standard error."""
+    for name, value in (("--ranks", options.ranks), ("--ranks-per-host", options.ranks_per_host)):
+        if value is not None:
+            integer(value, name, minimum=2 if name == "--ranks" else 1)
+    reader, rows, said = NETWORKS[options.format], [], []
+    for path in options.file:
+        data, name = read(path), readable(Path(path).name)
+        with in_file(path):
+            more, warnings = reader.read(
+                data,
+                name=name,
+                ranks=options.ranks,
+                per_host=options.ranks_per_host,
+                in_place=options.in_place,
+            )
+        rows += more
+        said += [f"{name}: {warning}" for warning in warnings]
+    with in_file(options.file[0]):
+        network, warnings = network_of(rows)
+    for warning in (*said, *warnings):
+        print(f"planner: warning: {escaped(warning)}", file=sys.stderr)
+    names = [readable(Path(path).name) for path in options.file]
+    provenance = {"kind": "imported", "format": options.format, "source": names}
+    write_json(encode_measured(network, provenance), options.output)
+    warn(estimate(network).splitlines())
+    return 0
+
+
+def estimate(network: MeasuredNetwork) -> str:
+    """Return a table of the errors that leaving points out shows."""
+    kinds: tuple[tuple[str, list[HeldOut]], ...] = (
+        ("a size", [one for table in network.tables for one in sizes_left_out(table)]),
+        ("a number of ranks between others", list(ranks_left_out(network))),
+        ("numbers of ranks above others", list(from_smaller(network))),
+    )
+    rows = []
+    for name, held_out in kinds:
+        for least in (0, 2**20):
+            known = summary(held_out, least)
+            if known is not None:
+                count, mean, worst = known
+                above = format_bytes(least) if least else "any size"
+                rows.append((name, above, str(count), f"{mean:.1%}", f"{worst:.1%}"))
+    if not rows:
+        return "nothing can be left out of so few points: no error is known"
+    return format_table(("left out", "from", "times", "mean error", "largest"), rows)

@@ -1,0 +1,269 @@
+"""What a collective costs among ranks for which it may not have been measured.
+
+Problem. Of a network there are tables of times by size, each of one collective among some ranks, so
+many a host. What does a collective cost among N ranks, g a host?
+
+Method. A table of just that is taken as it is. Else tables of the same collective and as many ranks
+a host count (in one host: those of one host):
+
+- N between two of them: at each size between their times, linear in log N;
+- N beyond: the time of the nearest table, times the ratio of what an algorithm's own cost says for
+  N and for that table, p·S + q·V: S the steps of one half between the members (hosts, or the ranks
+  of one host) of the algorithm that suits the collective, V the volume. Only the time of a step, p,
+  and the time of the volume, q, are fitted at each size, to all tables, by non-negative least
+  squares on relative errors. Of a single table p is its start-up, by the same fit over the sizes.
+
+All-reduces are said to take the steps of a tree, ⌈log2⌉ of the members, halves those of a ring
+(members - 1): by these the libraries that were measured choose. A missing collective is made of the
+others: an all-reduce is both halves, one after the other, and a half is half of an all-reduce.
+
+Guarantee. The cost never falls with the size; between two tables that rise with the ranks it lies
+between them. Whatever was not measured is said in the notes. Exact fractions: the same everywhere.
+
+Complexity. O(tables · sizes). Source: own; the costs are those of `planner.collectives`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import log2
+
+from planner.collectives.bruck import bruck_cost
+from planner.costs import TableCost
+from planner.errors import InvalidInputError
+from planner.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork, never_falling
+from planner.network import scattered
+
+__all__ = ["Predicted", "predicted", "range_note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What a collective costs by its size, and what of that was not measured.
+
+    Attributes
+    ----------
+    cost : TableCost
+        Never falling.
+    notes : tuple of str
+        What is interpolated, extrapolated or assumed; empty if it was measured.
+    """
+
+    cost: TableCost
+    notes: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=256)
+def _predicted(
+    network: tuple[Measured, ...], collective: Collective, ranks: int, per_host: int
+) -> Predicted:
+    tables = [table for table in network if table.collective == collective]
+    if not tables:
+        return _of_others(network, collective, ranks, per_host)
+    exact = [table for table in tables if (table.ranks, table.per_host) == (ranks, per_host)]
+    if exact:
+        return Predicted(exact[0].cost)
+    notes = []
+    alike = _alike(tables, ranks, per_host)
+    if not alike:
+        near = min(
+            (table for table in tables if (table.hosts > 1) == (ranks > per_host)),
+            key=lambda table: (abs(log2(table.per_host / per_host)), table.per_host),
+            default=None,
+        )
+        if near is None:
+            where = "within a host" if ranks > per_host else "across hosts"
+            raise InvalidInputError(
+                f"collectives.{collective}",
+                f"expected a table like {_among(ranks, per_host)}, got only such {where}",
+            )
+        alike = [
+            table
+            for table in tables
+            if table.per_host == near.per_host and (table.hosts > 1) == (near.hosts > 1)
+        ]
+        notes.append(
+            f"{collective} among ranks {per_host} a host taken for that with "
+            f"{near.per_host} a host, as it was measured"
+        )
+        same = [table for table in alike if table.ranks == ranks]
+        if same:
+            return Predicted(same[0].cost, tuple(notes))
+    alike.sort(key=lambda table: table.ranks)
+    below = [table for table in alike if table.ranks < ranks]
+    above = [table for table in alike if table.ranks > ranks]
+    if below and above:
+        low, high = below[-1], above[0]
+        notes.append(
+            f"{collective} among {ranks} ranks interpolated between {low.ranks} and {high.ranks}"
+        )
+        return Predicted(TableCost(never_falling(_between(low, high, ranks))), tuple(notes))
+    base = below[-1] if below else above[0]
+    name = "a tree" if collective == "all_reduce" else "a ring"
+    notes.append(
+        f"{collective} among {ranks} ranks extrapolated from {_listed(alike)} by the steps and the "
+        f"volume of {name}; only the times of a step and of a byte are fitted"
+    )
+    rows = _beyond(alike, base, ranks, per_host)
+    return Predicted(TableCost(never_falling(rows)), tuple(notes))
+
+
+def predicted(
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
+) -> Predicted:
+    """Return what a collective costs, and what of that was not measured.
+
+    Parameters
+    ----------
+    network : MeasuredNetwork
+        What was measured.
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        Which collective.
+    ranks : int
+        Among how many ranks, at least 2.
+    per_host : int
+        How many of them share a host; a divisor of `ranks`.
+
+    Raises
+    ------
+    InvalidInputError
+        If it was measured within hosts only and is asked for across them, or the reverse.
+    """
+    return _predicted(network.tables, collective, ranks, per_host)
+
+
+def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
+    """Return what to say if some of the sizes are beyond a table, None if none is.
+
+    Parameters
+    ----------
+    cost : TableCost
+        The table.
+    what : str
+        What it is a table of.
+    sizes : sequence of int
+        Bytes of each transfer.
+    """
+    least, most = cost.points[0][0], cost.points[-1][0]
+    small = sum(size < least for size in sizes)
+    large = sum(size > most for size in sizes)
+    said = []
+    if small:
+        said.append(f"{small} of {len(sizes)} are below its least size ({least:,} B): as it costs")
+    if large:
+        said.append(
+            f"{large} of {len(sizes)} are above its largest ({most:,} B): by its last slope"
+        )
+    return f"beyond the table of {what}: {'; '.join(said)}" if said else None
+
+
+def _of_others(
+    network: tuple[Measured, ...], collective: Collective, ranks: int, per_host: int
+) -> Predicted:
+    """Return a collective's cost made of those of others."""
+    known = {table.collective for table in network}
+    if collective == "all_reduce":
+        halves = [
+            _predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
+        ]
+        if len(halves) == 1:
+            halves *= 2
+        first, second = halves
+        sizes = sorted({size for half in halves for size, _ in half.cost.points})
+        rows = [(size, (first.cost.cost_ns(size) + second.cost.cost_ns(size),)) for size in sizes]
+        note = "all_reduce was not measured: taken for both halves, one after the other"
+        cost = TableCost(never_falling(rows))
+        return Predicted(cost, (*first.notes, *second.notes, note))
+    other: Collective = "reduce_scatter" if collective == "all_gather" else "all_gather"
+    if other in known:
+        half = _predicted(network, other, ranks, per_host)
+        note = f"{collective} was not measured: taken for {other}"
+        return Predicted(half.cost, (*half.notes, note))
+    whole = _predicted(network, "all_reduce", ranks, per_host)
+    rows = [(size, (-(-time // 2),)) for size, time in whole.cost.points]
+    note = f"{collective} was not measured: taken for half of an all_reduce"
+    return Predicted(TableCost(never_falling(rows)), (*whole.notes, note))
+
+
+def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measured]:
+    """Return the tables of as many ranks a host; in one host those of one host."""
+    if ranks == per_host:
+        return [table for table in tables if table.hosts == 1]
+    return [table for table in tables if table.hosts > 1 and table.per_host == per_host]
+
+
+def _among(ranks: int, per_host: int) -> str:
+    return f"among {ranks} ranks, {per_host} a host"
+
+
+def _listed(tables: Sequence[Measured]) -> str:
+    return ", ".join(str(table.ranks) for table in tables)
+
+
+def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, tuple[int]]]:
+    """Yield the times between two tables, for all sizes of either that both have."""
+    share = Fraction(round(log2(ranks / low.ranks) / log2(high.ranks / low.ranks) * 2**20), 2**20)
+    sizes = sorted({size for table in (low, high) for size, _ in table.cost.points})
+    first = max(table.cost.points[0][0] for table in (low, high))
+    last = min(table.cost.points[-1][0] for table in (low, high))
+    kept = [size for size in sizes if first <= size <= last]
+    for size in kept if len(kept) > 1 else sizes:
+        less, more = low.cost.cost_ns(size), high.cost.cost_ns(size)
+        yield size, (round(less + share * (more - less)),)
+
+
+def _beyond(
+    tables: Sequence[Measured], base: Measured, ranks: int, per_host: int
+) -> Iterator[tuple[int, tuple[int]]]:
+    """Yield the base's times, scaled as an algorithm's own cost says."""
+    collective = base.collective
+    shapes = {table: _shape(collective, table.ranks, table.per_host) for table in tables}
+    aim, own = _shape(collective, ranks, per_host), shapes[base]
+    startup, _ = _fitted([((Fraction(1), Fraction(size)), time) for size, time in base.cost.points])
+    for size, time in base.cost.points:
+        inside = [
+            (shapes[table], table.cost.cost_ns(size))
+            for table in tables
+            if table.cost.points[0][0] <= size <= table.cost.points[-1][0]
+        ]
+        step, volume = _fitted(inside) if len(inside) > 1 else _of_one(own, time, startup)
+        there = step * own[0] + volume * own[1]
+        yield size, (round(time * (step * aim[0] + volume * aim[1]) / there),)
+
+
+def _shape(collective: Collective, ranks: int, per_host: int) -> tuple[Fraction, Fraction]:
+    """Return the steps between the members, and the volume, of one half."""
+    members = ranks // per_host if ranks > per_host else ranks
+    steps = bruck_cost(members).steps // 2 if collective == "all_reduce" else members - 1
+    return Fraction(steps), scattered(ranks)
+
+
+def _of_one(
+    shape: tuple[Fraction, Fraction], time: int, startup: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Return the times of a step and of the volume of a single table, by its start-up."""
+    step = min(startup, Fraction(time)) / shape[0]
+    return step, (time - step * shape[0]) / shape[1]
+
+
+def _fitted(
+    known: Sequence[tuple[tuple[Fraction, Fraction], int]],
+) -> tuple[Fraction, Fraction]:
+    """Return the times of a step and of the volume with the least squares of relative errors."""
+    rows = [(steps / time, volume / time) for (steps, volume), time in known]
+    aa = sum(a * a for a, _ in rows)
+    bb = sum(b * b for _, b in rows)
+    ab = sum(a * b for a, b in rows)
+    a1, b1 = sum(a for a, _ in rows), sum(b for _, b in rows)
+    determinant = aa * bb - ab * ab
+    if determinant:
+        step, volume = (a1 * bb - b1 * ab) / determinant, (b1 * aa - a1 * ab) / determinant
+        if step >= 0 and volume >= 0:
+            return Fraction(step), Fraction(volume)
+    only_step, only_volume = Fraction(a1) / aa, Fraction(b1) / bb
+    lost_by_step = sum((only_step * a - 1) ** 2 for a, _ in rows)
+    lost_by_volume = sum((only_volume * b - 1) ** 2 for _, b in rows)
+    if lost_by_step < lost_by_volume:
+        return only_step, Fraction(0)
+    return Fraction(0), only_volume

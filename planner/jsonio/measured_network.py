@@ -1,0 +1,89 @@
+"""The JSON form of what collectives took on a network, among several numbers of ranks.
+
+``{"collectives": {"all_reduce": [{"ranks": 16, "ranks_per_host": 8, "table": [[8, 20000], …]}]}}``:
+what `planner import` makes of other tools' tables, and what a cluster may carry.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner.errors import InvalidInputError
+from planner.jsonio.types import Rows
+from planner.measured import MAX_RANKS, Collective, Measured, MeasuredNetwork
+from planner.validation import inside
+
+__all__ = ["Collectives", "MeasuredDocument", "TableDocument", "encode_measured", "measured_of"]
+
+Ranks = Annotated[int, Meta(ge=2, le=MAX_RANKS)]
+
+
+class TableDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The times of one collective among so many ranks, so many a host."""
+
+    ranks: Ranks
+    ranks_per_host: Annotated[int, Meta(ge=1, le=MAX_RANKS)] = 1
+    table: Rows
+
+
+Collectives = Annotated[
+    dict[Collective, Annotated[tuple[TableDocument, ...], Meta(min_length=1)]],
+    Meta(min_length=1, description="by collective, one table for each number of ranks"),
+]
+
+
+class MeasuredDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was measured of a cluster's network, and where the numbers come from."""
+
+    collectives: Collectives
+    provenance: dict[str, Any] | UnsetType = UNSET
+
+
+def measured_of(collectives: Mapping[Collective, tuple[TableDocument, ...]]) -> MeasuredNetwork:
+    """Return the typed tables; errors have a path that begins with ``collectives``."""
+    tables = []
+    for collective, documents in collectives.items():
+        for place, document in enumerate(documents):
+            with inside(f"collectives.{collective}[{place}]"):
+                tables.append(
+                    Measured(collective, document.ranks, document.ranks_per_host, document.table)
+                )
+    if not tables:
+        raise InvalidInputError("collectives", "expected at least one table, got none")
+    return MeasuredNetwork(tuple(tables))
+
+
+def collectives_of(network: MeasuredNetwork) -> dict[str, list[dict[str, Any]]]:
+    """Return the JSON form of all tables."""
+    return {
+        collective: [
+            {
+                "ranks": table.ranks,
+                "ranks_per_host": table.per_host,
+                "table": [list(point) for point in table.points],
+            }
+            for table in network.of(collective)
+        ]
+        for collective in network.collectives
+    }
+
+
+def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> str:
+    """Return a network document as JSON text, a line a table.
+
+    Parameters
+    ----------
+    network : MeasuredNetwork
+        The tables.
+    provenance : mapping
+        Where they come from.
+    """
+    parts = []
+    for collective, tables in collectives_of(network).items():
+        lines = ",\n   ".join(json.dumps(table) for table in tables)
+        parts.append(f'  "{collective}": [\n   {lines}\n  ]')
+    inner = ",\n".join(parts)
+    origin = json.dumps(dict(provenance), ensure_ascii=False)
+    return f'{{\n "collectives": {{\n{inner}\n }},\n "provenance": {origin}\n}}\n'

@@ -1,0 +1,151 @@
+"""What collectives took on a network, as it was measured: tables of times by size.
+
+Problem. Of a network it is known what some collectives took, among some numbers of ranks, for some
+sizes; with noise. Planners take a cost by size that never falls.
+
+Method. `never_falling` is the never falling function of the size with the least sum of absolute
+deviations from all samples (isotonic regression: neighbours that would not rise are pooled, and get
+the median of their samples). Between its points a cost is linear in the size. The last slope goes
+on for ever, so of sizes that are pooled at the end only the last stays.
+
+Guarantee. A table's cost never falls; its last slope is above 0 unless all times are equal.
+
+Complexity. O(n log n) a merge of n samples, at most as many merges as sizes. Source: own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median_low
+from typing import Literal
+
+from planner.costs import TableCost
+from planner.errors import InvalidInputError
+from planner.validation import integer, set_integer, shown
+
+__all__ = ["COLLECTIVES", "Collective", "Measured", "MeasuredNetwork", "never_falling"]
+
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
+"""What executors do: sum up gradients; pull a batch of parameters; push a batch of gradients."""
+
+COLLECTIVES: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter")
+
+MAX_RANKS = 2**16
+
+
+def never_falling(samples: Iterable[tuple[int, Sequence[int]]]) -> tuple[tuple[int, int], ...]:
+    """Return rows (bytes, ns) by isotonic regression: pool neighbours until all medians rise.
+
+    Parameters
+    ----------
+    samples : iterable of (int, sequence of int)
+        Sizes, increasing, each with its times in ns.
+    """
+    pools: list[tuple[list[int], tuple[int, ...]]] = []
+    for size, samples_ns in samples:
+        sizes, times = [size], tuple(samples_ns)
+        while pools and median_low(pools[-1][1]) >= median_low(times):
+            before = pools.pop()
+            sizes, times = before[0] + sizes, before[1] + times
+        pools.append((sizes, times))
+    if len(pools) > 1:
+        pools[-1] = pools[-1][0][-1:], pools[-1][1]
+    return tuple((size, median_low(times)) for sizes, times in pools for size in sizes)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The times of one collective among so many ranks.
+
+    Attributes
+    ----------
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        What was timed. Sizes are those of the whole message: of a pull or push, of the whole batch.
+    ranks : int
+        Among how many ranks, at least 2.
+    per_host : int
+        How many of them share a host.
+    points : tuple of (int, int)
+        At least two pairs (bytes, ns), bytes increasing, times above 0.
+    """
+
+    collective: Collective
+    ranks: int
+    per_host: int
+    points: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        if self.collective not in COLLECTIVES:
+            raise InvalidInputError(
+                "collective",
+                f"expected one of {', '.join(COLLECTIVES)}, got {shown(self.collective)}",
+            )
+        set_integer(self, "ranks", minimum=2, maximum=MAX_RANKS)
+        set_integer(self, "per_host", minimum=1)
+        if self.ranks % self.per_host:
+            raise InvalidInputError(
+                "ranks_per_host", f"expected a divisor of {self.ranks}, got {self.per_host}"
+            )
+        if len(self.points) < 2:
+            raise InvalidInputError(
+                "table", f"expected at least 2 sizes, got {len(self.points)}: one tells no slope"
+            )
+        points: list[tuple[int, int]] = []
+        for place, (size, time) in enumerate(self.points):
+            integer(size, f"table[{place}][0]", minimum=points[-1][0] + 1 if points else 0)
+            integer(time, f"table[{place}][1]", minimum=1)
+            points.append((size, time))
+        object.__setattr__(self, "points", tuple(points))
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts took part."""
+        return self.ranks // self.per_host
+
+    @cached_property
+    def cost(self) -> TableCost:
+        """The points made never falling."""
+        return TableCost(never_falling((size, (time,)) for size, time in self.points))
+
+
+@dataclass(frozen=True)
+class MeasuredNetwork:
+    """All that was measured of a network.
+
+    Attributes
+    ----------
+    tables : tuple of Measured
+        At least one; by collective, then by rising ranks a host and ranks.
+    """
+
+    tables: tuple[Measured, ...]
+
+    def __post_init__(self) -> None:
+        if not self.tables:
+            raise InvalidInputError("collectives", "expected at least one table, got none")
+        keys = [(table.collective, table.per_host, table.ranks) for table in self.tables]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise InvalidInputError(
+                f"collectives.{twice[0]}",
+                f"two tables among {twice[2]} ranks, {twice[1]} a host: give them in one",
+            )
+        order = sorted(
+            self.tables,
+            key=lambda table: (COLLECTIVES.index(table.collective), table.per_host, table.ranks),
+        )
+        object.__setattr__(self, "tables", tuple(order))
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """Which collectives were timed."""
+        return tuple(dict.fromkeys(table.collective for table in self.tables))
+
+    def of(self, collective: Collective) -> tuple[Measured, ...]:
+        """Return the tables of one collective."""
+        return tuple(table for table in self.tables if table.collective == collective)
+
+    @property
+    def most_ranks(self) -> Measured:
+        """The table among most ranks; of several one of most ranks a host."""
+        return max(self.tables, key=lambda table: (table.ranks, table.per_host))

@@ -1,0 +1,111 @@
+"""``planner import`` of timed collectives, and what takes the network it writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli import main
+from tests.formats.test_nccl_tests import ROWS, run
+
+
+@pytest.fixture
+def network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    logs = []
+    for test in ("all_reduce", "all_gather", "reduce_scatter"):
+        for hosts in (2, 4):
+            log = tmp_path / f"{test}-{hosts}.log"
+            log.write_text(run(ROWS, test=test, hosts=hosts, each=1))
+            logs.append(str(log))
+    place = tmp_path / "network.json"
+    assert main(["import", "nccl-tests", *logs, "-o", str(place)]) == 0
+    said = capsys.readouterr().err
+    assert "left out" in said
+    assert "mean error" in said
+    return str(place)
+
+
+def test_several_files_become_one_document(network: str) -> None:
+    document = json.loads(Path(network).read_text())
+    assert {name: [table["ranks"] for table in tables]
+            for name, tables in document["collectives"].items()} == {
+        "all_reduce": [2, 4], "all_gather": [2, 4], "reduce_scatter": [2, 4],
+    }  # fmt: skip
+    assert document["provenance"]["kind"] == "imported"
+
+
+def test_plan_takes_it_and_says_what_was_not_measured(
+    network: str, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["plan", profile, "--cluster", "caramel-8", "--network", network]
+    assert main([*arguments, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["synchronisation"]["algorithm"] == "measured"
+    assert "table" in answer["synchronisation"]["push"]
+    assert any("among 8 ranks extrapolated from 2, 4" in text for text in answer["warnings"])
+    assert main(arguments) == 0
+    assert "measured tables" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("problem", ["caramel", "ibatch"])
+def test_compare_takes_it(
+    problem: str, network: str, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["compare", profile, "--problem", problem, "--network", network]
+    if problem == "caramel":
+        arguments += ["--workers", "3"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    if problem == "caramel":
+        assert "all_reduce among 3 ranks interpolated between 2 and 4" in said
+    else:
+        assert "all_gather among 4 ranks as measured" in said
+
+
+def test_a_request_takes_it(
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collectives = json.loads(Path(network).read_text())["collectives"]
+    request = {
+        "problem": "ibatch",
+        "layer_bytes": [2048, 4096],
+        "compute_ns": [10, 20],
+        "network": {"collectives": collectives},
+    }
+    place = tmp_path / "request.json"
+    place.write_text(json.dumps(request))
+    assert main(["solve", str(place)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["status"] == "optimal"
+    assert "warnings" not in answer
+
+
+def test_links_are_not_measured_collectives(
+    network: str, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", profile, "--problem", "bml", "--network", network]) == 2
+    assert "expected NICs or links" in capsys.readouterr().err
+
+
+def test_assumed_clusters_say_so_first(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", profile, "--cluster", "caramel-16"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("warning: start-ups are assumed, not measured")
+
+
+def test_tuner(network: str, capsys: pytest.CaptureFixture[str]) -> None:
+    choices = [f"ring/simple={network}", f"tree/ll={network}"]
+    assert main(["export", "nccl-tuner", *choices]) == 0
+    out, err = capsys.readouterr()
+    assert "allreduce,1024,16777216,ring,simple,-1,2,2,-1,-1" in out
+    assert "0.000% at most" in err
+    assert main(["export", "nccl-tuner", network]) == 2
+
+
+def test_options_of_the_other_kind_are_refused(
+    network: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", "network", network, "--batch-size", "3"]) == 2
+    assert main(["import", "kineto", network, "--ranks", "3"]) == 2
+    assert main(["import", "pipedream", network, network]) == 2
+    assert capsys.readouterr().err.count("planner:") == 3

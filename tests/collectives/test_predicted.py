@@ -1,0 +1,191 @@
+"""Costs of collectives among numbers of ranks, measured or not."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import InvalidInputError
+from planner.collectives.held_out import from_smaller, ranks_left_out, sizes_left_out, summary
+from planner.collectives.predicted import predicted, range_note
+from planner.costs import TableCost
+from planner.measured import Collective, Measured, MeasuredNetwork, never_falling
+
+SIZES = tuple(2**power for power in range(10, 31, 2))
+
+
+def ring(ranks: int, size: int, per_host: int = 1, *, step: int = 5000) -> int:
+    """A half along a ring of hosts: its steps, and (N-1)/N of the bytes at 20 GB/s."""
+    members = ranks // per_host if ranks > per_host else ranks
+    return round((members - 1) * step + Fraction(ranks - 1, ranks) * size / 20)
+
+
+def table(
+    ranks: int, per_host: int = 1, collective: Collective = "all_gather", step: int = 5000
+) -> Measured:
+    points = tuple((size, ring(ranks, size, per_host, step=step)) for size in SIZES)
+    return Measured(collective, ranks, per_host, points)
+
+
+def test_a_table_of_just_that_is_taken_as_it_is() -> None:
+    network = MeasuredNetwork((table(4), table(8)))
+    known = predicted(network, "all_gather", 8, 1)
+    assert known.cost.points == table(8).points
+    assert known.notes == ()
+
+
+@pytest.mark.parametrize("ranks", [32, 64, 1000])
+def test_larger_numbers_follow_the_steps_and_the_volume(ranks: int) -> None:
+    network = MeasuredNetwork((table(4), table(8), table(16)))
+    known = predicted(network, "all_gather", ranks, 1)
+    for size, time in known.cost.points:
+        assert abs(time - ring(ranks, size)) <= max(4, time * 1e-3)
+    assert "extrapolated from 4, 8, 16" in known.notes[0]
+
+
+def test_smaller_numbers_too() -> None:
+    network = MeasuredNetwork((table(8), table(16)))
+    for size, time in predicted(network, "all_gather", 4, 1).cost.points:
+        assert abs(time - ring(4, size)) <= max(4, time * 1e-3)
+
+
+def test_a_single_table_is_extended_by_its_start_up() -> None:
+    known = predicted(MeasuredNetwork((table(8),)), "all_gather", 16, 1)
+    for size, time in known.cost.points:
+        assert abs(time / ring(16, size) - 1) < 0.02
+
+
+def test_ranks_of_hosts_count_hosts() -> None:
+    network = MeasuredNetwork((table(16, 8), table(32, 8)))
+    for size, time in predicted(network, "all_gather", 80, 8).cost.points:
+        assert abs(time - ring(80, size, 8)) <= max(4, time * 1e-3)
+
+
+@given(st.integers(5, 15), st.sampled_from(SIZES))
+def test_between_two_tables_costs_are_between_them(ranks: int, size: int) -> None:
+    network = MeasuredNetwork((table(4), table(16)))
+    known = predicted(network, "all_gather", ranks, 1)
+    assert ring(4, size) - 1 <= known.cost.cost_ns(size) <= ring(16, size) + 1
+    assert "interpolated between 4 and 16" in known.notes[0]
+
+
+def test_within_hosts_says_nothing_of_across() -> None:
+    network = MeasuredNetwork((table(4, 4), table(8, 8)))
+    with pytest.raises(InvalidInputError, match="only such within a host"):
+        predicted(network, "all_gather", 16, 8)
+    assert predicted(network, "all_gather", 6, 6).notes
+
+
+def test_another_number_a_host_is_said() -> None:
+    known = predicted(MeasuredNetwork((table(16, 8), table(32, 8))), "all_gather", 16, 4)
+    assert known.cost.points == table(16, 8).points
+    assert "taken for that with 8 a host" in known.notes[0]
+
+
+def test_missing_collectives_are_made_of_the_others() -> None:
+    halves = MeasuredNetwork((table(8), table(8, collective="reduce_scatter")))
+    whole = predicted(halves, "all_reduce", 8, 1)
+    assert whole.cost.cost_ns(2**20) == 2 * ring(8, 2**20)
+    only = MeasuredNetwork((table(8, collective="all_reduce"),))
+    assert predicted(only, "all_gather", 8, 1).cost.cost_ns(2**20) == -(-ring(8, 2**20) // 2)
+    one = MeasuredNetwork((table(8),))
+    assert predicted(one, "reduce_scatter", 8, 1).cost.points == table(8).points
+    for known in (whole, predicted(one, "all_reduce", 8, 1)):
+        assert "was not measured" in known.notes[-1]
+
+
+points = st.lists(
+    st.tuples(st.integers(1, 10**9), st.integers(1, 10**9)),
+    min_size=2,
+    max_size=12,
+    unique_by=lambda point: point[0],
+).map(lambda found: tuple(sorted(found)))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(2, 64), points), min_size=1, max_size=4, unique_by=lambda t: t[0]
+    ),
+    st.integers(2, 256),
+    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter"]),
+)
+def test_costs_never_fall(
+    tables: list[tuple[int, tuple[tuple[int, int], ...]]], ranks: int, collective: Collective
+) -> None:
+    network = MeasuredNetwork(
+        tuple(Measured("all_reduce", count, 1, rows) for count, rows in tables)
+    )
+    known = predicted(network, collective, ranks, 1)
+    assert known.cost.is_monotone
+    assert all(time >= 0 for _, time in known.cost.points)
+
+
+@given(points)
+def test_never_falling_has_the_least_absolute_deviations(rows: tuple[tuple[int, int], ...]) -> None:
+    """Of all never falling functions into the times: dynamic programming knows the least."""
+    times = [time for _, time in rows]
+    levels = sorted(set(times))
+    best = [0] * len(levels)
+    for time in times:
+        least, after = None, []
+        for place, level in enumerate(levels):
+            least = best[place] if least is None else min(least, best[place])
+            after.append(least + abs(time - level))
+        best = after
+    found = dict(never_falling((size, (time,)) for size, time in rows))
+    if len(found) == len(rows):  # nothing was pooled at the end
+        assert sum(abs(found[size] - time) for size, time in rows) == min(best)
+    assert TableCost(tuple(found.items())).is_monotone if len(found) > 1 else True
+
+
+def test_what_is_beyond_a_table_is_said() -> None:
+    cost = TableCost(((1024, 10), (4096, 20)))
+    assert range_note(cost, "all_gather", [1024, 4096]) is None
+    said = range_note(cost, "all_gather", [1, 5000, 6000])
+    assert said is not None
+    assert "1 of 3 are below its least size (1,024 B)" in said
+    assert "2 of 3 are above its largest (4,096 B)" in said
+
+
+def test_leaving_out_finds_no_error_where_there_is_none() -> None:
+    line = Measured(
+        "all_gather", 4, 1, tuple((size, 1000 + size) for size in (64, 128, 512, 2**21))
+    )
+    assert [one.error for one in sizes_left_out(line)] == [0.0, 0.0]
+    network = MeasuredNetwork((table(4), table(8), table(16), table(32)))
+    for held_out in (list(from_smaller(network)), list(ranks_left_out(network))):
+        known = summary(held_out)
+        assert known is not None
+    largest = [one for one in from_smaller(network) if one.table.ranks == 32]
+    assert max(abs(one.error) for one in largest) < 1e-3
+
+
+def test_leaving_out_finds_an_error() -> None:
+    crooked = Measured("all_gather", 4, 1, ((64, 100), (128, 400), (256, 420)))
+    (one,) = sizes_left_out(crooked)
+    assert one.predicted_ns == 207
+    assert one.error == 207 / 400 - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"collective": "gather"}, "collective"),
+        ({"ranks": 1}, "ranks"),
+        ({"per_host": 3}, "ranks_per_host"),
+        ({"points": ((1, 1),)}, "table"),
+        ({"points": ((1, 0), (2, 1))}, "table[0][1]"),
+        ({"points": ((2, 1), (2, 2))}, "table[1][0]"),
+    ],
+)
+def test_bad_tables_are_refused(options: dict[str, object], path: str) -> None:
+    good = {"collective": "all_reduce", "ranks": 4, "per_host": 2, "points": ((1, 1), (2, 2))}
+    with pytest.raises(InvalidInputError) as caught:
+        Measured(**(good | options))  # type: ignore[arg-type]
+    assert caught.value.path == path
+
+
+def test_two_tables_of_the_same_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="two tables among 4 ranks"):
+        MeasuredNetwork((table(4), table(4)))

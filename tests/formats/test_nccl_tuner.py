@@ -1,0 +1,80 @@
+"""Rows for NCCL's example tuner plugin, read again by its documented grammar."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import InvalidInputError
+from planner.formats.nccl_tuner import encode_rules, parse_rules, regret, rules_of
+from planner.measured import Measured, MeasuredNetwork
+
+CHOICES = (("ring", "simple"), ("tree", "ll"), ("nvls", "ll128"))
+rows = st.lists(
+    st.tuples(st.integers(8, 10**6), st.integers(1, 10**6)),
+    min_size=2,
+    max_size=8,
+    unique_by=lambda row: row[0],
+).map(lambda found: tuple(sorted(found)))
+
+
+def network(points: tuple[tuple[int, int], ...], ranks: int = 16) -> MeasuredNetwork:
+    return MeasuredNetwork((Measured("all_reduce", ranks, 8, points),))
+
+
+@given(st.lists(rows, min_size=2, max_size=3), st.data())
+def test_every_size_takes_what_costs_least(
+    tables: list[tuple[tuple[int, int], ...]], data: st.DataObject
+) -> None:
+    networks = dict(zip(CHOICES, map(network, tables), strict=False))
+    costs = {choice: known.tables[0].cost for choice, known in networks.items()}
+    first = max(cost.points[0][0] for cost in costs.values())
+    last = min(cost.points[-1][0] for cost in costs.values())
+    if first > last:
+        with pytest.raises(InvalidInputError, match="nothing to tune"):
+            rules_of(networks)
+        return
+    rules = parse_rules(encode_rules(rules_of(networks), "a test"))
+    assert rules == rules_of(networks)
+    assert rules[0].least_bytes == first
+    assert rules[-1].most_bytes == last
+    assert all(one.most_bytes + 1 == two.least_bytes for one, two in pairwise(rules))
+    for _ in range(10):
+        size = data.draw(st.integers(first, last))
+        (rule,) = [one for one in rules if one.least_bytes <= size <= one.most_bytes]
+        taken = costs[rule.algorithm, rule.protocol].cost_ns(size)
+        assert taken <= min(cost.cost_ns(size) for cost in costs.values()) + 2  # rounding
+    asked, mean, worst = regret(rules, networks, 1000)
+    assert asked >= 1000
+    assert 0 <= mean <= worst
+
+
+def test_the_switch_is_where_the_tables_cross() -> None:
+    networks = {
+        ("tree", "ll"): network(((0, 100), (1000, 1100))),
+        ("ring", "simple"): network(((0, 500), (1000, 700))),
+    }
+    low, high = rules_of(networks)
+    assert (low.algorithm, high.algorithm) == ("tree", "ring")
+    assert low.most_bytes in (499, 500)  # where both cost the same
+    assert low.line == f"allreduce,0,{low.most_bytes},tree,ll,-1,2,16,-1,-1"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["allreduce,1,2,ring", "gather,1,2,ring,ll,-1,1,8", "allreduce,1,2,star,ll,-1,1,8",
+     "allreduce,x,2,ring,ll,-1,1,8", "allreduce,1,2,ring,ll,-1,1,8,-1,-1,0"],
+)  # fmt: skip
+def test_other_lines_are_no_rows(line: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"row of the plugin|whole numbers") as caught:
+        parse_rules(f"# comment\n{line}\n")
+    assert caught.value.path == "line 2"
+
+
+def test_unknown_names_and_single_choices_are_refused() -> None:
+    known = network(((1, 1), (2, 2)))
+    with pytest.raises(InvalidInputError, match="star"):
+        rules_of({("star", "ll"): known, ("ring", "ll"): known})
+    with pytest.raises(InvalidInputError, match="nothing to tune"):
+        rules_of({("ring", "ll"): known})

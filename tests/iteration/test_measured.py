@@ -1,0 +1,202 @@
+"""Whole iterations on clusters whose network was measured."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import InvalidInputError
+from planner.clusters import Cluster, Nic
+from planner.deadline import NEVER
+from planner.interference import Interference
+from planner.iteration import Plan, Problem, Transfer, alternatives, explain, solve
+from planner.iteration.bounds import bound, network_bound
+from planner.iteration.checker import check
+from planner.iteration.evaluation import evaluate
+from planner.iteration.measured import notes_of
+from planner.iteration.problem import Part
+from planner.iteration.rules import enforced
+from planner.iteration.sensitivity import changed
+from planner.iteration.sharded import both_ways
+from planner.iteration.synchronisation import synchronisations
+from planner.jsonio import decode_profile
+from planner.measured import COLLECTIVES, Measured, MeasuredNetwork
+from planner.topologies import Rails, Switch
+from tests.cli.test_cli import PROFILE
+from tests.iteration import brute_force
+from tests.iteration.iteration_strategies import problems
+
+rows = st.lists(
+    st.tuples(st.integers(1, 400), st.integers(1, 300)),
+    min_size=2,
+    max_size=6,
+    unique_by=lambda row: row[0],
+).map(lambda found: tuple(sorted(found)))
+
+
+@st.composite
+def measured(draw: st.DrawFn, most: int = 2) -> Problem:
+    """A problem on a switch of three machines, with any table for each collective."""
+    problem = draw(problems(max_parameters=most, capped=False, one_order=True))
+    tables = tuple(Measured(name, 3, 1, draw(rows)) for name in COLLECTIVES)
+    cluster = Cluster(
+        "measured", "made up", 3, Switch(3), Nic(Fraction(10**9), 5),
+        network=MeasuredNetwork(tables),
+    )  # fmt: skip
+    return replace(problem, cluster=cluster, algorithms=("measured",))
+
+
+def price(problem: Problem, plan: object) -> int:
+    return evaluate(problem, plan).iteration_ns  # type: ignore[arg-type]
+
+
+def test_each_kind_of_transfer_is_priced_by_its_own_table() -> None:
+    tables = (
+        Measured("all_reduce", 2, 1, ((10, 100), (20, 200))),
+        Measured("all_gather", 2, 1, ((10, 30), (20, 31))),
+        Measured("reduce_scatter", 2, 1, ((10, 50), (20, 70))),
+    )
+    cluster = Cluster(
+        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), network=MeasuredNetwork(tables)
+    )
+    (option,), _ = synchronisations(cluster, ("measured",))
+    assert [option.cost(kind).cost_ns(15) for kind in ("all_reduce", "push", "pull")] == [
+        150, 60, 31,
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(measured())
+def test_no_plan_undercuts_a_bound(problem: Problem) -> None:
+    (option,) = problem.by_name.values()
+    for mode, made in (("replicated", brute_force.replicated), ("sharded", brute_force.sharded)):
+        plans = list(made(problem, option.algorithm))
+        best = min(price(problem, plan) for plan in plans)
+        assert bound(problem, option, mode) <= best  # type: ignore[arg-type]
+        assert bound(problem, option, mode, brief=True) <= best  # type: ignore[arg-type]
+        assert network_bound(problem, plans[0]) <= best
+
+
+def in_order(problem: Problem) -> Iterator[Plan]:
+    """Every batching of pushes in order of readiness, and then of pulls in order of use.
+
+    By tables that are not concave, parameters that are not neighbours may go better together.
+    """
+    known = problem.base.windows
+    every = range(len(known.sizes))
+    ready = sorted(every, key=lambda j: (-known.heads[j], j))[::-1]
+    used = sorted(every, key=lambda j: (-known.tails[j], j))
+    for pushed, pulled in product(compositions(ready), compositions(used)):
+        transfers = brute_force.transfers("push", pushed, problem.pushed)
+        transfers += brute_force.transfers("pull", pulled, problem.pulled)
+        yield enforced(problem, "measured", transfers)
+
+
+def compositions(order: list[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    for cuts in product((False, True), repeat=len(order) - 1):
+        ends = [place for place, cut in enumerate(cuts, start=1) if cut]
+        yield tuple(tuple(order[low:high]) for low, high in pairwise((0, *ends, len(order))))
+
+
+@settings(max_examples=30)
+@given(measured(3))
+def test_both_ways_is_the_best_of_pushes_before_pulls_in_order(problem: Problem) -> None:
+    option = problem.single[0]
+    plan = enforced(problem, option.algorithm, both_ways(problem, option))
+    check(problem, plan)
+    assert price(problem, plan) == min(price(problem, one) for one in in_order(problem))
+
+
+@settings(max_examples=30)
+@given(measured(3))
+def test_the_joint_plan_keeps_to_its_bound_and_beats_batches_in_order(problem: Problem) -> None:
+    result = solve(problem)
+    assert result.plan is not None
+    assert result.lower_bound_ns is not None
+    assert result.objective_ns == price(problem, result.plan)
+    assert result.lower_bound_ns <= result.objective_ns
+    assert result.objective_ns <= min(price(problem, one) for one in in_order(problem))
+    for one in brute_force.pushes_then_pulls(problem, "measured"):
+        assert result.lower_bound_ns <= price(problem, one)
+
+
+@settings(max_examples=15)
+@given(measured(3), st.integers(1, 40))
+def test_interference_only_makes_it_longer(problem: Problem, startup: int) -> None:
+    cluster = replace(problem.cluster, interference=Interference(startup_ns=startup))
+    beside = solve(replace(problem, cluster=cluster))
+    alone = solve(problem)
+    assert beside.objective_ns is not None
+    assert alone.lower_bound_ns is not None
+    assert beside.objective_ns >= alone.lower_bound_ns
+
+
+@settings(max_examples=15)
+@given(measured(3))
+def test_what_would_change_the_choice_is_explained(problem: Problem) -> None:
+    candidates = alternatives(problem, NEVER)
+    result = solve(problem)
+    assert result.plan is not None
+    if any(candidate.plan == result.plan for candidate in candidates):
+        explanation = explain(problem, result.plan, candidates)
+        assert explanation.exposed_bytes_ns + explanation.exposed_startup_ns >= 0
+
+
+def test_start_ups_and_speeds_of_tables_can_be_changed() -> None:
+    table = Measured("all_reduce", 2, 1, ((10, 100), (20, 200)))
+    cluster = Cluster(
+        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), network=MeasuredNetwork((table,))
+    )
+    later, faster = (changed(cluster, knob, Fraction(2)) for knob in ("startup", "bandwidth"))
+    assert later.network is not None
+    assert faster.network is not None
+    assert later.network.tables[0].points == ((10, 200), (20, 300))
+    assert faster.network.tables[0].points == ((10, 100), (20, 150))
+
+
+@given(measured(2))
+def test_sizes_beyond_the_table_are_said(problem: Problem) -> None:
+    result = solve(problem)
+    assert result.plan is not None
+    assert problem.cluster.network is not None
+    beyond = False
+    kinds = {"all_reduce": 0, "pull": 1, "push": 2}
+    for transfer in result.plan.transfers:
+        points = problem.cluster.network.tables[kinds[transfer.kind]].cost.points
+        beyond |= not points[0][0] <= transfer.size_bytes <= points[-1][0]
+    assert beyond == any("beyond" in note for note in notes_of(problem.cluster, result.plan))
+
+
+def test_tables_within_hosts_cannot_price_across_them() -> None:
+    table = Measured("all_reduce", 8, 8, ((10, 100), (20, 200)))
+    rails = Rails(2, 8, Fraction(10**9))
+    cluster = Cluster(
+        "hosts", "made up", 2, rails, Nic(Fraction(10**9), 0, 8), network=MeasuredNetwork((table,))
+    )
+    profile = decode_profile(json.dumps(PROFILE).encode())
+    with pytest.raises(InvalidInputError, match="only such within a host"):
+        Problem.from_profile(profile, cluster)
+
+
+def test_cut_transfers_may_cost_less_than_whole_ones() -> None:
+    rows = ((4000, 10), (8000, 10**6), (20000, 2 * 10**6))
+    tables = tuple(Measured(name, 2, 1, rows) for name in COLLECTIVES)
+    cluster = Cluster(
+        "two", "made up", 2, Switch(2), Nic(Fraction(10**9), 0), network=MeasuredNetwork(tables)
+    )
+    problem = Problem.from_profile(decode_profile(json.dumps(PROFILE).encode()), cluster)
+    transfers = [
+        Transfer(kind, (Part(j, start, start + 4000),))
+        for kind in ("push", "pull")
+        for j, size in enumerate(problem.pushed)
+        for start in range(0, size, 4000)
+    ]
+    cut = enforced(problem, "measured", transfers)
+    check(problem, cut)
+    assert bound(problem, problem.single[0], "sharded") <= price(problem, cut) < 10**6
