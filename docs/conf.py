@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import json_reference
 import mathml
+import plan_table
 import target_rules
 
 project = "planner"
@@ -45,4 +46,5 @@ def setup(app: Any) -> None:
 
 def _write_generated(app: Any) -> None:
     target_rules.write(Path(app.srcdir) / "_generated")
+    plan_table.write(Path(app.srcdir) / "_generated")
     json_reference.write(Path(app.srcdir) / "_generated" / "json")

@@ -1,17 +1,18 @@
 """The table of what becomes of every field of a plan has all fields, and is true of each."""
 
+import importlib.util
 import json
-import re
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from planner.bml.replan import made
 from tests.docs.plan_fields import FAMILIES, fates, fields, followed_samples, samples
 
-PAGE = Path(__file__).parents[2] / "docs" / "runtime.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 LOOSELY = {"all lower_bound_ns", "all objective_ns"}
 """Checked, but as far as an answer holds the costs: those of bml and bigdl do not."""
@@ -20,34 +21,28 @@ ROW_BY_ROW = {"bml rounds", "caramel groups[].ready_ns", "iteration transfers[].
 """Executed, but where transfers say it row by row, or nothing is ready before one is awaited."""
 
 
-class Row(NamedTuple):
-    """A row of the table."""
+def _loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("plan_table", DOCS / "plan_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    family: str
-    names: tuple[str, ...]
-    word: str
-    how: str
 
-
-def rows() -> list[Row]:
-    _, _, section = PAGE.read_text(encoding="utf-8").partition("## Every field of a plan")
-    found = []
-    for line in section.splitlines():
-        if line.startswith("| ") and not line.startswith(("| ---", "| plan of")):
-            family, names, word, how = (cell.strip() for cell in line.strip("|").split(" | "))
-            found.append(Row(family.strip("` "), tuple(re.findall(r"`([^`]+)`", names)), word, how))
-    return found
+TABLE = _loaded()
+ROWS = list(TABLE.rows())
 
 
 def covers(name: str, path: str) -> bool:
     return path == name or path.startswith((f"{name}.", f"{name}[]"))
 
 
-def row_of(family: str, path: str) -> Row:
+def row_of(family: str, path: str) -> Any:
     """Return the only row about a field."""
     about = [
         row
-        for row in rows()
+        for row in ROWS
         if row.family in (family, "all") and any(covers(name, path) for name in row.names)
     ]
     assert len(about) == 1, (family, path, about)
@@ -61,11 +56,18 @@ def test_every_field_stands_in_one_row(family: str) -> None:
 
 
 def test_every_row_is_about_fields_that_there_are() -> None:
-    for row in rows():
+    for row in ROWS:
         for family in FAMILIES if row.family == "all" else (row.family,):
             for name in row.names:
                 known = any(covers(name, path) for path in fields(family))
                 assert known or row.family == "all", (row.family, name)
+
+
+def test_the_page_shows_every_row() -> None:
+    lines = TABLE.page().splitlines()
+    assert len(lines) - lines.index("| --- | --- | --- | --- |") - 1 == len(ROWS)
+    for row in ROWS:
+        assert any(row.how in line and all(name in line for name in row.names) for line in lines)
 
 
 def test_a_field_that_is_not_in_the_table_is_noticed() -> None:
