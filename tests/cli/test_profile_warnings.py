@@ -37,7 +37,7 @@ def test_compare(
     assert f"warning: {SAID}" in capsys.readouterr().out
     answer = json.loads((tmp_path / "plan.json").read_text())
     check_answer(answer)
-    assert answer["warnings"] == [SAID]
+    assert SAID in answer["warnings"]
     assert main(["compare", file, *options, "--json"]) == 0
     assert all(one["warnings"] == [SAID] for one in json.loads(capsys.readouterr().out))
 
@@ -66,7 +66,7 @@ def test_plan_and_peers(
     assert f"warning: {SAID}" in capsys.readouterr().out
     answer = json.loads(Path(plan).read_text())
     check_answer(answer)
-    assert answer["warnings"] == [SAID]
+    assert SAID in answer["warnings"]
     assert main(["compare", "--peers", file, "--cluster", "office-4", "--methods", "ddp"]) == 0
     assert f"warning: {SAID}" in capsys.readouterr().err
 
