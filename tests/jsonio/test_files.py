@@ -37,7 +37,7 @@ def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
         ("caramel-61", "did you mean caramel-16"),
         ("Caramel16", "did you mean caramel-16"),
         ("H100-9.json", "did you mean h100-8"),
-        ("xyz", "shipped are a10g-16, "),
+        ("xyz", "shipped are a100dgx-2, "),
         ("", "shipped are"),
         (".", "shipped are"),
     ],
