@@ -28,7 +28,7 @@ from planner.layers import Layer, unique_names
 from planner.profiles import STATISTICS, Profile, Provenance
 from planner.validation import shown
 
-__all__ = ["read_kineto"]
+__all__ = ["profile_in", "read_kineto"]
 
 _COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
 _NOTABLE = 0.8
@@ -67,6 +67,18 @@ def read_kineto(
         If it is no such trace, or lacks what is needed; the path is the event or the step.
     """
     trace = read_trace(data, progress=progress)
+    return profile_in(trace, name=name, source=source, batch_size=batch_size, statistic=statistic)
+
+
+def profile_in(
+    trace: Trace,
+    *,
+    name: str,
+    source: str,
+    batch_size: int | None = None,
+    statistic: str = "median",
+) -> tuple[Profile, tuple[str, ...]]:
+    """Return the profile in a trace that was read, as `read_kineto` does."""
     try:
         steps = steps_of(trace)
     except InvalidInputError as error:
