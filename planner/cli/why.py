@@ -214,8 +214,8 @@ def _saving(found: Why) -> Iterator[str]:
     saving = found.saving
     yield (
         f"a better plan saves at most {format_ns(saving.at_most_ns)} of a step: of "
-        f"{format_ns(saving.exposed_ns)} waited and not the host's fault, any plan waits {format_ns(saving.least_ns)} "
-        "at these computations, bytes, and fastest transfers"
+        f"{format_ns(saving.exposed_ns)} waited and not the host's fault, any plan waits "
+        f"{format_ns(saving.least_ns)} at these computations, bytes, and fastest transfers"
     )
     if saving.plan_ns is None:
         if saving.reason:

@@ -58,8 +58,8 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
     rank : int
         Its rank, if it does not say.
     but_last : bool
-        Whether to leave out what no step launched, or the last of several, which may lack its end:
-        other tools count so.
+        Whether to leave out, of several steps, what none launched or the last, which may lack
+        its end: other tools count so.
     """
     own = trace.distributed.rank
     ranges = [one for one in trace.ranges if _RANGE.match(one.name)]
@@ -71,7 +71,7 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
     calls: dict[int | None, Event] = {
         one.correlation: one for one in trace.runtime_calls if one.correlation is not None
     }
-    ran = _in_steps(trace.kernels, calls, steps) if but_last and steps else trace.kernels
+    ran = _in_steps(trace.kernels, calls, steps) if but_last and len(steps) > 1 else trace.kernels
     sends = [one for one in ran if _SENDS.search(one.name)]
     copies = [one for one in ran if _COPIES.match(one.name)]
     apart = {one.index for one in (*sends, *copies)}
@@ -125,12 +125,11 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
 def _in_steps(
     kernels: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
 ) -> list[Event]:
-    end = steps[-1].end_ns if len(steps) == 1 else steps[-1].start_ns
     return [
         one
         for one in kernels
         if (call := calls.get(one.correlation)) is not None
-        and steps[0].start_ns <= call.start_ns < end
+        and steps[0].start_ns <= call.start_ns < steps[-1].start_ns
     ]
 
 
