@@ -51,7 +51,7 @@ for path in json.load(sys.stdin):
 def asked(python: str, paths: list[Path]) -> list[list[float] | None]:
     done = subprocess.run(
         [python, "-c", ASKED],
-        input=json.dumps([str(path) for path in paths]),
+        input=json.dumps([str(path.resolve()) for path in paths]),
         capture_output=True,
         text=True,
         check=False,

@@ -139,7 +139,11 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
         span = (max(span[0], first), min(span[1], last))
     runs = [call for call in calls if call.event.name.startswith(_RUN)]
     if not runs or runs[0].event.name == _RUN + _ACCUMULATE:
-        raise InvalidInputError(name, "a gradient is complete before any backward op has run")
+        raise InvalidInputError(
+            name,
+            "a gradient is complete before any backward op has run: record whole steps, and with "
+            "a PyTorch that names backward ops (events autograd::engine::evaluate_function)",
+        )
     groups: list[list[Call]] = []  # a node and the accumulations behind it
     gradients: list[Gradient] = []
     for call in runs:
