@@ -7,10 +7,11 @@ as one layer since there are no parameters in pooling layers"). Its *dataflow* i
 of single parameters take: a graph of operations, and where each parameter is updated and read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby, pairwise
+from statistics import fmean, median
 from typing import Literal
 
 from planner.errors import InvalidInputError
@@ -19,13 +20,20 @@ from planner.layer_parameters import parameters_of_layers
 from planner.layers import Layer, graph_of_layers, merged, unique_names
 from planner.validation import integer, set_integer, shown
 
-__all__ = ["Granularity", "Profile", "Provenance"]
+__all__ = ["STATISTICS", "Granularity", "Profile", "Provenance"]
 
 
 Granularity = Literal["block", "layer"]
 """Unit of a chain: each layer with parameters by itself, or a block (its branches together)."""
 
 KINDS = ("measured", "imported", "synthetic")
+
+STATISTICS: Mapping[str, Callable[[Sequence[int]], float]] = {
+    "median": median,
+    "min": min,
+    "mean": fmean,
+}
+"""How the times of several runs become one, by the name a provenance has for it."""
 
 NUMBER_BYTES = 4
 """Size of a number in single precision, which most parameters are."""

@@ -2,18 +2,33 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from planner.cli.common import check_outputs, command, in_file, read, readable, write_json
+from planner.cli.common import (
+    check_outputs,
+    command,
+    in_file,
+    read,
+    readable,
+    standard_input,
+    write_json,
+)
 from planner.cli.import_network import NETWORKS, import_network
+from planner.cli.progress import Progress
+from planner.cli.telling import tell
 from planner.errors import InvalidInputError
 from planner.formats import READERS
 from planner.jsonio import encode_profile
 from planner.printing import escaped
+from planner.profiles import STATISTICS
 from planner.validation import integer
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "opened"]
+
+_MB = 10**6
 
 
 def add_parser(commands: Any) -> None:
@@ -62,6 +77,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--in-place", action="store_true", help="of nccl-tests: take the times in place"
     )
+    parser.add_argument(
+        "--statistic",
+        choices=list(STATISTICS),
+        help="kineto: how the times of several steps become one; default: median",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,7 +89,10 @@ def run(options: argparse.Namespace) -> int:
     if options.batch_size is not None:
         integer(options.batch_size, "--batch-size", minimum=1)
     check_outputs({"--output": options.output}, options.file)
-    if options.format in NETWORKS:
+    reader = READERS.get(options.format)
+    if options.statistic is not None and not (reader and reader.streams):
+        raise InvalidInputError("--statistic", f"a file of {options.format} has one time an op")
+    if reader is None:
         if options.batch_size is not None or options.name is not None:
             raise InvalidInputError("--name, --batch-size", "only of models")
         return import_network(options)
@@ -80,18 +103,47 @@ def run(options: argparse.Namespace) -> int:
             "--ranks, --ranks-per-host, --in-place", "only of timed collectives"
         )
     (file,) = options.file
-    data = read(file)
     path = Path(file)
-    reader = READERS[options.format]
-    with in_file(file):
-        profile, warnings = reader.read(
-            data,
-            name=readable(options.name or reader.name_of(path.name)),
-            source=readable(path.name),
-            batch_size=options.batch_size,
-        )
+    named: dict[str, Any] = {
+        "name": readable(options.name or reader.name_of(path.name)),
+        "source": readable(path.name),
+        "batch_size": options.batch_size,
+    }
+    if reader.streams:
+        progress = Progress(quiet=options.quiet)
+        with opened(file) as (source, size), in_file(file):
+            profile, warnings = reader.read(
+                source,
+                **named,
+                statistic=options.statistic or "median",
+                progress=lambda done: progress(
+                    f"{readable(path.name)}: MB read:", done // _MB, max(size, done) // _MB
+                ),
+            )
+        progress.done()
+    else:
+        data = read(file)
+        with in_file(file):
+            profile, warnings = reader.read(data, **named)
     for warning in warnings:
         warn = escaped(f"{readable(path.name)}: {warning}")
         print(f"planner: warning: {warn}", file=sys.stderr)
     write_json(encode_profile(profile), options.output)
     return 0
+
+
+@contextmanager
+def opened(path: str) -> Iterator[tuple[BinaryIO, int]]:
+    """Give a file to be read piece by piece, or standard input for "-", and its size (0: unknown).
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    """
+    tell(f"reading {'standard input' if path == '-' else path}")
+    if path == "-":
+        yield standard_input(), 0
+        return
+    with Path(path).open("rb") as file:
+        yield file, Path(path).stat().st_size

@@ -18,6 +18,7 @@ from planner.cli import (
     run,
     schema,
     solve,
+    why,
 )
 from planner.cli.complaint import complain
 from planner.cli.exits import Exit
@@ -105,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
         calibrate,
         run,
         importing,
+        why,
         export,
         schema,
         completion,

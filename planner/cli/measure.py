@@ -13,7 +13,7 @@ from planner.cli.profile_text import summary
 from planner.cli.progress import Progress
 from planner.errors import InvalidInputError, MeasurementError
 from planner.jsonio import encode_profile
-from planner.profiles import Profile
+from planner.profiles import STATISTICS, Profile
 from planner.validation import integer
 
 __all__ = ["add_parser"]
@@ -48,6 +48,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--warmup", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--repetitions", type=int, default=10, metavar="N", help="default: 10")
     parser.add_argument("--threads", type=int, metavar="N", help="default: torch's choice")
+    parser.add_argument(
+        "--statistic",
+        choices=list(STATISTICS),
+        default="median",
+        help="how the repetitions become one time; default: median",
+    )
     parser.add_argument(
         "--optimizer",
         choices=["sgd", "adam"],
@@ -96,6 +102,8 @@ def _measured(options: argparse.Namespace) -> Profile:
         source += ["--input", options.input]
     if options.batch_size:
         source += ["--batch-size", str(options.batch_size)]
+    if options.statistic != "median":
+        source += ["--statistic", options.statistic]
     if options.optimizer:
         from planner.cli.run_trials import optimizer_of
 
@@ -114,6 +122,7 @@ def _measured(options: argparse.Namespace) -> Profile:
         batch_size=options.batch_size,
         threads=options.threads,
         repeat_s=options.time_limit,
+        statistic=options.statistic,
         optimizer=optimizer,
         progress=lambda done, of: progress(f"{name}: run", done, of),
     )

@@ -3,7 +3,8 @@
 Each step of the trace gives ops with times, and the order in which gradients are complete
 (`planner.formats.kineto_steps`). Steps are the ranges ``ProfilerStep#N``; without them, a step ends
 with its ``Optimizer.step#…``; without these too, the trace is one step. Steps with the same ops are
-put together, each op's time being the median; the commonest kind of step is taken. An op's time is
+put together, each op's time being the median, or another statistic; the commonest kind of step is
+taken. An op's time is
 computation only (`planner.formats.kineto_times`), and the sum is at most the step's.
 
 A trace does not say which op needs which other one's result. The ops of the profile follow each
@@ -13,20 +14,21 @@ that reads them first and their shape.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from hashlib import sha256
+from collections.abc import Callable, Sequence
 from statistics import median
+from typing import BinaryIO
 
 from planner.errors import InvalidInputError
+from planner.formats.kineto_clocks import clock_remarks
 from planner.formats.kineto_steps import Step, steps_of
 from planner.formats.kineto_times import busy_ns, step_ns
 from planner.formats.kineto_trace import Trace, read_trace
 from planner.graphs import Graph, Op, Parameter
 from planner.layers import Layer, unique_names
-from planner.profiles import Profile, Provenance
+from planner.profiles import STATISTICS, Profile, Provenance
 from planner.validation import shown
 
-__all__ = ["read_kineto"]
+__all__ = ["profile_in", "read_kineto"]
 
 _COMMUNICATION = ("c10d::", "nccl:", "gloo:", "mpi:", "ucc:")
 _NOTABLE = 0.8
@@ -34,31 +36,55 @@ _NOTABLE = 0.8
 
 
 def read_kineto(
-    data: bytes, *, name: str, source: str, batch_size: int | None = None
+    data: bytes | BinaryIO,
+    *,
+    name: str,
+    source: str,
+    batch_size: int | None = None,
+    statistic: str = "median",
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[Profile, tuple[str, ...]]:
     """Return the profile in a trace of PyTorch's profiler, and warnings about its times.
 
     Parameters
     ----------
-    data : bytes
-        Contents of the file, ``.json`` or ``.json.gz``.
+    data : bytes or binary file
+        Contents of the file, ``.json`` or ``.json.gz``; a file is read piece by piece.
     name : str
         Name of the model.
     source : str
         Where the file is from; kept in the profile with the hash of `data`.
     batch_size : int, optional
         Samples of one iteration; the file does not say.
+    statistic : str
+        How an op's times in all steps become one: a key of `planner.profiles.STATISTICS`.
+    progress : callable, optional
+        Called with the bytes read so far.
 
     Raises
     ------
     InvalidInputError
         If it is no such trace, or lacks what is needed; the path is the event or the step.
     """
-    trace = read_trace(data)
+    trace = read_trace(data, progress=progress)
+    return profile_in(trace, name=name, source=source, batch_size=batch_size, statistic=statistic)
+
+
+def profile_in(
+    trace: Trace,
+    *,
+    name: str,
+    source: str,
+    batch_size: int | None = None,
+    statistic: str = "median",
+) -> tuple[Profile, tuple[str, ...]]:
+    """Return the profile in a trace that was read, as `read_kineto` does."""
     try:
         steps = steps_of(trace)
     except InvalidInputError as error:
-        raise InvalidInputError(error.path, "; ".join([error.message, *_missing(trace)])) from None
+        raise InvalidInputError(
+            error.path, "; ".join([error.message, *_missing(trace), *clock_remarks(trace)])
+        ) from None
     kinds = [(step.forward, step.backward, step.gradients, step.times.device) for step in steps]
     kind = Counter(kinds).most_common(1)[0][0]
     places = [place for place, step_kind in enumerate(kinds) if step_kind == kind]
@@ -68,10 +94,13 @@ def read_kineto(
         raise InvalidInputError(first.name, "expected at least one gradient with elements")
     lasts_ns = step_ns([step.times for step in used], places)
     rows = zip(*(step.times.ops_ns for step in used), strict=True)
-    times, shortened = _within([round(median(row)) for row in rows], lasts_ns)
+    times, shortened = _within(
+        [round(STATISTICS[statistic](row)) for row in rows], lasts_ns, statistic
+    )
     layers, graph = _model(first, times[: len(first.forward)], times[len(first.forward) :])
     warnings = [
         *_missing(trace),
+        *clock_remarks(trace),
         *shortened,
         *_waiting(used, sum(times), lasts_ns),
         *_doubts(trace, steps, used),
@@ -84,9 +113,9 @@ def read_kineto(
             source=f"PyTorch profiler trace {source}",
             processor=trace.processor if first.times.device else "",
             repetitions=len(used),
-            statistic="median",
+            statistic=statistic,
             notes=(
-                f"sha256 of the file: {sha256(data).hexdigest()}",
+                f"sha256 of the file: {trace.sha256}",
                 "times of the device: how long kernels run, collectives and waiting aside"
                 if first.times.device
                 else "times of the CPU, from operator to operator",
@@ -161,17 +190,17 @@ def _model(
     return layers, Graph(ops, tuple(parameter for own in owned for parameter in own))
 
 
-def _within(times: list[int], lasts_ns: int) -> tuple[list[int], list[str]]:
+def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int], list[str]]:
     """Return times whose sum is at most the step's, and what was done for that.
 
-    Each is a median over the steps, and medians may add up to more than any step took.
+    Each is a median, say, over the steps, and medians may add up to more than any step took.
     """
     whole = sum(times)
     if whole <= lasts_ns:
         return times, []
     what = (
-        f"the medians of the ops add up to {_ms(whole)}, {_ms(whole - lasts_ns)} more than a step "
-        f"lasts: all are shortened in proportion, to {_ms(lasts_ns)}"
+        f"the {statistic}s of the ops add up to {_ms(whole)}, {_ms(whole - lasts_ns)} more than "
+        f"a step lasts: all are shortened in proportion, to {_ms(lasts_ns)}"
     )
     return [time * lasts_ns // whole for time in times], [what]
 

@@ -12,9 +12,35 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Call", "Event", "calls_of"]
+__all__ = ["Call", "Event", "Message", "calls_of"]
 
 _MODULE = "nn.Module: "
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a collective says of itself (None or empty: nothing).
+
+    Attributes
+    ----------
+    collective : str
+        Such as ``allreduce``.
+    elements_in, elements_out : int or None
+        Numbers that go in and come out, on one rank.
+    dtype : str
+        What kind of numbers.
+    group : str
+        Name of the process group.
+    group_size : int or None
+        How many ranks it has.
+    """
+
+    collective: str
+    elements_in: int | None
+    elements_out: int | None
+    dtype: str
+    group: str
+    group_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +64,9 @@ class Event:
     correlation : int or None
         Number of the call that started a kernel, for both of them.
     dims, types : object
-        Shapes and types of the inputs, as the file has them.
+        Shapes and types of the inputs, as the file has them, of gradients and messages.
+    message : Message or None
+        What it moves between ranks, if it says so.
     """
 
     name: str
@@ -51,6 +79,7 @@ class Event:
     correlation: int | None
     dims: Any
     types: Any
+    message: Message | None = None
 
     @property
     def path(self) -> str:

@@ -17,6 +17,7 @@ Complexity: O(events · log events).
 Source: torch's record_function, torch/csrc/autograd and Kineto as of PyTorch 2.13.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,9 +118,11 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
         ends = [update.end_ns for update in updates] or [MAX_VALUE]
         starts = [-MAX_VALUE, *ends[:-1]]
         spans = [(f"step {k}", *span) for k, span in enumerate(zip(starts, ends, strict=True), 1)]
+    starts = [call.event.start_ns for call in trace.calls]
     steps = []
     for name, start, end in spans:
-        calls = [call for call in trace.calls if start <= call.event.start_ns < end]
+        first, behind = (bisect_left(starts, moment) for moment in (start, end))
+        calls = trace.calls[first:behind]
         if any(event.name == _ACCUMULATE for call in calls for event in call.inside):
             steps.append(_step(name, calls, trace, (start, end)))
     if not steps:
@@ -136,7 +139,11 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
         span = (max(span[0], first), min(span[1], last))
     runs = [call for call in calls if call.event.name.startswith(_RUN)]
     if not runs or runs[0].event.name == _RUN + _ACCUMULATE:
-        raise InvalidInputError(name, "a gradient is complete before any backward op has run")
+        raise InvalidInputError(
+            name,
+            "a gradient is complete before any backward op has run: record whole steps, and with "
+            "a PyTorch that names backward ops (events autograd::engine::evaluate_function)",
+        )
     groups: list[list[Call]] = []  # a node and the accumulations behind it
     gradients: list[Gradient] = []
     for call in runs:
@@ -200,7 +207,15 @@ def _forward(
     if not made:
         raise InvalidInputError(name, _NO_FORWARD)
     thread = made.most_common(1)[0][0]
-    apart = [span for span in ranges if span.thread == thread and span.name.startswith(_APART)]
+    begin, end = calls[0].event.start_ns, calls[-1].event.start_ns
+    apart = [
+        span
+        for span in ranges
+        if span.start_ns <= end
+        and begin < span.end_ns
+        and span.thread == thread
+        and span.name.startswith(_APART)
+    ]
     own = [
         call
         for call in calls

@@ -25,11 +25,15 @@ class Reader(NamedTuple):
         What it is, for a help text.
     suffixes : tuple of str
         Endings that are no part of a model's name, outermost first.
+    streams : bool
+        Whether it reads a binary file piece by piece, tells its `progress`, and takes a
+        `statistic` of several steps.
     """
 
     read: Callable[..., tuple[Profile, tuple[str, ...]]]
     about: str
     suffixes: tuple[str, ...]
+    streams: bool = False
 
     def name_of(self, file: str) -> str:
         """Return the name of the model that a file's name stands for."""
@@ -44,6 +48,7 @@ READERS: Mapping[str, Reader] = {
         read_kineto,
         "a trace of PyTorch's profiler (.json, .json.gz), recorded with record_shapes=True",
         (".gz", ".json"),
+        streams=True,
     ),
 }
 """Every format by the name that ``planner import`` uses."""

@@ -15,6 +15,7 @@ from planner.jsonio.peers import PeersReport
 from planner.jsonio.profiles import PROFILE_RULES, ProfileDocument
 from planner.jsonio.runs import RunReport
 from planner.jsonio.service import PROBLEMS, ErrorAnswer
+from planner.jsonio.why import WhyReport
 from planner.validation import MAX_VALUE, shown
 
 __all__ = ["FILES", "schema"]
@@ -28,6 +29,7 @@ FILES: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "groups": (GroupsDocument, {}),
     "peers": (PeersReport, {}),
     "run": (RunReport, {}),
+    "why": (WhyReport, {}),
 }
 """What commands write and print beside answers, and what schemas say beside the fields' types."""
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from statistics import median
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
 from planner.layers import Layer
-from planner.profiles import Profile, Provenance
+from planner.profiles import STATISTICS, Profile, Provenance
 from planner.profiling.machine import processor, versions
 from planner.profiling.remarks import notes_of, others_in, warnings_of
 from planner.profiling.repeating import interquartile, repeated
@@ -27,6 +26,8 @@ from planner.profiling.updates import time_updates, with_updates
 from planner.validation import integer, shown
 
 __all__ = ["measure"]
+
+_Statistic = Callable[[Sequence[int]], float]
 
 
 def measure(
@@ -41,6 +42,7 @@ def measure(
     threads: int | None = None,
     notes: tuple[str, ...] = (),
     repeat_s: float = 0.0,
+    statistic: str = "median",
     optimizer: Callable[[list[Tensor]], Optimizer] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Profile:
@@ -48,7 +50,7 @@ def measure(
 
     A layer is a call of a module during which no other module is called. In the dataflow graph
     what is computed between two such calls is an op of its own, and so is the loss. Times are
-    medians over the repetitions. The model is measured in the mode (training or evaluation) it is
+    medians over the repetitions, or another statistic. The model is measured in the mode it is
     in; its gradients are put back, while what a forward pass itself changes (running statistics)
     changes.
 
@@ -74,6 +76,8 @@ def measure(
     repeat_s : float
         Seconds for which it is measured again while times vary too much; the steadiest repetitions
         in a row then count. Why times may be off even so, the provenance's `warnings` say.
+    statistic : str
+        How the times of the repetitions become one: a key of `planner.profiles.STATISTICS`.
     optimizer : callable, optional
         Makes an optimiser of some parameters, here of copies. Its updates become ops of the graph,
         each before the first op that reads what is updated.
@@ -98,6 +102,10 @@ def measure(
     if threads is not None:
         integer(threads, "threads", minimum=1, maximum=2**16)
 
+    if statistic not in STATISTICS:
+        known = ", ".join(STATISTICS)
+        raise InvalidInputError("statistic", f"expected one of {known}, got {shown(statistic)}")
+    one_of = STATISTICS[statistic]
     report = progress or (lambda _done, _total: None)
     clock = clock_for(model)
     bare: list[tuple[int, int]] = []
@@ -130,10 +138,10 @@ def measure(
         counting = slice(first, first + repetitions)
         others = others_in(loads, first + 1, first + 1 + repetitions)
         bare, runs = bare[counting], runs[counting]
-        layers = _layers(model, structure, runs, described)
-        graph = _graph(model, structure, runs)
+        layers = _layers(model, structure, runs, one_of, described)
+        graph = _graph(model, structure, runs, one_of)
         if graph is not None and optimizer is not None:
-            graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock))
+            graph = with_updates(graph, time_updates(model, optimizer, repetitions, clock, one_of))
         provenance = Provenance(
             kind="measured",
             source=source,
@@ -142,9 +150,12 @@ def measure(
             threads=torch.get_num_threads(),
             warmup=warmup,
             repetitions=repetitions,
-            statistic="median",
+            statistic=statistic,
             versions=versions(),
-            notes=(*notes, *notes_of(model, structure, layers, bare, runs, spread, tried)),
+            notes=(
+                *notes,
+                *notes_of(model, structure, layers, bare, runs, spread, tried, statistic),
+            ),
             warnings=warnings_of(model, bare, runs, spread, others),
         )
     return Profile(name, layers, provenance, batch_size, graph)
@@ -154,6 +165,7 @@ def _layers(
     model: nn.Module,
     structure: Structure,
     runs: Sequence[Run],
+    one_of: _Statistic,
     described: Sequence[Description] | None,
 ) -> tuple[Layer, ...]:
     if described is not None and len(described) != len(structure.names):
@@ -175,13 +187,13 @@ def _layers(
         layers.append(
             Layer(
                 name=name,
-                forward_ns=round(median(forward)),
-                backward_ns=round(median(backward)),
+                forward_ns=round(one_of(forward)),
+                backward_ns=round(one_of(backward)),
                 parameter_bytes=parameter_bytes[layer],
                 gradient_bytes=gradient_bytes[layer],
                 activation_bytes=structure.activation_bytes[layer],
                 kept_bytes=structure.kept_bytes[layer],
-                gradient_ready_ns=round(median(ready)) if ready else None,
+                gradient_ready_ns=round(one_of(ready)) if ready else None,
                 forward_spread_ns=interquartile(forward),
                 backward_spread_ns=interquartile(backward),
                 block=structure.blocks[layer],
@@ -192,7 +204,9 @@ def _layers(
     return tuple(layers)
 
 
-def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph | None:
+def _graph(
+    model: nn.Module, structure: Structure, runs: Sequence[Run], one_of: _Statistic
+) -> Graph | None:
     """Return the dataflow graph; None if no parameter gets a gradient, as the input alone may.
 
     Times come from the same runs as the layers'. A backward op follows its forward op and the
@@ -214,7 +228,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
     ops = [
         Op(
             forward[index],
-            round(median(run.op_forward_ns[index] for run in runs)),
+            round(one_of([run.op_forward_ns[index] for run in runs])),
             "forward",
             tuple(forward[producer] for producer in op.reads),
         )
@@ -226,7 +240,7 @@ def _graph(model: nn.Module, structure: Structure, runs: Sequence[Run]) -> Graph
         ops.append(
             Op(
                 backward[index],
-                round(median(run.op_backward_ns[index] for run in runs)),
+                round(one_of([run.op_backward_ns[index] for run in runs])),
                 "backward",
                 (*(backward[reader] for reader in giving), forward[index]),
             )

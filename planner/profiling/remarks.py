@@ -60,6 +60,7 @@ def notes_of(
     runs: Sequence[Run],
     spread: Spread | None,
     tried: int,
+    statistic: str = "median",
 ) -> list[str]:
     """Return what the measurement itself has to say about its numbers."""
     sums = (
@@ -72,7 +73,7 @@ def notes_of(
         notes.append(
             f"hooked {direction} within {abs(hooked - without) / max(without, 1):.1%} of bare "
             f"({hooked / 1e6:.3f} ms, {without / 1e6:.3f} ms); "
-            f"the layers' medians sum to {sums[which] / 1e6:.3f} ms"
+            f"the layers' {statistic}s sum to {sums[which] / 1e6:.3f} ms"
         )
     if spread is not None:
         notes.append(

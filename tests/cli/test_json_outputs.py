@@ -64,8 +64,9 @@ ELSEWHERE = {
     "run": "tests/cli/test_run.py",
     "calibrate network": "tests/cli/test_calibrate_network.py",
     "profile": "tests/cli/test_run.py",
+    "why": "tests/cli/test_why.py",
 }
-"""They need torch, or several ranks: the schema is asked there."""
+"""They need torch, several ranks or traces: the schema is asked there."""
 
 NOT_OURS = {"draw", "export", "report"}
 """They write pictures, pages, and files of other tools."""
@@ -140,7 +141,7 @@ def test_the_schema_is_one_of_schemas(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_every_file_of_the_schema_is_printed_by_a_command() -> None:
-    others = {"cluster", "network", "run"}  # written by hand; with torch
+    others = {"cluster", "network", "run", "why"}  # by hand; see ELSEWHERE
     assert {*NAMES.values()} | others == set(FILES)
 
 

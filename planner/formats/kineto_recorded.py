@@ -1,0 +1,251 @@
+"""A profiler's trace as what was computed and what was sent, by step.
+
+On a device kernels are told apart by their names: collectives (NCCL and its kin), copies, and all
+others, which compute. A collective's size is in its kernel's arguments, or else those of the range
+it was launched in (``nccl:all_reduce``, recorded with shapes). Without a device operators compute,
+and ranges of gloo or MPI are the transfers.
+
+A step's transfers are those that it launched. What a transfer carries was there when the kernels
+launched before it had ended; of an all-reduce the first gradient, if the gradients in the order in
+which they were complete fill the transfers exactly.
+
+Complexity: O(events · log events). Source: torch/csrc/distributed as of PyTorch 2.13.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from math import prod
+from typing import Any
+
+from planner.formats.kineto_calls import Event, Message
+from planner.formats.kineto_trace import Trace
+from planner.traces.recorded import Recorded, Step, Transfer
+from planner.traces.spans import merged
+
+__all__ = ["recorded_in"]
+
+_SENDS = re.compile(r"nccl|rccl|msccl|oneccl|hccl", re.IGNORECASE)
+_COPIES = re.compile(r"(hip)?mem(cpy|set)|copy(host|device|buffer)|fillbuffer", re.IGNORECASE)
+_RANGE = re.compile(r"(nccl|gloo|mpi|ucc|xccl):_?(\w+)")
+_COLLECTIVES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "send_recv",
+    "reduce": "reduce",
+    "send": "send_recv",
+    "recv": "send_recv",
+}
+_BYTES = {"float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "short": 2}
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
+_STEP = "ProfilerStep#"
+_INPUT = "enumerate(DataLoader)"
+_WAITS = re.compile(r"Synchronize")
+
+
+def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
+    """Return what was computed and sent.
+
+    Parameters
+    ----------
+    trace : Trace
+        The trace.
+    rank : int
+        Its rank, if it does not say.
+    but_last : bool
+        Whether to leave out, of several steps, what none launched or the last, which may lack
+        its end: other tools count so.
+    """
+    own = trace.distributed.rank
+    ranges = [one for one in trace.ranges if _RANGE.match(one.name)]
+    steps = tuple(
+        Step(mark.name, mark.start_ns, mark.end_ns)
+        for mark in trace.ranges
+        if mark.name.startswith(_STEP)
+    )
+    calls: dict[int | None, Event] = {
+        one.correlation: one for one in trace.runtime_calls if one.correlation is not None
+    }
+    ran = _in_steps(trace.kernels, calls, steps) if but_last and len(steps) > 1 else trace.kernels
+    sends = [one for one in ran if _SENDS.search(one.name)]
+    copies = [one for one in ran if _COPIES.match(one.name)]
+    apart = {one.index for one in (*sends, *copies)}
+    kernels = [one for one in ran if one.index not in apart]
+    if trace.kernels:
+        around = _Around(ranges)
+        launches = [calls.get(one.correlation) for one in sends]
+        transfers = [
+            _transfer(one, None if call is None else around.range_of(call))
+            for one, call in zip(sends, launches, strict=True)
+        ]
+        asked = [
+            one.start_ns if call is None else call.start_ns
+            for one, call in zip(sends, launches, strict=True)
+        ]
+        busy: Iterable[Event] = kernels
+    else:
+        transfers = [_transfer(one, one) for one in ranges]
+        asked = [one.start_ns for one in ranges]
+        busy = (
+            call.event
+            for call in trace.calls
+            if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
+        )
+    launched = sorted(
+        (one.start_ns, call.start_ns)
+        for one in kernels
+        if (call := calls.get(one.correlation)) is not None
+    )
+    placed = [replace(one, step=_step(steps, at)) for one, at in zip(transfers, asked, strict=True)]
+    ready = _Ready(kernels, calls) if trace.kernels else None
+    return Recorded(
+        rank=rank if own is None else own,
+        ranks=trace.distributed.ranks,
+        device=trace.device,
+        computation=_spans(busy),
+        memory=_spans(copies),
+        transfers=tuple(
+            sorted(
+                _with_gradients(trace, placed, asked, ready),
+                key=lambda one: (one.start_ns, one.end_ns),
+            )
+        ),
+        steps=steps,
+        launched=tuple(launched),
+        input=_spans(one for one in trace.ranges if one.name.startswith(_INPUT)),
+        synchronised=_spans(one for one in trace.runtime_calls if _WAITS.search(one.name)),
+    )
+
+
+def _in_steps(
+    kernels: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
+) -> list[Event]:
+    return [
+        one
+        for one in kernels
+        if (call := calls.get(one.correlation)) is not None
+        and steps[0].start_ns <= call.start_ns < steps[-1].start_ns
+    ]
+
+
+class _Around:
+    """Finds the range of a collective in which a call was made."""
+
+    def __init__(self, ranges: Sequence[Event]) -> None:
+        self._by_thread: dict[Any, list[Event]] = {}
+        for one in ranges:
+            self._by_thread.setdefault(one.thread, []).append(one)
+
+    def range_of(self, call: Event) -> Event | None:
+        """Return the range around a call; None without one."""
+        own = self._by_thread.get(call.thread, [])
+        place = bisect_right(own, call.start_ns, key=lambda one: one.start_ns) - 1
+        return own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
+
+
+class _Ready:
+    """Finds when all that was launched up to some moment has been computed."""
+
+    def __init__(self, kernels: Sequence[Event], calls: Mapping[int | None, Event]) -> None:
+        known = sorted(
+            (call.start_ns, one.end_ns)
+            for one in kernels
+            if (call := calls.get(one.correlation)) is not None
+        )
+        self._launches = [launch for launch, _ in known]
+        self._ends = list(accumulate((end for _, end in known), max))
+
+    def at(self, asked_ns: int) -> int:
+        """Return when what was launched until then has been computed."""
+        place = bisect_right(self._launches, asked_ns) - 1
+        return asked_ns if place < 0 else max(asked_ns, self._ends[place])
+
+
+def _transfer(one: Event, around: Event | None) -> Transfer:
+    message = one.message
+    named = message.collective if message is not None else ""
+    if not named and around is not None and (found := _RANGE.match(around.name)):
+        named = found[2]
+    return Transfer(
+        collective=_collective(named) or _collective(one.name) or "unknown",
+        start_ns=one.start_ns,
+        end_ns=one.end_ns,
+        size_bytes=_size(message, around),
+        group="" if message is None else message.group,
+    )
+
+
+def _collective(name: str) -> str:
+    plain = name.lower().replace("_", "")
+    return next((known for part, known in _COLLECTIVES.items() if part in plain), "")
+
+
+def _size(message: Message | None, around: Event | None) -> int | None:
+    """Return the bytes of the larger side, in or out; None if nobody says."""
+    if message is not None:
+        elements = max(message.elements_in or 0, message.elements_out or 0)
+        return elements * _width(message.dtype) or None
+    if around is None or not isinstance(around.dims, list) or not isinstance(around.types, list):
+        return None
+    sizes = [
+        prod(shape) * _width(kind)
+        for shape, kind in zip(around.dims, around.types, strict=False)
+        if isinstance(shape, list)
+        and shape
+        and isinstance(kind, str)
+        and all(type(length) is int and length >= 0 for length in shape)
+    ]
+    return max(sizes, default=0) or None
+
+
+def _width(kind: str) -> int:
+    return _BYTES.get(kind.lower().removeprefix("c10::"), 1)
+
+
+def _step(steps: Sequence[Step], at: int) -> int:
+    place = bisect_right(steps, at, key=lambda step: step.start_ns) - 1
+    return place if place >= 0 and at < steps[place].end_ns else -1
+
+
+def _with_gradients(
+    trace: Trace, transfers: Sequence[Transfer], asked: Sequence[int], ready: _Ready | None
+) -> Iterator[Transfer]:
+    """Yield the transfers, with when what they carry was there."""
+    gradients = [
+        (event.start_ns, size)
+        for call in trace.calls
+        for event in call.inside
+        if event.name == _ACCUMULATE and (size := _size(None, event))
+    ]
+    gradients.sort()
+    place, matching = 0, True
+    first: dict[int, tuple[int, int]] = {}
+    for at in sorted(range(len(transfers)), key=lambda at: asked[at]):
+        one = transfers[at]
+        if one.collective != "all_reduce" or not one.size_bytes or not matching:
+            continue
+        begin, total = place, 0
+        while place < len(gradients) and total < one.size_bytes:
+            total += gradients[place][1]
+            place += 1
+        matching = total == one.size_bytes
+        if matching:
+            first[at] = gradients[begin][0], gradients[place - 1][0]
+    for at, one in enumerate(transfers):
+        last = ready.at(asked[at]) if ready is not None else None
+        if at in first and matching:
+            begun, ended = first[at]
+            if ready is not None:
+                begun = ready.at(begun)
+            yield replace(one, first_ready_ns=begun, ready_ns=ended if last is None else last)
+        else:
+            yield replace(one, ready_ns=last)
+
+
+def _spans(events: Iterable[Event]) -> tuple[tuple[int, int], ...]:
+    return merged((one.start_ns, one.end_ns) for one in events)

@@ -1,0 +1,136 @@
+"""The JSON form of ``planner why``: waits, their causes, and what a better plan saves."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from msgspec import Struct
+
+from planner.traces.why import Why
+
+__all__ = ["WhyReport", "why_report"]
+
+
+class CausesReport(Struct, frozen=True, kw_only=True):
+    """Parts of waits, by cause, in ns."""
+
+    input: int
+    host: int
+    straggler: int
+    slow: int
+    startup: int
+    late: int
+    large: int
+    bytes: int
+
+
+class RankReport(Struct, frozen=True, kw_only=True):
+    """Where the time of one rank went."""
+
+    rank: int
+    device: bool
+    steps: int
+    whole_ns: int
+    idle_ns: int
+    compute_ns: int
+    non_compute_ns: int
+    communication_ns: int
+    overlapped_ns: int
+    exposed_ns: int
+    input_ns: int
+    overlap: float | None
+
+
+class WaitReport(Struct, frozen=True, kw_only=True):
+    """One transfer that computation waited for."""
+
+    rank: int
+    step: str | None
+    collective: str
+    size_bytes: int | None
+    lasts_ns: int
+    waited_ns: int
+    causes: CausesReport
+    last_rank: int | None
+
+
+class CostReport(Struct, frozen=True, kw_only=True):
+    """What no transfer of a collective undercut."""
+
+    startup_ns: int
+    ns_per_byte: float
+
+
+class SavingReport(Struct, frozen=True, kw_only=True):
+    """What a better plan saves of a step."""
+
+    exposed_ns: int
+    straggler_ns: int
+    least_ns: int
+    at_most_ns: int
+    plan_ns: int | None
+    saved_ns: int | None
+    reason: str
+
+
+class WhyReport(Struct, frozen=True, kw_only=True):
+    """What ``planner why --json`` prints."""
+
+    ranks: tuple[RankReport, ...]
+    steps: int
+    causes: CausesReport
+    waits: tuple[WaitReport, ...]
+    costs: dict[str, CostReport]
+    saving: SavingReport
+    warnings: tuple[str, ...]
+
+
+def why_report(found: Why, warnings: Sequence[str] = ()) -> WhyReport:
+    """Return the JSON form of an answer, with what was said of the traces."""
+    saving = found.saving
+    return WhyReport(
+        ranks=tuple(
+            RankReport(
+                rank=one.rank,
+                device=one.device,
+                steps=len(one.steps),
+                overlap=part.overlap,
+                **asdict(part),
+            )
+            for one, part in zip(found.ranks, found.breakdowns, strict=True)
+        ),
+        steps=found.steps,
+        causes=CausesReport(**found.causes),
+        waits=tuple(
+            WaitReport(
+                rank=wait.rank,
+                step=_step(found, wait.rank, wait.transfer.step),
+                collective=wait.transfer.collective,
+                size_bytes=wait.transfer.size_bytes,
+                lasts_ns=wait.transfer.lasts_ns,
+                waited_ns=wait.waited_ns,
+                causes=CausesReport(**wait.causes),
+                last_rank=wait.last_rank,
+            )
+            for wait in found.waits
+            if wait.waited_ns
+        ),
+        costs={
+            name: CostReport(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
+            for name, cost in found.costs.items()
+        },
+        saving=SavingReport(
+            exposed_ns=saving.exposed_ns,
+            straggler_ns=saving.straggler_ns,
+            least_ns=saving.least_ns,
+            at_most_ns=saving.at_most_ns,
+            plan_ns=saving.plan_ns,
+            saved_ns=saving.saved_ns,
+            reason=saving.reason,
+        ),
+        warnings=tuple(warnings),
+    )
+
+
+def _step(found: Why, rank: int, place: int) -> str | None:
+    steps = next(one.steps for one in found.ranks if one.rank == rank)
+    return steps[place].name if place >= 0 else None

@@ -1,0 +1,56 @@
+"""What a transfer costs at best, as far as a trace shows it.
+
+Problem. Of each collective some transfers of some sizes were recorded; which start-up and which
+time per byte did none of them undercut?
+
+Method. Of all lines below the fastest transfer of each size, with neither a negative start-up nor a
+negative slope, the one that is nearest to them in sum: an edge of their lower convex hull, or the
+line through the origin and one point.
+
+Guarantee. No recorded transfer lasted less than its line says. With one size only the start-up is
+unknown and taken as 0.
+
+Complexity: O(n log n) for the hull, O(edges · sizes) for the choice. Source: own.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import pairwise
+
+from planner.costs import AffineCost
+
+__all__ = ["fastest"]
+
+
+def fastest(points: Iterable[tuple[int, int]]) -> AffineCost:
+    """Return the cost that no transfer undercuts.
+
+    Parameters
+    ----------
+    points : iterable of (int, int)
+        Bytes, at least 1, and ns of the transfers; at least one.
+    """
+    least: dict[int, int] = {}
+    for size, time in points:
+        least[size] = min(time, least.get(size, time))
+    known = sorted(least.items())
+    hull: list[tuple[int, int]] = []
+    for x, y in known:
+        while len(hull) > 1 and _above(hull[-2], hull[-1], (x, y)):
+            hull.pop()
+        hull.append((x, y))
+    lines = [(Fraction(0), min(Fraction(y, x) for x, y in known))]
+    lines.append((Fraction(min(y for _, y in known)), Fraction(0)))
+    for (x0, y0), (x1, y1) in pairwise(hull):
+        slope = Fraction(y1 - y0, x1 - x0)
+        if slope >= 0 and y0 - slope * x0 >= 0:
+            lines.append((y0 - slope * x0, slope))
+    if len(known) == 1:
+        lines = lines[:1]
+    startup, slope = max(lines, key=lambda line: sum(line[0] + line[1] * x for x, _ in known))
+    return AffineCost(int(startup), slope)
+
+
+def _above(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool:
+    """Whether b is not below the line from a to c."""
+    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])

@@ -1,0 +1,172 @@
+"""How long computation waited for which transfer, and why.
+
+Problem. While a transfer runs and nothing is computed, computation waits, or has nothing to do.
+Whose fault is it?
+
+Method. Each such moment counts for the transfer that began first of those that run. A transfer's
+wait is then divided, in this order, each cause taking what is left at most:
+
+- ``input``, ``host``: until the next kernel was launched nothing could have been computed; the host
+  waited for data, or was busy. While the host waits for the device it is not to blame.
+- ``straggler``: how much longer it ran here than on the rank where it ran least. Collectives end on
+  all ranks at once, so that the rank with the shortest one came last: clocks need not agree.
+- ``slow``: how much longer that lasted than the fastest transfers of the trace say.
+- ``startup``: the start-up.
+- ``late``: all it carries was there, and the network idle, before it began.
+- ``large``: some of what it carries was there, and the network idle, before all was.
+- ``bytes``: the rest; the network was busy since the first of it was there.
+
+Guarantee. The causes of a wait sum to it, and all waits to the time of communication during which
+nothing is computed. Nothing depends on how clocks of different ranks are set.
+
+Complexity: O(n log n). Source: own; that collectives are aligned by their ends, as in trace
+analysis with unsynchronised clocks.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.costs import AffineCost
+from planner.traces.fastest import fastest
+from planner.traces.recorded import Recorded, Spans, Transfer
+from planner.traces.spans import both, length, merged, without
+
+__all__ = ["CAUSES", "Wait", "costs_of", "waits_of"]
+
+CAUSES = ("input", "host", "straggler", "slow", "startup", "late", "large", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A transfer, how long computation waited for it, and why.
+
+    Attributes
+    ----------
+    rank : int
+        Who waited.
+    transfer : Transfer
+        For what.
+    waited_ns : int
+        How long.
+    causes : mapping of str to int
+        Parts of it in ns, by the names in `CAUSES`.
+    last_rank : int or None
+        The rank that came last; None if only one was recorded.
+    """
+
+    rank: int
+    transfer: Transfer
+    waited_ns: int
+    causes: Mapping[str, int]
+    last_rank: int | None = None
+
+
+def costs_of(ranks: Sequence[Recorded]) -> dict[str, AffineCost]:
+    """Return what no transfer of each collective undercut."""
+    points: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for recorded in ranks:
+        for one in recorded.transfers:
+            if one.size_bytes and one.lasts_ns > 0:
+                points[one.collective].append((one.size_bytes, one.lasts_ns))
+    return {name: fastest(found) for name, found in points.items()}
+
+
+def waits_of(ranks: Sequence[Recorded]) -> tuple[Wait, ...]:
+    """Return all transfers of all ranks with their waits, in the order of ranks and starts.
+
+    Parameters
+    ----------
+    ranks : sequence of Recorded
+        One rank, or several of the same job.
+    """
+    costs = costs_of(ranks)
+    shortest = _shortest(ranks) if len(ranks) > 1 else {}
+    found = []
+    for recorded in ranks:
+        sent = merged((one.start_ns, one.end_ns) for one in recorded.transfers)
+        idle = without(((sent[0][0] - 10**12, sent[-1][1]),), sent) if sent else ()
+        covered = None
+        for key, one in _numbered(recorded):
+            begin = one.start_ns if covered is None else max(one.start_ns, covered)
+            covered = max(one.end_ns, begin)
+            exposed = without(((begin, covered),) if begin < covered else (), recorded.computation)
+            least, last_rank = shortest.get(key, (one.lasts_ns, None))
+            causes = _causes(recorded, one, exposed, least, costs.get(one.collective), idle)
+            found.append(Wait(recorded.rank, one, length(exposed), causes, last_rank))
+    return tuple(found)
+
+
+def _numbered(recorded: Recorded) -> list[tuple[tuple[object, ...], Transfer]]:
+    """Return the transfers with what the same one is called on every rank."""
+    counts: dict[tuple[object, ...], int] = defaultdict(int)
+    numbered: list[tuple[tuple[object, ...], Transfer]] = []
+    for one in sorted(recorded.transfers, key=lambda one: (one.start_ns, one.end_ns)):
+        step = recorded.steps[one.step].name if one.step >= 0 else ""
+        kind = (step, one.collective, one.group, one.size_bytes)
+        numbered.append(((*kind, counts[kind]), one))
+        counts[kind] += 1
+    return numbered
+
+
+def _shortest(ranks: Sequence[Recorded]) -> dict[tuple[object, ...], tuple[int, int]]:
+    """Return of each transfer that all ranks have how long it lasted at least, and where."""
+    found: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
+    for recorded in ranks:
+        for key, one in _numbered(recorded):
+            found[key].append((one.lasts_ns, recorded.rank))
+    return {key: min(rows) for key, rows in found.items() if len(rows) == len(ranks)}
+
+
+def _causes(
+    recorded: Recorded,
+    one: Transfer,
+    exposed: Spans,
+    least_ns: int,
+    cost: AffineCost | None,
+    idle: Spans,
+) -> dict[str, int]:
+    causes = dict.fromkeys(CAUSES, 0)
+    unlaunched = without(_before_launch(recorded, exposed), recorded.synchronised)
+    causes["input"] = length(both(unlaunched, recorded.input))
+    causes["host"] = length(unlaunched) - causes["input"]
+    left = length(exposed) - length(unlaunched)
+
+    def take(cause: str, amount: int) -> None:
+        nonlocal left
+        causes[cause] = min(max(amount, 0), left)
+        left -= causes[cause]
+
+    take("straggler", one.lasts_ns - least_ns)
+    if cost is not None and one.size_bytes:
+        take("slow", least_ns - cost.cost_ns(one.size_bytes))
+        take("startup", cost.startup_ns)
+    if one.ready_ns is not None:
+        take("late", _idle(idle, one.ready_ns, one.start_ns))
+        if one.first_ready_ns is not None:
+            take("large", _idle(idle, one.first_ready_ns, min(one.ready_ns, one.start_ns)))
+    causes["bytes"] = left
+    return causes
+
+
+def _idle(idle: Spans, start: int, end: int) -> int:
+    """Return for how long the network was idle from one moment to another."""
+    if start >= end:
+        return 0
+    place = bisect_left(idle, end, key=lambda span: span[0])
+    total = 0
+    while place and idle[place - 1][1] > start:
+        place -= 1
+        total += min(end, idle[place][1]) - max(start, idle[place][0])
+    return total
+
+
+def _before_launch(recorded: Recorded, exposed: Spans) -> Spans:
+    """Return the part of spans in which the kernel that ran next was not even launched."""
+    found = []
+    for start, end in exposed:
+        place = bisect_left(recorded.launched, end, key=lambda pair: pair[0])
+        if place < len(recorded.launched):
+            found.append((start, min(end, max(start, recorded.launched[place][1]))))
+    return tuple((start, end) for start, end in found if start < end)

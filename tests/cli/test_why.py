@@ -1,0 +1,68 @@
+"""`planner why` on synthetic traces: read, told, written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli.main import main
+from tests.formats.test_kineto import Event, a_step, event, written
+from tests.schemas import validate
+
+
+def traced(rank: int, sent: float, lasts: float) -> list[Event]:
+    """Return a synthetic step on a CPU: the gradients, 80 bytes, are all-reduced by gloo."""
+    shapes = {"Input_Dims": [[20]], "Input_type": ["float"]}
+    transfer = event("gloo:all_reduce", sent, lasts, "user_annotation", thread=3, **shapes)
+    return [one | {"pid": rank} for one in [*a_step(), transfer]]
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> list[str]:
+    files = []
+    for rank, (sent, lasts) in enumerate(((77.0, 2.0), (72.0, 7.0))):
+        path = tmp_path / f"rank{rank}.json"
+        path.write_bytes(
+            written(traced(rank, sent, lasts), distributedInfo={"rank": rank, "world_size": 2})
+        )
+        files.append(str(path))
+    return files
+
+
+def test_the_page_says_what_was_waited_for(
+    traces: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", *traces]) == 0
+    text = capsys.readouterr().out
+    for part in ("2 ranks, 1 step each", "all_reduce 80 B", "straggler (rank 0)", "saves at most"):
+        assert part in text
+
+
+def test_json_is_in_the_schema_and_the_plan_can_be_drawn(
+    traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["why", *traces, "--json", "-o", plan]) == 0
+    report = json.loads(capsys.readouterr().out)
+    validate(report, "why")
+    assert [one["rank"] for one in report["ranks"]] == [0, 1]
+    waited = sum(one["waited_ns"] for one in report["waits"])
+    assert waited == sum(one["exposed_ns"] for one in report["ranks"])
+    assert report["saving"]["at_most_ns"] <= report["saving"]["exposed_ns"]
+    assert main(["draw", plan]) == 0
+    assert "network" in capsys.readouterr().out
+
+
+def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "inference.json"
+    path.write_bytes(written([event("aten::mm", 0, 5)]))
+    assert main(["why", str(path)]) == 0
+    told = capsys.readouterr()
+    assert "nothing was sent" in told.err
+    assert "no steps are marked" in told.err
+    assert "waited for no transfer" in told.out
+    assert main(["why", str(path), "-o", str(tmp_path / "plan.json")]) == 2
+    assert "there is no plan" in capsys.readouterr().err
+    path.write_bytes(written(a_step(), distributedInfo={"rank": 0}))
+    assert main(["why", str(path), str(path)]) == 2
+    assert "2 are of rank 0" in capsys.readouterr().err

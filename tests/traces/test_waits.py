@@ -1,0 +1,227 @@
+"""Where recorded time went, against counting moment by moment."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import InvalidInputError
+from planner.costs import AffineCost
+from planner.graphs import Graph, Op, Parameter
+from planner.traces import CAUSES, Recorded, Step, Transfer, breakdown_of, saving_of, waits_of
+from planner.traces.fastest import fastest
+from planner.traces.recorded import Spans
+from planner.traces.spans import both, length, merged, without
+from planner.traces.why import why
+
+END = 40
+SPANS = st.lists(
+    st.tuples(st.integers(0, END), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair))),
+    max_size=6,
+)
+SETS = SPANS.map(merged)
+
+
+def moments(spans: Spans) -> set[int]:
+    """Return the moments, one a nanosecond: the oracle of everything here."""
+    return {moment for start, end in spans for moment in range(start, end)}
+
+
+@st.composite
+def transfers(draw: st.DrawFn) -> tuple[Transfer, ...]:
+    made = []
+    for start, end in sorted(draw(SPANS)):
+        ready = draw(st.one_of(st.none(), st.integers(0, start)))
+        first = None if ready is None else draw(st.one_of(st.none(), st.integers(0, ready)))
+        made.append(
+            Transfer(
+                draw(st.sampled_from(["all_reduce", "all_gather"])),
+                start,
+                end,
+                draw(st.integers(-1, 1)),
+                draw(st.one_of(st.none(), st.integers(1, 3))),
+                first,
+                ready,
+            )
+        )
+    return tuple(made)
+
+
+STEPS = (Step("ProfilerStep#1", 0, 20), Step("ProfilerStep#2", 20, 60))
+LAUNCHES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=5)
+RANKS = st.builds(
+    Recorded,
+    rank=st.just(0),
+    ranks=st.just(2),
+    device=st.just(True),
+    computation=SETS,
+    memory=SETS,
+    transfers=transfers(),
+    steps=st.just(STEPS),
+    launched=LAUNCHES.map(lambda pairs: tuple(sorted((max(pair), min(pair)) for pair in pairs))),
+    input=SETS,
+    synchronised=SETS,
+)
+
+
+def shifted(recorded: Recorded, by: int) -> Recorded:
+    """Return the same, by a clock that is set otherwise."""
+
+    def later(spans: Spans) -> Spans:
+        return tuple((start + by, end + by) for start, end in spans)
+
+    def at(moment: int | None) -> int | None:
+        return None if moment is None else moment + by
+
+    return replace(
+        recorded,
+        computation=later(recorded.computation),
+        memory=later(recorded.memory),
+        launched=later(recorded.launched),
+        input=later(recorded.input),
+        synchronised=later(recorded.synchronised),
+        steps=tuple(Step(one.name, one.start_ns + by, one.end_ns + by) for one in recorded.steps),
+        transfers=tuple(
+            replace(
+                one,
+                start_ns=one.start_ns + by,
+                end_ns=one.end_ns + by,
+                first_ready_ns=at(one.first_ready_ns),
+                ready_ns=at(one.ready_ns),
+            )
+            for one in recorded.transfers
+        ),
+    )
+
+
+@given(SETS, SETS)
+def test_sets_of_moments(one: Spans, other: Spans) -> None:
+    assert moments(both(one, other)) == moments(one) & moments(other)
+    assert moments(without(one, other)) == moments(one) - moments(other)
+    assert length(one) == len(moments(one))
+    assert merged([*one, *other]) == merged([*other, *one])
+
+
+@given(RANKS)
+def test_a_breakdown_counts_moments(recorded: Recorded) -> None:
+    found = breakdown_of(recorded)
+    computing = moments(recorded.computation)
+    sent = {m for one in recorded.transfers for m in range(one.start_ns, one.end_ns)}
+    busy = computing | sent | moments(recorded.memory)
+    whole = set(range(min(busy), max(busy) + 1)) if busy else set()
+    assert found.whole_ns == len(whole)
+    assert found.idle_ns == len(whole - busy)
+    assert found.idle_ns + found.compute_ns + found.non_compute_ns == found.whole_ns
+    assert found.compute_ns == len(computing)
+    assert (found.overlapped_ns, found.exposed_ns) == (len(sent & computing), len(sent - computing))
+    assert found.communication_ns == found.overlapped_ns + found.exposed_ns
+    assert found.input_ns == len((whole - busy) & moments(recorded.input))
+    assert found.overlap == (len(sent & computing) / len(sent) if sent else None)
+
+
+@given(st.lists(RANKS, min_size=1, max_size=3))
+def test_waits_are_what_is_exposed_and_causes_sum_to_them(ranks: list[Recorded]) -> None:
+    ranks = [replace(one, rank=place) for place, one in enumerate(ranks)]
+    waits = waits_of(ranks)
+    for recorded in ranks:
+        own = [wait for wait in waits if wait.rank == recorded.rank]
+        assert len(own) == len(recorded.transfers)
+        assert sum(wait.waited_ns for wait in own) == breakdown_of(recorded).exposed_ns
+    for wait in waits:
+        assert tuple(wait.causes) == CAUSES
+        assert min(wait.causes.values()) >= 0
+        assert sum(wait.causes.values()) == wait.waited_ns <= wait.transfer.lasts_ns
+        if len(ranks) == 1:
+            assert wait.causes["straggler"] == 0
+
+
+@given(st.lists(RANKS, min_size=1, max_size=3), st.lists(st.integers(-99, 99), min_size=3))
+def test_clocks_need_not_agree(ranks: list[Recorded], by: list[int]) -> None:
+    ranks = [replace(one, rank=place) for place, one in enumerate(ranks)]
+    moved = [shifted(one, offset) for one, offset in zip(ranks, by, strict=False)]
+    assert [(one.waited_ns, one.causes, one.last_rank) for one in waits_of(ranks)] == [
+        (one.waited_ns, one.causes, one.last_rank) for one in waits_of(moved)
+    ]
+    assert list(map(breakdown_of, ranks)) == list(map(breakdown_of, moved))
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 99)), min_size=1, max_size=8))
+def test_no_transfer_undercuts_the_fastest(points: list[tuple[int, int]]) -> None:
+    cost = fastest(points)
+    assert all(cost.startup_ns + cost.ns_per_byte * size <= time for size, time in points)
+    assert any(cost.startup_ns + 1 + cost.ns_per_byte * size >= time for size, time in points)
+
+
+def test_transfers_on_a_line_give_the_line() -> None:
+    points = [(size, 50 + 3 * size) for size in (1, 10, 100)]
+    assert fastest([*points, (10, 400)]) == AffineCost(50, Fraction(3))
+
+
+def alone(**given: Any) -> Recorded:
+    """Return a rank that computes until 10 and from 30, and waits for a transfer in between."""
+    one = Transfer("all_reduce", 8, 30, 0, 4, **given)
+    return Recorded(0, 2, True, ((0, 10), (30, 40)), (), (one,), (Step("s", 0, 40),))
+
+
+def main_cause(recorded: Recorded, *others: Recorded) -> str:
+    causes = waits_of([recorded, *others])[0].causes
+    return max(causes, key=causes.__getitem__)
+
+
+def test_what_was_ready_and_had_not_begun_was_late() -> None:
+    assert waits_of([alone(ready_ns=2)])[0].causes["late"] == 6
+    assert waits_of([alone(first_ready_ns=3, ready_ns=8)])[0].causes["large"] == 5
+    busy = Transfer("all_gather", 3, 8, 0)
+    later = replace(alone(ready_ns=2), transfers=(busy, *alone(ready_ns=2).transfers))
+    assert waits_of([later])[1].causes["late"] == 1  # the network was busy from 3
+
+
+def test_who_came_last_is_to_blame() -> None:
+    last = replace(alone(), rank=1, transfers=(Transfer("all_reduce", 27, 30, 0, 4),))
+    wait = waits_of([alone(), last])[0]
+    assert (wait.causes["straggler"], wait.last_rank) == (19, 1)
+
+
+def test_the_host_is_to_blame_unless_it_waits_for_the_device() -> None:
+    launched = replace(alone(), launched=((0, 0), (30, 28)))
+    assert main_cause(launched) == "host"
+    assert waits_of([launched])[0].causes["host"] == 18
+    assert waits_of([replace(launched, input=((10, 20),))])[0].causes["input"] == 10
+    assert waits_of([replace(launched, synchronised=((5, 29),))])[0].causes["host"] == 0
+
+
+GRAPH = Graph(
+    (Op("f", 100, "forward"), Op("b", 200, "backward", ("f",))),
+    (Parameter("w", 40, ("b",), ("f",)),),
+)
+
+
+def test_savings_are_those_of_the_planner_on_the_same_graph() -> None:
+    """One gradient, ready at the end of the backward pass, read at once: all of it is waited."""
+    costs = {"all_reduce": AffineCost(10, Fraction(2))}
+    saving = saving_of(500, 100, 300, {"all_reduce": 40}, costs, GRAPH, workers=2)
+    assert (saving.least_ns, saving.plan_ns, saving.at_most_ns, saving.saved_ns) == (
+        *(90, 90, 410),
+        310,  # without what other ranks cause
+    )
+
+
+def test_without_a_graph_only_bytes_count() -> None:
+    costs = {"all_gather": AffineCost(10, Fraction(20))}
+    saving = saving_of(500, 0, 300, {"all_gather": 40}, costs, None, workers=2, reason="no shapes")
+    assert (saving.least_ns, saving.planned, saving.reason) == (500, None, "no shapes")
+    other = saving_of(900, 0, 300, {"all_gather": 40}, costs, GRAPH, workers=2)
+    assert other.least_ns == 500
+    assert "all_gather was sent" in other.reason
+    costs["all_reduce"] = AffineCost(0, Fraction(1))
+    more = saving_of(900, 0, 300, {"all_reduce": 400}, costs, GRAPH, workers=2)
+    assert "gradients have 40" in more.reason
+
+
+def test_one_trace_a_rank() -> None:
+    with pytest.raises(InvalidInputError, match="2 are of rank 0"):
+        why([alone(), alone()])
+    assert why([alone(), replace(alone(), rank=1)], reason="no").steps == 1
