@@ -21,7 +21,7 @@ Source: own; for sample averages Kleywegt, Shapiro, Homem-de-Mello, SIAM J. Opti
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -36,44 +36,19 @@ from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
 from planner.methods import Outcome, deadline_in
 from planner.results import Result
-from planner.scenarios import Outlook
+from planner.scenarios import MOST, Outlook, Prospect
 from planner.validation import inside
 
-__all__ = ["ENUMERATED", "Prospect", "solve_for"]
+__all__ = ["ENUMERATED", "solve_for"]
 
 ENUMERATED = 4
 """Up to so many parameters all plans of whole ones are priced: 75 of four."""
-
-MOST = Fraction(201, 200)
-"""How many times as long an iteration may last by the numbers as they are."""
 
 PRICES = 2 * 10**6
 """Parts whose transfers the local search prices, in all scenarios together."""
 
 LEAST_SECONDS = 0.001
 """What the planning for each scenario gets at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """What a plan for several scenarios costs in them.
-
-    Attributes
-    ----------
-    value : Fraction
-        The mean or the percentile of what an iteration lasts, in ns.
-    bound : Fraction
-        What no plan under its op order undercuts; at most `value`.
-    usual_ns : int
-        What the plan for the numbers as they are costs by these.
-    usual_value : Fraction
-        What that plan costs in the scenarios.
-    """
-
-    value: Fraction
-    bound: Fraction
-    usual_ns: int
-    usual_value: Fraction
 
 
 def solve_for(

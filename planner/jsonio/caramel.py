@@ -12,7 +12,7 @@ from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, plan_heads
 from planner.caramel.exported import exported
 from planner.caramel.for_target import BUCKETS
-from planner.caramel.outlook import Prospect, solve_for
+from planner.caramel.outlook import solve_for
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Plan, Problem, Stages
 from planner.caramel.scenarios import advised, regretted
@@ -55,6 +55,7 @@ from planner.methods import deadline_in
 from planner.network import ring_cost
 from planner.regret import Regret
 from planner.results import Result
+from planner.scenarios import Prospect
 from planner.targets import PLANNER, TARGETS, Exported, target_of
 from planner.validation import MAX_VALUE, total
 

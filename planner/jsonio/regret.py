@@ -7,10 +7,9 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.advice import Advice
-from planner.caramel.outlook import Prospect
 from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, filled
 from planner.regret import Regret
-from planner.scenarios import Outlook, Scenario
+from planner.scenarios import Outlook, Part, Prospect, Scenario
 from planner.validation import inside
 
 __all__ = [
@@ -48,6 +47,16 @@ class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             Rate,
             Meta(description="share of the backward pass by which the last rank falls behind"),
         ]
+        | UnsetType
+    ) = UNSET
+    spread: (
+        Annotated[
+            Rate, Meta(description="of their measured spreads, how many ops of part are late; or 0")
+        ]
+        | UnsetType
+    ) = UNSET
+    part: (
+        Annotated[Part, Meta(description="what is late: all, a pass, a third of the backward pass")]
         | UnsetType
     ) = UNSET
     weight: (
