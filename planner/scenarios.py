@@ -29,6 +29,7 @@ from planner.graphs import Graph, Phase
 from planner.validation import exact, set_exact, shown
 
 __all__ = [
+    "LONGER",
     "MOST",
     "OBJECTIVES",
     "SCENARIOS",
@@ -147,6 +148,12 @@ class Outlook:
                 return Fraction(time)
         raise AssertionError  # all weights together are 100 percent
 
+
+LONGER = (
+    Scenario(computation=Fraction(6, 5)),
+    Scenario(startup=Fraction(6, 5), bandwidth=Fraction(5, 6)),
+)
+"""Computation, or transfers, a fifth longer: plans for these bear more than those without."""
 
 THIRDS = ("first", "middle", "last")
 """Of the backward pass."""

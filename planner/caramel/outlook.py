@@ -3,8 +3,9 @@
 Problem: times are not known, but scenarios and their weights are. One plan is made for all.
 
 Method: the op order is that of the plan for the numbers as they are. Under it `auto` plans for
-every scenario; their plans, that plan, and what every rule sends are priced in all scenarios, of up
-to `ENUMERATED` parameters all ways to group and order whole ones, too. The best is improved by
+every scenario, and for transfers or computation that take a fifth longer; their plans, that plan,
+what every rule sends, and DDP's buckets in several numbers are priced in all scenarios, of up to
+`ENUMERATED` parameters all ways to group and order whole ones, too. The best is improved by
 local search: the changes of `planner.caramel.descent` that help some scenario, if they help all
 together. By the numbers as they are no plan may last more than `MOST` times as long as the plan for
 them.
@@ -25,6 +26,8 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
+from planner.bucketing import BUCKET_COUNTS
+from planner.caramel.baselines import ddp
 from planner.caramel.bounds import NEAR
 from planner.caramel.descent import neighbours
 from planner.caramel.evaluation import Evaluation, evaluate
@@ -33,10 +36,10 @@ from planner.caramel.problem import Plan, Problem
 from planner.caramel.scenarios import under
 from planner.caramel.solver import RULES, result_of, solve
 from planner.deadline import Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.methods import Outcome, deadline_in
 from planner.results import Result
-from planner.scenarios import MOST, Outlook, Prospect
+from planner.scenarios import LONGER, MOST, Outlook, Prospect
 from planner.validation import inside
 
 __all__ = ["ENUMERATED", "solve_for"]
@@ -78,7 +81,7 @@ def solve_for(
         If the numbers of a scenario are too large.
     """
     begin, deadline = time.perf_counter(), deadline_in(time_limit)
-    count = len(outlook.scenarios) + 1
+    count = len(outlook.scenarios) + len(LONGER) + 1
     usual = solve(problem, time_limit=_share(deadline, count))
     assert usual.plan is not None
     assert usual.objective_ns is not None
@@ -95,7 +98,7 @@ def solve_for(
     plans = [result.plan for result in own if result.plan is not None]
     bound = outlook.of([result.lower_bound_ns or 0 for result in own])
     best = search.better(start, plans)
-    for loads in _others(fixed, [start, *plans], deadline):
+    for loads in _others(fixed, [start, *plans, *_bearing(fixed, deadline)], deadline):
         if deadline.passed or search.value(best) == bound:
             break
         best = search.better(best, [plan_of(fixed, fixed.order, loads)])
@@ -154,6 +157,22 @@ class _Search:
     def _estimate(self, loads: Sequence[Load]) -> Fraction:
         """Return what counts of their times without interference: no more than with it."""
         return self._outlook.of([pricer.iteration_ns(loads) for pricer in self._pricers])
+
+
+def _bearing(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
+    """Yield plans that may bear more: made for what takes longer, and with more transfers."""
+    for left, scenario in enumerate(reversed(LONGER), 1):
+        with suppress(InvalidInputError):  # whose numbers are too large
+            plan = solve(under(problem, scenario), time_limit=_share(deadline, left)).plan
+            assert plan is not None
+            yield plan
+    size = sum(problem.windows.sizes)
+    for number in BUCKET_COUNTS:
+        limit = -(-size // number)
+        with suppress(NotApplicableError, TimeUpError):
+            plan = ddp(problem, deadline, (limit, limit)).plan
+            assert plan is not None
+            yield plan
 
 
 def _others(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> Iterator[list[Load]]:
