@@ -13,6 +13,7 @@ from planner.targets import Target
 from planner.validation import inside
 
 __all__ = [
+    "OUTLOOKS",
     "OutlookField",
     "PercentileField",
     "ProspectAnswer",
@@ -69,6 +70,9 @@ class ProspectAnswer(Struct, frozen=True, kw_only=True):
     gain: Annotated[float, Meta(ge=0, description="usual_value_ns over value_ns")]
     loss: Annotated[float, Meta(ge=0, description="objective_ns over usual_ns")]
 
+
+OUTLOOKS = ("nominal", *OBJECTIVES)
+"""What may count."""
 
 _Percentile = Annotated[
     Fraction,
