@@ -20,11 +20,11 @@ from statistics import fmean
 from tables import rows_below
 
 from planner import AffineCost, caramel
-from planner.caramel.outlook import MOST, solve_for
+from planner.caramel.outlook import solve_for
 from planner.caramel.scenarios import advised, regretted
 from planner.deadline import NEVER
 from planner.jsonio import decode_profile
-from planner.scenarios import SCENARIOS, Outlook, Scenario
+from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario
 
 PROFILES = Path(__file__).parents[1] / "data" / "profiles"
 RATIOS = (Fraction(1, 2), Fraction(1), Fraction(2))

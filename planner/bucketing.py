@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import accumulate, pairwise
 
 __all__ = [
+    "BUCKET_COUNTS",
     "DDP_BUCKET_BYTES",
     "DDP_BUCKET_MB",
     "DDP_FIRST_BUCKET_BYTES",
@@ -24,6 +25,9 @@ DDP_LIMITS = DDP_FIRST_BUCKET_BYTES, DDP_BUCKET_BYTES
 
 DDP_BUCKET_MB = (1, 5, 10, 25, 50, 100)
 """Values of ``bucket_cap_mb`` one would try; each is the limit of the first bucket, too."""
+
+BUCKET_COUNTS = (2, 4, 8, 16, 32)
+"""Into about how many buckets one would divide all gradients."""
 
 
 def ddp_buckets(

@@ -34,12 +34,15 @@ class Op:
         The pass it belongs to.
     after : tuple of str
         Names of the ops whose results it needs.
+    spread_ns : int or None
+        Interquartile range of its measured times; None if unknown.
     """
 
     name: str
     duration_ns: int
     phase: Phase
     after: tuple[str, ...] = ()
+    spread_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,8 @@ class Graph:
                 raise InvalidInputError(path, f"expected an Op, got {shown(op)}")
             _check_name(op.name, names, index, "ops")
             set_integer(op, "duration_ns", path=f"{path}.ns")
+            if op.spread_ns is not None:
+                set_integer(op, "spread_ns", path=f"{path}.spread_ns")
             if op.phase not in ("forward", "backward"):
                 raise InvalidInputError(
                     f"{path}.pass", f"expected forward or backward, got {shown(op.phase)}"

@@ -11,7 +11,15 @@ from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
 from planner.validation import MAX_VALUE, integer, set_integer, shown
 
-__all__ = ["KINDS", "Layer", "chain_blocks", "graph_of_layers", "merged", "unique_names"]
+__all__ = [
+    "KINDS",
+    "Layer",
+    "chain_blocks",
+    "graph_of_layers",
+    "merged",
+    "unique_names",
+    "with_spreads",
+]
 
 
 KINDS = ("conv", "full", "norm", "embedding", "activation", "pool", "view", "attention", "other")
@@ -214,6 +222,7 @@ def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -
             layer.forward_ns,
             "forward",
             tuple(f"{names[producer]}/forward" for producer in producers),
+            layer.forward_spread_ns,
         )
         for name, layer, producers in zip(names, layers, read, strict=True)
     ]
@@ -223,10 +232,43 @@ def graph_of_layers(layers: Sequence[Layer], links: Iterable[tuple[int, int]]) -
             layer.backward_ns,
             "backward",
             (*(f"{names[consumer]}/backward" for consumer in consumers), f"{name}/forward"),
+            layer.backward_spread_ns,
         )
         for name, layer, consumers in zip(names, layers, readers, strict=True)
     ]
     return Graph((*forward, *reversed(backward)), parameters)
+
+
+def with_spreads(graph: Graph, layers: Sequence[Layer]) -> Graph:
+    """Return a graph in which ops called like a layer's pass have the layer's spreads.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph. Spreads that it has are kept. The answer is remembered with it.
+    layers : sequence of Layer
+        The layers. Of a layer without known spreads nothing is said.
+    """
+    names = unique_names(layer.name for layer in layers)
+    known: dict[str, int] = {}
+    for name, layer in zip(names, layers, strict=True):
+        for phase, spread in (
+            ("forward", layer.forward_spread_ns),
+            ("backward", layer.backward_spread_ns),
+        ):
+            if spread is not None:
+                known[f"{name}/{phase}"] = spread
+    missing = {op.name for op in graph.ops if op.spread_ns is None and op.name in known}
+    if not missing:
+        return graph
+    key = ("with_spreads", frozenset(known.items()))
+    if key not in graph.memo:
+        ops = (
+            replace(op, spread_ns=known[op.name]) if op.name in missing else op for op in graph.ops
+        )
+        graph.memo[key] = Graph(tuple(ops), graph.parameters)
+    found: Graph = graph.memo[key]
+    return found
 
 
 def unique_names(names: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Literal
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.layer_parameters import parameters_of_layers
-from planner.layers import Layer, graph_of_layers, merged, unique_names
+from planner.layers import Layer, graph_of_layers, merged, unique_names, with_spreads
 from planner.validation import integer, set_integer, shown
 
 __all__ = ["STATISTICS", "Granularity", "Profile", "Provenance"]
@@ -158,12 +158,16 @@ class Profile:
     def dataflow(self) -> Graph:
         """Return the dataflow graph, or that of the layers one after the other if there is none.
 
+        Ops of the graph that are a layer's pass have the layer's spreads, if they have none.
+
         Raises
         ------
         InvalidInputError
             If there is no graph, and no layer has gradients to send.
         """
-        return self.graph or graph_of_layers(self.layers, pairwise(range(len(self.layers))))
+        if self.graph is None:
+            return graph_of_layers(self.layers, pairwise(range(len(self.layers))))
+        return with_spreads(self.graph, self.layers)
 
     @property
     def element_bytes(self) -> int:

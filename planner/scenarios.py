@@ -1,9 +1,14 @@
 """What may be otherwise than a plan was made for, and what that makes of a graph and of a cost.
 
 Problem: computation is never as fast as in the profile, start-ups and bandwidth are never those of
-the network that was measured, ranks do not run abreast. A scenario says by how much, in four
-numbers. `SCENARIOS` are those a plan's regret is asked for (`planner.regret`). An `Outlook` weighs
-some.
+the network that was measured, ranks do not run abreast. A scenario says by how much. `SCENARIOS`
+are those a plan's regret is asked for (`planner.regret`). An `Outlook` weighs some; `measured` is
+the one that follows from the spreads of measured times.
+
+`measured` is ten parts. In four times are the medians. In one each all computation is late by its
+spread, the interquartile range; or the backward pass is, of the rank that is waited for; or its
+first, middle or last third; or the forward pass. So the 90th percentile is the second longest of
+the seven times. What varies in single layers is drawn by `benchmarks/robustness.py`.
 
 A rank that begins late makes every plan later by the same, so that nothing is to be decided. A
 scenario's `late` is about one that falls behind: when its backward pass ends it is so much of that
@@ -16,13 +21,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import mul
+from typing import Literal, get_args
 
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
-from planner.graphs import Graph
-from planner.validation import exact, set_exact
+from planner.graphs import Graph, Phase
+from planner.validation import exact, set_exact, shown
 
-__all__ = ["SCENARIOS", "Outlook", "Scenario", "cost_under", "graph_under"]
+__all__ = [
+    "LONGER",
+    "MOST",
+    "OBJECTIVES",
+    "SCENARIOS",
+    "Outlook",
+    "Part",
+    "Prospect",
+    "Scenario",
+    "cost_under",
+    "graph_under",
+    "later",
+    "measured",
+]
+
+Part = Literal["all", "backward", "first", "middle", "last", "forward"]
+"""What is late by its spread: everything, a pass, or a third of the backward pass."""
+
+MOST = Fraction(201, 200)
+"""How many times as long an iteration may last by the numbers as they are."""
+
+OBJECTIVES = {"mean": None, "p90": Fraction(90)}
+"""The percentile that counts, by name; None: the mean does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +67,30 @@ class Scenario:
         What the network carries, relative to what was thought; above 0.
     late : Fraction
         By how much of the backward pass the last rank is behind at its end.
+    spread : Fraction
+        How many times the spread of its measured times each op of `part` takes longer, before
+        anything is multiplied.
+    part : Part
+        What does. Thirds are those of the backward pass in its stable topological order, by time.
 
     Raises
     ------
     InvalidInputError
-        If a number is none, negative, or 0 where it may not be.
+        If a number is none, negative, or 0 where it may not be, or the part is unknown.
     """
 
     computation: Fraction = Fraction(1)
     startup: Fraction = Fraction(1)
     bandwidth: Fraction = Fraction(1)
     late: Fraction = Fraction(0)
+    spread: Fraction = Fraction(0)
+    part: Part = "all"
 
     def __post_init__(self) -> None:
+        if self.part not in get_args(Part):
+            known = ", ".join(get_args(Part))
+            raise InvalidInputError("part", f"expected one of {known}, got {shown(self.part)}")
+        set_exact(self, "spread")
         set_exact(self, "computation", positive=True)
         set_exact(self, "startup")
         set_exact(self, "bandwidth", positive=True)
@@ -110,6 +149,15 @@ class Outlook:
         raise AssertionError  # all weights together are 100 percent
 
 
+LONGER = (
+    Scenario(computation=Fraction(6, 5)),
+    Scenario(startup=Fraction(6, 5), bandwidth=Fraction(5, 6)),
+)
+"""Computation, or transfers, a fifth longer: plans for these bear more than those without."""
+
+THIRDS = ("first", "middle", "last")
+"""Of the backward pass."""
+
 SCENARIOS = (
     Scenario(computation=Fraction(4, 5)),
     Scenario(computation=Fraction(6, 5)),
@@ -122,13 +170,73 @@ SCENARIOS = (
 """One number otherwise at a time, by as much as it mostly is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a plan for several scenarios costs in them.
+
+    Attributes
+    ----------
+    value : Fraction
+        The mean or the percentile of what an iteration lasts, in ns.
+    bound : Fraction
+        What no plan under its op order undercuts; at most `value`.
+    usual_ns : int
+        What the plan for the numbers as they are costs by these.
+    usual_value : Fraction
+        What that plan costs in the scenarios.
+    """
+
+    value: Fraction
+    bound: Fraction
+    usual_ns: int
+    usual_value: Fraction
+
+
+def measured(percentile: Fraction | None = None) -> Outlook:
+    """Return the scenarios of measured spreads, and which percentile counts; None: the mean."""
+    parts = (Scenario(spread=Fraction(1), part=part) for part in get_args(Part))
+    return Outlook(
+        ((Scenario(), Fraction(4)), *((scenario, Fraction(1)) for scenario in parts)), percentile
+    )
+
+
 def graph_under(graph: Graph, scenario: Scenario) -> Graph:
     """Return a graph with the durations of a scenario."""
-    if scenario.computation == 1 == scenario.backward:
+    times: dict[int, int] = {}
+    phases: tuple[Phase, ...] = ("backward", "forward")
+    for phase in phases:
+        order = graph.pass_order(phase)
+        durations = [graph.ops[index].duration_ns for index in order]
+        spreads = [graph.ops[index].spread_ns or 0 for index in order]
+        times.update(zip(order, later(durations, spreads, phase, scenario), strict=True))
+    if all(op.duration_ns == times[index] for index, op in enumerate(graph.ops)):
         return graph
-    factors = {"forward": scenario.computation, "backward": scenario.backward}
-    ops = (replace(op, duration_ns=round(op.duration_ns * factors[op.phase])) for op in graph.ops)
+    ops = (replace(op, duration_ns=times[index]) for index, op in enumerate(graph.ops))
     return Graph(tuple(ops), graph.parameters)
+
+
+def later(
+    durations: Sequence[int], spreads: Sequence[int], phase: Phase, scenario: Scenario
+) -> list[int]:
+    """Return what the computations of a pass last in a scenario.
+
+    Parameters
+    ----------
+    durations, spreads : sequence of int
+        Of each computation (ns), in the order in which they run.
+    phase : {"forward", "backward"}
+        The pass.
+    scenario : Scenario
+        What is otherwise.
+    """
+    factor = scenario.backward if phase == "backward" else scenario.computation
+    moved, done, whole = [], 0, sum(durations)
+    for duration, spread in zip(durations, spreads, strict=True):
+        third = THIRDS[min(3 * (2 * done + duration) // (2 * whole), 2) if whole else 0]
+        done += duration
+        late = scenario.part in ("all", phase, third if phase == "backward" else "all")
+        moved.append(round((duration + (scenario.spread * spread if late else 0)) * factor))
+    return moved
 
 
 def cost_under(

@@ -1,6 +1,8 @@
 """Scenarios: what they make of graphs and costs, and that they are what they say."""
 
+from dataclasses import replace
 from fractions import Fraction
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
-from planner.scenarios import SCENARIOS, Scenario, cost_under, graph_under
+from planner.scenarios import SCENARIOS, Part, Scenario, cost_under, graph_under, measured
 from tests.caramel.graph_strategies import graphs
 from tests.strategies import affine_costs, table_costs
 
@@ -27,7 +29,15 @@ def test_each_of_them_changes_one_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("computation", 0), ("startup", -1), ("bandwidth", 0), ("late", "x")]
+    ("field", "value"),
+    [
+        ("computation", 0),
+        ("startup", -1),
+        ("bandwidth", 0),
+        ("late", "x"),
+        ("spread", -1),
+        ("part", "end"),
+    ],
 )
 def test_what_cannot_be_is_refused(field: str, value: object) -> None:
     with pytest.raises(InvalidInputError) as refused:
@@ -76,3 +86,70 @@ def test_depths_are_changed_one_by_one() -> None:
     assert cost_under(DepthCost(((1, line), (4, table))), twice) == DepthCost(
         ((1, AffineCost(20, Fraction(2))), (4, TableCost(((0, 40), (10, 50)))))
     )
+
+
+@st.composite
+def spread_graphs(draw: st.DrawFn) -> Graph:
+    graph = draw(graphs())
+    spreads = st.none() | st.integers(0, 50)
+    return Graph(tuple(replace(op, spread_ns=draw(spreads)) for op in graph.ops), graph.parameters)
+
+
+def third_of(graph: Graph, name: str) -> str:
+    """In which third of the backward pass, by time, the middle of an op lies."""
+    order = [graph.ops[index] for index in graph.topological if graph.ops[index].phase != "forward"]
+    whole = sum(op.duration_ns for op in order)
+    before = sum(op.duration_ns for op in order[: [op.name for op in order].index(name)])
+    middle = before + Fraction(graph.ops[graph.position[name]].duration_ns, 2)
+    if middle < Fraction(whole, 3) or not whole:
+        return "first"
+    return "middle" if middle < Fraction(2 * whole, 3) else "last"
+
+
+@given(spread_graphs(), st.sampled_from(get_args(Part)), st.integers(0, 3))
+def test_ops_of_a_part_are_late_by_their_spreads(graph: Graph, part: Part, times: int) -> None:
+    other = graph_under(graph, Scenario(spread=Fraction(times), part=part))
+    for op, was in zip(other.ops, graph.ops, strict=True):
+        inside = part in ("all", op.phase)
+        if op.phase == "backward":
+            inside |= part == third_of(graph, op.name)
+        assert op.duration_ns == was.duration_ns + inside * times * (was.spread_ns or 0)
+        assert replace(op, duration_ns=was.duration_ns) == was
+
+
+@given(spread_graphs())
+def test_thirds_together_are_the_backward_pass(graph: Graph) -> None:
+    def added(part: Part) -> int:
+        other = graph_under(graph, Scenario(spread=Fraction(1), part=part))
+        return sum(op.duration_ns for op in other.ops) - sum(op.duration_ns for op in graph.ops)
+
+    assert added("first") + added("middle") + added("last") == added("backward")
+    assert added("backward") + added("forward") == added("all")
+
+
+@given(spread_graphs(), st.integers(1, 1000))
+def test_what_is_measured_in_other_units_is_the_same(graph: Graph, factor: int) -> None:
+    larger = Graph(
+        tuple(
+            replace(
+                op,
+                duration_ns=factor * op.duration_ns,
+                spread_ns=None if op.spread_ns is None else factor * op.spread_ns,
+            )
+            for op in graph.ops
+        ),
+        graph.parameters,
+    )
+    for scenario, _ in measured().scenarios:
+        times = [op.duration_ns for op in graph_under(graph, scenario).ops]
+        assert [op.duration_ns for op in graph_under(larger, scenario).ops] == [
+            factor * time for time in times
+        ]
+
+
+@given(st.integers(0, 99), st.lists(st.integers(100, 999), min_size=6, max_size=6))
+def test_four_tenths_are_as_measured(usual: int, late: list[int]) -> None:
+    times = [usual, *late]
+    assert measured().of(times) == Fraction(4 * usual + sum(late), 10)
+    assert measured(Fraction(90)).of(times) == sorted(late)[-2]
+    assert measured(Fraction(40)).of(times) == usual

@@ -3,8 +3,9 @@
 Problem: times are not known, but scenarios and their weights are. One plan is made for all.
 
 Method: the op order is that of the plan for the numbers as they are. Under it `auto` plans for
-every scenario; their plans, that plan, and what every rule sends are priced in all scenarios, of up
-to `ENUMERATED` parameters all ways to group and order whole ones, too. The best is improved by
+every scenario, and for transfers or computation that take a fifth longer; their plans, that plan,
+what every rule sends, and DDP's buckets in several numbers are priced in all scenarios, of up to
+`ENUMERATED` parameters all ways to group and order whole ones, too. The best is improved by
 local search: the changes of `planner.caramel.descent` that help some scenario, if they help all
 together. By the numbers as they are no plan may last more than `MOST` times as long as the plan for
 them.
@@ -21,10 +22,12 @@ Source: own; for sample averages Kleywegt, Shapiro, Homem-de-Mello, SIAM J. Opti
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
+from planner.bucketing import BUCKET_COUNTS
+from planner.caramel.baselines import ddp
 from planner.caramel.bounds import NEAR
 from planner.caramel.descent import neighbours
 from planner.caramel.evaluation import Evaluation, evaluate
@@ -33,47 +36,22 @@ from planner.caramel.problem import Plan, Problem
 from planner.caramel.scenarios import under
 from planner.caramel.solver import RULES, result_of, solve
 from planner.deadline import Deadline, TimeUpError
-from planner.errors import NotApplicableError
+from planner.errors import InvalidInputError, NotApplicableError
 from planner.methods import Outcome, deadline_in
 from planner.results import Result
-from planner.scenarios import Outlook
+from planner.scenarios import LONGER, MOST, Outlook, Prospect
 from planner.validation import inside
 
-__all__ = ["ENUMERATED", "Prospect", "solve_for"]
+__all__ = ["ENUMERATED", "solve_for"]
 
 ENUMERATED = 4
 """Up to so many parameters all plans of whole ones are priced: 75 of four."""
-
-MOST = Fraction(201, 200)
-"""How many times as long an iteration may last by the numbers as they are."""
 
 PRICES = 2 * 10**6
 """Parts whose transfers the local search prices, in all scenarios together."""
 
 LEAST_SECONDS = 0.001
 """What the planning for each scenario gets at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prospect:
-    """What a plan for several scenarios costs in them.
-
-    Attributes
-    ----------
-    value : Fraction
-        The mean or the percentile of what an iteration lasts, in ns.
-    bound : Fraction
-        What no plan under its op order undercuts; at most `value`.
-    usual_ns : int
-        What the plan for the numbers as they are costs by these.
-    usual_value : Fraction
-        What that plan costs in the scenarios.
-    """
-
-    value: Fraction
-    bound: Fraction
-    usual_ns: int
-    usual_value: Fraction
 
 
 def solve_for(
@@ -103,7 +81,7 @@ def solve_for(
         If the numbers of a scenario are too large.
     """
     begin, deadline = time.perf_counter(), deadline_in(time_limit)
-    count = len(outlook.scenarios) + 1
+    count = len(outlook.scenarios) + len(LONGER) + 1
     usual = solve(problem, time_limit=_share(deadline, count))
     assert usual.plan is not None
     assert usual.objective_ns is not None
@@ -123,7 +101,7 @@ def solve_for(
     plans = [result.plan for result in own if result.plan is not None]
     bound = outlook.of([result.lower_bound_ns or 0 for result in own])
     best = search.better(start, plans)
-    for loads in _others(fixed, [start, *plans], deadline):
+    for loads in _others(fixed, [start, *plans, *_bearing(fixed, deadline)], deadline):
         if deadline.passed or search.value(best) == bound:
             break
         best = search.better(best, [plan_of(fixed, fixed.order, loads)])
@@ -184,6 +162,22 @@ class _Search:
     def _estimate(self, loads: Sequence[Load]) -> Fraction:
         """Return what counts of their times without interference: no more than with it."""
         return self._outlook.of([pricer.iteration_ns(loads) for pricer in self._pricers])
+
+
+def _bearing(problem: Problem, deadline: Deadline) -> Iterator[Plan]:
+    """Yield plans that may bear more: made for what takes longer, and with more transfers."""
+    for left, scenario in enumerate(reversed(LONGER), 1):
+        with suppress(InvalidInputError):  # whose numbers are too large
+            plan = solve(under(problem, scenario), time_limit=_share(deadline, left)).plan
+            assert plan is not None
+            yield plan
+    size = sum(problem.windows.sizes)
+    for number in BUCKET_COUNTS:
+        limit = -(-size // number)
+        with suppress(NotApplicableError, TimeUpError):
+            plan = ddp(problem, deadline, (limit, limit)).plan
+            assert plan is not None
+            yield plan
 
 
 def _others(problem: Problem, plans: Sequence[Plan], deadline: Deadline) -> Iterator[list[Load]]:

@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from planner import caramel
@@ -152,7 +151,7 @@ def _beside(
 
 def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
     problem = request.to_problem()
-    if request.scenarios is not UNSET:
+    if request.to_outlook(problem) is not None:
         return ComparedProblem(
             problem,
             lambda result: caramel_json.answer(problem, result),

@@ -178,6 +178,14 @@ def _cost_of_blocks(
 def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
     problem = request.to_problem()
     names, parameters = or_none(request.layer_names), or_none(request.layer_parameters)
+    if request.to_outlook(problem) is not None:
+        return ComparedProblem(
+            problem,
+            lambda result: ibatch_json.answer(problem, result, names, parameters),
+            (_summary("request", problem),),
+            best=lambda _: ibatch_json.run(request),
+            best_apart=True,
+        )
     return ComparedProblem(
         problem,
         lambda result: ibatch_json.answer(problem, result, names, parameters),

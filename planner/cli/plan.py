@@ -29,6 +29,7 @@ from planner.draw.plans import plan_chart
 from planner.jsonio import PROBLEMS
 from planner.jsonio.iteration import planned
 from planner.jsonio.iteration_answer import IterationAnswer
+from planner.jsonio.outlook import OUTLOOKS
 from planner.methods import concrete
 from planner.units import format_ns, parse_time
 
@@ -75,6 +76,12 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help=REGRET_HELP,
     )
+    parser.add_argument(
+        "--outlook",
+        choices=OUTLOOKS,
+        help="what counts: times as they are, or the mean or 90th percentile over what their "
+        "measured spreads make of them; default: mean, of auto where the profile has spreads",
+    )
     parser.add_argument("--time-limit", type=seconds, metavar="S", help="seconds of planning")
     parser.add_argument("--picture", metavar="FILE", help="draw the plan (.svg, .png, .json.gz)")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the plan as JSON")
@@ -100,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
         epoch_samples=options.epoch_samples,
         limits=_limits(options),
         regret=options.regret,
+        likely={} if options.outlook is None else {"outlook": options.outlook},
         progress=lambda what: progress(f"planning {what}"),
     )
     progress.done()

@@ -26,7 +26,7 @@ def beside(answer: object) -> Iterator[str]:
     if not isinstance(answer, IbatchAnswer) and answer.advice is not UNSET:
         yield advice_text(answer.advice)
     yield from _targets(answer)
-    if isinstance(answer, CaramelAnswer) and answer.prospect is not UNSET:
+    if answer.prospect is not UNSET:
         yield prospect_text(answer.prospect)
     if answer.regret is not UNSET and answer.regret:
         yield ""

@@ -74,6 +74,8 @@ class Problem:
         and the makespan, since Eq. 4 knows none.
     target : Target, optional
         Whose rules plans keep to: of those that shard parameters, and of pulls.
+    spread_ns : sequence of int, shape (L,), optional
+        Interquartile range of each layer's measured computation times.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class Problem:
     max_batch_bytes: int | None = None
     interference: Interference = ALONE
     target: Target | None = None
+    spread_ns: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         for name, known in (("direction", DIRECTIONS), ("objective", OBJECTIVES)):
@@ -117,7 +120,7 @@ class Problem:
                 raise InvalidInputError("layer_bytes", "missing: cost_table needs it")
         lists = {
             name: integers(getattr(self, name), name)
-            for name in ("transfer_ns", "layer_bytes", "compute_ns")
+            for name in ("transfer_ns", "layer_bytes", "compute_ns", "spread_ns")
             if name == "compute_ns" or getattr(self, name) is not None
         }
         first = next(iter(lists))
@@ -199,6 +202,9 @@ class Problem:
         """
         layers = profile.chain(granularity).layers
         pull = direction == "pull"
+        spreads = [
+            layer.forward_spread_ns if pull else layer.backward_spread_ns for layer in layers
+        ]
         return cls(
             compute_ns=tuple(layer.forward_ns if pull else layer.backward_ns for layer in layers),
             layer_bytes=tuple(
@@ -210,6 +216,7 @@ class Problem:
             max_batch_bytes=max_batch_bytes,
             interference=interference,
             target=target,
+            spread_ns=tuple(known or 0 for known in spreads) if any(spreads) else None,
         )
 
     def plan(self, boundaries: Sequence[int]) -> "Plan":

@@ -16,16 +16,19 @@ from planner.ibatch.evaluation import check, evaluate, objective_ns
 from planner.ibatch.problem import Plan, Problem
 from planner.ibatch.solver import solve
 from planner.regret import Regret, regrets
-from planner.scenarios import Scenario, cost_under
+from planner.scenarios import Scenario, cost_under, later
 
 __all__ = ["regretted", "under"]
 
 
 def under(problem: Problem, scenario: Scenario) -> Problem:
     """Return the problem with the numbers of a scenario."""
-    pull = problem.direction == "pull"
-    factor = scenario.computation if pull else scenario.backward
-    other = replace(problem, compute_ns=_times(problem.compute_ns, factor))
+    times, spreads = problem.compute_ns, problem.spread_ns or (0,) * problem.layers
+    if problem.direction == "pull":
+        times = later(times, spreads, "forward", scenario)
+    else:
+        times = later(times[::-1], spreads[::-1], "backward", scenario)[::-1]
+    other = replace(problem, compute_ns=times)
     if problem.cost is not None:
         return replace(other, cost=cost_under(problem.cost, scenario))
     assert problem.startup_ns is not None

@@ -1,7 +1,7 @@
 """What is planned when everything is planned at once, and what such a plan is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -12,7 +12,7 @@ from planner.caramel.problem import Part
 from planner.clusters import Cluster
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
-from planner.graphs import Graph, Op
+from planner.graphs import Graph
 from planner.interference import Interference
 from planner.iteration.damaged import cut_off
 from planner.iteration.memory import Footprint
@@ -339,8 +339,15 @@ class Problem:
 
 
 def scaled(graph: Graph, factor: Fraction) -> Graph:
-    """Return the graph with all durations multiplied by `factor`, rounded to whole ns."""
+    """Return the graph with all times multiplied by `factor`, rounded to whole ns."""
     if factor == 1:
         return graph
-    ops = tuple(Op(op.name, round(op.duration_ns * factor), op.phase, op.after) for op in graph.ops)
-    return Graph(ops, graph.parameters)
+    ops = (
+        replace(
+            op,
+            duration_ns=round(op.duration_ns * factor),
+            spread_ns=None if op.spread_ns is None else round(op.spread_ns * factor),
+        )
+        for op in graph.ops
+    )
+    return Graph(tuple(ops), graph.parameters)

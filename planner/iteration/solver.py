@@ -33,7 +33,7 @@ from planner.methods import Outcome, judged, named, solve_with
 from planner.results import Infeasibility, Result
 from planner.validation import total
 
-__all__ = ["JOINT", "METHODS", "Method", "best_of", "by_rule", "solve"]
+__all__ = ["JOINT", "METHODS", "Method", "best_of", "bound_under", "by_rule", "result_of", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -108,6 +108,23 @@ def best_of(
         How long they took.
     """
     outcome = replace(_best_of(problem, candidates), method=JOINT)
+    return result_of(problem, outcome, runtime_s)
+
+
+def result_of(
+    problem: Problem, outcome: Outcome[Plan], runtime_s: float
+) -> Result[Plan, Evaluation]:
+    """Return a plan that was made elsewhere as a result, checked and priced.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its problem.
+    outcome : Outcome
+        The plan, what was proved, and by which method.
+    runtime_s : float
+        How long that took.
+    """
     return judged(problem, outcome, runtime_s, NEVER, judge=_judge, bound=_bound)
 
 
@@ -209,12 +226,23 @@ def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
     return evaluation, total(evaluation.iteration_ns, "cluster", "what an iteration lasts")
 
 
-def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
-    """Return what no plan asked for undercuts: by any algorithm there is, in any mode."""
-    least = min(
+def bound_under(problem: Problem, plan: Plan) -> int:
+    """Return what no plan asked for undercuts: by any algorithm there is, in any mode.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    plan : Plan
+        Whose op orders are meant.
+    """
+    return min(
         bound(problem, option, mode, plan)
         for mode in problem.modes
         if too_small(problem, mode) is None
         for option in problem.cheapest
     )
-    return least, False
+
+
+def _bound(problem: Problem, plan: Plan, _: Deadline) -> tuple[int, bool]:
+    return bound_under(problem, plan), False

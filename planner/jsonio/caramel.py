@@ -12,7 +12,7 @@ from planner.caramel.enforcement import control_edges, edges_of_order
 from planner.caramel.evaluation import Evaluation, plan_heads
 from planner.caramel.exported import exported
 from planner.caramel.for_target import BUCKETS
-from planner.caramel.outlook import Prospect, solve_for
+from planner.caramel.outlook import solve_for
 from planner.caramel.paper import threshold_of
 from planner.caramel.problem import Plan, Problem, Stages
 from planner.caramel.scenarios import advised, regretted
@@ -23,16 +23,19 @@ from planner.errors import InvalidInputError
 from planner.jsonio.graphs import OpDocument, ParameterDocument, graph_of
 from planner.jsonio.heads import Head, head, warned
 from planner.jsonio.network import Described, Network, described, measured_as
+from planner.jsonio.outlook import (
+    OutlookField,
+    PercentileField,
+    ProspectField,
+    ScenariosField,
+    asked,
+    prospect_answer,
+)
 from planner.jsonio.regret import (
     AdviceField,
-    Percentile,
-    ProspectAnswer,
     RegretField,
     RegretRequest,
-    ScenarioDocument,
     advice_answer,
-    outlook_of,
-    prospect_answer,
     regret_answers,
 )
 from planner.jsonio.settled_network import settled, warnings_of
@@ -56,6 +59,7 @@ from planner.methods import deadline_in
 from planner.network import ring_cost
 from planner.regret import Regret
 from planner.results import Result
+from planner.scenarios import Outlook, Prospect
 from planner.targets import PLANNER, TARGETS, Exported, target_of
 from planner.validation import MAX_VALUE, total
 
@@ -101,8 +105,9 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     servers: Machines | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=0, le=MAX_VALUE)] = 0
     regret: RegretRequest = False
-    scenarios: Annotated[tuple[ScenarioDocument, ...], Meta(min_length=1)] | UnsetType = UNSET
-    percentile: Percentile | UnsetType = UNSET
+    scenarios: ScenariosField = UNSET
+    percentile: PercentileField = UNSET
+    outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
     def settled(self) -> Described:
@@ -130,6 +135,19 @@ class CaramelRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             element_bytes=self.element_bytes,
             interference=network.interference,
             target=target_of(self.target),
+        )
+
+    def to_outlook(self, problem: Problem) -> Outlook | None:
+        """Return the scenarios to plan for, if for any."""
+        known = any(op.spread_ns for op in problem.graph.ops)
+        return asked(
+            outlook=self.outlook,
+            scenarios=self.scenarios,
+            percentile=self.percentile,
+            spreads="" if known else "ops with a spread_ns, or scenarios",
+            method=self.method,
+            chooses="search",
+            target=problem.target,
         )
 
 
@@ -172,7 +190,7 @@ class CaramelAnswer(Head, frozen=True, kw_only=True):
     slowed_ns: Moment | UnsetType = UNSET
     advice: AdviceField = UNSET
     regret: RegretField = UNSET
-    prospect: ProspectAnswer | UnsetType = UNSET
+    prospect: ProspectField = UNSET
     target: TargetField = UNSET
     targets: TargetsField = UNSET
 
@@ -184,19 +202,10 @@ def run(request: CaramelRequest) -> CaramelAnswer:
     deadline = deadline_in(limit)
     if limit is not None and request.regret:
         limit /= 2
-    prospect = None
-    if request.scenarios is UNSET:
-        if request.percentile is not UNSET:
-            raise InvalidInputError("percentile", "missing beside it: scenarios")
+    outlook, prospect = request.to_outlook(problem), None
+    if outlook is None:
         result = caramel.solve(problem, method=request.method, time_limit=limit)
     else:
-        if problem.target is not None:
-            raise InvalidInputError("scenarios", f"not with target {request.target}")
-        if request.method not in ("auto", "search"):
-            raise InvalidInputError(
-                "scenarios", f"not with method {request.method}, only with auto, which is search"
-            )
-        outlook = outlook_of(request.scenarios, or_none(request.percentile))
         result, prospect = solve_for(problem, outlook, time_limit=limit)
     made = answer_beside(problem, result, deadline, regret=request.regret, prospect=prospect)
     sizes = [group.bytes for group in made.groups]
@@ -302,7 +311,7 @@ def answer(
         ),
         advice=advice_answer(advice),
         regret=regret_answers(regret),
-        prospect=UNSET if prospect is None else prospect_answer(prospect, evaluation.iteration_ns),
+        prospect=prospect_answer(prospect, evaluation.iteration_ns),
         target=target_answer(problem.target),
         targets=targets_answer(targets),
     )

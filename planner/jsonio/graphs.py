@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from planner.graphs import Graph, Op, Parameter, Phase
-from planner.jsonio.types import PositiveSize, Time
+from planner.jsonio.types import PositiveSize, Time, or_none
 
 __all__ = ["OpDocument", "ParameterDocument", "documents_of", "graph_of"]
 
+Spread = Annotated[Time, Meta(description="interquartile range of the measured times")]
 OpNames = str | Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
@@ -20,6 +21,7 @@ class OpDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ns: Time
     phase: Phase = field(name="pass")
     after: tuple[str, ...] = ()
+    spread_ns: Spread | UnsetType = UNSET
 
 
 class ParameterDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +42,7 @@ def graph_of(ops: Iterable[OpDocument], parameters: Iterable[ParameterDocument])
         If it is none, with a path into ``ops`` or ``parameters``.
     """
     return Graph(
-        tuple(Op(op.name, op.ns, op.phase, op.after) for op in ops),
+        tuple(Op(op.name, op.ns, op.phase, op.after, or_none(op.spread_ns)) for op in ops),
         tuple(
             Parameter(
                 parameter.name,
@@ -57,7 +59,13 @@ def documents_of(graph: Graph) -> tuple[tuple[OpDocument, ...], tuple[ParameterD
     """Return the JSON forms of a graph's ops and parameters."""
     return (
         tuple(
-            OpDocument(name=op.name, ns=op.duration_ns, phase=op.phase, after=op.after)
+            OpDocument(
+                name=op.name,
+                ns=op.duration_ns,
+                phase=op.phase,
+                after=op.after,
+                spread_ns=UNSET if op.spread_ns is None else op.spread_ns,
+            )
             for op in graph.ops
         ),
         tuple(

@@ -18,10 +18,19 @@ from planner.ibatch.evaluation import (
     times_of,
 )
 from planner.ibatch.for_target import exported
+from planner.ibatch.outlook import solve_for
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE, Interference
 from planner.jsonio.heads import PlanOrReason, check_head, head, made_by, warned
 from planner.jsonio.network import Described, Network, described, measured_as
+from planner.jsonio.outlook import (
+    OutlookField,
+    PercentileField,
+    ProspectField,
+    ScenariosField,
+    asked,
+    prospect_answer,
+)
 from planner.jsonio.regret import RegretField, RegretRequest, regret_answers
 from planner.jsonio.settled_network import settled, warnings_of
 from planner.jsonio.targets import (
@@ -49,6 +58,7 @@ from planner.methods import deadline_in
 from planner.network import batch_cost
 from planner.regret import Regret
 from planner.results import Result
+from planner.scenarios import Outlook, Prospect
 from planner.targets import FSDP2, PLANNER, Target, target_of
 from planner.timeline import Timeline
 from planner.units import counted, format_ns
@@ -89,6 +99,10 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cost_table: Rows | UnsetType = UNSET
     network: Network | UnsetType = UNSET
     compute_ns: Times
+    spread_ns: (
+        Annotated[Times, Meta(description="interquartile ranges of the times measured of layers")]
+        | UnsetType
+    ) = UNSET
     max_batch_bytes: PositiveSize | UnsetType = UNSET
     objective: Literal["makespan", "eq4"] = "makespan"
     method: MethodName = "auto"
@@ -96,6 +110,9 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     layer_names: tuple[str, ...] | UnsetType = UNSET
     layer_parameters: LayerParameters | UnsetType = UNSET
     regret: RegretRequest = False
+    scenarios: ScenariosField = UNSET
+    percentile: PercentileField = UNSET
+    outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
     def to_problem(self) -> ibatch.Problem:
@@ -112,6 +129,7 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             max_batch_bytes=or_none(self.max_batch_bytes),
             interference=interference,
             target=target_of(self.target),
+            spread_ns=or_none(self.spread_ns),
         )
         for name in ("layer_names", "layer_parameters"):
             values = or_none(getattr(self, name))
@@ -127,6 +145,20 @@ class IbatchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if self.network is UNSET:
             return None
         return settled(described(self.network), ibatch.COLLECTIVES[self.direction])
+
+    def to_outlook(self, problem: ibatch.Problem) -> Outlook | None:
+        """Return the scenarios to plan for, if for any."""
+        makespan = problem.objective == "makespan"
+        known = makespan and any(problem.spread_ns or ())
+        return asked(
+            outlook=self.outlook,
+            scenarios=self.scenarios,
+            percentile=self.percentile,
+            spreads="" if known else "spread_ns and objective makespan, or scenarios",
+            method=self.method,
+            chooses="exact",
+            target=problem.target,
+        )
 
     def _cost(self) -> tuple[AffineCost | TableCost | None, Interference]:
         """Return what a communication costs, if a table or a network says so, and disturbs."""
@@ -236,6 +268,7 @@ class IbatchAnswer(PlanOrReason, frozen=True, kw_only=True):
     ranks: Count | UnsetType = UNSET
     blocks: BlocksCost | UnsetType = UNSET
     regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
     target: TargetField = UNSET
     targets: TargetsField = UNSET
 
@@ -247,8 +280,12 @@ def run(request: IbatchRequest) -> IbatchAnswer:
     deadline = deadline_in(limit)
     if limit is not None and request.regret:
         limit /= 2
-    result = ibatch.solve(problem, method=request.method, time_limit=limit)
-    made, network = answer_to(request, problem, result, deadline), request.settled()
+    outlook, prospect = request.to_outlook(problem), None
+    if outlook is None:
+        result = ibatch.solve(problem, method=request.method, time_limit=limit)
+    else:
+        result, prospect = solve_for(problem, outlook, time_limit=limit)
+    made, network = answer_to(request, problem, result, deadline, prospect), request.settled()
     if network is None or result.plan is None or problem.layer_bytes is None:
         return made
     sizes = [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
@@ -260,6 +297,7 @@ def answer_to(
     problem: ibatch.Problem,
     result: Result[ibatch.Plan, ibatch.Evaluation],
     deadline: Deadline,
+    prospect: Prospect | None = None,
 ) -> IbatchAnswer:
     """Return the answer to a request: a result, and until the deadline its regret if asked for."""
     plan = result.plan if request.regret else None
@@ -269,6 +307,7 @@ def answer_to(
         or_none(request.layer_names),
         or_none(request.layer_parameters),
         regret=None if plan is None else regretted(problem, plan, deadline),
+        prospect=prospect,
     )
 
 
@@ -360,8 +399,9 @@ def answer(
     layer_parameters: tuple[tuple[str, ...], ...] | None = None,
     *,
     regret: Sequence[Regret] | None = None,
+    prospect: Prospect | None = None,
 ) -> IbatchAnswer:
-    """Return the JSON form of a result, with what is known of the layers, and its regret."""
+    """Return the JSON form of a result, with what is known of layers, regret and prospect."""
     known: dict[str, Any] = {
         **head(IbatchAnswer, result),
         "direction": problem.direction,
@@ -370,6 +410,7 @@ def answer(
         "layer_parameters": UNSET if layer_parameters is None else layer_parameters,
         "layer_bytes": UNSET if problem.layer_bytes is None else tuple(problem.layer_bytes),
         "regret": regret_answers(regret),
+        "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
     }
     if result.plan is None:

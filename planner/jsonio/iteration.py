@@ -1,7 +1,7 @@
 """The JSON interface of whole iterations: what is asked."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,10 +9,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner import iteration
 from planner.caramel.for_target import BUCKETS
 from planner.clusters import Cluster
+from planner.deadline import Deadline
 from planner.errors import InvalidInputError
-from planner.iteration import Problem
+from planner.iteration import Alternative, Evaluation, Plan, Problem
 from planner.iteration.for_target import exported
 from planner.iteration.measured import assumed_startups, notes_of
+from planner.iteration.outlook import LEAST_SECONDS, solve_for
 from planner.iteration.partitioned import Partitioned, partitioned
 from planner.iteration.scenarios import advised, regretted
 from planner.iteration.scheduling import scheduled
@@ -21,6 +23,7 @@ from planner.jsonio.clusters import ClusterDocument, cluster_of
 from planner.jsonio.heads import warned
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.iteration_making import answer
+from planner.jsonio.outlook import OutlookField, PercentileField, ScenariosField, asked
 from planner.jsonio.profiles import ProfileDocument, profile_of
 from planner.jsonio.regret import RegretRequest
 from planner.jsonio.targets import TargetRequest
@@ -35,6 +38,8 @@ from planner.jsonio.types import (
 )
 from planner.methods import deadline_in, known_method
 from planner.profiles import Profile
+from planner.results import Result
+from planner.scenarios import Outlook, Prospect
 from planner.targets import EVERY, PLANNER, Target, target_of
 from planner.validation import MAX_VALUE, inside
 
@@ -89,6 +94,9 @@ class IterationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ) = UNSET
     max_group_ns: PositiveTime | UnsetType = UNSET
     regret: RegretRequest = False
+    scenarios: ScenariosField = UNSET
+    percentile: PercentileField = UNSET
+    outlook: OutlookField = UNSET
     target: TargetRequest = PLANNER
 
     def to_problem(self) -> Problem:
@@ -142,6 +150,7 @@ def run(request: IterationRequest) -> IterationAnswer:
         epoch_samples=or_none(request.epoch_samples),
         limits=limits,
         regret=request.regret,
+        likely={name: getattr(request, name) for name in ("outlook", "scenarios", "percentile")},
     )
     return answered
 
@@ -156,6 +165,7 @@ def planned(
     epoch_samples: int | None = None,
     limits: Mapping[str, Any] | None = None,
     regret: bool = False,
+    likely: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Problem, IterationAnswer]:
     """Return what was planned, and the answer.
@@ -176,6 +186,8 @@ def planned(
         `max_overhead` and `max_group_ns` of `planner.iteration.scheduling`.
     regret : bool
         Whether to plan for other scenarios, too; then the plan itself gets half the time.
+    likely : mapping, optional
+        `outlook`, `scenarios` and `percentile` of a request.
     progress : callable, optional
         Called with what is planned next.
     """
@@ -213,10 +225,22 @@ def planned(
             limit = None if time_limit is None else time_limit / 4
             servers = partitioned(profile, cluster, epoch_samples, options, limit)
         cluster = sizing.chosen.cluster if sizing.chosen else cluster
-    problem = Problem.from_profile(profile, cluster, **options)
+    problem, prospect = Problem.from_profile(profile, cluster, **options), None
+    known = any(op.spread_ns for op in problem.graph.ops)
+    outlook = asked(
+        **{"outlook": UNSET, **(likely or {})},
+        spreads="" if known else "layers of profile with spreads, or scenarios",
+        method=method,
+        chooses=iteration.JOINT,
+        target=target,
+    )
     if target is None and method in ("auto", iteration.JOINT):
         alternatives = iteration.alternatives(problem, deadline, progress)
         result = iteration.best_of(problem, alternatives, time.perf_counter() - begin)
+        if outlook is not None:
+            if progress:
+                progress("for scenarios")
+            result, prospect = _prepared(problem, outlook, result, alternatives, deadline, likely)
     else:
         alternatives = ()
         result = iteration.solve(problem, method=method, time_limit=time_limit)
@@ -233,6 +257,7 @@ def planned(
         servers=servers,
         groups=groups,
         advice=advised(problem, result, end) if alternatives else None,
+        prospect=prospect,
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
         targets=exported(problem, result.plan, end) if result.plan else None,
         deadline=deadline,
@@ -260,3 +285,27 @@ def _doubts(
         return (f"{said}; {lead} at 1/1024 to 1024 times these", *notes)
     side = "above" if factor < 1 else "below"
     return (f"{said}; {lead} while they are {side} {factor:.3g} times these", *notes)
+
+
+def _prepared(
+    problem: Problem,
+    outlook: Outlook,
+    usual: Result[Plan, Evaluation],
+    alternatives: Sequence[Alternative],
+    deadline: Deadline,
+    likely: Mapping[str, Any] | None,
+) -> tuple[Result[Plan, Evaluation], Prospect | None]:
+    """Return the plan for scenarios; the usual one if nobody asked and their numbers are none."""
+    left = deadline.remaining_s
+    try:
+        return solve_for(
+            problem,
+            outlook,
+            time_limit=None if left is None else max(left, LEAST_SECONDS),
+            usual=usual,
+            others=[option.plan for option in alternatives if option.plan is not None],
+        )
+    except InvalidInputError:
+        if any(value is not UNSET for value in (likely or {}).values()):
+            raise
+        return usual, None

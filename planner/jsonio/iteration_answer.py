@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from planner.iteration.ways import MIXED
 from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
+from planner.jsonio.outlook import ProspectField
 from planner.jsonio.partitioned import PartitionedAnswer
 from planner.jsonio.programs import ProgramAround
 from planner.jsonio.regret import AdviceField, RegretField
@@ -246,5 +247,6 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     scheduling: SchedulingAnswer | UnsetType = UNSET
     advice: AdviceField = UNSET
     regret: RegretField = UNSET
+    prospect: ProspectField = UNSET
     target: TargetField = UNSET
     targets: TargetsField = UNSET

@@ -43,6 +43,7 @@ from planner.jsonio.iteration_answer import (
     TransferAnswer,
     Why,
 )
+from planner.jsonio.outlook import prospect_answer
 from planner.jsonio.partitioned import partitioned_answer
 from planner.jsonio.programs import program_answer
 from planner.jsonio.regret import advice_answer, regret_answers
@@ -51,6 +52,7 @@ from planner.jsonio.transfers import OpTimes, op_times, sent
 from planner.jsonio.types import filled
 from planner.regret import Regret
 from planner.results import Result
+from planner.scenarios import Prospect
 from planner.targets import Exported
 from planner.topologies import BCube
 from planner.validation import MAX_TOTAL
@@ -70,6 +72,7 @@ def answer(
     groups: Result[drizzle.Plan, drizzle.Evaluation] | None = None,
     advice: Advice | None = None,
     regret: Sequence[Regret] | None = None,
+    prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
@@ -89,8 +92,8 @@ def answer(
         Samples of an epoch, and how the number of machines was chosen.
     groups : Result, optional
         How the engine's driver schedules iterations.
-    advice, regret : Advice, sequence of Regret, optional
-        How the plan stands beside DDP, and in other scenarios.
+    advice, regret, prospect : Advice, sequence of Regret, Prospect, optional
+        How the plan stands beside DDP, in other scenarios, and in those it was made for.
     targets : mapping of str to Exported, optional
         What it takes under the rules of targets.
     deadline : Deadline
@@ -110,6 +113,7 @@ def answer(
         "scheduling": _scheduling(groups) if groups else UNSET,
         "advice": advice_answer(advice),
         "regret": regret_answers(regret),
+        "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
         "targets": targets_answer(targets),
     }

@@ -1,4 +1,4 @@
-"""The JSON form of scenarios, of a plan's regret, and of the advice to keep DDP."""
+"""The JSON form of a plan's regret, and of the advice to keep DDP."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -7,63 +7,18 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.advice import Advice
-from planner.caramel.outlook import Prospect
-from planner.jsonio.types import Moment, PositiveRate, Rate, fields_of, filled
+from planner.jsonio.types import Moment, filled
 from planner.regret import Regret
-from planner.scenarios import Outlook, Scenario
-from planner.validation import inside
 
 __all__ = [
     "AdviceAnswer",
     "AdviceField",
-    "Percentile",
-    "ProspectAnswer",
     "RegretAnswer",
     "RegretField",
     "RegretRequest",
-    "ScenarioDocument",
     "advice_answer",
-    "outlook_of",
-    "prospect_answer",
     "regret_answers",
 ]
-
-
-class ScenarioDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be otherwise, and how likely that is."""
-
-    computation: (
-        Annotated[PositiveRate, Meta(description="times of computation are multiplied by; or 1")]
-        | UnsetType
-    ) = UNSET
-    startup: (
-        Annotated[Rate, Meta(description="start-up costs are multiplied by; or 1")] | UnsetType
-    ) = UNSET
-    bandwidth: (
-        Annotated[PositiveRate, Meta(description="what the network carries, relatively; or 1")]
-        | UnsetType
-    ) = UNSET
-    late: (
-        Annotated[
-            Rate,
-            Meta(description="share of the backward pass by which the last rank falls behind"),
-        ]
-        | UnsetType
-    ) = UNSET
-    weight: (
-        Annotated[PositiveRate, Meta(description="how likely, beside the others; or 1")] | UnsetType
-    ) = UNSET
-
-
-class ProspectAnswer(Struct, frozen=True, kw_only=True):
-    """What a plan for several scenarios costs in them, beside the usual plan."""
-
-    value_ns: Annotated[float, Meta(ge=0, description="mean or percentile of an iteration")]
-    lower_bound_ns: Annotated[float, Meta(ge=0, description="no plan in this op order has less")]
-    usual_value_ns: Annotated[float, Meta(ge=0, description="the same of the usual plan")]
-    usual_ns: Moment
-    gain: Annotated[float, Meta(ge=0, description="usual_value_ns over value_ns")]
-    loss: Annotated[float, Meta(ge=0, description="objective_ns over usual_ns")]
 
 
 class RegretAnswer(Struct, frozen=True, kw_only=True):
@@ -98,13 +53,6 @@ class AdviceAnswer(Struct, frozen=True, kw_only=True):
     at_most: Annotated[float, Meta(ge=0, description="of any plan: over the bound")] | None
 
 
-Percentile = Annotated[
-    Fraction,
-    Meta(
-        description="the time not exceeded in so many percent of the scenarios, by weight",
-        extra_json_schema={"exclusiveMinimum": 0, "maximum": 100},
-    ),
-]
 RegretRequest = Annotated[
     bool,
     Meta(description="also say how far the plan is from the best one if the numbers are others"),
@@ -144,38 +92,6 @@ def advice_answer(found: Advice | None) -> AdviceField:
         ddp_ns=found.ddp_ns,
         gain=float(found.gain),
         at_most=_number(found.at_most),
-    )
-
-
-def outlook_of(
-    documents: Sequence[ScenarioDocument], percentile: Fraction | None = None
-) -> Outlook:
-    """Return the typed scenarios.
-
-    Raises
-    ------
-    InvalidInputError
-        With the path of what cannot be.
-    """
-    scenarios = []
-    for place, document in enumerate(documents):
-        with inside(f"scenarios[{place}]"):
-            numbers = fields_of(document)
-            weight = numbers.pop("weight", Fraction(1))
-            scenarios.append((Scenario(**numbers), weight))
-    return Outlook(tuple(scenarios), percentile)
-
-
-def prospect_answer(prospect: Prospect, objective_ns: int) -> ProspectAnswer:
-    """Return the JSON form of what a plan costs in the scenarios it was made for."""
-    value, usual = prospect.value, prospect.usual_value
-    return ProspectAnswer(
-        value_ns=float(value),
-        lower_bound_ns=float(prospect.bound),
-        usual_value_ns=float(usual),
-        usual_ns=prospect.usual_ns,
-        gain=float(usual / value) if value else 1.0,
-        loss=objective_ns / prospect.usual_ns if prospect.usual_ns else 1.0,
     )
 
 

@@ -8,7 +8,8 @@ from planner.advice import WORTH
 from planner.jsonio.caramel import CaramelAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
-from planner.jsonio.regret import AdviceAnswer, ProspectAnswer, RegretAnswer
+from planner.jsonio.outlook import ProspectAnswer
+from planner.jsonio.regret import AdviceAnswer, RegretAnswer
 from planner.report.html import Html, joined, paragraph, table
 from planner.report.words import percent
 from planner.units import format_ns

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from planner.caramel import Plan, Problem, evaluate, solve
 from planner.caramel.evaluation import check
-from planner.caramel.outlook import MOST, solve_for
+from planner.caramel.outlook import solve_for
 from planner.caramel.scenarios import under
 from planner.costs import AffineCost
 from planner.errors import InvalidInputError
 from planner.graphs import Graph, Op, Parameter
 from planner.interference import Interference
-from planner.scenarios import SCENARIOS, Outlook, Scenario
+from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario
 from planner.validation import MAX_VALUE
 from tests.caramel.exact_oracles import best_split, price, whole_plans
 from tests.caramel.test_scenarios import problems, small

@@ -1,0 +1,135 @@
+"""Batches for several scenarios: against all batches of few layers, and as they say themselves."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import ibatch
+from planner.errors import InvalidInputError
+from planner.ibatch.outlook import ENUMERATED, solve_for
+from planner.scenarios import MOST, SCENARIOS, Outlook, Scenario, measured
+from tests.oracles import all_boundaries, boundaries_of, objective
+from tests.strategies import problems
+
+percentiles = st.none() | st.sampled_from([Fraction(50), Fraction(90), Fraction(100)])
+
+
+@st.composite
+def spread_problems(draw: st.DrawFn, most: int = 6) -> ibatch.Problem:
+    problem = draw(problems(max_layers=most, objective="makespan"))
+    count = problem.layers
+    return replace(
+        problem, spread_ns=draw(st.lists(st.integers(0, 60), min_size=count, max_size=count))
+    )
+
+
+def late(problem: ibatch.Problem, part: str) -> ibatch.Problem:
+    """The problem with all of a part late by its spread, worked out by hand."""
+    count, push = problem.layers, problem.direction == "push"
+    order = range(count)[::-1] if push else range(count)
+    times = list(problem.compute_ns)
+    whole, before = sum(times), 0
+    for layer in order:
+        middle = Fraction(2 * before + times[layer], 2)
+        before += problem.compute_ns[layer]
+        third = "first" if 3 * middle < whole or not whole else "middle"
+        third = "last" if whole and 3 * middle >= 2 * whole else third
+        if part in ("all", *(("backward", third) if push else ("forward",))):
+            times[layer] += (problem.spread_ns or ())[layer]
+    return replace(problem, compute_ns=times)
+
+
+def counted(problem: ibatch.Problem, boundaries: tuple[int, ...], mean: bool) -> Fraction:
+    usual = objective(problem, boundaries)
+    parts = ("all", "backward", "first", "middle", "last", "forward")
+    times = [objective(late(problem, part), boundaries) for part in parts]
+    return Fraction(4 * usual + sum(times), 10) if mean else Fraction(sorted([usual, *times])[-2])
+
+
+@settings(max_examples=100)
+@given(spread_problems(), st.booleans())
+def test_no_batches_that_may_be_are_better(problem: ibatch.Problem, mean: bool) -> None:
+    outlook = measured(None if mean else Fraction(90))
+    result, prospect = solve_for(problem, outlook)
+    if result.plan is None:
+        assert prospect is None
+        return
+    assert prospect is not None
+    best = min(objective(problem, one) for one in all_boundaries(problem))
+    values = {one: counted(problem, one, mean) for one in all_boundaries(problem)}
+    allowed = [values[one] for one in values if objective(problem, one) <= MOST * best]
+    assert prospect.bound <= min(values.values())
+    assert prospect.value == min(allowed) == values[boundaries_of(problem, result.plan)]
+    assert prospect.usual_ns == best == result.lower_bound_ns
+    assert result.objective_ns == objective(problem, boundaries_of(problem, result.plan))
+    assert (result.status == "optimal") == (result.objective_ns == best)
+
+
+@settings(max_examples=30)
+@given(spread_problems(ENUMERATED + 6), percentiles, st.data())
+def test_of_many_layers_it_is_no_worse(
+    problem: ibatch.Problem, percentile: Fraction | None, data: st.DataObject
+) -> None:
+    likely = data.draw(
+        st.sampled_from([measured(percentile), Outlook(((SCENARIOS[1], Fraction(1)),))])
+    )
+    result, prospect = solve_for(problem, likely)
+    if prospect is None:
+        return
+    assert prospect.bound <= prospect.value <= prospect.usual_value
+    assert result.objective_ns is not None
+    assert result.objective_ns <= MOST * prospect.usual_ns
+    assert (result.plan, prospect) == (solve_for(problem, likely)[0].plan, prospect)
+
+
+@settings(max_examples=30)
+@given(spread_problems(), st.integers(2, 1000))
+def test_in_other_units_it_is_as_good(problem: ibatch.Problem, factor: int) -> None:
+    if problem.startup_ns is None or problem.transfer_ns is None:
+        return
+    larger = replace(
+        problem,
+        startup_ns=factor * problem.startup_ns,
+        transfer_ns=[factor * time for time in problem.transfer_ns],
+        compute_ns=[factor * time for time in problem.compute_ns],
+        spread_ns=[factor * time for time in problem.spread_ns or ()],
+    )
+    (_, small), (_, large) = (solve_for(one, measured()) for one in (problem, larger))
+    assert (small is None) == (large is None)
+    if small is not None and large is not None:
+        assert large.value == factor * small.value
+        assert large.bound == factor * small.bound
+
+
+def test_what_costs_little_and_bears_much_is_taken() -> None:
+    """One batch is best by a nanosecond, and late whenever the last gradient is."""
+    problem = ibatch.Problem(
+        compute_ns=(1000, 1000),
+        spread_ns=(1000, 0),
+        startup_ns=1,
+        transfer_ns=(0, 1000),
+        direction="push",
+    )
+    result, prospect = solve_for(problem, measured())
+    assert prospect is not None
+    assert result.plan is not None
+    assert len(result.plan.batches) == 2
+    assert prospect.value <= prospect.usual_value
+
+
+def test_eq4_knows_no_scenarios() -> None:
+    problem = ibatch.Problem(
+        compute_ns=(1,), startup_ns=1, transfer_ns=(1,), objective="eq4", spread_ns=(1,)
+    )
+    with pytest.raises(InvalidInputError) as refused:
+        solve_for(problem, Outlook(((Scenario(), Fraction(1)),)))
+    assert refused.value.path == "objective"
+
+
+def test_a_spread_a_layer_is_expected() -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        ibatch.Problem(compute_ns=(1, 2), startup_ns=1, transfer_ns=(1, 1), spread_ns=(1,))
+    assert refused.value.path == "spread_ns"
