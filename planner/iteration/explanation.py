@@ -59,7 +59,13 @@ def runner_up(plan: Plan, candidates: Iterable[Alternative]) -> Alternative | No
     One by another algorithm comes first, if there is one that costs something else.
     """
     listed = [candidate for candidate in candidates if candidate.objective_ns is not None]
-    own = next(candidate for candidate in listed if candidate.plan == plan)
+    # A plan for several scenarios is of one of these ways, if not the way's own best.
+    own = next(
+        candidate
+        for candidate in sorted(listed, key=lambda candidate: candidate.plan != plan)
+        if (candidate.synchronisation.algorithm, candidate.mode) == (plan.way, plan.mode)
+        or candidate.plan == plan
+    )
     others = [
         candidate
         for candidate in listed
@@ -90,8 +96,15 @@ def explain(
     deadline : Deadline
         When to stop looking for what would change the choice.
     """
-    candidates = tuple(candidates)
     evaluation = evaluate(problem, plan)
+    # One that is shorter was passed over for what it costs in scenarios: nothing has to change.
+    candidates = tuple(
+        candidate
+        for candidate in candidates
+        if candidate.objective_ns is None
+        or candidate.objective_ns >= evaluation.iteration_ns
+        or (candidate.synchronisation.algorithm, candidate.mode) == (plan.way, plan.mode)
+    )
     prompt = {
         how: replace(
             option,

@@ -55,9 +55,11 @@ def prospect_text(prospect: ProspectAnswer) -> str:
     """Return what a plan for several scenarios gains in them, and gives away without them."""
     value, bound = prospect.value_ns, prospect.lower_bound_ns
     above = f", {percent(value / bound - 1)} above the bound" if bound else ""
+    costs = f"in the scenarios it was planned for: {format_ns(round(value))}{above}"
+    if prospect.gain <= 1:
+        return f"{costs}; no plan that was tried bears that better"
     return (
-        f"in the scenarios {format_ns(round(value))}{above}; the usual plan takes "
-        f"{percent(max(prospect.gain - 1, 0.0))} longer in them, and "
+        f"{costs}; the usual plan takes {percent(prospect.gain - 1)} longer in them, and "
         f"{percent(max(1 - 1 / prospect.loss, 0.0))} less without them"
     )
 
