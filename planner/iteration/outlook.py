@@ -144,7 +144,8 @@ def _candidates(
             transfers = rule(fixed, way, deadline).transfers
             plan = enforced(fixed, way.algorithm, (replace(t, not_before_ns=0) for t in transfers))
             yield settled(capped(fixed, plan), way)
-    algorithms = fixed.algorithms if start.way == MIXED else (start.way,)
+    single = start.way != MIXED and start.way in fixed.algorithms
+    algorithms = (start.way,) if single else fixed.algorithms
     tried = [fixed]
     left = [*scenarios]
     for scenario in LONGER:

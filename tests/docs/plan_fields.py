@@ -12,6 +12,7 @@ from planner.jsonio.decoding import typed
 from planner.programs import read_plan
 from planner.programs.answers import read_answer
 from planner.programs.collectives import programs_of_transfers, summing_program
+from tests.iteration.test_partitioned import asked as partitioned
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import REQUEST as ITERATION
 from tests.test_programs import BIGDL, BML, CARAMEL, IBATCH, solved
@@ -75,6 +76,8 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(MIXED),
             solved(MIXED, profile=in_parts()),
             solved(ITERATION, cluster={**CLUSTER, "interference": {"slowdown": 1.5}}),
+            solved(ITERATION, scenarios=[{"startup": 2}]),
+            partitioned(computation_scale=0.5),
             *damaged(),
         ],
         "caramel": lambda: [
@@ -88,6 +91,7 @@ def samples(problem: str) -> list[dict[str, Any]]:
             {**solved(IBATCH, regret=True), "ranks": 4, "blocks": blocks},
             solved(IBATCH, direction="push", objective="eq4"),
             solved(IBATCH, target="fsdp2"),
+            solved(IBATCH, scenarios=[{"startup": 2}]),
             disturbed(),
         ],
         "bigdl": lambda: [solved(BIGDL), solved(BIGDL, pull_order="rule")],

@@ -50,7 +50,7 @@ def read_in_pieces(data: bytes, piece: int) -> tuple[list[Any], bytes]:
     EVENTS,
     st.dictionaries(TEXTS.filter(lambda key: key != "traceEvents"), VALUES, max_size=3),
     st.dictionaries(st.sampled_from(["x", "y"]), VALUES, max_size=2),
-    st.integers(1, 40),
+    st.integers(4, 40),
     st.sampled_from([None, 1]),
     st.booleans(),
 )

@@ -45,7 +45,14 @@ from tests.thorough import THOROUGH
 DATA = Path(__file__).parents[2] / "data"
 PROFILES = sorted(path.stem for path in (DATA / "profiles").glob("*.json"))
 TREE = "office-4 on a fat-tree"
-CLUSTERS = [*sorted(path.stem for path in (DATA / "clusters").glob("*.json")), TREE]
+CLUSTERS = [  # but those whose tables leave open how messages travel
+    *sorted(
+        path.stem
+        for path in (DATA / "clusters").glob("*.json")
+        if decode_cluster(path.read_bytes()).network is None
+    ),
+    TREE,
+]
 FASTER = Fraction(1, 50)
 DIVISOR = 1000
 RATE = 0.1
