@@ -78,12 +78,13 @@ def priced(problem: Problem, plan: Plan, **factors: Fraction) -> int:
 
 
 def costs_of(problem: Problem, alternative: Alternative, **factors: Fraction) -> list[Cost]:
-    """What the transfers of an alternative's algorithm cost, at each depth."""
+    """What the transfers of an alternative's algorithm cost, at each depth there is."""
     kind = "all_reduce" if alternative.mode == "replicated" else "push"
-    options = alternative.synchronisation.options
+    algorithm = alternative.synchronisation.algorithm
     return [
-        elsewhere(problem, (option.algorithm, option.depth), **factors).cost(kind)
-        for option in options
+        elsewhere(problem, how, **factors).cost(kind)
+        for how in problem.costs
+        if how[0] == algorithm
     ]
 
 

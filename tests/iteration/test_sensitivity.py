@@ -70,7 +70,10 @@ def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> No
             assert point.best_ns <= anew.objective_ns
             known = [lasts(other, one.plan) for one in found if one.plan is not None]
             assert point.best_ns == min(anew.objective_ns, *known)
-            assert point.bound_ns == anew.lower_bound_ns
+            # Solving may raise its bound further, where plans are not near it.
+            assert anew.evaluation is not None
+            computation = anew.evaluation.computation_ns
+            assert computation <= point.bound_ns <= (anew.lower_bound_ns or 0)
             try:
                 ddp = iteration.solve(other, method="ddp").objective_ns
             except NotApplicableError:  # around failures no library has a way
