@@ -138,14 +138,14 @@ def dominating(
     """
     parts, mode = _parts(problem), alternative.mode
 
-    def of(algorithm: str) -> list[_Parts]:
+    def of(algorithm: str) -> list[_Parts]:  # elsewhere another depth may suit its transfers
         return [priced.by(mode) for how, priced in parts.items() if how[0] == algorithm]
 
     mine = of(alternative.synchronisation.algorithm)
     for rival in _rivals(alternative, candidates):
-        theirs = of(rival)
+        theirs = of(rival.algorithm)
         if theirs != mine and all(any(cost.no_dearer(own) for cost in theirs) for own in mine):
-            return rival
+            return rival.algorithm
     return None
 
 
@@ -179,10 +179,10 @@ def changes(
     def wins(what: CostPart, factor: Fraction) -> bool:
         scaled = {how: priced.scaled(what, factor) for how, priced in parts.items()}
 
-        def of(algorithm: str) -> list[AffineCost | TableCost]:
-            return [option.cost(kind) for how, option in scaled.items() if how[0] == algorithm]
+        def of(way: Way) -> list[AffineCost | TableCost]:
+            return [scaled[_how(option)].cost(kind) for option in way.options]
 
-        own = of(alternative.synchronisation.algorithm)
+        own = of(alternative.synchronisation)
         if any(_undercut(of(rival), own) for rival in rivals):
             return False
         costs = _at_any_depth(scaled)
@@ -207,7 +207,7 @@ def _how(option: Synchronisation) -> How:
     return option.algorithm, option.depth
 
 
-def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list[str]:
+def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list[Way]:
     """Return the algorithms that have a plan in the alternative's mode.
 
     A mixture of algorithms is none, and has none.
@@ -215,7 +215,7 @@ def _rivals(alternative: Alternative, candidates: Sequence[Alternative]) -> list
     if alternative.synchronisation.algorithm == MIXED:
         return []
     return [
-        candidate.synchronisation.algorithm
+        candidate.synchronisation
         for candidate in candidates
         if candidate.mode == alternative.mode
         and candidate.plan is not None

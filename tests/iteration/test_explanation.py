@@ -78,13 +78,12 @@ def priced(problem: Problem, plan: Plan, **factors: Fraction) -> int:
 
 
 def costs_of(problem: Problem, alternative: Alternative, **factors: Fraction) -> list[Cost]:
-    """What the transfers of an alternative's algorithm cost, at each depth there is."""
+    """What the transfers of an alternative's algorithm cost, at each depth."""
     kind = "all_reduce" if alternative.mode == "replicated" else "push"
-    algorithm = alternative.synchronisation.algorithm
+    options = alternative.synchronisation.options
     return [
-        elsewhere(problem, how, **factors).cost(kind)
-        for how in problem.costs
-        if how[0] == algorithm
+        elsewhere(problem, (option.algorithm, option.depth), **factors).cost(kind)
+        for option in options
     ]
 
 
