@@ -136,7 +136,7 @@ class Counting(SGD):
 
 
 def misuse(kind: str, how: str) -> None:
-    with join(5) as world:
+    with join(20) as world:
         model = make_model(MODEL)
         frozen = next(model.parameters())
         frozen.requires_grad = how != "unfrozen"
