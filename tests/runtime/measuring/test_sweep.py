@@ -101,7 +101,7 @@ class Failing:
 
 
 def fail() -> None:
-    world = join(5)
+    world = join(20)
     try:
         measure_network(world, Failing(world.rank), SIZES, 2)
     finally:
@@ -109,7 +109,7 @@ def fail() -> None:
 
 
 def alone() -> None:
-    world = join(5)
+    world = join(20)
     try:
         measure_network(world)
     finally:
@@ -258,7 +258,7 @@ def test_all_ranks_find_the_same_interference() -> None:
 
 
 def fail_beside() -> None:
-    world = join(5)
+    world = join(20)
     try:
         measure_interference(world, Failing(world.rank), (64, 4096), 1)
     finally:
