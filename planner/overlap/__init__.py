@@ -1,0 +1,26 @@
+"""Computation and collectives of a compiled graph, in an order that hides the one behind the other.
+
+`solve` takes a frozen `Problem` and returns a `Result` with a frozen `Plan`; `evaluate` prices any
+plan, `check` rejects what is none.
+"""
+
+from planner.overlap.checker import check, check_memory, check_structure
+from planner.overlap.evaluation import Evaluation, Transfer, evaluate
+from planner.overlap.plan import Plan, own_order
+from planner.overlap.problem import Collective, Kind, Node, Problem, Tensor
+
+__all__ = [
+    "Collective",
+    "Evaluation",
+    "Kind",
+    "Node",
+    "Plan",
+    "Problem",
+    "Tensor",
+    "Transfer",
+    "check",
+    "check_memory",
+    "check_structure",
+    "evaluate",
+    "own_order",
+]
