@@ -141,7 +141,9 @@ class Times:
             if other == self.table_group[group] and kind == name and fits:
                 return _interpolated(points, size) * 1e6
         self.analytical.add(f"{name} of group {group}")
-        return estimate_nccl_collective_runtime_from_fx_node(node, max(size, 1)) * 1e6
+        # The model is of the whole tensor, the table and the document of the rank's part.
+        whole = size * self.groups[group]["size"] if name.startswith("all_gather") else size
+        return estimate_nccl_collective_runtime_from_fx_node(node, max(whole, 1)) * 1e6
 
 
 def _interpolated(points: list[tuple[int, float]], size: int) -> float:

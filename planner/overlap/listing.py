@@ -138,7 +138,7 @@ def due_keys(units: Units, order: Sequence[int], rules: Rules) -> tuple[list[flo
         due[unit] = min(moment[unit], soonest) if fixed else soonest
     launch: dict[int, float] = {}
     starts = sorted(
-        (unit for unit in order if units.wait_of[unit] >= 0),
+        (unit for unit in reversed(order) if units.wait_of[unit] >= 0),
         key=lambda unit: -need[units.wait_of[unit]],
     )
     following: dict[int, float] = {}

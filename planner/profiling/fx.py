@@ -61,12 +61,15 @@ def fx_document(
     touched: dict[int, list[str]] = {}
     written: dict[int, str] = {}
     storages: dict[str, set[int]] = {}
+    same: dict[int, int] = {}
     for node in graph.nodes:
         name = collective_name(node)
-        # A wait returns what its collective made, though fake tensors tell them apart.
-        mine = _storages(node)
+        mine = {same.get(key, key): size for key, size in _storages(node).items()}
         if name == "wait_tensor":
-            mine = {key: 0 for other in node.all_input_nodes for key in storages[other.name]}
+            # A wait returns what its collective made, though fake tensors tell them apart.
+            made = [key for other in node.all_input_nodes for key in storages[other.name]]
+            same.update(dict.fromkeys(mine, made[0]) if made else {})
+            mine = dict.fromkeys(made, 0)
         fresh = {key: size for key, size in mine.items() if key not in owners}
         owners.update(dict.fromkeys(fresh, node.name))
         storages[node.name] = set(mine)
