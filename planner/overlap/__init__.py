@@ -4,12 +4,15 @@
 plan, `check` rejects what is none.
 """
 
+from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check, check_memory, check_structure
 from planner.overlap.evaluation import Evaluation, Transfer, evaluate
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Collective, Kind, Node, Problem, Tensor
+from planner.overlap.solver import METHODS, replan, solve
 
 __all__ = [
+    "METHODS",
     "Collective",
     "Evaluation",
     "Kind",
@@ -22,5 +25,8 @@ __all__ = [
     "check_memory",
     "check_structure",
     "evaluate",
+    "lower_bound_ns",
     "own_order",
+    "replan",
+    "solve",
 ]

@@ -60,24 +60,57 @@ def lower_bound_ns(problem: Problem, deadline: Deadline) -> tuple[int, bool]:
 
 
 class _Loads:
-    """The graph with starts and waits as one: who needs whom, and what occupies which machine."""
+    """The graph with a node for each transfer, between its start and its wait.
+
+    Attributes
+    ----------
+    after : list of lists of int
+        What each node needs.
+    machine : list of int
+        The rank (0), or a channel.
+    work : list of int
+        What each node takes of its machine at least.
+    lag : list of int
+        How long after its begin at least what needs it begins.
+    transfer : list of int
+        The node of each collective's transfer.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.after = [list(dict.fromkeys(node.after)) for node in problem.nodes]
         channels = {name: number for number, name in enumerate(problem.channels, 1)}
-        self.machines = len(channels) + 1
-        self.machine = [0] * len(problem.nodes)
-        self.work = [node.duration_ns for node in problem.nodes]
-        self.lag = list(self.work)  # how long until what needs a node may follow
+        starts = {it.start: number for number, it in enumerate(problem.collectives)}
+        waits = {it.wait: number for number, it in enumerate(problem.collectives)}
         total: dict[int, int] = {}
         for it in problem.collectives:
             total[it.kind] = total.get(it.kind, 0) + it.size_bytes
-        for it in problem.collectives:
-            kind = problem.kinds[it.kind]
-            self.machine[it.start] = channels[kind.channel]
-            self.lag[it.start] = kind.time_ns(it.size_bytes)
-            self.work[it.start] = least_ns(kind, it.size_bytes, total[it.kind])
+        self.machines = len(channels) + 1
+        self.after: list[list[int]] = []
+        self.machine: list[int] = []
+        self.work: list[int] = []
+        self.lag: list[int] = []
+        self.transfer = [0] * len(problem.collectives)
+        place = [0] * len(problem.nodes)
+        for node, about in enumerate(problem.nodes):
+            earlier = [place[other] for other in dict.fromkeys(about.after)]
+            if node in waits:
+                earlier.append(self.transfer[waits[node]])
+            place[node] = self._add(earlier, 0, about.duration_ns, about.duration_ns)
+            if node in starts:
+                it = problem.collectives[starts[node]]
+                kind = problem.kinds[it.kind]
+                self.transfer[starts[node]] = self._add(
+                    [place[node]],
+                    channels[kind.channel],
+                    least_ns(kind, it.size_bytes, total[it.kind]),
+                    kind.time_ns(it.size_bytes),
+                )
+
+    def _add(self, after: list[int], machine: int, work: int, lag: int) -> int:
+        self.after.append(after)
+        self.machine.append(machine)
+        self.work.append(work)
+        self.lag.append(lag)
+        return len(self.after) - 1
 
     def simple(self) -> int:
         """Return the longest of the loads and the longest chain."""
@@ -196,8 +229,8 @@ def _guessed(
 ) -> int:
     """Return the largest makespan that is refuted, plus one, or what is proven already."""
     alone = list(loads.work)
-    for it in problem.collectives:
-        alone[it.start] = problem.kinds[it.kind].time_ns(it.size_bytes)
+    for number, it in enumerate(problem.collectives):
+        alone[loads.transfer[number]] = problem.kinds[it.kind].time_ns(it.size_bytes)
     low, high = proven, max(proven, loads.jackson(heads, tails, alone))
     by_kind: dict[int, list[int]] = {}
     for number, it in enumerate(problem.collectives):
@@ -208,7 +241,9 @@ def _guessed(
         guess = (low + high) // 2
         work = list(loads.work)
         for kind, members in by_kind.items():
-            _within(problem, kind, members, heads, tails, guess, work)
+            nodes = [loads.transfer[member] for member in members]
+            sizes = [problem.collectives[member].size_bytes for member in members]
+            _within(problem.kinds[kind], sizes, nodes, heads, tails, guess, work)
         if loads.jackson(heads, tails, work) > guess:
             low = guess + 1
         else:
@@ -217,29 +252,27 @@ def _guessed(
 
 
 def _within(
-    problem: Problem,
-    kind: int,
-    members: Sequence[int],
+    times: Kind,
+    sizes: Sequence[int],
+    nodes: Sequence[int],
     heads: Sequence[int],
     tails: Sequence[int],
     guess: int,
     work: list[int],
 ) -> None:
-    """Set the least work of a kind's collectives in any plan that ends by the guess.
+    """Set the least work of a kind's transfers in any plan that ends by the guess.
 
     Two can be merged only if the head of either, their transfer, and the tail of either fit.
     """
-    times = problem.kinds[kind]
     if not times.mergeable:
         return
-    chosen = [problem.collectives[member] for member in members]
-    sizes = np.array([it.size_bytes for it in chosen], dtype=np.int64)
-    begin = np.array([heads[it.start] for it in chosen], dtype=np.int64)
-    end = np.array([tails[it.start] for it in chosen], dtype=np.int64)
-    alone = np.array([times.time_ns(it.size_bytes) for it in chosen], dtype=np.int64)
-    for place, it in enumerate(chosen):
+    amount = np.array(sizes, dtype=np.int64)
+    begin = np.array([heads[node] for node in nodes], dtype=np.int64)
+    end = np.array([tails[node] for node in nodes], dtype=np.int64)
+    alone = np.array([times.time_ns(size) for size in sizes], dtype=np.int64)
+    for place, node in enumerate(nodes):
         first = np.maximum(begin, begin[place])
         last = np.maximum(end, end[place])
         fits = first + last + np.maximum(alone, alone[place]) <= guess
         fits[place] = True
-        work[it.start] = least_ns(times, it.size_bytes, int(sizes[fits].sum()))
+        work[node] = least_ns(times, sizes[place], int(amount[fits].sum()))
