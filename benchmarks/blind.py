@@ -5,9 +5,9 @@
 The rows are others' measurements (`data/blind`: sources, licences, by which rules they were chosen,
 what is assumed of them); how steps are predicted says `blind_model`, why they are missed
 `blind_reasons`. Nothing of a row is used but its scale and its batch, unless it is the smallest of
-its model and system. `first` are the errors without the fixed share, which was put in after a
-look at the sources that are not held out. Beside them stand perfect linear scaling, and an affine cost by data
-sheet, along one ring, beside no computation.
+its model and system. `first` are the errors without the fixed share, which was put in after a look
+at the sources that are not held out. Beside them stand perfect linear scaling, and an affine cost
+by data sheet, along one ring, beside no computation.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from blind_reasons import MISS, REASONS, reason_of
 from blind_rows import SOURCES, Group, Row, read_source
 from tables import rows_below
 
-QUICK = ("mlperf-2.1", "mlperf-4.0")
+QUICK = ("llm-foundry",)
 
 
 @dataclass(frozen=True, slots=True)
