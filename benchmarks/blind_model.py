@@ -21,7 +21,7 @@ from blind_rows import FOLDER, Group, Row
 from blind_sharded import Unit, part_ns
 
 from planner.clusters import Cluster
-from planner.iteration import Problem, solve
+from planner.iteration import ALGORITHMS, Problem, solve
 from planner.iteration.synchronisation import synchronisations
 from planner.jsonio.files import read_cluster, read_profile, shipped_clusters
 from planner.layers import Layer
@@ -107,35 +107,40 @@ def step_ns(group: Group, row: Row, computation_ns: int) -> int:
     """Return how long a step of so much computation takes at a row's scale."""
     if row.accelerators == 1:
         return computation_ns
-    if group.rule == "fsdp":
-        return _sharded_ns(group, row, computation_ns)
+    rule = _sharded_ns if group.rule == "fsdp" else _replicated_ns
+    return rule(group, row, computation_ns)
+
+
+def _replicated_ns(group: Group, row: Row, computation_ns: int) -> int:
+    """Return a step whose gradients are summed up once, beside the last part of the batch."""
+    part = computation_ns // row.accumulated
     problem = Problem.from_profile(
         profile(group.model, group.gradient_bytes),
         place(group, row),
-        computation=Fraction(max(computation_ns, 1), UNIT),
+        computation=Fraction(max(part, 1), UNIT),
         ignore_memory=True,
         modes=("replicated",),
     )
-    result = solve(problem, method=group.rule)
-    assert result.evaluation is not None
-    return result.evaluation.iteration_ns
+    known = solve(problem, method=group.rule).evaluation
+    assert known is not None
+    return computation_ns - part + known.iteration_ns
 
 
 def _sharded_ns(group: Group, row: Row, computation_ns: int) -> int:
-    ways = synchronisations(place(group, row))[0] if not place(group, row).network else ()
-    ways = ways or synchronisations(place(group, row), ("measured",))[0]
+    where = place(group, row)
+    ways = synchronisations(where, ("measured",) if where.network else ALGORITHMS)[0]
     known = parts(group.model)
     work = row.accumulated * sum(part.count * part.work for part in known)
     backward = backward_share(group)
     units = []
     for part in known:
-        one = Fraction(computation_ns * part.work, work)
+        alone = Fraction(computation_ns * part.work, work)
         gathered, scattered = (
             part.parameters * size for size in (group.parameter_bytes, group.gradient_bytes)
         )
         unit = Unit(
-            round(one * (1 - backward)),
-            round(one * backward),
+            round(alone * (1 - backward)),
+            round(alone * backward),
             min(way.pull.cost_ns(gathered) for way in ways) if gathered else 0,
             min(way.half.cost_ns(scattered) for way in ways) if scattered else 0,
         )
@@ -205,4 +210,5 @@ def _ring_ns(group: Group, row: Row) -> int:
         gathers = 2 if row.reshard else 1
         sent = numbers * (gathers * group.parameter_bytes + group.gradient_bytes)
     cost = ring_cost(nic, row.accelerators)  # of both halves
-    return row.accumulated * cost.cost_ns(sent // 2)
+    times = row.accumulated if group.rule == "fsdp" else 1
+    return times * cost.cost_ns(sent // 2)

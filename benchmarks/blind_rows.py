@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 FOLDER = Path(__file__).parents[1] / "data" / "blind"
-SOURCES = ("dlperf", "llm-foundry", "mlperf-2.1", "mlperf-3.0", "mlperf-3.1", "mlperf-4.0")
+SOURCES = (
+    "dlperf",
+    "llm-foundry",
+    "mlperf-2.1",
+    "mlperf-4.0",
+    "mlperf-3.0",
+    "mlperf-3.1",
+    "examples",
+)
 
 Rule = Literal["ddp", "horovod", "fsdp"]
 
