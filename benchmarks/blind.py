@@ -65,7 +65,9 @@ def predictions(group: Group) -> list[Predicted]:
         for row in group.rows[1:]
     ]
     errors = {one.row.accelerators: one.error() for one in known}
-    return [replace(one, reason=reason_of(group, one.row, errors)) for one in known]
+    return [
+        replace(one, reason=reason_of(group, one.row, errors, one.error("shared"))) for one in known
+    ]
 
 
 def mean_of(known: Iterable[Predicted], name: str = "predicted") -> float:

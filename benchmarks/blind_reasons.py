@@ -2,7 +2,8 @@
 
 A miss is off by more than 10 %. Rules look at measured rows, never at what else is known of a
 system, so that each can be checked: `measurement` and `host` are facts of the table; `samples` and
-`larger parts` say that the batch of an accelerator changed; `network` is what is left.
+`larger parts` say that the batch of an accelerator changed; what is left is `network`, unless the affine cost, by
+which nothing is hidden, misses as well.
 """
 
 from collections.abc import Mapping
@@ -23,15 +24,26 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "fewer samples": "small batches compute a sample slower than the fixed share says",
         "not so slow": "small batches compute a sample faster than the fixed share says",
         "larger parts": "larger micro-batches compute a sample faster",
-        "network": "transfers, or waiting for others, cost more than predicted",
+        "beyond transfers": "short even if nothing is hidden behind computation: input, waiting",
+        "network": "transfers are hidden less, or cost more, than predicted",
         "cheap network": "transfers cost less than predicted",
     }
 )
 """What each reason means."""
 
 
-def reason_of(group: Group, row: Row, errors: Mapping[int, float]) -> str:
-    """Return why a row was missed, by its group's errors by accelerators; empty if it was not."""
+def reason_of(group: Group, row: Row, errors: Mapping[int, float], alone: float) -> str:
+    """Return why a row was missed; empty if it was not.
+
+    Parameters
+    ----------
+    group, row : Group, Row
+        Which.
+    errors : mapping of int to float
+        The errors of the group's larger rows, by accelerators.
+    alone : float
+        The row's error if transfers run beside no computation.
+    """
     error = errors[row.accelerators]
     if abs(error) <= MISS:
         return ""
@@ -46,6 +58,8 @@ def reason_of(group: Group, row: Row, errors: Mapping[int, float]) -> str:
         return "fewer samples" if short else "not so slow"
     if part > of_base and not short:
         return "larger parts"
+    if short and alone < -MISS:
+        return "beyond transfers"
     return "network" if short else "cheap network"
 
 
