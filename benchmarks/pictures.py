@@ -202,7 +202,9 @@ def blind(figure: "Figure") -> None:
     held_out = {name for name, is_so in kept if is_so == "yes"}
     axes = figure.subplots(1, 2, sharex=True, sharey=True)
     for ax, (name, title) in zip(
-        axes, (("error", "predicted"), ("affine, share", "by an affine cost")), strict=True
+        axes,
+        (("error", "by the library"), ("affine, share", "by an affine cost, with the fixed share")),
+        strict=True,
     ):
         columns = [table.column(one) for one in ("source", "linear", name)]
         rows = list(zip(*columns, strict=True))

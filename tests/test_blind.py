@@ -128,9 +128,13 @@ def test_sharded_parts_by_hand() -> None:
 
 
 def test_a_third_unit_waits_for_the_first_to_be_computed() -> None:
-    slow = [Unit(10, 0, 4, 0)] * 3
-    # Gathered at 4, 8, and, not before the first ends at 14, at 18; computed to 34.
-    assert part_ns(slow, reshard=False) == 34
+    late = [Unit(10, 0, 1, 0), Unit(10, 0, 1, 0), Unit(10, 0, 30, 0)]
+    # Gathered at 1, 2, and, not begun before the first is computed at 11, at 41; computed to 51.
+    assert part_ns(late, reshard=False) == 51
+    back = [Unit(0, 10, 0, 0), Unit(0, 10, 30, 0), Unit(0, 10, 1, 0), Unit(0, 10, 1, 0)]
+    # All are there at 32; the last again at 33, computed to 43; the third at 34, computed to 53;
+    # the second's begins at 43, and is there at 73; computed to 83 and, the first's, to 93.
+    assert part_ns(back, reshard=True) == 93
     bound = [Unit(1, 0, 10, 0)] * 3
     assert part_ns(bound, reshard=False) == 31
     # The channel is free from 30 on: two of them again, but not the outermost.
