@@ -11,7 +11,7 @@ by data sheet, along one ring, beside no computation: as such, and with the same
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import fmean, median
@@ -99,22 +99,25 @@ def main() -> None:
     held_out = {source.name: source.held_out for source in sources}
     groups = [group for source in sources for group in source.groups]
     known = [one for group in groups for one in predictions(group)]
+    print("## In all\n")
+    kept = {"held out": True, "others": False}
+    in_all = {
+        name: [k for k in known if held_out[k.group.source] is so] for name, so in kept.items()
+    }
+    _summaries("sources", {**in_all, "all": known})
     print("## By source\n")
-    rows = [
-        (name, "yes" if held else "no", *summary([k for k in known if k.group.source == name]))
-        for name, held in held_out.items()
-    ]
-    blind = [one for one in known if held_out[one.group.source]]
-    if blind:
-        rows.append(("held out", "yes", *summary(blind)))
-    rows.append(("all", "", *summary(known)))
-    rows_below(("source", "held out", *SUMMARY), rows)
+    by_source = {name: [k for k in known if k.group.source == name] for name in held_out}
+    rows_below(
+        ("source", "held out", *SUMMARY),
+        [
+            (name, "yes" if held_out[name] else "no", *summary(some))
+            for name, some in by_source.items()
+        ],
+    )
     print("## By the samples of an accelerator\n")
     kinds = {"constant (weak scaling)": True, "changed": False}
     by_batch = {name: [k for k in known if k.constant == is_so] for name, is_so in kinds.items()}
-    rows_below(
-        ("samples", *SUMMARY), [(name, *summary(some)) for name, some in by_batch.items() if some]
-    )
+    _summaries("samples", by_batch)
     _from_hosts(groups)
     print("## Misses by reason\n")
     rows_below(
@@ -127,6 +130,12 @@ def main() -> None:
     )
     print("## Every row\n")
     rows_below(ROW, map(_cells, known))
+
+
+def _summaries(what: str, known: Mapping[str, Sequence[Predicted]]) -> None:
+    """Print how good predictions are, by what they are of."""
+    rows = [(name, *summary(some)) for name, some in known.items() if some]
+    rows_below((what, *SUMMARY), rows)
 
 
 def _from_hosts(groups: Iterable[Group]) -> None:

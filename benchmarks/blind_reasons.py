@@ -1,9 +1,9 @@
 """Why a prediction of `blind.py` missed, as far as its rows tell: the first rule that holds.
 
 A miss is off by more than 10 %. Rules look at measured rows, never at what else is known of a
-system, so that each can be checked: `measurement` and `host` are facts of the table; `fewer samples`
-and `larger parts` say that the batch of an accelerator changed; what is left is `network`, unless the
-affine cost, by which nothing is hidden, misses as well.
+system, so that each can be checked: `measurement` and `host` are facts of the table; three say how
+the batch of an accelerator changed; what is left is `network`, unless the affine cost, by which
+nothing is hidden, misses as well.
 """
 
 from collections.abc import Mapping

@@ -131,10 +131,10 @@ def test_a_third_unit_waits_for_the_first_to_be_computed() -> None:
     late = [Unit(10, 0, 1, 0), Unit(10, 0, 1, 0), Unit(10, 0, 30, 0)]
     # Gathered at 1, 2, and, not begun before the first is computed at 11, at 41; computed to 51.
     assert part_ns(late, reshard=False) == 51
-    back = [Unit(0, 10, 0, 0), Unit(0, 10, 30, 0), Unit(0, 10, 1, 0), Unit(0, 10, 1, 0)]
-    # All are there at 32; the last again at 33, computed to 43; the third at 34, computed to 53;
-    # the second's begins at 43, and is there at 73; computed to 83 and, the first's, to 93.
-    assert part_ns(back, reshard=True) == 93
+    slow = [Unit(20, 0, 15, 0)] * 3
+    # There at 15, 30 and, begun at 35, at 50; computed to 35, 55, 75. The third again from 55 on,
+    # the second, not before all is computed, from 75 to 90.
+    assert part_ns(slow, reshard=True) == 90
     bound = [Unit(1, 0, 10, 0)] * 3
     assert part_ns(bound, reshard=False) == 31
     # The channel is free from 30 on: two of them again, but not the outermost.
@@ -255,7 +255,7 @@ def test_the_results_hold_every_larger_row_and_their_means() -> None:
             if source == name
         ]
         assert means.cell(name, "mean error") == pytest.approx(fmean(errors), abs=0.11)
-    assert means.cell("all", "rows") == len(table.rows)
+    assert kept.table("In all").cell("all", "rows") == len(table.rows)
 
 
 def test_clusters_take_as_many_hosts_as_a_row_has() -> None:
