@@ -193,12 +193,49 @@ def caramel_utilisation(figure: "Figure") -> None:
     right.set_title("Fig. 12, 8 workers", fontsize=10)
 
 
+def blind(figure: "Figure") -> None:
+    """Draw how fast larger scales were, against what was predicted of them."""
+    figure.set_size_inches(10, 4.8)
+    table = load("blind").table("Every row")
+    sources = load("blind").table("By source")
+    kept = zip(sources.column("source"), sources.column("held out"), strict=True)
+    held_out = {name for name, is_so in kept if is_so == "yes"}
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    for ax, (name, title) in zip(
+        axes,
+        (("error", "by the library"), ("affine, share", "by an affine cost, with the fixed share")),
+        strict=True,
+    ):
+        columns = [table.column(one) for one in ("source", "linear", name)]
+        rows = list(zip(*columns, strict=True))
+        for says, mark, colour, is_so in (
+            ("held out", "o", DARK, True),
+            ("others", "^", ORANGE, False),
+        ):
+            points = [
+                (100 + linear, 100 * (100 + linear) / (100 + error))
+                for source, linear, error in rows
+                if (source in held_out) is is_so
+            ]
+            ax.plot(*zip(*points, strict=True), mark, color=colour, ms=4, alpha=0.6, label=says)
+        ends = [10, 125]
+        for share, style in ((1, "-"), (0.9, ":"), (1.1, ":")):
+            ax.plot(ends, [end / share for end in ends], style, color=OUTLINE, lw=0.8)
+        ax.set_xlim(*ends)
+        ax.set_ylim(*ends)
+        ax.set_xlabel("measured: % of linear scaling")
+        ax.set_title(title, fontsize=10)
+    axes[0].set_ylabel("predicted: % of linear scaling")
+    _legend_above(figure, axes[0])
+
+
 PICTURES: dict[str, Callable[["Figure"], None]] = {
     "quality": quality,
     "growth": growth,
     "executed-ratios": executed,
     "executed-joint": executed_joint,
     "failures": failures,
+    "blind": blind,
     "caramel-utilisation": caramel_utilisation,
 }
 
