@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.draw.peers import PeersChart, save_peers
-from planner.iteration.peers import Spread, Standing
+from planner.iteration.peers import Ratios, Standing
 
 GAINS = {"joint": (1.3, 2.0), "ddp": (1.0, 1.0), "ps": (0.25, 1.1), "bigdl": (0.5, 0.4)}
 
@@ -15,7 +15,7 @@ GAINS = {"joint": (1.3, 2.0), "ddp": (1.0, 1.0), "ps": (0.25, 1.1), "bigdl": (0.
 def chart(scales: int = 2, bound: float = 1.0) -> PeersChart:
     """Four methods with two cases each, and one without any, at some scales."""
     rows = [
-        Standing(name, 2, Spread(gains), Spread(tuple(bound * 2.01 / gain for gain in gains)))
+        Standing(name, 2, Ratios(gains), Ratios(tuple(bound * 2.01 / gain for gain in gains)))
         for name, gains in GAINS.items()
     ]
     rows.append(Standing("bml", 0, None, None))
@@ -103,7 +103,7 @@ def test_means_stand_at_the_ends_of_their_rows() -> None:
 
 def test_a_range_beyond_the_axis_ends_in_an_arrow() -> None:
     cases = (*(1.0,) * 30, 0.01, 50.0)
-    far = (Standing("ddp", 32, Spread((1.0,)), None), Standing("ps", 32, Spread(cases), None))
+    far = (Standing("ddp", 32, Ratios((1.0,)), None), Standing("ps", 32, Ratios(cases), None))
     gains, _ = drawn(PeersChart("far", ((1.0, far),))).axes
     low, high = gains.get_xlim()
     assert 0.01 < low < 1 / 3 < 3 < high < 50

@@ -11,7 +11,7 @@ import pytest
 from planner.draw import GANTT, SCALING, Chart, save_scaling, text_scaling
 from planner.draw.scaling import grouped, slowdown_text
 from planner.errors import InvalidInputError
-from planner.views import PHASES, LayerTime, Point, Range, Regret, Scaling, epoch_text
+from planner.views import PHASES, ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
 from tests.thorough import THOROUGH
 
 
@@ -95,7 +95,7 @@ def test_text_shows_the_other_parts_only_if_there_are_any() -> None:
         front=full.front,
         landscape=full.landscape,
         ranges=(Range("muladd_ns", 0.5, None),),
-        regret=Regret(0.02, 0.00001, 0.25),
+        regret=ConstantsRegret(0.02, 0.00001, 0.25),
     )
     text = text_scaling(more)
     assert "best for each number of machines" in text
@@ -201,7 +201,7 @@ def test_sensitivity_has_a_panel_of_its_own(maps: bool, tmp_path: Path) -> None:
     drawn = Chart("yan", replace(scaling(maps=maps), ranges=ranges))
     with mpl.rc_context({"svg.fonttype": "none"}):
         bare = saved(drawn, tmp_path)
-        full = replace(drawn.view, regret=Regret(0.031, 0.0, 0.25))
+        full = replace(drawn.view, regret=ConstantsRegret(0.031, 0.0, 0.25))
         text = saved(replace(drawn, view=full), tmp_path)
     for words in ("muladd_ns", "0.374", "$x$", "factor of the constant", "stays the best"):
         assert words in bare
