@@ -130,7 +130,7 @@ def margin(cases: Sequence[PeerCase]) -> str:
         if joint is not None:
             ratios.append(min(one for one in times if one is not None) / joint)
     spread = Ratios(tuple(ratios))
-    clear = sum(one > 1 + CLEARLY for one in ratios)
+    clear = sum(ratio > 1 + CLEARLY for ratio in ratios)
     return (
         "Against the best of all others, chosen anew in every case, the joint plan is "
         f"{CLEARLY:.0%} faster or more in {clear} of {len(ratios)} cases: {spread.mean:.3f} times "

@@ -19,6 +19,7 @@ PUBLIC = (
 READ = (property, cached_property)
 MANY = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
 NOT_YET = {
+    "cli/import_network.py": "one, said",
     "collectives/held_out.py": "one",
     "collectives/predicted.py": "said",
     "formats/nccl_tests.py": "found, said",

@@ -69,7 +69,7 @@ def import_network(options: argparse.Namespace) -> int:
     for name, value in (("--ranks", options.ranks), ("--ranks-per-host", options.ranks_per_host)):
         if value is not None:
             integer(value, name, minimum=2 if name == "--ranks" else 1)
-    reader, rows, remarks = NETWORKS[options.format], [], []
+    reader, rows, said = NETWORKS[options.format], [], []
     for path in options.file:
         data, name = read(path), readable(Path(path).name)
         with in_file(path):
@@ -81,10 +81,10 @@ def import_network(options: argparse.Namespace) -> int:
                 in_place=options.in_place,
             )
         rows += more
-        remarks += [f"{name}: {warning}" for warning in warnings]
+        said += [f"{name}: {warning}" for warning in warnings]
     with in_file(options.file[0]):
         network, warnings = network_of(rows)
-    for warning in (*remarks, *warnings):
+    for warning in (*said, *warnings):
         print(f"planner: warning: {escaped(warning)}", file=sys.stderr)
     names = [readable(Path(path).name) for path in options.file]
     provenance = {"kind": "imported", "format": options.format, "source": names}
@@ -96,7 +96,7 @@ def import_network(options: argparse.Namespace) -> int:
 def estimate(network: MeasuredNetwork) -> str:
     """Return a table of the errors that leaving points out shows."""
     kinds: tuple[tuple[str, list[HeldOut]], ...] = (
-        ("a size", [left_out for table in network.tables for left_out in sizes_left_out(table)]),
+        ("a size", [one for table in network.tables for one in sizes_left_out(table)]),
         ("a number of ranks between others", list(ranks_left_out(network))),
         ("numbers of ranks above others", list(from_smaller(network))),
     )

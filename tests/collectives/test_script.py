@@ -183,7 +183,7 @@ def play_all(routes: tuple[Program, int, int | None], elements: int, width: int 
         play(program, elements, Random(seed), width, depth)
 
 
-PROGRAMS = [one for one in all_programs() if one.ranks <= 9]
+PROGRAMS = [program for program in all_programs() if program.ranks <= 9]
 
 
 @pytest.mark.slow

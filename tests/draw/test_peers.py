@@ -48,9 +48,11 @@ def texts_in(figure: Any) -> list[tuple[str, Any]]:
         texts += [axes._left_title, axes.xaxis.label, *axes.texts]
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())
-            texts += [one.label1 for one in axis.get_major_ticks() if low <= one.get_loc() <= high]
+            texts += [
+                tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high
+            ]
     renderer = figure.canvas.get_renderer()
-    shown = [one for one in texts if one.get_text()]
+    shown = [text for text in texts if text.get_text()]
     return [(one.get_text(), one.get_window_extent(renderer)) for one in shown]
 
 
@@ -80,8 +82,8 @@ def test_every_case_range_and_mean_is_drawn() -> None:
     for axes, field in ((gains, "speedup"), (distances, "over_bound")):
         lines = [tuple(map(float, line.get_xdata())) for line in axes.lines]
         for _, standings in given.scales:
-            for one in standings:
-                spread = getattr(one, field)
+            for standing in standings:
+                spread = getattr(standing, field)
                 if spread is not None:
                     assert lines.count(tuple(dict.fromkeys(spread.values))) >= 2  # one a scale
                     assert lines.count((spread.least, spread.most)) >= 2
@@ -94,10 +96,10 @@ def test_every_case_range_and_mean_is_drawn() -> None:
 
 def test_means_stand_at_the_ends_of_their_rows() -> None:
     gains, distances = drawn(chart(1)).axes
-    shown = [one.get_text() for one in gains.texts]
+    shown = [text.get_text() for text in gains.texts]
     assert shown[:2] == ["1.61× (1.30–2.00)", "1.00× (1.00–1.00)"]
     assert shown[2:] == ["0.52× (0.25–1.10)", "0.45× (0.40–0.50)", "–", "mean (range)"]
-    shown = [one.get_text() for one in distances.texts]
+    shown = [text.get_text() for text in distances.texts]
     assert shown[:3] == ["25% (55%)", "101% (101%)", "283% (704%)"]
 
 
