@@ -243,11 +243,11 @@ PICTURES: dict[str, Callable[["Figure"], None]] = {
 def _percent_ticks(ax: "Axes") -> None:
     low, high = ax.get_xlim()
     ticks = [one for one in (EXACT, 0.1, 1, 10, 100, 1000) if low <= one <= high]
-    _ticks(ax, ticks, [f"≤ {one:g}" if one == EXACT else f"{one:g}" for one in ticks])
+    _ticks(ax, ticks, [f"≤ {tick:g}" if tick == EXACT else f"{tick:g}" for tick in ticks])
 
 
 def _ticks(ax: "Axes", ticks: Sequence[float], labels: Sequence[str] = ()) -> None:
-    ax.set_xticks(ticks, labels or [f"{one:g}" for one in ticks], fontsize=9)
+    ax.set_xticks(ticks, labels or [f"{tick:g}" for tick in ticks], fontsize=9)
     ax.minorticks_off()
     ax.grid(axis="x", alpha=0.3)
 
@@ -295,8 +295,8 @@ def _ratios(ax: "Axes", table: Table, names: Sequence[str]) -> None:
         ax.hlines(places, low, high, color=colour, lw=1.2)
         ax.plot(middle, places, mark, color=colour, ms=4.5, label=name.strip("`"))
     ax.axvline(1, color=OUTLINE, lw=0.8)
-    same = len({one.split(", ")[1] for one in settings}) == 1
-    labels = [one.replace(", ρ = 1", "") if same else one for one in settings]
+    same = len({setting.split(", ")[1] for setting in settings}) == 1
+    labels = [setting.replace(", ρ = 1", "") if same else setting for setting in settings]
     ax.set_yticks(range(len(settings)), labels, fontsize=8)
     ax.invert_yaxis()
     ax.set_xlabel("median, lowest to highest round")
