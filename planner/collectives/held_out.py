@@ -64,7 +64,7 @@ def ranks_left_out(network: MeasuredNetwork) -> Iterator[HeldOut]:
         if any(other.ranks < table.ranks for other in others) and any(
             other.ranks > table.ranks for other in others
         ):
-            yield from _predict(table, others)
+            yield from _predict(network, table, others)
 
 
 def from_smaller(network: MeasuredNetwork) -> Iterator[HeldOut]:
@@ -72,7 +72,7 @@ def from_smaller(network: MeasuredNetwork) -> Iterator[HeldOut]:
     for table in network.tables:
         smaller = [other for other in _comparable(network, table) if other.ranks < table.ranks]
         if smaller:
-            yield from _predict(table, smaller)
+            yield from _predict(network, table, smaller)
 
 
 def summary(held_out: Sequence[HeldOut], at_least: int = LARGE) -> tuple[int, float, float] | None:
@@ -94,11 +94,12 @@ def _comparable(network: MeasuredNetwork, table: Measured) -> list[Measured]:
     ]
 
 
-def _predict(table: Measured, others: Sequence[Measured]) -> Iterator[HeldOut]:
+def _predict(
+    network: MeasuredNetwork, table: Measured, others: Sequence[Measured]
+) -> Iterator[HeldOut]:
+    left = replace(network, tables=tuple(others))
     try:
-        known = predicted(
-            MeasuredNetwork(tuple(others)), table.collective, table.ranks, table.per_host
-        )
+        known = predicted(left, table.collective, table.ranks, table.per_host)
     except InvalidInputError:
         return
     low, high = known.cost.points[0][0], known.cost.points[-1][0]

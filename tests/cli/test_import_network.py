@@ -34,6 +34,23 @@ def test_several_files_become_one_document(network: str) -> None:
     assert document["provenance"]["kind"] == "imported"
 
 
+def test_links_of_a_host_are_said_and_kept(
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "links.json", tmp_path / "again.json"
+    said = ["--link", "4=32GB/s", "--link", "2=300GB/s"]
+    assert main(["import", "network", network, *said, "-o", str(first)]) == 0
+    assert main(["import", "network", str(first), "-o", str(second)]) == 0
+    assert json.loads(second.read_text())["links"] == [
+        {"ranks": 2, "bytes_per_s": 300_000_000_000},
+        {"ranks": 4, "bytes_per_s": 32_000_000_000},
+    ]
+    capsys.readouterr()
+    for wrong in ("2", "x=3GB/s", "2=3", "1=3GB/s"):
+        assert main(["import", "network", network, "--link", wrong]) == 2
+        assert "--link" in capsys.readouterr().err
+
+
 def test_plan_takes_it_and_says_what_was_not_measured(
     network: str, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

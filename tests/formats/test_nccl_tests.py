@@ -217,10 +217,18 @@ def test_a_hundred_thousand_rows_are_thinned() -> None:
     assert len(points) <= MOST_SIZES + 1
     assert points[0][0] == 8
     assert points[-1][0] == 800_000
-    assert any("of 100,000 sizes kept" in warning for warning in warnings)
+    assert any("100,000 sizes made" in warning for warning in warnings)
     cost = network.tables[0].cost
     for size in (100, 12_345, 700_000):
         assert abs(cost.cost_ns(size) - (10 + size / 8)) <= 2
+
+
+def test_of_many_sizes_a_disturbed_one_does_not_stand_for_its_neighbours() -> None:
+    disturbed = [row(8 * place, 10_000 if place % 7 == 0 else 10) for place in range(1, 5001)]
+    network, _ = network_of(disturbed)
+    late = [time for size, time in network.tables[0].points if 8 * 500 < size < 8 * 5000]
+    assert late
+    assert set(late) == {10}
 
 
 @given(
