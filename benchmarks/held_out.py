@@ -27,7 +27,6 @@ from planner.jsonio.files import read_cluster, shipped_clusters
 from planner.measured import Measured, MeasuredNetwork
 from planner.units import format_bytes
 
-
 KINDS = ("sizes", "ranks between", "larger ranks")
 
 
