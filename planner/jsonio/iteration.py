@@ -41,6 +41,7 @@ from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
 from planner.targets import EVERY, PLANNER, Target, target_of
+from planner.units import three_digits
 from planner.validation import MAX_VALUE, inside
 
 __all__ = ["IterationRequest", "planned", "run"]
@@ -284,7 +285,7 @@ def _doubts(
     if factor is None:
         return (f"{said}; {lead} at 1/1024 to 1024 times these", *notes)
     side = "above" if factor < 1 else "below"
-    return (f"{said}; {lead} while they are {side} {factor:.3g} times these", *notes)
+    return (f"{said}; {lead} while they are {side} {three_digits(factor)} times these", *notes)
 
 
 def _prepared(
