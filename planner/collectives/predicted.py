@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import log2
+from typing import Literal
 
 from planner.collectives.bruck import bruck_cost
 from planner.costs import TableCost
@@ -38,7 +39,11 @@ from planner.errors import InvalidInputError
 from planner.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork, never_falling
 from planner.network import scattered
 
-__all__ = ["Predicted", "predicted", "range_note"]
+__all__ = ["Basis", "Predicted", "predicted", "range_note"]
+
+
+Basis = Literal["measured", "interpolated", "extrapolated", "taken for another"]
+"""What a cost rests on: a table of just that, tables around, tables on one side, or of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,13 @@ class Predicted:
         Never falling.
     notes : tuple of str
         What is interpolated, extrapolated or assumed; empty if it was measured.
+    basis : str
+        What it rests on.
     """
 
     cost: TableCost
     notes: tuple[str, ...] = ()
+    basis: Basis = "measured"
 
 
 @lru_cache(maxsize=256)
@@ -92,7 +100,8 @@ def _predicted(
         )
         same = [table for table in alike if table.ranks == ranks]
         if same:
-            return Predicted(same[0].cost, tuple(notes))
+            return Predicted(same[0].cost, tuple(notes), "taken for another")
+    other = bool(notes)
     alike.sort(key=lambda table: table.ranks)
     below = [table for table in alike if table.ranks < ranks]
     above = [table for table in alike if table.ranks > ranks]
@@ -101,14 +110,16 @@ def _predicted(
         notes.append(
             f"{collective} among {ranks} ranks interpolated between {low.ranks} and {high.ranks}"
         )
-        return Predicted(TableCost(never_falling(_between(low, high, ranks))), tuple(notes))
+        cost = TableCost(never_falling(_between(low, high, ranks)))
+        return Predicted(cost, tuple(notes), "taken for another" if other else "interpolated")
     base = below[-1] if below else above[0]
     notes.append(
         f"{collective} among {ranks} ranks extrapolated from {_listed(alike)} by "
         + _grounds(network, collective, ranks, per_host)
     )
     rows = _beyond(network, alike, base, ranks, per_host)
-    return Predicted(TableCost(never_falling(rows)), tuple(notes))
+    cost = TableCost(never_falling(rows))
+    return Predicted(cost, tuple(notes), "taken for another" if other else "extrapolated")
 
 
 def predicted(
@@ -176,16 +187,17 @@ def _of_others(
         rows = [(size, (first.cost.cost_ns(size) + second.cost.cost_ns(size),)) for size in sizes]
         note = "all_reduce was not measured: taken for both halves, one after the other"
         cost = TableCost(never_falling(rows))
-        return Predicted(cost, (*first.notes, *second.notes, note))
+        return Predicted(cost, (*first.notes, *second.notes, note), "taken for another")
     other: Collective = "reduce_scatter" if collective == "all_gather" else "all_gather"
     if other in known:
         half = _predicted(network, other, ranks, per_host)
         note = f"{collective} was not measured: taken for {other}"
-        return Predicted(half.cost, (*half.notes, note))
+        return Predicted(half.cost, (*half.notes, note), "taken for another")
     whole = _predicted(network, "all_reduce", ranks, per_host)
     rows = [(size, (-(-time // 2),)) for size, time in whole.cost.points]
     note = f"{collective} was not measured: taken for half of an all_reduce"
-    return Predicted(TableCost(never_falling(rows)), (*whole.notes, note))
+    cost = TableCost(never_falling(rows))
+    return Predicted(cost, (*whole.notes, note), "taken for another")
 
 
 def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measured]:

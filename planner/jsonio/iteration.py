@@ -12,6 +12,7 @@ from planner.clusters import Cluster
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.iteration import Alternative, Evaluation, Plan, Problem
+from planner.iteration.certainty import certainties
 from planner.iteration.for_target import exported
 from planner.iteration.measured import assumed_startups, notes_of
 from planner.iteration.outlook import LEAST_SECONDS, solve_for
@@ -261,6 +262,7 @@ def planned(
         prospect=prospect,
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
         targets=exported(problem, result.plan, end) if result.plan else None,
+        certainty=certainties(profile, problem.graph, cluster, result.plan) if result.plan else (),
         deadline=deadline,
     )
     warnings = (*profile.provenance.warnings, *_doubts(problem, result.plan, answered))
