@@ -80,8 +80,7 @@ def read_nccl_tests(
     lines = _of_json(text) if text.lstrip().startswith("{") else _of_text(text, name)
     rows: list[TimedRow] = []
     left_out: dict[str, list[str]] = {}
-    for run, number, size, sides in lines:
-        where = f"line {number}" if number else f"results[{len(rows)}]"
+    for run, where, size, sides in lines:
         if run.collective not in COLLECTIVES:
             other = run.collective or "an unknown test"
             left_out.setdefault(f"of {other}", []).append(where)
@@ -114,7 +113,7 @@ def read_nccl_tests(
 _Side = tuple[float, float, float, float]
 """Time in µs, bandwidth of the algorithm and of the bus in GB/s, wrong elements."""
 
-_Line = tuple[_Run, int, int, tuple[_Side | None, _Side | None]]
+_Line = tuple[_Run, str, int, tuple[_Side | None, _Side | None]]
 
 
 def _of_text(text: str, name: str) -> Iterator[_Line]:
@@ -144,7 +143,7 @@ def _of_text(text: str, name: str) -> Iterator[_Line]:
         elif run.columns and line[:1].isdigit():
             cells = line.split()
             if _NUMBER.match(cells[0]) and len(cells) >= 8:
-                yield run, number, int(cells[0]), _sides(run.columns, cells)
+                yield run, f"line {number}", int(cells[0]), _sides(run.columns, cells)
 
 
 def _sides(columns: Sequence[str], cells: Sequence[str]) -> tuple[_Side | None, _Side | None]:
@@ -194,7 +193,7 @@ def _of_json(text: str) -> Iterator[_Line]:
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise InvalidInputError(f"results[{place}].size", f"expected bytes, got {shown(size)}")
         sides = [_json_side(row.get(key)) for key in ("out_of_place", "in_place")]
-        yield run, 0, size, (sides[0], sides[1])
+        yield run, f"results[{place}]", size, (sides[0], sides[1])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

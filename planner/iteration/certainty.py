@@ -21,7 +21,7 @@ from planner.clusters import Cluster
 from planner.collectives.held_out import LARGE, left_out_like, summary
 from planner.collectives.predicted import Basis
 from planner.graphs import Graph
-from planner.iteration.measured import KINDS, per_host, prediction
+from planner.iteration.measured import KINDS, prediction
 from planner.iteration.plan import Plan
 from planner.iteration.ways import MEASURED
 from planner.measured import Collective, MeasuredNetwork
@@ -90,7 +90,7 @@ def _transfers(cluster: Cluster, plan: Plan, kind: Number) -> Certainty:
         return Certainty(kind, "assumed")
     found = prediction(cluster, kind)
     mean, largest = _errors(
-        cluster.network, KINDS[kind], found.basis, cluster.workers, per_host(cluster)
+        cluster.network, KINDS[kind], found.basis, cluster.workers, cluster.workers_per_host
     )
     return Certainty(kind, found.basis, mean, largest)
 

@@ -22,7 +22,6 @@ from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.plan import Plan
 from planner.iteration.ways import MEASURED, Synchronisation
 from planner.measured import Collective
-from planner.topologies import Rails
 from planner.validation import MAX_VALUE
 
 __all__ = [
@@ -32,7 +31,6 @@ __all__ = [
     "least_rates",
     "measured_on",
     "notes_of",
-    "per_host",
     "prediction",
 ]
 
@@ -56,11 +54,6 @@ def measured_on(cluster: Cluster) -> Synchronisation:
         raise NotApplicableError("failed", "the network was measured as a whole")
     push, pull, both = (prediction(cluster, kind).cost for kind in ("push", "pull", "all_reduce"))
     return Synchronisation(MEASURED, 2, push, whole=both, gather=None if pull == push else pull)
-
-
-def per_host(cluster: Cluster) -> int:
-    """Return how many workers share a host."""
-    return cluster.nic.per_machine if isinstance(cluster.topology, Rails) else 1
 
 
 def least_rates(cluster: Cluster) -> tuple[Fraction, Fraction]:
@@ -132,6 +125,6 @@ def prediction(cluster: Cluster, kind: str) -> Predicted:
     if tables is None:
         raise NotApplicableError("network", "the cluster carries no measured tables")
     try:
-        return predicted(tables, KINDS[kind], cluster.workers, per_host(cluster))
+        return predicted(tables, KINDS[kind], cluster.workers, cluster.workers_per_host)
     except InvalidInputError as error:
         raise NotApplicableError("network", f"{error.path}: {error.message}") from None

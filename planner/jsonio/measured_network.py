@@ -98,7 +98,7 @@ def collectives_of(network: MeasuredNetwork) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def links_of(network: MeasuredNetwork) -> list[dict[str, Any]]:
+def link_rows(network: MeasuredNetwork) -> list[dict[str, Any]]:
     """Return the JSON form of the links."""
     return [
         {"ranks": link.ranks, "bytes_per_s": number(link.bytes_per_s)} for link in network.links
@@ -120,6 +120,6 @@ def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> 
         lines = ",\n   ".join(json.dumps(table) for table in tables)
         parts.append(f'  "{collective}": [\n   {lines}\n  ]')
     inner = ",\n".join(parts)
-    links = f' "links": {json.dumps(links_of(network))},\n' if network.links else ""
+    links = f' "links": {json.dumps(link_rows(network))},\n' if network.links else ""
     origin = json.dumps(dict(provenance), ensure_ascii=False)
     return f'{{\n "collectives": {{\n{inner}\n }},\n{links} "provenance": {origin}\n}}\n'

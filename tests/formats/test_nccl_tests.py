@@ -130,6 +130,14 @@ def document(rows: Sequence[tuple[int, float]], test: str = "all_reduce", ranks:
     }
 
 
+def test_what_is_left_out_of_json_is_named_by_its_place() -> None:
+    known = document([(1 << power, 10.0) for power in range(10, 16)])
+    known["results"][1]["out_of_place"]["nwrong"] = 7
+    known["results"][4]["out_of_place"]["nwrong"] = 7
+    _, warnings = read_nccl_tests(json.dumps(known).encode())
+    assert warnings == ("left out, 2 rows with wrong elements: results[1], results[4]",)
+
+
 def test_json_says_the_same_as_text() -> None:
     rows, _ = read_nccl_tests(json.dumps(document(ROWS)).encode())
     assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
