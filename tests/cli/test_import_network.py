@@ -125,7 +125,13 @@ def test_requests_of_messages_take_it_too(
     place = tmp_path / "request.json"
     for request in (
         {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 4096},
-        {"problem": "bigdl", "elements": 4096, "element_bytes": 4, "nodes": 4},
+        {
+            "problem": "bigdl",
+            "elements": 4096,
+            "element_bytes": 4,
+            "nodes": 4,
+            "partitions_per_node": 1,
+        },
     ):
         place.write_text(json.dumps({**request, "network": {"collectives": collectives}}))
         assert main(["solve", str(place)]) == 0, capsys.readouterr().err
