@@ -84,6 +84,7 @@ def import_network(options: argparse.Namespace) -> int:
                 ranks=options.ranks,
                 per_host=options.ranks_per_host,
                 in_place=options.in_place,
+                collective=options.collective,
             )
         rows += more
         if options.format == "network" and not options.link:

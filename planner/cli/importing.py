@@ -22,6 +22,7 @@ from planner.cli.telling import tell
 from planner.errors import InvalidInputError
 from planner.formats import READERS
 from planner.jsonio import encode_profile
+from planner.measured import COLLECTIVES
 from planner.printing import escaped
 from planner.profiles import STATISTICS
 from planner.validation import integer
@@ -84,6 +85,11 @@ def add_parser(commands: Any) -> None:
         "--link 4=32GB/s",
     )
     parser.add_argument(
+        "--collective",
+        choices=COLLECTIVES,
+        help="of nccl-tests: what was timed, where neither a file nor its name says it",
+    )
+    parser.add_argument(
         "--in-place", action="store_true", help="of nccl-tests: take the times in place"
     )
     parser.add_argument(
@@ -108,9 +114,11 @@ def run(options: argparse.Namespace) -> int:
     if len(options.file) > 1:
         raise InvalidInputError("FILE", f"expected one of {options.format}")
     counts = (options.ranks, options.ranks_per_host)
-    if options.in_place or options.link or any(count is not None for count in counts):
+    said = (options.in_place, options.link, options.collective)
+    if any(said) or any(count is not None for count in counts):
         raise InvalidInputError(
-            "--ranks, --ranks-per-host, --link, --in-place", "only of timed collectives"
+            "--ranks, --ranks-per-host, --link, --collective, --in-place",
+            "only of timed collectives",
         )
     (file,) = options.file
     path = Path(file)

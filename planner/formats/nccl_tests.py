@@ -57,6 +57,7 @@ def read_nccl_tests(
     ranks: int | None = None,
     per_host: int | None = None,
     in_place: bool = False,
+    collective: str | None = None,
 ) -> tuple[list[TimedRow], tuple[str, ...]]:
     """Return the rows of a file, and warnings about those that were left out.
 
@@ -70,6 +71,8 @@ def read_nccl_tests(
         Where the file does not list its devices: among how many ranks, and how many share a host.
     in_place : bool
         Whether to take the times in place; a row that has no such times gives the others.
+    collective : str, optional
+        What was timed, where neither the file nor its name says it.
 
     Raises
     ------
@@ -81,17 +84,18 @@ def read_nccl_tests(
     rows: list[TimedRow] = []
     left_out: dict[str, list[str]] = {}
     for run, where, size, sides in lines:
-        if run.collective not in COLLECTIVES:
-            other = run.collective or "an unknown test"
+        test = run.collective or collective
+        if test not in COLLECTIVES:
+            other = test or "an unknown test (--collective says which)"
             left_out.setdefault(f"of {other}", []).append(where)
             continue
-        collective: Collective = run.collective
+        kind: Collective = test
         count, each = _ranks(run, ranks, per_host, where)
         side = sides[1] if in_place and sides[1] is not None else sides[0] or sides[1]
         if side is None:
             left_out.setdefault("without a time", []).append(where)
             continue
-        reason = _doubt(side, size, float(bus_factor(collective, count)))
+        reason = _doubt(side, size, float(bus_factor(kind, count)))
         if reason:
             left_out.setdefault(reason, []).append(where)
             continue
@@ -99,7 +103,7 @@ def read_nccl_tests(
         if not time:
             left_out.setdefault("with a time of 0", []).append(where)
             continue
-        rows.append(TimedRow(collective, count, each, size, time, where))
+        rows.append(TimedRow(kind, count, each, size, time, where))
     warnings = tuple(
         f"left out, {len(places)} row{'' if len(places) == 1 else 's'} {reason}: {listed(places)}"
         for reason, places in left_out.items()

@@ -130,6 +130,14 @@ def document(rows: Sequence[tuple[int, float]], test: str = "all_reduce", ranks:
     }
 
 
+def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
+    text = "\n".join(line for line in run(ROWS).splitlines() if "_perf" not in line)
+    with pytest.raises(InvalidInputError, match="unknown test \\(--collective says which\\)"):
+        read_nccl_tests(text.encode())
+    rows, _ = read_nccl_tests(text.encode(), collective="all_reduce")
+    assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
+
+
 def test_what_is_left_out_of_json_is_named_by_its_place() -> None:
     known = document([(1 << power, 10.0) for power in range(10, 16)])
     known["results"][1]["out_of_place"]["nwrong"] = 7
