@@ -67,10 +67,10 @@ def main() -> None:
     for kind, held_out in every.items():
         rows += lines("all", kind, held_out)
     print("## From 1 MiB up\n")
-    header = ["cluster"]
+    titles = ["cluster"]
     for kind in KINDS:
-        header += [kind, f"{kind}: mean error", f"{kind}: largest"]
-    rows_below(header, [*short, line("all", every)])
+        titles += [kind, f"{kind}: mean error", f"{kind}: largest"]
+    rows_below(titles, [*short, line("all", every)])
     print("## Left out, and predicted\n")
     rows_below(("cluster", "left out", "from", "times", "mean error", "largest"), rows)
     worst = sorted(

@@ -32,7 +32,7 @@ from planner.validation import integer, shown
 from planner.yan.problem import MAX_MACHINES, Constants, Problem
 from planner.yan.units import neuron_layers, refuse_incomplete
 
-__all__ = ["NO_STARTUP_NS", "Profiled", "nic_rate", "profiled"]
+__all__ = ["NO_STARTUP_NS", "ProfiledProblem", "nic_rate", "profiled"]
 
 NO_STARTUP_NS = Fraction(1, 10**9)
 """What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
@@ -44,7 +44,7 @@ NUMBERS = (1, 2, 4, 8)
 """Bytes of a number."""
 
 
-class Profiled(NamedTuple):
+class ProfiledProblem(NamedTuple):
     """A problem made of a profile.
 
     Attributes
@@ -80,7 +80,7 @@ def profiled(
     computation: Fraction | int = 1,
     interference: Sequence[Fraction] | None = None,
     **options: Any,
-) -> Profiled:
+) -> ProfiledProblem:
     """Return Yan's problem of a profiled model on a cluster.
 
     Parameters
@@ -165,7 +165,7 @@ def profiled(
         },
     )
     assumed = _assumed(problem, cluster, batch, threads, read_every)
-    return Profiled(problem, batch, (*notes, *assumed))
+    return ProfiledProblem(problem, batch, (*notes, *assumed))
 
 
 def _number_bytes(profile: Profile, batch: int | None) -> int:
