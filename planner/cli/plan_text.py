@@ -14,7 +14,6 @@ from planner.jsonio.iteration_answer import (
     VERBS,
     AlternativeAnswer,
     CandidateAnswer,
-    CertaintyAnswer,
     IterationAnswer,
     SchedulingAnswer,
     SizingAnswer,
@@ -23,7 +22,7 @@ from planner.jsonio.iteration_answer import (
 )
 from planner.jsonio.partitioned import PartitionedAnswer
 from planner.printing import printable
-from planner.report.words import CHANGES
+from planner.report.words import CHANGES, sure
 from planner.topologies import BCube, FatTree, Rails
 from planner.units import counted, format_bytes, format_factor, format_ns, format_rate
 from planner.views import epoch_text
@@ -134,24 +133,9 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         room = "" if have is None else f" of {format_bytes(have)}"
         yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
     if answer.certainty is not UNSET:
-        yield f"how sure: {'; '.join(_sure(number) for number in answer.certainty)}"
+        yield f"how sure: {sure(answer.certainty)}"
     if answer.why is not UNSET and answer.why.runner_up is not None:
         yield _runner_up(answer.why, answer.objective_ns)
-
-
-def _sure(known: CertaintyAnswer) -> str:
-    """Return what a number rests on, and how far that is off."""
-    what = known.number
-    text = f"{what if what == 'computation' else VERBS[what] + ' times'} {known.grounds}"
-    if known.error is None:
-        return text if known.grounds == "assumed" else f"{text}, no error known"
-    if known.largest is None:
-        return f"{text}, quartiles {known.error:.1%} apart if all ops are late at once"
-    left = {"measured": "sizes", "interpolated": "numbers of ranks", "extrapolated": "larger ranks"}
-    return (
-        f"{text}, {left[known.grounds]} left out are off by {known.error:.1%} in the mean, "
-        f"{known.largest:.1%} at most"
-    )
 
 
 def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:

@@ -45,7 +45,7 @@ from planner.targets import EVERY, PLANNER, Target, target_of
 from planner.units import three_digits
 from planner.validation import MAX_VALUE, inside
 
-__all__ = ["IterationRequest", "planned", "run"]
+__all__ = ["IterationRequest", "doubts", "planned", "run"]
 
 
 MethodName = Annotated[
@@ -265,11 +265,11 @@ def planned(
         certainty=certainties(profile, problem.graph, cluster, result.plan) if result.plan else (),
         deadline=deadline,
     )
-    warnings = (*profile.provenance.warnings, *_doubts(problem, result.plan, answered))
+    warnings = (*profile.provenance.warnings, *doubts(problem, result.plan, answered))
     return problem, warned(answered, warnings)
 
 
-def _doubts(
+def doubts(
     problem: Problem, plan: iteration.Plan | None, answered: IterationAnswer
 ) -> tuple[str, ...]:
     """Return what of the costs was not measured, and how much of that the plan's lead bears."""
