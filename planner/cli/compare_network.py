@@ -68,8 +68,8 @@ class NetworkFile:
         """Return what to say of transfers of some sizes that its table does not reach."""
         if self.collective is None or not isinstance(self.network, TableCost):
             return ()
-        said = range_note(self.network, self.collective, sizes)
-        return () if said is None else (said,)
+        note = range_note(self.network, self.collective, sizes)
+        return () if note is None else (note,)
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:

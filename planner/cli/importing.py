@@ -114,8 +114,8 @@ def run(options: argparse.Namespace) -> int:
     if len(options.file) > 1:
         raise InvalidInputError("FILE", f"expected one of {options.format}")
     counts = (options.ranks, options.ranks_per_host)
-    said = (options.in_place, options.link, options.collective)
-    if any(said) or any(count is not None for count in counts):
+    rows_only = (options.in_place, options.link, options.collective)
+    if any(rows_only) or any(count is not None for count in counts):
         raise InvalidInputError(
             "--ranks, --ranks-per-host, --link, --collective, --in-place",
             "only of timed collectives",

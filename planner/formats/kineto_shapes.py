@@ -101,7 +101,7 @@ def shapes_of(
     if batch_size is None or not batch_size or all(inputs is None for _, inputs in ops):
         return [{} for _ in ops]
     reads = [_read(name, inputs, batch_size) for name, inputs in ops]
-    found = []
+    layers = []
     for place, ((name, inputs), own) in enumerate(zip(ops, weights, strict=True)):
         known = _layer(name.removeprefix("aten::"), inputs, reads[place], own, batch_size)
         after = reads[place + 1] if place + 1 < len(reads) else None
@@ -112,8 +112,8 @@ def shapes_of(
         if known.get("kind") in ("norm", "embedding") and made is not None:
             known["connections"] = prod(made)
         shapes = {"input_shape": reads[place], "output_shape": made, "weights": own}
-        found.append(known | shapes)
-    return found
+        layers.append(known | shapes)
+    return layers
 
 
 def _read(name: str, inputs: Inputs | None, batch_size: int) -> Shape | None:
@@ -248,9 +248,9 @@ _DESCRIBED: Mapping[tuple[str, ...], Callable[[Inputs, Shape, int, int], dict[st
 
 def _numbers(inputs: Inputs, place: int, count: int) -> tuple[int, ...]:
     """Return the numbers of an input, one for each side."""
-    found = tuple(int(text) for text in re.findall(r"\d{1,9}", inputs.texts[place]))
-    if len(found) == 1:
-        return found * count
-    if len(found) != count:
+    numbers = tuple(int(text) for text in re.findall(r"\d{1,9}", inputs.texts[place]))
+    if len(numbers) == 1:
+        return numbers * count
+    if len(numbers) != count:
         raise LookupError(place)
-    return found
+    return numbers

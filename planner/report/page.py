@@ -103,9 +103,9 @@ def _sections(report: Report) -> Iterator[Html]:
     conclusion = verdict(answer, report.peers, report.profile, report.cluster)
     doubts = report.profile.provenance.warnings
     warned = paragraph(f"The profile's times may be off: {'; '.join(doubts)}.") if doubts else ""
-    said = () if answer.warnings is UNSET else answer.warnings
+    warnings = () if answer.warnings is UNSET else answer.warnings
     known = () if answer.certainty is UNSET else answer.certainty
-    sureness = [paragraph(_capitalised(text)) for text in said]
+    sureness = [paragraph(_capitalised(text)) for text in warnings]
     if known:
         sureness.append(paragraph(f"How sure: {sure(known)}."))
     steps = applying(answer, report.cluster, report.command)
