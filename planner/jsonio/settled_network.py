@@ -36,7 +36,8 @@ def settled(
     InvalidInputError
         If the tables say nothing of that.
     """
-    if measured.tables is None or measured.collective is not None:
+    single = wanted is None and not measured.algorithm.startswith("bml")  # it is no ring's
+    if measured.tables is None or (measured.collective is not None and not single):
         return measured
     count, tables = ranks or measured.tables.most_ranks.ranks, measured.tables
     each = max(
@@ -47,7 +48,7 @@ def settled(
     if wanted is None:
         with inside(path):
             nic, notes = measured_nic(tables, count, each)
-        return replace(measured, network=nic, tables=None, notes=notes)
+        return Described(nic, interference=measured.interference, notes=notes)
     if wanted not in COLLECTIVES:
         raise InvalidInputError(path, f"expected measured {wanted}, got other collectives")
     collective: Collective = wanted
