@@ -10,6 +10,7 @@ from planner.cli.common import file_name, in_file, read, read_as
 from planner.cli.family import Profiled
 from planner.cli.iteration_options import measured_tables
 from planner.cli.naming import as_typed
+from planner.cli.parsing import parse_bcube
 from planner.clusters import Cluster, Nic
 from planner.collectives.nics import with_measured_nics
 from planner.collectives.predicted import predicted, range_note
@@ -154,9 +155,9 @@ def _of_cluster(cluster: Cluster, collective: str | None) -> NetworkFile:
 
 def _ranks(options: argparse.Namespace) -> int | None:
     """Return among how many ranks a collective is, if an option says it."""
-    bcube: BCube | None = getattr(options, "bcube", None)
-    if isinstance(bcube, BCube):
-        return bcube.servers
+    bcube: str | None = getattr(options, "bcube", None)
+    if bcube is not None:
+        return parse_bcube(bcube).servers
     return getattr(options, "workers", None) or getattr(options, "machines", None)
 
 
