@@ -23,7 +23,7 @@ sys.dont_write_bytecode = False
 # `FRESH`, and fewer than a test asks for.
 settings.register_profile(
     "planner",
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -35,7 +35,7 @@ settings.register_profile(
     "fresh", settings.get_profile("thorough"), derandomize=False, database=None
 )
 # A first look: for `benchmarks/mutations.py`, and for `-m "not slow"`.
-settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
+settings.register_profile("again", settings.get_profile("planner"), max_examples=8)
 settings.load_profile("planner")
 
 SHARES = {"planner": 12, "again": 50}
@@ -196,8 +196,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: jobs leave them idle half of the time."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 3
+    """Return two workers for each core, and one: jobs leave them idle half of the time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return 2 * cores + 1
 
 
 @pytest.hookimpl(optionalhook=True)
