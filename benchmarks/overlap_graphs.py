@@ -39,6 +39,7 @@ class Inputs:
         self.mode, self.args = mode, []
 
     def storage(self, _: Any, size: int, *, device: Any = None, **__: Any) -> Any:
+        """Return a tensor of so many bytes."""
         with self.mode:
             return torch.empty(size, dtype=torch.uint8, device=device or "cpu")
 
@@ -52,11 +53,13 @@ class Inputs:
         dtype: torch.dtype = torch.float32,
         **_: Any,
     ) -> None:
+        """Add a tensor that shares one."""
         with self.mode:
             stride = stride or torch.empty(shape, device="meta").stride()
             self.args.append(storage.view(dtype).as_strided(shape, stride, storage_offset))
 
     def symint(self, value: int) -> None:
+        """Add a number."""
         self.args.append(value)
 
 
@@ -110,18 +113,19 @@ def read_table(path: Path) -> Table:
 class Times:
     """The times of a public graph's nodes."""
 
-    def __init__(self, module: Any, graph_module: Any, folder: Path) -> None:
+    def __init__(self, module: Any, folder: Path) -> None:
         from torch._inductor.fx_passes.overlap_scheduling import estimate_roofline_runtime_ms
 
         self.roofline = estimate_roofline_runtime_ms
         self.groups = module.get_pg_config()
         self.table = read_table(folder / module.get_colls_estimations_file())
-        mapping = getattr(module, "get_colls_group_mapping", lambda: {})()
+        mapping = getattr(module, "get_colls_group_mapping", dict)()
         self.table_group = {name: mapping.get(name, name) for name in self.groups}
         self.mapped = bool(mapping)
         self.analytical: set[str] = set()
 
     def node_ns(self, node: Any) -> float:
+        """Return how long a node computes."""
         with (
             patch("torch.utils._runtime_estimation.get_gpu_dram_gbps", lambda: GBPS),
             patch(
@@ -132,6 +136,7 @@ class Times:
             return self.roofline(node) * 1e6
 
     def collective_ns(self, node: Any, size: int) -> float:
+        """Return how long a transfer like that of a node takes for so many bytes."""
         from torch._inductor.comm_analysis import estimate_nccl_collective_runtime_from_fx_node
         from torch._inductor.fx_passes.overlap_scheduling import get_group_name
 
@@ -159,7 +164,7 @@ def _interpolated(points: list[tuple[int, float]], size: int) -> float:
 def document_of(folder: Path, name: str) -> tuple[dict[str, Any], Any, Times]:
     """Return the document of a public graph, the graph, and its times."""
     module, graph_module = load(folder, name)
-    times = Times(module, graph_module, folder)
+    times = Times(module, folder)
     samples = [MIB << power for power in range(12)]
     document = fx_document(
         graph_module.graph,

@@ -21,6 +21,7 @@ from planner.cli import (
     compare_drizzle,
     compare_ibatch,
     compare_iteration,
+    compare_overlap,
     compare_peers,
     compare_yan,
 )
@@ -62,6 +63,7 @@ FAMILIES: Mapping[str, Family] = {
     "bigdl": compare_bigdl.FAMILY,
     "drizzle": compare_drizzle.FAMILY,
     "iteration": compare_iteration.FAMILY,
+    "overlap": compare_overlap.FAMILY,
 }
 """What can be compared."""
 

@@ -17,6 +17,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "drizzle": GROUPS,
     "bigdl": HOT_SPOTS,
     "iteration": GANTT,
+    "overlap": GANTT,
 }
 """How the plans of each problem are drawn."""
 

@@ -18,7 +18,7 @@ from planner.overlap import Collective, Kind, Node, Problem, Tensor
 from planner.overlap.graph import cycle_of
 from planner.validation import shown
 
-__all__ = ["FxDocument", "check_ranks", "read_fx", "read_ranks"]
+__all__ = ["FxDocument", "check_ranks", "decode_fx", "problem_of"]
 
 _VERSION = 1
 
@@ -61,32 +61,15 @@ class FxDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str = ""
 
 
-def read_ranks(files: Sequence[bytes]) -> Problem:
-    """Return the problem of the first of several ranks' graphs, which must start the same.
-
-    Raises
-    ------
-    InvalidInputError
-        If one is no graph, or the ranks' collectives differ.
-    """
-    documents = [_document(data) for data in files]
-    check_ranks(documents)
-    return _problem(documents[0])
-
-
-def read_fx(data: bytes) -> Problem:
-    """Return the problem of one graph.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, with the path of the first bad field.
-    """
-    return _problem(_document(data))
-
-
-def check_ranks(documents: Sequence[FxDocument]) -> None:
+def check_ranks(documents: Sequence[FxDocument], names: Sequence[str]) -> None:
     """Refuse ranks that start their groups' collectives in different orders: they would hang.
+
+    Parameters
+    ----------
+    documents : sequence of FxDocument
+        One a rank.
+    names : sequence of str
+        What to call them.
 
     Raises
     ------
@@ -105,7 +88,7 @@ def check_ranks(documents: Sequence[FxDocument]) -> None:
                     raise InvalidInputError(
                         "nodes",
                         f"the ranks would wait for each other: collective {place} of group {group} "
-                        f"is {here} in the first file, {there} in file {rank + 1}",
+                        f"is {here} in {names[0]}, {there} in {names[rank]}",
                     )
 
 
@@ -118,7 +101,14 @@ def _started(document: FxDocument) -> dict[str, list[str]]:
     return groups
 
 
-def _document(data: bytes) -> FxDocument:
+def decode_fx(data: bytes) -> FxDocument:
+    """Read a graph's document.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, with the path of the first bad field.
+    """
     value = decode(data)
     if not isinstance(value, dict) or "fx" not in value:
         raise InvalidInputError("fx", "missing: expected a document of planner.profiling.fx")
@@ -128,13 +118,22 @@ def _document(data: bytes) -> FxDocument:
     return document
 
 
-def _problem(document: FxDocument) -> Problem:
-    by_name: dict[str, FxNode] = {}
+def problem_of(document: FxDocument) -> Problem:
+    """Return the problem of one rank's graph, without a memory limit.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no graph of collectives that are waited for, in an order.
+    """
+    seen: set[str] = set()
     for place, node in enumerate(document.nodes):
-        if node.name in by_name:
+        if node.name in seen:
             raise InvalidInputError(f"nodes[{place}].name", f"{shown(node.name)} is there twice")
-        by_name[node.name] = node
-    issued = [node for node in document.nodes if node.op not in {"placeholder", "get_attr", "output"}]
+        seen.add(node.name)
+    issued = [
+        node for node in document.nodes if node.op not in {"placeholder", "get_attr", "output"}
+    ]
     place_of = {node.name: place for place, node in enumerate(document.nodes)}
     for node in document.nodes:
         _check_node(node, place_of)
@@ -144,12 +143,16 @@ def _problem(document: FxDocument) -> Problem:
     nodes = [
         Node(
             node.name,
-            tuple(number[name] for name in dict.fromkeys((*node.inputs, *node.after)) if name in number),
+            tuple(
+                number[name]
+                for name in dict.fromkeys((*node.inputs, *node.after))
+                if name in number
+            ),
             node.duration_ns or 0,
         )
         for node in ordered
     ]
-    tensors = _tensors(document, by_name, number, starter)
+    tensors = _tensors(document, number, starter)
     return Problem(nodes=nodes, kinds=kinds, collectives=collectives, tensors=tensors)
 
 
@@ -230,7 +233,6 @@ def _collectives(
 
 def _tensors(
     document: FxDocument,
-    by_name: Mapping[str, FxNode],
     number: Mapping[str, int],
     waits: Mapping[str, str],
 ) -> list[Tensor]:

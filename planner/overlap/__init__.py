@@ -8,8 +8,8 @@ from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check, check_memory, check_structure
 from planner.overlap.evaluation import Evaluation, Transfer, evaluate
 from planner.overlap.plan import Plan, own_order
-from planner.overlap.problem import Collective, Kind, Node, Problem, Tensor
-from planner.overlap.solver import METHODS, replan, solve
+from planner.overlap.problem import Collective, Kind, Node, Problem, Tensor, with_limit
+from planner.overlap.solver import METHODS, replan, small, solve
 
 __all__ = [
     "METHODS",
@@ -28,5 +28,7 @@ __all__ = [
     "lower_bound_ns",
     "own_order",
     "replan",
+    "small",
     "solve",
+    "with_limit",
 ]

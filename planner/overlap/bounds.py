@@ -2,9 +2,9 @@
 
 Relaxation: the rank and each channel are machines that may interrupt what they do. A computation
 keeps its time. A collective takes at least its bytes at the best rate that its kind reaches with as
-much as could be merged with it. What comes before a node (its head) and after it (its tail) is bounded by
-the longest chain, and by what each machine must still do of its ancestors, or descendants, since
-the earliest of them. With heads and tails, Jackson's preemptive schedule is the shortest on each
+much as could be merged with it. What comes before a node (its head) and after it (its tail) is
+bounded by the longest chain, and by what each machine must still do of its ancestors, or
+descendants, since the earliest of them. With heads and tails, Jackson's preemptive schedule is the shortest on each
 machine: the bound is the longest of these. Then each collective's best rate is looked at again for
 what can be merged with it within a guessed makespan, and the guess is raised while it is refuted.
 
@@ -121,9 +121,7 @@ class _Loads:
             ends[node] = max((ends[other] for other in earlier), default=0) + self.lag[node]
         return max(*loads, *ends)
 
-    def jackson(
-        self, heads: Sequence[int], tails: Sequence[int], work: Sequence[int]
-    ) -> int:
+    def jackson(self, heads: Sequence[int], tails: Sequence[int], work: Sequence[int]) -> int:
         """Return the longest preemptive schedule of a machine."""
         best = 0
         for machine in range(self.machines):
@@ -139,7 +137,7 @@ class _Loads:
 def least_ns(kind: Kind, size: int, most: int) -> int:
     """Return the least time that a collective's share of a transfer of up to `most` bytes takes.
 
-    The best rate is reached at an end of a piece of the times: on a line, time per byte is monotone.
+    The best rate is reached at an end of a piece of the times: time per byte is monotone on a line.
     """
     if not kind.mergeable or most <= size:
         return kind.time_ns(size)
@@ -195,9 +193,8 @@ def _heads(
     on = [(places == number) & (works > 0) for number in range(machines)]
     known = np.zeros(count, dtype=np.int64)
     for node, earlier in enumerate(after):
-        if not node % 64:
-            if deadline.passed:
-                return None
+        if not node % 64 and deadline.passed:
+            return None
         if not earlier:
             continue
         mask = masks[node]

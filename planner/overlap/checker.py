@@ -1,4 +1,4 @@
-"""Whether a plan is one: every node once, after what it needs; merged collectives alike and together.
+"""Whether a plan is one: all nodes once, after what they need; merged collectives side by side.
 
 Memory is a constraint too; what a plan needs of it comes from `planner.overlap.evaluation`.
 Complexity: O(nodes + dependences).

@@ -134,7 +134,8 @@ class _Model:
                 model.add_exactly_one(x for _, x in mine)
                 self.alone[member] = next(x for s, x in mine if len(s) == 1)
                 self.time[member] = sum(
-                    problem.kinds[kind].time_ns(sum(problem.collectives[m].size_bytes for m in s)) * x
+                    problem.kinds[kind].time_ns(sum(problem.collectives[m].size_bytes for m in s))
+                    * x
                     for s, x in mine
                 )
             for s, x in chosen:
@@ -172,11 +173,11 @@ class _Model:
         for a in range(len(problem.collectives)):
             model.add(makespan >= launched[a] + self.time[a])
             for b in range(len(problem.collectives)):
-                first, second = problem.collectives[a], problem.collectives[b]
-                same = problem.kinds[first.kind].channel == problem.kinds[second.kind].channel
+                one, other = problem.collectives[a], problem.collectives[b]
+                same = problem.kinds[one.kind].channel == problem.kinds[other.kind].channel
                 if a == b or not same:
                     continue
-                x = self.before[first.start][second.start]
+                x = self.before[one.start][other.start]
                 if isinstance(x, int) and not x:
                     continue
                 conditions = [] if isinstance(x, int) else [x]

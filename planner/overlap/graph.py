@@ -1,4 +1,4 @@
-"""What a graph must be to have any order at all, and what follows from its dependences. O(n + m)."""
+"""What a graph must be to have any order at all, and what its dependences say. O(n + m)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -2,8 +2,8 @@
 
 Every unit has a key: the moment of pure computation, along a given order, at which it is due. The
 start of a collective is due before its result is needed, by the time that it and all later
-transfers of its channel take; what only prepares it is due before it. Units are issued by key. While a
-transfer that is due is waited for, other computation fills the time. A start is issued before its
+transfers of its channel take; what only prepares it is due before it. Units are issued by key.
+While a transfer that is due is waited for, other computation fills the time. A start is issued before its
 key if its channel would fall idle. Before anything is issued early, it is made sure that the rest
 could still go on in the given order within the memory limit, as a banker would.
 
@@ -317,7 +317,8 @@ class _Listing:
 
     def pop_ready(self, fits: Callable[[int], bool]) -> int | None:
         """Take the first ready unit that fits, of the first few."""
-        aside, chosen = [], None
+        aside: list[int] = []
+        chosen = None
         while self.ready and chosen is None and len(aside) < _LOOKED_AT:
             unit = heappop(self.ready)[1]
             if self.issued[unit]:
@@ -354,7 +355,8 @@ class _Listing:
         """Start a transfer that is due, or whose channel would fall idle."""
         for channel, starts in enumerate(self.starts):
             idle = self.rules.eager and self.free[channel] < self.now + max(ahead, 1)
-            aside, chosen = [], None
+            aside: list[int] = []
+            chosen = None
             while starts and chosen is None and len(aside) < _LOOKED_AT:
                 if not idle and starts[0][0] > frontier:
                     break

@@ -32,7 +32,9 @@ def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
     for node in reversed(range(count)):
         if units.wait_of[node] >= 0:
             early[node] -= span
-        early[node] = min([early[node], *(early[other] for other in units.later[node] if not units.waits[other])])
+        early[node] = min(
+            [early[node], *(early[other] for other in units.later[node] if not units.waits[other])]
+        )
     place = [0] * count
     for number, unit in enumerate(topological(units, early)):
         place[unit] = number
@@ -96,7 +98,9 @@ def split_or_join(
     kind, place = transfers[min(int(pick * len(transfers)), len(transfers) - 1)]
     items = lists[kind]
     if not cut:
-        items[place : place + 2] = [tuple(m for members in items[place : place + 2] for m in members)]
+        items[place : place + 2] = [
+            tuple(m for members in items[place : place + 2] for m in members)
+        ]
     elif len(items[place]) > 1:
         at = 1 + min(int(cut * (len(items[place]) - 1)), len(items[place]) - 2)
         items[place : place + 1] = [items[place][:at], items[place][at:]]

@@ -10,14 +10,14 @@ Source: own; the operations are those of PyTorch's functional collectives in an 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from planner.errors import InvalidInputError
 from planner.overlap.graph import check_acyclic, check_waits
 from planner.validation import integer, shown, total
 
-__all__ = ["MAX_NODES", "Collective", "Kind", "Node", "Problem", "Tensor"]
+__all__ = ["MAX_NODES", "Collective", "Kind", "Node", "Problem", "Tensor", "with_limit"]
 
 MAX_NODES = 2**21
 
@@ -221,7 +221,8 @@ class Problem:
         largest = max((tensor.size_bytes for tensor in self.tensors), default=0)
         if limit < largest:
             raise InvalidInputError(
-                "memory_limit_bytes", f"expected at least the largest tensor ({largest}), got {limit}"
+                "memory_limit_bytes",
+                f"expected at least the largest tensor ({largest}), got {limit}",
             )
 
     @property
@@ -235,9 +236,16 @@ class Problem:
         return tuple(dict.fromkeys(kind.channel for kind in self.kinds))
 
 
+def with_limit(problem: Problem, limit: int | None) -> Problem:
+    """Return a problem with another memory limit."""
+    return replace(problem, memory_limit_bytes=limit)
+
+
 def _known(number: object, count: int, path: str, what: str) -> None:
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
-        raise InvalidInputError(path, f"expected a {what} from 0 to {count - 1}, got {shown(number)}")
+        raise InvalidInputError(
+            path, f"expected a {what} from 0 to {count - 1}, got {shown(number)}"
+        )
 
 
 def _check_times(kind: Kind, path: str) -> None:
@@ -248,6 +256,8 @@ def _check_times(kind: Kind, path: str) -> None:
         integer(time, f"{path}[{place}][1]")
     for place, ((size, time), (larger, later)) in enumerate(pairwise(kind.times), 1):
         if larger <= size:
-            raise InvalidInputError(f"{path}[{place}][0]", f"expected more than {size}, got {larger}")
+            raise InvalidInputError(
+                f"{path}[{place}][0]", f"expected more than {size}, got {larger}"
+            )
         if later < time:
             raise InvalidInputError(f"{path}[{place}][1]", f"expected at least {time}, got {later}")

@@ -1,8 +1,8 @@
 """Heuristics: the graph's own order, one list schedule, and a search over rules and mergings.
 
 `own_order` changes nothing. `greedy` is one list schedule with look-ahead along it, O(n log n).
-`search` tries rules of list scheduling, then ways of merging by size, then changes single transfers, and
-goes on from whatever is best; every list schedule costs O(n log n).
+`search` tries rules of list scheduling, then ways of merging by size, then changes single
+transfers, and goes on from whatever is best; every list schedule costs O(n log n).
 
 Guarantee: never worse than the order of the graph where that keeps to the limit.
 Source: own.
@@ -10,13 +10,14 @@ Source: own.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from planner.deadline import Deadline
 from planner.methods import Outcome
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.evaluation import Evaluation, evaluate
-from planner.overlap.listing import Rules, due_keys, list_schedule, profile_of, topological
+from planner.overlap.listing import Rules, list_schedule, profile_of, topological
 from planner.overlap.merging import groups_up_to, merge_order, split_or_join
 from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
@@ -112,18 +113,18 @@ def _steps(
     place, by_need = merge_order(problem, units)
     merged = warm.merged if warm is not None else ()
     if merged:
-        yield lambda: best.merging(merged, None)
+        yield partial(best.merging, merged, None)
     for rules in _RULES[1:]:
-        yield lambda rules=rules: best.scheduled(units, nodes, rules)
+        yield partial(best.scheduled, units, nodes, rules)
     sizes = sorted({it.size_bytes for it in problem.collectives})
     most = 2 * sizes[0] if sizes and sizes[0] else 2
     while sizes and most < 2 * sum(it.size_bytes for it in problem.collectives):
         groups = groups_up_to(problem, place, by_need, most)
         if groups:
-            yield lambda groups=groups: best.merging(groups, None)
+            yield partial(best.merging, groups, None)
         most *= 2
     for rules in _RULES:
-        yield lambda rules=rules: best.merging(best.groups, rules)
+        yield partial(best.merging, best.groups, rules)
     yield best.along_itself
     random = Random(1)
     kinds = [it.kind for it in problem.collectives]
@@ -132,7 +133,7 @@ def _steps(
         for _ in range(random.choice((1, 1, 2, 4, 8))):
             cut = random.random() if random.random() < 0.5 else 0.0
             groups = split_or_join(groups, by_need, kinds, random.random(), cut)
-        yield lambda groups=groups: best.merging(groups, best.rules)
+        yield partial(best.merging, groups, best.rules)
         if number % 50 == 49:
             yield best.along_itself
 
@@ -182,7 +183,10 @@ class _Best:
         if units is None:
             return
         # Units stand where their last part does, starts where their first wait lets them.
-        keys = [float(members[-1] if units.wait_of[u] >= 0 else members[0]) for u, members in enumerate(units.members)]
+        keys = [
+            float(members[-1] if units.wait_of[u] >= 0 else members[0])
+            for u, members in enumerate(units.members)
+        ]
         self.scheduled(units, topological(units, keys), rules or self.rules)
 
     def along_itself(self) -> None:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TypeAlias
 
 from planner.deadline import Deadline
+from planner.errors import InvalidInputError, InvalidPlanError, NotApplicableError
 from planner.methods import Method as AnyMethod
-from planner.methods import Outcome, loaded, solve_with
+from planner.methods import Outcome, known_method, loaded, solve_with
 from planner.overlap.bounds import lower_bound_ns
 from planner.overlap.checker import check, check_structure
 from planner.overlap.evaluation import Evaluation
@@ -19,7 +20,7 @@ from planner.overlap.problem import Problem
 from planner.overlap.search import Progress, greedy, own, search
 from planner.results import Result
 
-__all__ = ["METHODS", "Method", "replan", "solve"]
+__all__ = ["METHODS", "Method", "replan", "small", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
@@ -29,10 +30,15 @@ _SMALL = 14
 _exact = loaded("planner.overlap.exact", "solve_exact", "OR-Tools")
 
 
-def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+def small(problem: Problem) -> bool:
+    """Return whether `exact` takes a problem."""
     from planner.overlap.exact import applicable
 
-    if len(problem.nodes) <= _SMALL and applicable(problem):
+    return applicable(problem)
+
+
+def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    if len(problem.nodes) <= _SMALL and small(problem):
         return replace(_exact(problem, deadline), method="exact")
     return replace(search(problem, deadline), method="search")
 
@@ -78,6 +84,7 @@ def replan(
     problem: Problem,
     plan: Plan,
     *,
+    method: str = "auto",
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> Result[Plan, Evaluation]:
@@ -89,6 +96,8 @@ def replan(
         The graph.
     plan : Plan
         Where to begin.
+    method : str
+        `auto` or `search`, which is the same here.
     time_limit : float, optional
         Seconds.
     progress : callable, optional
@@ -96,14 +105,17 @@ def replan(
 
     Raises
     ------
-    InvalidPlanError
-        If the plan is none of this graph.
+    InvalidInputError
+        If the plan is none of this graph, or the method begins with none.
     """
-    check_structure(problem, plan)
-    method = partial(search, warm=plan, progress=progress)
-    return solve_with(
-        {"search": method}, problem, "search", time_limit, judge=_judge, bound=_bound
-    )
+    if known_method(method, METHODS) not in {"auto", "search"}:
+        raise NotApplicableError("method", f"{method} does not begin with a plan; search does")
+    try:
+        check_structure(problem, plan)
+    except InvalidPlanError as error:
+        raise InvalidInputError(f"plan.{error.path}", error.message) from None
+    methods = {"search": partial(search, warm=plan, progress=progress)}
+    return solve_with(methods, problem, "search", time_limit, judge=_judge, bound=_bound)
 
 
 def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:

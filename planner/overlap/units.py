@@ -78,9 +78,9 @@ class Units:
 def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
     """Return the units of a problem whose collectives are merged so; None if they form a cycle."""
     count, collectives = len(problem.nodes), problem.collectives
-    merged = tuple(tuple(sorted(members, key=lambda m: collectives[m].start)) for members in merged)
+    groups = tuple(tuple(sorted(members, key=lambda m: collectives[m].start)) for members in merged)
     head = list(range(count))  # the node that stands for the unit
-    for members in merged:
+    for members in groups:
         for member in members:
             head[collectives[member].start] = collectives[members[0]].start
             head[collectives[member].wait] = collectives[members[0]].wait
@@ -101,15 +101,15 @@ def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
             if unit[other] != mine:
                 after[mine].add(unit[other])
     sorted_after = [sorted(earlier) for earlier in after]
-    if merged and cycle_of(sorted_after):
+    if groups and cycle_of(sorted_after):
         return None
     busy = [problem.nodes[nodes[0]].duration_ns for nodes in members_of]
     transfer, channel, wait_of = [0] * size, [-1] * size, [-1] * size
     waits, peaks, allocates, releases = [False] * size, [0] * size, [0] * size, [0] * size
     channels = {name: place for place, name in enumerate(problem.channels)}
-    grouped = {member for members in merged for member in members}
+    grouped = {member for members in groups for member in members}
     alone = [(member,) for member in range(len(collectives)) if member not in grouped]
-    for members in (*merged, *alone):
+    for members in (*groups, *alone):
         chosen = [collectives[member] for member in members]
         start, wait = unit[chosen[0].start], unit[chosen[0].wait]
         kind = problem.kinds[chosen[0].kind]
@@ -152,5 +152,5 @@ def contract(problem: Problem, merged: Sequence[Sequence[int]]) -> Units | None:
         readers,
         freed,
         resident,
-        merged,
+        groups,
     )

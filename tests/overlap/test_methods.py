@@ -7,13 +7,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.deadline import NEVER
-from planner.overlap import METHODS, Plan, Problem, check, evaluate, lower_bound_ns, own_order
-from planner.overlap import replan, solve
+from planner.overlap import (
+    METHODS,
+    Plan,
+    Problem,
+    check,
+    evaluate,
+    lower_bound_ns,
+    own_order,
+    replan,
+    solve,
+    with_limit,
+)
 from planner.overlap.bounds import least_ns
 from planner.overlap.exact import solve_exact
 from planner.results import Status
 from tests.overlap.slow import all_plans, brute_force, slow_makespan, slow_peak
-from tests.overlap.strategies import problems, with_limit
+from tests.overlap.strategies import problems
 
 
 @settings(max_examples=200)
@@ -129,9 +139,9 @@ def test_replanning_begins_with_the_plan(problem: Problem) -> None:
 
 
 def test_plan_of_another_graph_is_refused() -> None:
-    from planner.errors import InvalidPlanError
+    from planner.errors import InvalidInputError
     from planner.overlap import Node
 
     problem = Problem(nodes=[Node("a"), Node("b", (0,), 5)])
-    with pytest.raises(InvalidPlanError, match="needs"):
+    with pytest.raises(InvalidInputError, match="needs"):
         replan(problem, Plan((1, 0)))
