@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch._inductor.ir
+import torch._subclasses.fake_impls
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -29,6 +29,8 @@ from planner.profiling.fx import collective_name, fx_document
 GBPS = 3350.0
 TFLOPS = {torch.bfloat16: 989.0, torch.float16: 989.0, torch.float32: 67.0}
 MIB = 2**20
+TOKENS = 512
+"""What a number read from a tensor is: the tokens of a pair of ranks, as in the backward graphs."""
 Table = dict[tuple[str, int, str], list[tuple[int, float]]]
 
 
@@ -79,6 +81,15 @@ def start_groups(groups: dict[str, dict[str, int]]) -> None:
         torch._C._distributed_c10d._register_process_group(name, group)
 
 
+def without_gpu() -> Any:
+    """Have a fake tensor of a GPU copied without one: only the method itself asks for it."""
+
+    def copy(into: Any, source: Any, non_blocking: bool = False) -> Any:
+        return torch.ops.aten.copy_.default(into, source, non_blocking)
+
+    return patch.object(torch.Tensor, "copy_", copy)
+
+
 def load(folder: Path, name: str) -> tuple[Any, Any]:
     """Return a public module, and its graph with fake tensors."""
     sys.path.insert(0, str(folder))
@@ -87,13 +98,9 @@ def load(folder: Path, name: str) -> tuple[Any, Any]:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     inputs = Inputs(mode)
     module.load_args(inputs)
-    flex = importlib.import_module("torch._higher_order_ops.flex_attention")
-
-    def permuted(out: Any, strides: Any) -> Any:  # the original copies, which needs a GPU
-        order = torch._inductor.ir.get_fill_order(strides)
-        return out.new_empty_strided(out.shape, flex._construct_strides(out.shape, order))
-
-    with torch.no_grad(), mode, patch.object(flex, "_permute_strides", permuted):
+    scalars = {torch.ops.aten._local_scalar_dense.default: lambda *_: TOKENS}
+    known = patch.dict(torch._subclasses.fake_impls.op_implementations_dict, scalars)
+    with torch.no_grad(), mode, without_gpu(), known:
         return module, make_fx(module.Repro(), tracing_mode="fake")(*inputs.args)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-__all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_name", "fx_document"]
+__all__ = ["DOCUMENT_VERSION", "MERGEABLE", "collective_key", "collective_name", "fx_document"]
 
 DOCUMENT_VERSION = 1
 
@@ -96,7 +96,7 @@ def fx_document(
                     row["duration_ns"] = 0
             elif name:
                 row["collective"] = _collective(node, name, copy_gbps)
-                key = f"{row['collective']['kind']}@{row['collective']['group']}"
+                key, _ = collective_key(node)
                 if key not in times:
                     times[key] = [[size, round(collective_ns(node, size))] for size in samples]
             else:
@@ -112,7 +112,13 @@ def collective_name(node: fx.Node) -> str:
         return ""
     if target.namespace not in {"_c10d_functional", "c10d_functional"}:
         return ""
-    return target.name().partition("::")[2].partition(".")[0]
+    return str(target.name()).partition("::")[2].partition(".")[0]
+
+
+def collective_key(node: fx.Node) -> tuple[str, int]:
+    """Return the kind of a collective with its group, as `times` names them, and its bytes."""
+    row = _collective(node, collective_name(node), 0.0)
+    return f"{row['kind']}@{row['group']}", row["size_bytes"]
 
 
 def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
@@ -120,7 +126,7 @@ def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
     read = _bytes([other.meta.get("val") for other in node.all_input_nodes[:1]])
     made = _bytes([node.meta.get("val")])
     value: Any = node.all_input_nodes[0].meta.get("val")
-    words = (name, str(value.dtype).removeprefix("torch."), str(arguments.get("reduce_op", "")))
+    words = (name.removesuffix("_out"), str(value.dtype).removeprefix("torch."), str(arguments.get("reduce_op", "")))
     kind = name.removesuffix("_out")
     mergeable = kind in MERGEABLE
     gathers = kind == MERGEABLE[0]
