@@ -3,7 +3,7 @@
 Complexity: O(n log n) for a way of merging.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.overlap.listing import Rules, due_keys, topological
 from planner.overlap.problem import Problem
@@ -46,21 +46,31 @@ def merge_order(problem: Problem, units: Units) -> tuple[list[int], list[int]]:
 
 
 def groups_up_to(
-    problem: Problem, place: Sequence[int], by_need: Sequence[int], most: int
+    problem: Problem, place: Sequence[int], by_need: Sequence[int], most: Mapping[int, int]
 ) -> Groups:
-    """Merge neighbours of one kind, by when they are needed, up to so many bytes each."""
+    """Merge neighbours of one kind, by when they are needed, up to so many bytes each.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    place, by_need : sequence of int
+        As `merge_order` returns them.
+    most : mapping
+        By kind: the most bytes of a merged transfer; kinds that it has not are left alone.
+    """
     opened: dict[int, list[int]] = {}
     held: dict[int, tuple[int, int, int]] = {}
     closed: list[tuple[int, ...]] = []
     for number in by_need:
         it = problem.collectives[number]
-        if not problem.kinds[it.kind].mergeable:
+        if it.kind not in most:
             continue
         start, wait = place[it.start], place[it.wait]
         members = opened.setdefault(it.kind, [])
         size, last, first = held.get(it.kind, (0, -1, 1 << 62))
         last, first = max(last, start), min(first, wait)
-        if members and (size + it.size_bytes > most or last >= first):
+        if members and (size + it.size_bytes > most[it.kind] or last >= first):
             closed.append(tuple(members))
             members.clear()
             size, last, first = 0, start, wait

@@ -8,8 +8,8 @@ Guarantee: never worse than the order of the graph where that keeps to the limit
 Source: own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
@@ -30,6 +30,9 @@ Progress = Callable[[Plan, int, int | None], None]
 
 _TRIES = 400
 """Single changes that are tried, without a time limit."""
+
+_MAX_LEVEL = 10
+"""Merged transfers carry their kind's bytes over 2 to this power, or more."""
 
 _LARGE = 50_000
 """Nodes above which nothing is tried beyond one list schedule without a time limit."""
@@ -55,7 +58,9 @@ def own(problem: Problem, _: Deadline) -> Outcome[Plan]:
     NotApplicableError
         If it needs more memory than there is.
     """
-    return _outcome(problem, _Best(problem).tried(own_order(problem)))
+    best = _Best(problem)
+    best.tried(own_order(problem))
+    return _outcome(problem, best)
 
 
 def greedy(problem: Problem, _: Deadline) -> Outcome[Plan]:
@@ -99,7 +104,8 @@ def search(
     if len(nodes) > _LARGE and deadline.remaining_s is None:
         return _outcome(problem, best)
     best.bound, _ = lower_bound_ns(problem, deadline)
-    for step in _steps(problem, units, best, warm):
+    tries = _TRIES if deadline.remaining_s is None else 1 << 62
+    for step in _steps(problem, units, best, warm, tries):
         if deadline.passed or best.proven:
             break
         step()
@@ -107,35 +113,84 @@ def search(
 
 
 def _steps(
-    problem: Problem, units: Units, best: "_Best", warm: Plan | None
-) -> Iterator[Callable[[], None]]:
+    problem: Problem, units: Units, best: "_Best", warm: Plan | None, tries: int
+) -> Iterator[Callable[[], object]]:
     nodes = range(len(units.missing))
     place, by_need = merge_order(problem, units)
-    merged = warm.merged if warm is not None else ()
-    if merged:
-        yield partial(best.merging, merged, None)
-    for rules in _RULES[1:]:
+    if warm is not None:
+        yield partial(best.merging, warm.merged, None)
+    for rules in _RULES[1:3]:
         yield partial(best.scheduled, units, nodes, rules)
-    sizes = sorted({it.size_bytes for it in problem.collectives})
-    most = 2 * sizes[0] if sizes and sizes[0] else 2
-    while sizes and most < 2 * sum(it.size_bytes for it in problem.collectives):
-        groups = groups_up_to(problem, place, by_need, most)
-        if groups:
-            yield partial(best.merging, groups, None)
-        most *= 2
+    total: dict[int, int] = {}
+    for it in problem.collectives:
+        if problem.kinds[it.kind].mergeable:
+            total[it.kind] = total.get(it.kind, 0) + it.size_bytes
+    # First the same share of every kind's bytes in one transfer, then kind by kind.
+    levels = _Levels(problem, best, place, by_need, total)
+    for level in range(_MAX_LEVEL):
+        yield partial(levels.tried, dict.fromkeys(total, level))
+    for rules in _RULES:
+        yield partial(best.merging, best.groups, rules)
+    while levels.better():
+        for kind in total:
+            for level in levels.around(kind):
+                yield partial(levels.tried, {**levels.best_level, kind: level})
     for rules in _RULES:
         yield partial(best.merging, best.groups, rules)
     yield best.along_itself
     random = Random(1)
     kinds = [it.kind for it in problem.collectives]
-    for number in range(_TRIES if best.patient else 1 << 62):
+    for number in range(tries):
         groups = best.groups
         for _ in range(random.choice((1, 1, 2, 4, 8))):
             cut = random.random() if random.random() < 0.5 else 0.0
             groups = split_or_join(groups, by_need, kinds, random.random(), cut)
-        yield partial(best.merging, groups, best.rules)
+        rules = best.rules if random.random() < 0.8 else _drawn(random)
+        yield partial(best.merging, groups, rules)
         if number % 50 == 49:
             yield best.along_itself
+
+
+def _drawn(random: Random) -> Rules:
+    """Return any rules."""
+    return Rules(
+        reserve=random.choice((0.0, 0.2, 1.0, 4.0)),
+        lead=random.choice((0.0, 0.0, 0.1, 0.3, 1.0, 3.0)),
+        patience=random.choice((0.2, 1.0, 3.0, 1e9)),
+        ahead=random.choice((0.5, 0.8, 1.0, 1.0)),
+    )
+
+
+@dataclass(slots=True)
+class _Levels:
+    """Merging by size: each kind's transfers carry up to its bytes over a power of two."""
+
+    problem: Problem
+    best: "_Best"
+    place: Sequence[int]
+    by_need: Sequence[int]
+    total: Mapping[int, int]
+    best_level: dict[int, int] = field(default_factory=dict)
+    makespan: int | None = None
+    looked: int | None = -1
+
+    def tried(self, level: Mapping[int, int]) -> None:
+        """Try these levels; 0 is one transfer of a kind."""
+        most = {kind: size >> level[kind] for kind, size in self.total.items()}
+        groups = groups_up_to(self.problem, self.place, self.by_need, most)
+        makespan = self.best.merging(groups, None)
+        if makespan is not None and (self.makespan is None or makespan < self.makespan):
+            self.makespan, self.best_level = makespan, dict(level)
+
+    def better(self) -> bool:
+        """Return whether anything was better since this was asked last."""
+        before, self.looked = self.looked, self.makespan
+        return before != self.makespan
+
+    def around(self, kind: int) -> list[int]:
+        """Return the levels next to a kind's best."""
+        level = self.best_level.get(kind, 0)
+        return [near for near in (level - 1, level + 1, level + 2, _MAX_LEVEL) if near >= 0]
 
 
 @dataclass(slots=True)
@@ -149,14 +204,13 @@ class _Best:
     rules: Rules = _RULES[0]
     groups: tuple[tuple[int, ...], ...] = ()
     bound: int = 0
-    patient: bool = True
 
     @property
     def proven(self) -> bool:
         return self.evaluation is not None and self.evaluation.makespan_ns <= self.bound
 
-    def tried(self, plan: Plan) -> "_Best":
-        """Keep a plan if it is better, and keeps to the memory."""
+    def tried(self, plan: Plan) -> Evaluation:
+        """Keep a plan if it is better, and keeps to the memory; return what it costs."""
         evaluation = evaluate(self.problem, plan)
         limit = self.problem.memory_limit_bytes
         fits = limit is None or evaluation.peak_bytes <= limit
@@ -165,29 +219,31 @@ class _Best:
             self.plan, self.evaluation, self.groups = plan, evaluation, plan.merged
             if self.progress is not None:
                 self.progress(plan, evaluation.makespan_ns, self.bound or None)
-        return self
+        return evaluation
 
-    def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> None:
-        """Try a list schedule along an order of the units."""
+    def scheduled(self, units: Units, order: Sequence[int], rules: Rules) -> int | None:
+        """Try a list schedule along an order of the units; return its makespan."""
         limit = self.problem.memory_limit_bytes
         listed = list_schedule(units, profile_of(units, order), rules, limit)
-        if listed is not None:
-            before = self.evaluation
-            self.tried(units.plan(listed))
-            if self.evaluation is not before:
-                self.rules = rules
+        if listed is None:
+            return None
+        before = self.evaluation
+        made = self.tried(units.plan(listed))
+        if self.evaluation is not before:
+            self.rules = rules
+        return made.makespan_ns
 
-    def merging(self, groups: Sequence[Sequence[int]], rules: Rules | None) -> None:
+    def merging(self, groups: Sequence[Sequence[int]], rules: Rules | None) -> int | None:
         """Try a way of merging: along the graph's order, with what the best was made by."""
         units = contract(self.problem, groups)
         if units is None:
-            return
+            return None
         # Units stand where their last part does, starts where their first wait lets them.
         keys = [
             float(members[-1] if units.wait_of[u] >= 0 else members[0])
             for u, members in enumerate(units.members)
         ]
-        self.scheduled(units, topological(units, keys), rules or self.rules)
+        return self.scheduled(units, topological(units, keys), rules or self.rules)
 
     def along_itself(self) -> None:
         """Try list schedules along the best order itself."""
