@@ -25,7 +25,11 @@ from typing import Any
 from planner.overlap import Problem, check, own_order, replan, solve, with_limit
 
 NAMES = (
-    *(f"llama3_8b_{way}_{size}" for size in ("64_1d", "64_2d", "256_1d", "256_2d") for way in ("fw", "bw")),
+    *(
+        f"llama3_8b_{way}_{size}"
+        for size in ("64_1d", "64_2d", "256_1d", "256_2d")
+        for way in ("fw", "bw")
+    ),
     *(f"dsv3_{way}_{size}" for size in ("64", "128") for way in ("fw", "bw")),
 )
 TOOLS = Path("autoparallel") / "tools" / "overlap_simulator"
@@ -43,7 +47,8 @@ def row_of(folder: Path, name: str, seconds: float) -> dict[str, Any]:
     from overlap_graphs import document_of
     from overlap_inductor import inductor_plan
 
-    from planner.formats.fx import decode_fx, problem_of
+    from planner.formats.fx import problem_of
+    from planner.jsonio.fx import decode_fx
 
     document, graph_module, _ = document_of(folder, name)
     problem = problem_of(decode_fx(json.dumps(document).encode()))

@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # `typing` and all below take longer to load than a user 
 if TYPE_CHECKING:
     from typing import Any
 
-    from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+    from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, overlap, yan
     from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
     from planner.errors import InvalidInputError, PlannerError
@@ -47,6 +47,7 @@ __all__ = [
     "drizzle",
     "ibatch",
     "iteration",
+    "overlap",
     "read_cluster",
     "read_profile",
     "solve",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, overlap, yan
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.jsonio import PROBLEMS
@@ -24,6 +24,7 @@ FAMILIES: dict[str, Any] = {
     "bigdl": bigdl,
     "drizzle": drizzle,
     "iteration": iteration,
+    "overlap": overlap,
 }
 
 

@@ -46,6 +46,6 @@ FAMILY = Family(
     cells=_cells,
     requested=_requested,
     asks="in which order a compiled graph issues its nodes",
-    example="planner compare graph.json",
+    example="planner compare data/overlap/two-layers.json",
 )
 """What is compared, and how it is shown."""

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from planner.cli.common import in_file, read, write_json
 from planner.errors import InvalidInputError
-from planner.formats.fx import check_ranks, decode_fx, problem_of
+from planner.formats.fx import check_ranks, problem_of
+from planner.jsonio.fx import decode_fx
 from planner.jsonio.overlap import encode_request
 from planner.overlap import Problem, evaluate, own_order, with_limit
 

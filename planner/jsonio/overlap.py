@@ -30,7 +30,7 @@ Total = Annotated[int, Meta(ge=0, le=MAX_TOTAL, description="bytes")]
 Point = tuple[Size, Time]
 
 
-class NodeRow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class GraphNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One operation."""
 
     name: str
@@ -38,7 +38,7 @@ class NodeRow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     duration_ns: Time = 0
 
 
-class KindRow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class GraphKind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What collectives that can be merged have in common."""
 
     name: str
@@ -47,7 +47,7 @@ class KindRow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     mergeable: bool = True
 
 
-class CollectiveRow(
+class GraphCollective(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
     """One collective: a node that starts it, and one that waits for it."""
@@ -62,7 +62,9 @@ class CollectiveRow(
     unpack_bytes: Size = 0
 
 
-class TensorRow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class GraphTensor(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Memory that nodes share."""
 
     size_bytes: Size
@@ -82,10 +84,10 @@ class OverlapRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One rank's graph, in an order that respects its dependences."""
 
     problem: Literal["overlap"]
-    nodes: Annotated[tuple[NodeRow, ...], Meta(min_length=1)]
-    kinds: tuple[KindRow, ...] = ()
-    collectives: tuple[CollectiveRow, ...] = ()
-    tensors: tuple[TensorRow, ...] = ()
+    nodes: Annotated[tuple[GraphNode, ...], Meta(min_length=1)]
+    kinds: tuple[GraphKind, ...] = ()
+    collectives: tuple[GraphCollective, ...] = ()
+    tensors: tuple[GraphTensor, ...] = ()
     memory_limit_bytes: Size | UnsetType = UNSET
     plan: OverlapPlan | UnsetType = UNSET
     method: MethodName = "auto"
@@ -96,7 +98,7 @@ class OverlapRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return _problem(self)
 
 
-class TransferRow(Struct, frozen=True, kw_only=True):
+class GraphTransfer(Struct, frozen=True, kw_only=True):
     """When a transfer occupies its channel, and the collectives it carries."""
 
     members: tuple[Index, ...]
@@ -109,10 +111,10 @@ class OverlapAnswer(PlanOrReason, frozen=True, kw_only=True):
     """In which order the rank issues the nodes, what is merged, and what that costs."""
 
     problem: Literal["overlap"] = "overlap"
-    nodes: tuple[NodeRow, ...] = ()
-    kinds: tuple[KindRow, ...] = ()
-    collectives: tuple[CollectiveRow, ...] = ()
-    tensors: tuple[TensorRow, ...] = ()
+    nodes: tuple[GraphNode, ...] = ()
+    kinds: tuple[GraphKind, ...] = ()
+    collectives: tuple[GraphCollective, ...] = ()
+    tensors: tuple[GraphTensor, ...] = ()
     memory_limit_bytes: Size | UnsetType = UNSET
     order: tuple[Index, ...] | UnsetType = UNSET
     merged: tuple[tuple[Index, ...], ...] | UnsetType = UNSET
@@ -120,7 +122,7 @@ class OverlapAnswer(PlanOrReason, frozen=True, kw_only=True):
     exposed_ns: Moment | UnsetType = UNSET
     own_order_exposed_ns: Moment | UnsetType = UNSET
     peak_bytes: Total | UnsetType = UNSET
-    transfers: tuple[TransferRow, ...] | UnsetType = UNSET
+    transfers: tuple[GraphTransfer, ...] | UnsetType = UNSET
 
 
 def encode_request(problem: overlap.Problem) -> str:
@@ -165,19 +167,21 @@ def answer(
 def _rows(problem: overlap.Problem) -> dict[str, Any]:
     return {
         "nodes": tuple(
-            NodeRow(name=it.name, after=it.after, duration_ns=it.duration_ns)
+            GraphNode(name=it.name, after=it.after, duration_ns=it.duration_ns)
             for it in problem.nodes
         ),
         "kinds": tuple(
-            KindRow(name=it.name, channel=it.channel, times=it.times, mergeable=it.mergeable)
+            GraphKind(name=it.name, channel=it.channel, times=it.times, mergeable=it.mergeable)
             for it in problem.kinds
         ),
         "collectives": tuple(
-            CollectiveRow(**{name: getattr(it, name) for name in CollectiveRow.__struct_fields__})
+            GraphCollective(
+                **{name: getattr(it, name) for name in GraphCollective.__struct_fields__}
+            )
             for it in problem.collectives
         ),
         "tensors": tuple(
-            TensorRow(**{name: getattr(it, name) for name in TensorRow.__struct_fields__})
+            GraphTensor(**{name: getattr(it, name) for name in GraphTensor.__struct_fields__})
             for it in problem.tensors
         ),
     }
@@ -202,7 +206,7 @@ def _costs(problem: overlap.Problem, cost: overlap.Evaluation) -> dict[str, Any]
         "own_order_exposed_ns": own.exposed_ns,
         "peak_bytes": cost.peak_bytes,
         "transfers": tuple(
-            TransferRow(
+            GraphTransfer(
                 members=it.members, channel=it.channel, start_ns=it.start_ns, end_ns=it.end_ns
             )
             for it in cost.transfers

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, overlap, yan
 from planner.errors import InvalidInputError
 from planner.jsonio.decoding import decode, typed
 from planner.results import Infeasibility, Result
@@ -30,6 +30,7 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "bigdl.Driver": (bigdl.Driver, bigdl.Evaluation),
     "drizzle.Plan": (drizzle.Plan, drizzle.Evaluation),
     "iteration.Plan": (iteration.Plan, iteration.Evaluation),
+    "overlap.Plan": (overlap.Plan, overlap.Evaluation),
 }
 """What kinds of plans there are, and what says what one costs."""
 

@@ -4,9 +4,10 @@ Relaxation: the rank and each channel are machines that may interrupt what they 
 keeps its time. A collective takes at least its bytes at the best rate that its kind reaches with as
 much as could be merged with it. What comes before a node (its head) and after it (its tail) is
 bounded by the longest chain, and by what each machine must still do of its ancestors, or
-descendants, since the earliest of them. With heads and tails, Jackson's preemptive schedule is the shortest on each
-machine: the bound is the longest of these. Then each collective's best rate is looked at again for
-what can be merged with it within a guessed makespan, and the guess is raised while it is refuted.
+descendants, since the earliest of them. With heads and tails, Jackson's preemptive schedule is the
+shortest on each machine: the bound is the longest of these. Then each collective's best rate is
+looked at again for what can be merged with it within a guessed makespan, and the guess is raised
+while it is refuted.
 
 Guarantee: valid for every plan. Complexity: O(n²) for up to `MAX_EXACT` nodes; beyond, chains and
 loads only, O(n log n).

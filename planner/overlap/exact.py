@@ -173,11 +173,11 @@ class _Model:
         for a in range(len(problem.collectives)):
             model.add(makespan >= launched[a] + self.time[a])
             for b in range(len(problem.collectives)):
-                one, other = problem.collectives[a], problem.collectives[b]
-                same = problem.kinds[one.kind].channel == problem.kinds[other.kind].channel
+                early, late = problem.collectives[a], problem.collectives[b]
+                same = problem.kinds[early.kind].channel == problem.kinds[late.kind].channel
                 if a == b or not same:
                     continue
-                x = self.before[one.start][other.start]
+                x = self.before[early.start][late.start]
                 if isinstance(x, int) and not x:
                     continue
                 conditions = [] if isinstance(x, int) else [x]

@@ -3,9 +3,9 @@
 Every unit has a key: the moment of pure computation, along a given order, at which it is due. The
 start of a collective is due before its result is needed, by the time that it and all later
 transfers of its channel take; what only prepares it is due before it. Units are issued by key.
-While a transfer that is due is waited for, other computation fills the time. A start is issued before its
-key if its channel would fall idle. Before anything is issued early, it is made sure that the rest
-could still go on in the given order within the memory limit, as a banker would.
+While a transfer that is due is waited for, other computation fills the time. A start is issued
+before its key if its channel would fall idle. Before anything is issued early, it is made sure that
+the rest could still go on in the given order within the memory limit, as a banker would.
 
 Guarantee: the plan keeps to the limit; there is one if the given order keeps to it. Complexity:
 O(n log n) for n units and dependences, and O(n) more for each that is far ahead of its place.

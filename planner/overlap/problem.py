@@ -12,6 +12,8 @@ Source: own; the operations are those of PyTorch's functional collectives in an 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from numbers import Integral
+from typing import Any
 
 from planner.errors import InvalidInputError
 from planner.overlap.graph import check_acyclic, check_waits
@@ -160,7 +162,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name in ("nodes", "kinds", "collectives", "tensors"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            object.__setattr__(self, name, tuple(map(_plain, getattr(self, name))))
         count = len(self.nodes)
         if not 1 <= count <= MAX_NODES:
             raise InvalidInputError("nodes", f"expected 1 to {MAX_NODES} nodes, got {count}")
@@ -218,6 +220,7 @@ class Problem:
         if self.memory_limit_bytes is None:
             return
         limit = integer(self.memory_limit_bytes, "memory_limit_bytes")
+        object.__setattr__(self, "memory_limit_bytes", limit)
         largest = max((tensor.size_bytes for tensor in self.tensors), default=0)
         if limit < largest:
             raise InvalidInputError(
@@ -239,6 +242,25 @@ class Problem:
 def with_limit(problem: Problem, limit: int | None) -> Problem:
     """Return a problem with another memory limit."""
     return replace(problem, memory_limit_bytes=limit)
+
+
+def _plain(value: Any) -> Any:
+    """Return a row whose numbers, such as those of NumPy, are integers of Python."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, list | tuple):
+        return value if all(type(part) is int for part in value) else tuple(map(_plain, value))
+    if not isinstance(value, Node | Kind | Collective | Tensor):
+        return value
+    changed = {}
+    for name in value.__slots__:
+        before = getattr(value, name)
+        after = _plain(before)
+        if after is not before:
+            changed[name] = after
+    return replace(value, **changed) if changed else value
 
 
 def _known(number: object, count: int, path: str, what: str) -> None:

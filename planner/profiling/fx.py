@@ -126,7 +126,11 @@ def _collective(node: fx.Node, name: str, copy_gbps: float) -> dict[str, Any]:
     read = _bytes([other.meta.get("val") for other in node.all_input_nodes[:1]])
     made = _bytes([node.meta.get("val")])
     value: Any = node.all_input_nodes[0].meta.get("val")
-    words = (name.removesuffix("_out"), str(value.dtype).removeprefix("torch."), str(arguments.get("reduce_op", "")))
+    words = (
+        name.removesuffix("_out"),
+        str(value.dtype).removeprefix("torch."),
+        str(arguments.get("reduce_op", "")),
+    )
     kind = name.removesuffix("_out")
     mergeable = kind in MERGEABLE
     gathers = kind == MERGEABLE[0]
@@ -167,12 +171,12 @@ def _bytes(values: list[Any]) -> int:
 
 def _storages(node: fx.Node) -> dict[int, int]:
     """Return the storages of what a node returns, and their bytes; not those of the host."""
-    found = {}
+    bytes_of = {}
     for tensor in _tensors(node.meta.get("val")):
         storage = tensor.untyped_storage()
         if tensor.device.type != "cpu" or not torch.cuda.is_available():
-            found[_key(storage)] = int(storage.nbytes())
-    return found
+            bytes_of[_key(storage)] = int(storage.nbytes())
+    return bytes_of
 
 
 def _key(storage: torch.UntypedStorage) -> int:

@@ -1,7 +1,7 @@
 """FX graphs: what torch's graphs become, and what is refused."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,15 @@ import pytest
 
 from planner.cli.main import main
 from planner.errors import InvalidInputError
-from planner.formats.fx import check_ranks, decode_fx, problem_of
+from planner.formats.fx import check_ranks, problem_of
+from planner.jsonio.fx import decode_fx
 from planner.overlap import check, own_order, solve
 
 torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
-def document() -> Iterator[dict[str, Any]]:
+def document() -> dict[str, Any]:
     """The forward graph of two sharded layers, as a backend of torch.compile is given it."""
     import torch.distributed as dist
     import torch.distributed._functional_collectives as funcol
@@ -40,9 +41,11 @@ def document() -> Iterator[dict[str, Any]]:
         )
         return graph_module
 
+    group: Any = dist.group.WORLD
+
     def layers(x: Any, first: Any, second: Any) -> Any:
         for shard in (first, second):
-            whole = funcol.all_gather_tensor(shard, 0, dist.group.WORLD)
+            whole = funcol.all_gather_tensor(shard, 0, group)
             x = torch.relu(x @ whole)
         return x
 
@@ -52,7 +55,7 @@ def document() -> Iterator[dict[str, Any]]:
     finally:
         dist.destroy_process_group()
         torch._dynamo.reset()
-    yield documents[0]
+    return documents[0]
 
 
 def read(document: dict[str, Any]) -> Any:
@@ -150,16 +153,17 @@ def test_ranks_that_would_hang_are_refused(
         names.append(str(tmp_path / name))
     documents = [decode_fx(Path(name).read_bytes()) for name in names]
     check_ranks([documents[0], documents[0]], ["a", "a"])
-    with pytest.raises(InvalidInputError, match="collective 0 of group .* is all_gather"):
+    with pytest.raises(InvalidInputError, match=r"collective 0 of group .* is all_gather"):
         check_ranks(documents, ["a", "b"])
     assert main(["import", "fx", *names]) == 2
     assert "wait for each other" in capsys.readouterr().err
     output = tmp_path / "request.json"
     assert main(["import", "fx", names[0], names[0], "-o", str(output)]) == 0
     request = json.loads(output.read_text())
-    assert request["memory_limit_bytes"] == check(
-        problem_of(documents[0]), own_order(problem_of(documents[0]))
-    ).peak_bytes
+    assert (
+        request["memory_limit_bytes"]
+        == check(problem_of(documents[0]), own_order(problem_of(documents[0]))).peak_bytes
+    )
     assert main(["compare", str(output), "--methods", "greedy,own_order"]) == 0
     assert "not hidden" in capsys.readouterr().out
     assert main(["import", "fx", names[0], "--name", "x"]) == 2

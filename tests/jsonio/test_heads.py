@@ -23,6 +23,7 @@ ROUGH: dict[str, dict[str, Any]] = {
     "bigdl": {"method": "tree_aggregate"},
     "drizzle": {},
     "iteration": {"method": "layer_by_layer"},
+    "overlap": {"method": "own_order"},
 }
 """What makes a plan of each family that is not, or need not be, the best."""
 
