@@ -51,8 +51,9 @@ def main() -> None:
     both = Timeline((*first.resources, *second.resources), (*first.intervals, *second.intervals))
     title = (
         f"{options.name}: of {theirs.makespan_ns / 1e6:.0f} ms with Inductor's schedule, "
-        f"{theirs.exposed_ns / 1e6:.1f} ms are not hidden; of {ours.evaluation.makespan_ns / 1e6:.0f}"
-        f" ms as planned, {ours.evaluation.exposed_ns / 1e6:.1f} ms"
+        f"{theirs.exposed_ns / 1e6:.1f} ms are not hidden; of "
+        f"{ours.evaluation.makespan_ns / 1e6:.0f} ms as planned, "
+        f"{ours.evaluation.exposed_ns / 1e6:.1f} ms"
     )
     save_gantt(Chart(title, both, ours.lower_bound_ns), options.output)
 

@@ -259,13 +259,13 @@ def timeline_of(problem: overlap.Problem, plan: overlap.Plan, cost: overlap.Eval
             spans[-1] = (spans[-1][0], end, spans[-1][2])
         else:
             spans.append((begin, end, problem.nodes[node].name))
-    rows = [Interval("computation", *span[:2], "backward", -1, span[2]) for span in spans]
+    rows = [Interval("computation", *span[:2], "computation", -1, span[2]) for span in spans]
     for number, it in enumerate(cost.transfers):
         first = problem.collectives[it.members[0]]
         more = f" and {len(it.members) - 1} more" if len(it.members) > 1 else ""
         label = f"{problem.nodes[first.start].name}{more}"
         rows.append(
-            Interval(_lane(it.channel), it.start_ns, it.end_ns, "all_reduce", number, label)
+            Interval(_lane(it.channel), it.start_ns, it.end_ns, "collective", number, label)
         )
     return Timeline(("computation", *map(_lane, problem.channels)), tuple(rows))
 

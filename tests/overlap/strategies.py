@@ -44,7 +44,7 @@ def problems(
         else:
             nodes.append(Node(f"start {len(nodes)}", needs()))
             pending.append((len(nodes) - 1, draw(st.integers(0, len(kinds) - 1))))
-        if pending and draw(st.integers(0, 1)):
+        if draw(st.booleans()) and pending:
             wait()
     while pending:
         wait()
