@@ -2,7 +2,7 @@
 
 The rank issues node after node. A start hands its transfer to its channel once the last start of
 its group has been issued, and packing has been done; a wait blocks the rank until its transfer has
-ended, and is followed by unpacking. The step ends when the rank and all channels are done.
+ended, and is followed by unpacking. As every transfer is waited for, the rank ends last.
 Complexity: O(nodes + collectives + readers of tensors).
 """
 
@@ -99,11 +99,10 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
         else:
             now += nodes[node].duration_ns
         ends[node] = now
-    makespan = max(now, *free.values()) if free else now
     peak, peak_at = peak_memory(problem, plan)
     return Evaluation(
-        makespan,
-        makespan - problem.computation_ns,
+        now,  # every transfer has been waited for
+        now - problem.computation_ns,
         peak,
         peak_at,
         tuple(begins),

@@ -14,6 +14,19 @@ def test_all_ancestors_come_before_a_transfer() -> None:
     assert solve(problem, method="greedy").status == "optimal"
 
 
+def test_all_ancestors_come_before_a_transfer_and_all_descendants_after() -> None:
+    nodes = [
+        *(Node(name, (), 10) for name in "ab"),
+        Node("start", (0, 1)),
+        Node("wait", (2,)),
+        *(Node(name, (3,), 10) for name in "cd"),
+    ]
+    problem = Problem(
+        nodes=nodes, kinds=[Kind("k", "0", ((0, 5),))], collectives=[Collective(2, 3, 0, 1)]
+    )
+    assert lower_bound_ns(problem, NEVER)[0] == 45
+
+
 def test_a_channel_waits_for_the_first_and_is_followed_by_the_last() -> None:
     nodes = [Node("first", (), 7)]
     collectives = []
