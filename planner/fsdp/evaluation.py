@@ -30,7 +30,17 @@ from planner.fsdp.lanes import GATHERS, REDUCES, lanes_of
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
 
-__all__ = ["Evaluation", "Level", "Step", "Transfer", "evaluate", "levels", "peak_of"]
+__all__ = [
+    "Evaluation",
+    "Level",
+    "Schedule",
+    "Step",
+    "Transfer",
+    "evaluate",
+    "levels",
+    "peak_of",
+    "simulate",
+]
 
 
 class Step(NamedTuple):
@@ -150,30 +160,53 @@ class Evaluation:
         return tuple(rows)
 
 
+class Schedule(NamedTuple):
+    """When everything happens; see `Evaluation`."""
+
+    iteration_ns: int
+    recompute_ns: int
+    steps: tuple[Step, ...]
+    gathers: tuple[Transfer, ...]
+    reduces: tuple[Transfer, ...]
+
+
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a plan that follows the rules; see `planner.fsdp.checker.check`."""
+    schedule = simulate(problem, plan)
+    return Evaluation(
+        schedule.iteration_ns,
+        problem.compute_ns,
+        schedule.recompute_ns,
+        schedule.steps,
+        schedule.gathers,
+        schedule.reduces,
+        problem.state_bytes(problem.meshes[plan.mesh].shards),
+        tuple(levels(problem, plan)),
+    )
+
+
+def simulate(problem: Problem, plan: Plan) -> Schedule:
+    """Return when everything happens, whatever the memory."""
     mesh, units, lanes = problem.meshes[plan.mesh], plan.units, lanes_of(problem.channels)
     sums, shares = problem.prefixes, problem.shares(mesh.shards)
+    times = [mesh.gather_ns(_between(sums["parameter_bytes"], unit)) for unit in units]
     steps: list[Step] = []
     gathers: dict[int, tuple[int, int]] = {}
     reduces: list[tuple[int, int, int]] = []
     held: deque[int] = deque()
     ready = recomputed = 0
-
-    def issue(step: int, now: int) -> None:
-        size = _between(sums["parameter_bytes"], units[plan.unit_of(step)])
-        gathers[step] = (lanes.issue(GATHERS, mesh.gather_ns(size), now), now)
-
     for number, issues in enumerate(plan.issues):
-        unit = units[plan.unit_of(number)]
-        forward = number < len(units)
+        u = plan.unit_of(number)
+        unit, forward = units[u], number < len(units)
         if issues and issues[0] == number:
-            issue(number, ready)
-        gathered = forward or not unit.keep
-        start = max(ready, lanes.end(gathers[number][0])) if gathered else ready
+            gathers[number] = (lanes.issue(GATHERS, times[u], ready), ready)
+        start = ready
+        if forward or not unit.keep:
+            start = max(ready, lanes.end(gathers[number][0]))
         for step in issues:
             if step != number:
-                issue(step, start)
+                transfer = lanes.issue(GATHERS, times[plan.unit_of(step)], start)
+                gathers[step] = (transfer, start)
         computes = _between(sums["forward_ns" if forward else "backward_ns"], unit)
         if unit.recompute and not forward:
             again = _between(sums["forward_ns"], unit)
@@ -192,15 +225,12 @@ def evaluate(problem: Problem, plan: Plan) -> Evaluation:
         steps.append(Step(ready, start, end, left))
         ready = left
     spans = lanes.spans()
-    return Evaluation(
+    return Schedule(
         max(ready, *(end for _, end in spans)),
-        problem.compute_ns,
         recomputed,
         tuple(steps),
         tuple(Transfer(step, now, *spans[which]) for step, (which, now) in gathers.items()),
         tuple(Transfer(step, now, *spans[which]) for step, which, now in reduces),
-        problem.state_bytes(mesh.shards),
-        tuple(levels(problem, plan)),
     )
 
 

@@ -127,6 +127,8 @@ class Problem:
         optimiser's state, and parameters in a higher precision.
     tied : sequence of (int, int)
         Pairs of layers that share a parameter: they are in one unit.
+    element_bytes : int
+        Bytes of one parameter as it is gathered: some rules count elements.
     names : sequence of str, shape (L,), optional
         What readers call the layers.
     """
@@ -142,6 +144,7 @@ class Problem:
     memory_bytes: int | None = None
     optimiser: Fraction = Fraction(0)
     tied: Sequence[tuple[int, int]] = ()
+    element_bytes: int = 4
     names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
@@ -159,6 +162,7 @@ class Problem:
         if self.memory_bytes is not None:
             set_integer(self, "memory_bytes")
         set_exact(self, "optimiser")
+        set_integer(self, "element_bytes", minimum=1)
         if self.names is not None:
             check_count(self.names, self.layers, "names", "forward_ns")
             object.__setattr__(self, "names", tuple(self.names))

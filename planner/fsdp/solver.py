@@ -1,0 +1,88 @@
+"""The methods by name, and how their plans are judged.
+
+`auto` is `exact` for chains of up to `SMALL` layers, and `search` for all others.
+"""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from planner.deadline import Deadline
+from planner.errors import BrokenConstraintError
+from planner.fsdp.bounds import lower_bound
+from planner.fsdp.checker import check
+from planner.fsdp.evaluation import Evaluation, evaluate
+from planner.fsdp.least import too_little
+from planner.fsdp.plan import Plan
+from planner.fsdp.problem import Problem
+from planner.fsdp.rules import RULES
+from planner.fsdp.search import search
+from planner.methods import Method as AnyMethod
+from planner.methods import Outcome, named, solve_with
+from planner.results import Infeasibility, Result
+
+__all__ = ["METHODS", "solve"]
+
+Method: TypeAlias = AnyMethod[Problem, Plan]
+
+
+def _rule(name: str, run: Callable[[Problem], Plan]) -> Method:
+    """Return a method whose plan follows from a rule, and may not fit into memory."""
+
+    def method(problem: Problem, _: Deadline) -> Outcome[Plan]:
+        plan = run(problem)
+        try:
+            check(problem, plan)
+        except BrokenConstraintError as error:
+            nothing = too_little(problem)
+            reason = f"the plan of {name} {error.message}; method auto finds one that fits"
+            return Outcome(None, infeasibility=nothing or Infeasibility(reason, (error.binding,)))
+        return Outcome(plan)
+
+    return method
+
+
+METHODS: Mapping[str, Method] = {
+    "auto": named("search", search),
+    "search": search,
+    **{name: _rule(name, run) for name, run in RULES.items()},
+}
+"""Every method by the name requests use."""
+
+
+def solve(
+    problem: Problem, *, method: str = "auto", time_limit: float | None = None
+) -> Result[Plan, Evaluation]:
+    """Plan an iteration.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to plan.
+    method : str
+        A key of `METHODS`.
+    time_limit : float, optional
+        Seconds after which the best plan so far is returned.
+
+    Returns
+    -------
+    Result
+        The plan, checked and priced outside the method, with a proven bound; or the least memory
+        that would do.
+
+    Raises
+    ------
+    InvalidInputError
+        If the method is unknown or does not apply to the problem.
+    """
+    return solve_with(METHODS, problem, method, time_limit, judge=_judge, bound=_bound)
+
+
+def _judge(problem: Problem, plan: Plan, _: Deadline) -> tuple[Evaluation, int]:
+    check(problem, plan)
+    evaluation = evaluate(problem, plan)
+    return evaluation, evaluation.iteration_ns
+
+
+def _bound(problem: Problem, _: Plan, deadline: Deadline) -> tuple[Fraction, bool]:
+    return lower_bound(problem, deadline)
