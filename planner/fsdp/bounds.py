@@ -296,7 +296,8 @@ def _recomputing(problem: Problem, mesh: Mesh) -> Fraction:
         return Fraction(0)
     assert problem.memory_bytes is not None
     room = problem.memory_bytes - problem.state_bytes(mesh.shards)
-    missing = sum(problem.activations) + problem.parameter_bytes[-1] - room
+    missing = sum(problem.activations) - room
+    missing += problem.parameter_bytes[-1] + problem.gradients[-1]
     time = Fraction(0)
     saved = sorted(
         (Fraction(computes, whole - checkpoint), whole - checkpoint)

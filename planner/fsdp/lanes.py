@@ -34,6 +34,10 @@ class Lanes(Protocol):
         """Return start and end of all transfers in order of their numbers."""
         ...
 
+    def copy(self) -> "Lanes":
+        """Return channels in the same state."""
+        ...
+
 
 def lanes_of(channels: Channels) -> Lanes:
     """Return empty channels."""
@@ -59,6 +63,11 @@ class _Apart:
 
     def spans(self) -> list[tuple[int, int]]:
         return self._spans
+
+    def copy(self) -> "_Apart":
+        same = _Apart(0)
+        same._free, same._spans = [*self._free], [*self._spans]
+        return same
 
 
 class _Shared:
@@ -93,6 +102,13 @@ class _Shared:
 
     def spans(self) -> list[tuple[int, int]]:
         return [(self._starts[number], self.end(number)) for number in range(len(self._left))]
+
+    def copy(self) -> "_Shared":
+        same = _Shared()
+        same._now = self._now
+        same._queues = (deque(self._queues[0]), deque(self._queues[1]))
+        same._left, same._starts, same._ends = [*self._left], [*self._starts], [*self._ends]
+        return same
 
     def _step(self, until: int | None) -> bool:
         """Go on to the next end of a transfer, but not beyond a moment; tell whether it was one."""

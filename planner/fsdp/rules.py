@@ -17,18 +17,30 @@ arrived, and lists of n modules the next n. One reduce-scatter's input is kept.
   parameters stay on all ranks for ever.
 
 Layers that share a parameter are one unit everywhere. All take the mesh with the most shards. A
-rule whose plan does not fit into memory has no plan.
+rule whose plan does not fit into memory recomputes all activations, if that is known, as people
+do; if it does not fit then, it has no plan.
 
 Complexity: O(layers).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from planner.fsdp.checker import checked_peak
 from planner.fsdp.least import finest
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
 
-__all__ = ["RULES", "fsdp2", "fsdp2_ahead_2", "no_reshard", "one_unit", "widest", "zero_3"]
+__all__ = [
+    "RULES",
+    "fitted",
+    "fsdp2",
+    "fsdp2_ahead_2",
+    "no_reshard",
+    "one_unit",
+    "widest",
+    "zero_3",
+]
 
 REUSE_ELEMENTS = LIVE_ELEMENTS = 1_000_000_000
 PREFETCH_ELEMENTS = 50_000_000
@@ -37,6 +49,18 @@ PREFETCH_ELEMENTS = 50_000_000
 def widest(problem: Problem) -> int:
     """Return the mesh with the most shards."""
     return max(range(len(problem.meshes)), key=lambda place: problem.meshes[place].shards)
+
+
+def fitted(problem: Problem, plan: Plan) -> Plan:
+    """Return a rule's plan, with everything recomputed if it fits only then."""
+    limit = problem.memory_bytes
+    if limit is None or problem.checkpoint_bytes is None or checked_peak(problem, plan) <= limit:
+        return plan
+    units = (
+        unit._replace(recompute=any(problem.activations[unit.start : unit.stop]))
+        for unit in plan.units
+    )
+    return replace(plan, units=tuple(units))
 
 
 def fsdp2(problem: Problem) -> Plan:

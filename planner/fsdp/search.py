@@ -7,8 +7,8 @@ Method, on each mesh:
 1. Units: the best without a memory limit (`planner.fsdp.partitions`), once for each of some largest
    sizes, and the smallest there are. Chains of more than `MAX_STARTS` layers are cut at so many.
 2. What is kept: the parameters of the last units, which are needed first, as many as leave enough
-   for the rest; several numbers of them are tried. Where layers can be recomputed, none, all, and
-   those that save most memory for their time.
+   for the rest; several numbers of them are tried. Where layers can be recomputed, none, and those
+   that save most memory for their time, from as many as it takes.
 3. Reduce-scatters kept at once, and how far gathers are ahead (`planner.fsdp.shaping`).
 4. The best of all is changed step by step: a cut moved, set or left out, parameters of a unit kept
    or not, a unit recomputed or not, one buffer more or less; what is better is taken.
@@ -19,7 +19,7 @@ Guarantee: fits if anything does; never slower than the rules of `planner.fsdp.r
 Complexity: O(EFFORT) steps. Source: own.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
@@ -31,8 +31,8 @@ from planner.fsdp.least import finest, fitting, too_little
 from planner.fsdp.partitions import best_units
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
-from planner.fsdp.rules import RULES
-from planner.fsdp.shaping import FARTHEST, Ahead, Shape, at_use, filled
+from planner.fsdp.rules import RULES, fitted
+from planner.fsdp.shaping import FARTHEST, Ahead, Shape, at_use, filled, room_of
 from planner.methods import Outcome
 
 __all__ = ["search"]
@@ -72,7 +72,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     assert pool.best is not None
     best = pool.best.plan
     for rule in RULES.values():
-        plan = rule(problem)
+        plan = fitted(problem, rule(problem))
         try:
             check(problem, plan)
         except InvalidPlanError:
@@ -170,16 +170,21 @@ class _Pool:
     def improve(self, deadline: Deadline) -> None:
         """Change the best step by step."""
         self.left = EFFORT
-        better = True
-        while better and self.best is not None and not self.settled:
-            before = self.best
-            for shape, ahead in _changes(self.problem, before):
-                deadline.check()
-                if self.settled:
-                    return
-                if self.offer(shape, ahead) and self.best[0] < before[0]:
-                    break
-            better = self.best[0] < before[0]
+        while not self.settled and self._improved(deadline):
+            pass
+
+    def _improved(self, deadline: Deadline) -> bool:
+        """Take the first change for the better; tell whether there was one."""
+        assert self.best is not None
+        before = self.best.iteration_ns
+        for shape, ahead in _changes(self.problem, self.best):
+            deadline.check()
+            if self.settled:
+                return False
+            self.offer(shape, ahead)
+            if self.best.iteration_ns < before:
+                return True
+        return False
 
 
 def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
@@ -189,7 +194,7 @@ def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
         if ranges in seen:
             continue
         seen.add(ranges)
-        for recompute in _recomputed(problem, ranges):
+        for recompute in _recomputed(problem, mesh, ranges):
             yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
 
 
@@ -229,11 +234,13 @@ def _starts(problem: Problem) -> list[int]:
     return chosen
 
 
-def _recomputed(problem: Problem, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[bool, ...]]:
-    """Yield no unit, all that save memory, and those that save most for their time."""
+def _recomputed(
+    problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[bool, ...]]:
+    """Yield no unit, and those that save most memory for their time: from as many as it takes."""
     none = (False,) * len(ranges)
     yield none
-    if problem.checkpoint_bytes is None:
+    if problem.checkpoint_bytes is None or problem.memory_bytes is None:
         return
     sums = problem.prefixes
     rates = {}
@@ -243,10 +250,24 @@ def _recomputed(problem: Problem, ranges: Sequence[tuple[int, int]]) -> Iterator
         if saved > 0:
             rates[u] = (sums["forward_ns"][stop] - sums["forward_ns"][start]) / saved
     ordered = sorted(rates, key=lambda u: (rates[u], u))
-    for share in (4, 3, 2, 1):
-        chosen = set(ordered[: -(-len(ordered) * share // 4)])
-        if chosen:
-            yield tuple(u in chosen for u in range(len(ranges)))
+
+    def of(number: int) -> tuple[bool, ...]:
+        chosen = set(ordered[:number])
+        return tuple(u in chosen for u in range(len(ranges)))
+
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        keep = (*none[1:], True)
+        if room_of(problem, Shape(mesh, ranges, keep, of(middle), 1)) is None:
+            low = middle + 1
+        else:
+            high = middle
+    step = max((len(ordered) - low) // 4, 1)
+    numbers = {low, low + 1, low + 2, *range(low, len(ordered), step), len(ordered)}
+    for number in sorted(numbers):
+        if 0 < number <= len(ordered):
+            yield of(number)
 
 
 def _changes(problem: Problem, best: _Candidate) -> Iterator[tuple[Shape, Ahead]]:

@@ -1,6 +1,7 @@
 """The methods by name, and how their plans are judged.
 
-`auto` is `exact` for chains of up to `SMALL` layers, and `search` for all others.
+`auto` is `exact` for chains of up to `SMALL` layers, where that takes seconds at most, and `search`
+for all others.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,10 +13,11 @@ from planner.errors import BrokenConstraintError
 from planner.fsdp.bounds import lower_bound
 from planner.fsdp.checker import check
 from planner.fsdp.evaluation import Evaluation, evaluate
-from planner.fsdp.least import too_little
+from planner.fsdp.exact import exact
+from planner.fsdp.least import finest, too_little
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
-from planner.fsdp.rules import RULES
+from planner.fsdp.rules import RULES, fitted
 from planner.fsdp.search import search
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, named, solve_with
@@ -25,12 +27,15 @@ __all__ = ["METHODS", "solve"]
 
 Method: TypeAlias = AnyMethod[Problem, Plan]
 
+SMALL = 5
+"""Layers of the longest chain that `auto` solves exactly."""
+
 
 def _rule(name: str, run: Callable[[Problem], Plan]) -> Method:
     """Return a method whose plan follows from a rule, and may not fit into memory."""
 
     def method(problem: Problem, _: Deadline) -> Outcome[Plan]:
-        plan = run(problem)
+        plan = fitted(problem, run(problem))
         try:
             check(problem, plan)
         except BrokenConstraintError as error:
@@ -42,8 +47,15 @@ def _rule(name: str, run: Callable[[Problem], Plan]) -> Method:
     return method
 
 
+def _auto(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    if len(finest(problem)) <= SMALL:
+        return named("exact", exact)(problem, deadline)
+    return named("search", search)(problem, deadline)
+
+
 METHODS: Mapping[str, Method] = {
-    "auto": named("search", search),
+    "auto": _auto,
+    "exact": exact,
     "search": search,
     **{name: _rule(name, run) for name, run in RULES.items()},
 }
