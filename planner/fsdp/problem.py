@@ -43,7 +43,7 @@ Channels: TypeAlias = Literal["one", "two", "shared"]
 reduce-scatters that do not disturb each other; or two of which each is half as fast while both are
 busy."""
 
-CHANNELS = ("one", "two", "shared")
+CHANNELS: tuple[Channels, ...] = ("one", "two", "shared")
 
 
 @dataclass(frozen=True, kw_only=True)

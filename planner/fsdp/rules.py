@@ -11,8 +11,8 @@ arrived, and lists of n modules the next n. One reduce-scatter's input is kept.
 - `no_reshard`: FSDP2 with ``reshard_after_forward=False``, which is what ZeRO-2 sends.
 - `one_unit`: all parameters at once, as ZeRO-1 gathers and reduces them.
 - `zero_3`: DeepSpeed 0.19 (``partitioned_param_coordinator.py``): every layer a unit. Its
-  parameters stay if they are used again within 1,000,000,000 elements; up to 50,000,000 elements
-  are fetched ahead, and no more than 1,000,000,000 are there at once. Gradients leave layer by
+  parameters stay if they are used again within 1,000,000,000 elements; units are fetched ahead
+  until they have 50,000,000 elements, or 1,000,000,000 are there. Gradients leave layer by
   layer, where DeepSpeed would fill buckets of up to 500,000,000 elements; none of its small
   parameters stay on all ranks for ever.
 
@@ -101,16 +101,18 @@ def zero_3(problem: Problem) -> Plan:
             at[step] = step
             live += elements[u]
             following += 1
-        fetched = 0
-        while following < len(needed):
+        fetched, most = 0, min(PREFETCH_ELEMENTS, LIVE_ELEMENTS - live)
+        while following < len(needed) and fetched < most:
             target = needed[following]
             unit = target if target < count else 2 * count - 1 - target
-            size = elements[unit]
-            gone = target < count or unit < step
-            if not gone or fetched + size > min(PREFETCH_ELEMENTS, LIVE_ELEMENTS - live):
+            if target >= count and unit >= step:  # still there from the forward pass
                 break
             at[target] = step
-            fetched, live, following = fetched + size, live + size, following + 1
+            fetched, live, following = (
+                fetched + elements[unit],
+                live + elements[unit],
+                following + 1,
+            )
         if step >= count or not keep[u]:
             live -= elements[u]
     units = (
