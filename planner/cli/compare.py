@@ -18,6 +18,7 @@ from planner.cli import (
     compare_bml,
     compare_caramel,
     compare_drizzle,
+    compare_fsdp,
     compare_ibatch,
     compare_iteration,
     compare_peers,
@@ -60,6 +61,7 @@ FAMILIES: Mapping[str, Family] = {
     "bml": compare_bml.FAMILY,
     "bigdl": compare_bigdl.FAMILY,
     "drizzle": compare_drizzle.FAMILY,
+    "fsdp": compare_fsdp.FAMILY,
     "iteration": compare_iteration.FAMILY,
 }
 """What can be compared."""

@@ -15,7 +15,7 @@ from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
 from planner.units import format_bytes
 
-__all__ = ["check", "checked_peak"]
+__all__ = ["check", "check_issues", "checked_peak"]
 
 _WAIT, _COPY, _COMPUTE, _SCATTER, _MOMENTS = range(5)
 """Moments of a step, and how many there are."""
@@ -36,7 +36,7 @@ def check(problem: Problem, plan: Plan) -> None:
     if plan.buffers < 1:
         raise InvalidPlanError("buffers", f"expected an integer >= 1, got {plan.buffers}")
     _check_units(problem, plan.units)
-    _check_issues(plan.units)
+    check_issues(plan.units)
     limit = problem.memory_bytes
     if limit is not None and (peak := checked_peak(problem, plan)) > limit:
         raise BrokenConstraintError(
@@ -71,8 +71,14 @@ def _check_units(problem: Problem, units: tuple[Unit, ...]) -> None:
             )
 
 
-def _check_issues(units: tuple[Unit, ...]) -> None:
-    """Check when gathers are issued: in order of use, before it, and not while still gathered."""
+def check_issues(units: tuple[Unit, ...]) -> None:
+    """Check when gathers are issued: in order of use, before it, and not while still gathered.
+
+    Raises
+    ------
+    InvalidPlanError
+        Naming the unit.
+    """
     last = 2 * len(units) - 1
     issued = []
     for u, unit in enumerate(units):

@@ -31,6 +31,7 @@ from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
 
 __all__ = [
+    "MOMENTS",
     "Evaluation",
     "Level",
     "Schedule",
@@ -41,6 +42,16 @@ __all__ = [
     "peak_of",
     "simulate",
 ]
+
+
+MOMENTS = {
+    "wait": "ready_ns",
+    "copy": "start_ns",
+    "compute": "start_ns",
+    "end": "end_ns",
+    "scatter": "left_ns",
+}
+"""When each stage of a step begins: fields of `Step`."""
 
 
 class Step(NamedTuple):
@@ -151,13 +162,10 @@ class Evaluation:
     @cached_property
     def memory(self) -> tuple[tuple[int, int], ...]:
         """What is in memory from each moment on: pairs of ns and bytes, in order of time."""
-        rows = []
-        for level in self.levels:
-            step = self.steps[level.step]
-            moment = {"wait": step.ready_ns, "end": step.end_ns, "scatter": step.left_ns}
-            bytes_ = self.state_bytes + level.moving
-            rows.append((moment.get(level.stage, step.start_ns), bytes_))
-        return tuple(rows)
+        return tuple(
+            (getattr(self.steps[level.step], MOMENTS[level.stage]), self.state_bytes + level.moving)
+            for level in self.levels
+        )
 
 
 class Schedule(NamedTuple):

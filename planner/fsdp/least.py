@@ -28,7 +28,7 @@ from planner.fsdp.shaping import Shape, at_use
 from planner.results import Infeasibility
 from planner.units import format_bytes
 
-__all__ = ["Least", "finest", "fitting", "least_memory", "too_little"]
+__all__ = ["Least", "finest", "fitting", "least_memory", "too_little", "wrapped"]
 
 
 class Least(NamedTuple):
@@ -41,6 +41,15 @@ class Least(NamedTuple):
 def finest(problem: Problem) -> tuple[tuple[int, int], ...]:
     """Return the smallest units that ties allow."""
     starts = [layer for layer in range(problem.layers) if problem.cuts[layer]]
+    return tuple(layer_ranges(starts, problem.layers))
+
+
+def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
+    """Return the blocks that people wrap, joined where ties forbid to cut."""
+    blocks = problem.blocks
+    if blocks is None:
+        return finest(problem)
+    starts = [layer for layer in blocks if problem.cuts[layer]]
     return tuple(layer_ranges(starts, problem.layers))
 
 

@@ -127,6 +127,8 @@ class Problem:
         optimiser's state, and parameters in a higher precision.
     tied : sequence of (int, int)
         Pairs of layers that share a parameter: they are in one unit.
+    blocks : sequence of int, optional
+        First layers of what people wrap by default, such as transformer blocks; by default all.
     element_bytes : int
         Bytes of one parameter as it is gathered: some rules count elements.
     names : sequence of str, shape (L,), optional
@@ -144,6 +146,7 @@ class Problem:
     memory_bytes: int | None = None
     optimiser: Fraction = Fraction(0)
     tied: Sequence[tuple[int, int]] = ()
+    blocks: Sequence[int] | None = None
     element_bytes: int = 4
     names: Sequence[str] | None = None
 
@@ -169,6 +172,7 @@ class Problem:
         self._check_meshes()
         self._check_tied()
         self._check_checkpoints()
+        self._check_blocks()
 
     def _check_meshes(self) -> None:
         meshes = tuple(self.meshes)
@@ -209,6 +213,15 @@ class Problem:
                     f"expected at most activation_bytes[{layer}] ({self.activations[layer]}), got "
                     f"{size}",
                 )
+
+    def _check_blocks(self) -> None:
+        if self.blocks is None:
+            return
+        blocks = integers(self.blocks, "blocks")
+        for place, start in enumerate(blocks):
+            least = blocks[place - 1] + 1 if place else 0
+            integer(start, f"blocks[{place}]", least, self.layers - 1 if place else 0)
+        object.__setattr__(self, "blocks", blocks)
 
     @property
     def layers(self) -> int:

@@ -16,18 +16,16 @@ Method, on each mesh:
 The effort is counted in steps simulated, not in time, so the same problem has the same plan.
 
 Guarantee: fits if anything does; never slower than the rules of `planner.fsdp.rules` that fit.
-Complexity: O(EFFORT) steps. Source: own.
+Complexity: O(EFFORT) steps a mesh. Source: own.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
-from planner.errors import InvalidPlanError
-from planner.fsdp.bounds import lower_bound
-from planner.fsdp.checker import check
+from planner.fsdp.bounds import mesh_bound
 from planner.fsdp.evaluation import simulate
-from planner.fsdp.least import finest, fitting, too_little
+from planner.fsdp.least import finest, fitting, too_little, wrapped
 from planner.fsdp.partitions import best_units
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
@@ -38,7 +36,7 @@ from planner.methods import Outcome
 __all__ = ["search"]
 
 EFFORT = 120_000
-"""Steps that are simulated, and as many for changes."""
+"""Steps that are simulated on each mesh, and as many for changes."""
 
 MAX_STARTS = 160
 """Layers that units may begin with in longer chains."""
@@ -56,28 +54,31 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     nothing = too_little(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    bound, cut = lower_bound(problem, deadline)
-    pool = _Pool(problem, -int(-bound // 1))
+    bounds, cut = [], False
+    for each in problem.meshes:
+        least, short = mesh_bound(problem, each, deadline)
+        bounds.append(-int(-least // 1))
+        cut |= short
+    bound = min(bounds)
+    pool = _Pool(problem, bound)
     pool.fallback()
+    assert pool.best is not None
     try:
-        for mesh in range(len(problem.meshes)):
+        for mesh in sorted(range(len(bounds)), key=lambda mesh: bounds[mesh]):
+            pool.left = EFFORT
             for shape in _shapes(problem, mesh, deadline):
                 deadline.check()
-                pool.try_all(shape)
-                if pool.settled:
+                if pool.settled or pool.best.iteration_ns <= bounds[mesh]:
                     break
+                pool.try_all(shape)
         pool.improve(deadline)
     except TimeUpError:
         cut = True
     assert pool.best is not None
     best = pool.best.plan
-    for rule in RULES.values():
-        plan = fitted(problem, rule(problem))
-        try:
-            check(problem, plan)
-        except InvalidPlanError:
-            continue
-        best = min(best, plan, key=lambda plan: simulate(problem, plan).iteration_ns)
+    fitting = (fitted(problem, rule) for rule in RULES.values())
+    plans = [best, *(plan for plan in fitting if plan is not None)]
+    best = min(plans, key=lambda plan: simulate(problem, plan).iteration_ns)
     return Outcome(best, bound, cut)
 
 
@@ -114,7 +115,7 @@ class _Pool:
     def try_all(self, shape: Shape) -> None:
         """Try a shape with numbers of buffers, of kept units, and of gathers ahead."""
         count = len(shape.ranges)
-        for buffers in sorted({1, 2, min(4, count), count}):
+        for buffers in sorted({1, 2, min(4, count), count}, reverse=True):
             for keep in self._keeps(shape._replace(buffers=buffers)):
                 for ahead in self._aheads():
                     if self.settled:
@@ -217,6 +218,7 @@ def _partitions(
         if len(best.ranges) >= len(starts):
             break
         most //= 2
+    yield wrapped(problem)
     yield finest(problem)
 
 

@@ -4,24 +4,25 @@
 for all others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
 from planner.deadline import Deadline
-from planner.errors import BrokenConstraintError
 from planner.fsdp.bounds import lower_bound
-from planner.fsdp.checker import check
+from planner.fsdp.checker import check, checked_peak
 from planner.fsdp.evaluation import Evaluation, evaluate
 from planner.fsdp.exact import exact
 from planner.fsdp.least import finest, too_little
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
-from planner.fsdp.rules import RULES, fitted
+from planner.fsdp.rules import RULES, Rule, fitted
 from planner.fsdp.search import search
 from planner.methods import Method as AnyMethod
 from planner.methods import Outcome, named, solve_with
 from planner.results import Infeasibility, Result
+from planner.units import format_bytes
 
 __all__ = ["METHODS", "solve"]
 
@@ -31,18 +32,23 @@ SMALL = 5
 """Layers of the longest chain that `auto` solves exactly."""
 
 
-def _rule(name: str, run: Callable[[Problem], Plan]) -> Method:
+def _rule(name: str, run: Rule) -> Method:
     """Return a method whose plan follows from a rule, and may not fit into memory."""
 
     def method(problem: Problem, _: Deadline) -> Outcome[Plan]:
-        plan = fitted(problem, run(problem))
-        try:
-            check(problem, plan)
-        except BrokenConstraintError as error:
-            nothing = too_little(problem)
-            reason = f"the plan of {name} {error.message}; method auto finds one that fits"
-            return Outcome(None, infeasibility=nothing or Infeasibility(reason, (error.binding,)))
-        return Outcome(plan)
+        plan = fitted(problem, run)
+        if plan is not None:
+            return Outcome(plan)
+        needed = min(
+            checked_peak(problem, replace(run(problem), mesh=mesh))
+            for mesh in range(len(problem.meshes))
+        )
+        reason = (
+            f"the plan of {name} needs at least {format_bytes(needed)}, more than memory_bytes; "
+            "method auto finds one that fits"
+        )
+        nothing = too_little(problem) or Infeasibility(reason, ("memory_bytes",))
+        return Outcome(None, infeasibility=nothing)
 
     return method
 

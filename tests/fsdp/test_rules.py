@@ -40,6 +40,11 @@ def test_fsdp2_without_resharding_gathers_once() -> None:
     assert [unit[:3] for unit in one_unit(chain(3)).units] == [(0, 3, True)]
 
 
+def test_rules_take_the_blocks_that_people_wrap() -> None:
+    plan = fsdp2(chain(4, blocks=(0, 1, 3), tied=[(2, 3)]))
+    assert [unit[:2] for unit in plan.units] == [(0, 1), (1, 4)]
+
+
 def test_zero_3_keeps_what_is_used_again_soon() -> None:
     size = 4 * 200_000_000  # so many elements: 5 units, of which the last 3 are used again in time
     plan = zero_3(chain(5, parameter_bytes=(size,) * 5))
@@ -69,6 +74,8 @@ def test_zero_3_fetches_until_its_bucket_is_full() -> None:
         ({"meshes": [one_mesh(0, 1, shards=4), one_mesh(0, 1, shards=2)]}, "meshes[1]"),
         ({"meshes": [one_mesh(2**61, 1)]}, "meshes[0].all_gather"),
         ({"names": ("a", "b")}, "names"),
+        ({"blocks": (1,)}, "blocks[0]"),
+        ({"blocks": (0, 2, 2)}, "blocks[2]"),
     ],
 )
 def test_problems_that_mean_nothing(change: dict[str, Any], path: str) -> None:
