@@ -66,7 +66,11 @@ FAMILIES: Mapping[str, Family] = {
 }
 """What can be compared."""
 
-_MEMORY: Mapping[str, Sequence[str]] = {"iteration": (), "yan": ("--activations",)}
+_MEMORY: Mapping[str, Sequence[str]] = {
+    "fsdp": ("--activations",),
+    "iteration": (),
+    "yan": ("--activations",),
+}
 """Options of memory that a problem does not take, if it takes any."""
 
 PROFILED: Mapping[str, Profiled] = {

@@ -1,15 +1,64 @@
 """``planner compare`` for fully sharded training."""
 
+import argparse
+
 from planner import fsdp
-from planner.cli.family import ComparedProblem, Family
+from planner.cli.compare_cluster import needs_cluster
+from planner.cli.family import ComparedProblem, Family, Option, Profiled, about
+from planner.fsdp.problem import CHANNELS
+from planner.iteration.fully_sharded import sharded_problem
 from planner.jsonio import fsdp as fsdp_json
 from planner.methods import concrete
+from planner.network import AnyNetwork
+from planner.profiles import Profile
 from planner.results import Result
 from planner.units import counted, format_bytes, format_ns
 
 __all__ = ["FAMILY", "summary"]
 
 _METHODS = [name for name in concrete(fsdp.METHODS) if name != "exact"]
+
+
+_CHANNELS = Option(
+    "--channels",
+    "one",
+    {
+        "choices": CHANNELS,
+        "help": "one communicator for all-gathers and reduce-scatters (default), two that do not "
+        "disturb each other, or two that share the links",
+    },
+)
+_RECOMPUTE = Option(
+    "--recompute",
+    False,
+    {"action": "store_true", "help": "layers may be recomputed (activation checkpointing)"},
+)
+
+
+def _part(profile: Profile, _: argparse.Namespace) -> Profile:
+    return profile
+
+
+def _problem(profile: Profile, _: AnyNetwork, options: argparse.Namespace) -> fsdp.Problem:
+    return sharded_problem(
+        profile,
+        options.at,
+        channels=options.channels,
+        ignore_memory=bool(options.ignore_memory),
+        recompute=options.recompute,
+    )
+
+
+def _compared(
+    profile: Profile, _: Profile, problem: fsdp.Problem, options: argparse.Namespace
+) -> ComparedProblem:
+    return ComparedProblem(
+        problem,
+        lambda result: fsdp_json.answer(problem, result),
+        about(profile, f"{profile.name}: {summary(problem)}", "", options),
+        profile.name,
+        methods=["auto", *_METHODS],
+    )
 
 
 def _requested(request: fsdp_json.FsdpRequest) -> ComparedProblem:
@@ -54,8 +103,15 @@ FAMILY = Family(
     columns=("method", "units", "kept", "iteration", "exposed comm.", "peak memory"),
     cells=_cells,
     requested=_requested,
-    asks="what FSDP should wrap, prefetch and keep",
-    example="planner compare request.json, where request.json has problem fsdp; of a profile and a "
-    "cluster: planner plan PROFILE --cluster FILE --mode fsdp",
+    asks="what FSDP should wrap, prefetch and keep; planner plan --mode fsdp says more of it",
+    example="planner compare data/profiles/gpt2_small.json --problem fsdp --cluster h100-8",
+    profiled=Profiled(
+        options=(_CHANNELS, _RECOMPUTE),
+        check=needs_cluster,
+        part=_part,
+        problem=_problem,
+        compared=_compared,
+        collective=lambda _: None,
+    ),
 )
 """What is compared, and how it is shown."""

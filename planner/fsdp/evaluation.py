@@ -27,20 +27,23 @@ from functools import cached_property
 from typing import NamedTuple
 
 from planner.fsdp.lanes import GATHERS, REDUCES, lanes_of
-from planner.fsdp.plan import Plan, Unit
-from planner.fsdp.problem import Problem
+from planner.fsdp.plan import Plan
+from planner.fsdp.problem import Channels, Problem
 
 __all__ = [
     "MOMENTS",
     "Evaluation",
     "Level",
+    "Load",
     "Schedule",
     "Step",
     "Transfer",
     "evaluate",
+    "follow",
+    "iteration_ns",
     "levels",
+    "loads_of",
     "peak_of",
-    "simulate",
 ]
 
 
@@ -88,6 +91,32 @@ class Transfer(NamedTuple):
     end_ns: int
 
 
+class Load(NamedTuple):
+    """What a unit of a plan is: its bytes, and how long its parts take alone.
+
+    Attributes
+    ----------
+    parameter_bytes, gradient_bytes, share_bytes : int
+        What is gathered, what is scattered, and a rank's share of that.
+    activation_bytes, recomputed_bytes : int
+        What it keeps between its steps, and what is there beside it in the backward one.
+    forward_ns, backward_ns : int
+        Its steps, with what is recomputed.
+    gather_ns, reduce_ns : int
+        Its transfers.
+    """
+
+    parameter_bytes: int
+    gradient_bytes: int
+    share_bytes: int
+    activation_bytes: int
+    recomputed_bytes: int
+    forward_ns: int
+    backward_ns: int
+    gather_ns: int
+    reduce_ns: int
+
+
 class Level(NamedTuple):
     """What is in memory at a moment, beside what is there all the time.
 
@@ -133,6 +162,8 @@ class Evaluation:
         What is in memory all the time.
     levels : tuple of Level
         What is there beside it, moment by moment.
+    loads : tuple of Load
+        What each unit is.
     """
 
     iteration_ns: int
@@ -143,6 +174,7 @@ class Evaluation:
     reduces: tuple[Transfer, ...]
     state_bytes: int
     levels: tuple[Level, ...]
+    loads: tuple[Load, ...]
 
     @property
     def exposed_ns(self) -> int:
@@ -172,7 +204,6 @@ class Schedule(NamedTuple):
     """When everything happens; see `Evaluation`."""
 
     iteration_ns: int
-    recompute_ns: int
     steps: tuple[Step, ...]
     gathers: tuple[Transfer, ...]
     reduces: tuple[Transfer, ...]
@@ -180,54 +211,95 @@ class Schedule(NamedTuple):
 
 def evaluate(problem: Problem, plan: Plan) -> Evaluation:
     """Price a plan that follows the rules; see `planner.fsdp.checker.check`."""
-    schedule = simulate(problem, plan)
+    loads = loads_of(problem, plan)
+    schedule = follow(plan, loads, problem.channels)
+    again = sum(
+        sum(problem.forward_ns[unit.start : unit.stop]) for unit in plan.units if unit.recompute
+    )
     return Evaluation(
         schedule.iteration_ns,
         problem.compute_ns,
-        schedule.recompute_ns,
+        again,
         schedule.steps,
         schedule.gathers,
         schedule.reduces,
         problem.state_bytes(problem.meshes[plan.mesh].shards),
-        tuple(levels(problem, plan)),
+        tuple(levels(plan, loads)),
+        loads,
     )
 
 
-def simulate(problem: Problem, plan: Plan) -> Schedule:
-    """Return when everything happens, whatever the memory."""
-    mesh, units, lanes = problem.meshes[plan.mesh], plan.units, lanes_of(problem.channels)
-    sums, shares = problem.prefixes, problem.shares(mesh.shards)
-    times = [mesh.gather_ns(_between(sums["parameter_bytes"], unit)) for unit in units]
+def iteration_ns(problem: Problem, plan: Plan) -> int:
+    """Return what an iteration takes, whatever the memory."""
+    return follow(plan, loads_of(problem, plan), problem.channels).iteration_ns
+
+
+def peak_of(problem: Problem, plan: Plan) -> int:
+    """Return the most that is in memory at once, in bytes."""
+    state = problem.state_bytes(problem.meshes[plan.mesh].shards)
+    return state + max(level.moving for level in levels(plan, loads_of(problem, plan)))
+
+
+def loads_of(problem: Problem, plan: Plan) -> tuple[Load, ...]:
+    """Return what the units of a plan are."""
+    mesh = problem.meshes[plan.mesh]
+    sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
+    loads = []
+    for start, stop, _, recompute, *_ in plan.units:
+        parameters, gradients, whole, checkpoint, forward, backward = (
+            sums[name][stop] - sums[name][start]
+            for name in (
+                "parameter_bytes",
+                "gradients",
+                "activations",
+                "checkpoints",
+                "forward_ns",
+                "backward_ns",
+            )
+        )
+        share = shares[stop] - shares[start]
+        loads.append(
+            Load(
+                parameters,
+                gradients,
+                share,
+                checkpoint if recompute else whole,
+                max(problem.activations[start:stop]) if recompute else 0,
+                forward,
+                backward + forward if recompute else backward,
+                mesh.gather_ns(parameters),
+                mesh.reduce_ns(gradients, share),
+            )
+        )
+    return tuple(loads)
+
+
+def follow(plan: Plan, loads: Sequence[Load], channels: Channels) -> Schedule:
+    """Return when everything happens."""
+    lanes = lanes_of(channels)
     steps: list[Step] = []
     gathers: dict[int, tuple[int, int]] = {}
     reduces: list[tuple[int, int, int]] = []
     held: deque[int] = deque()
-    ready = recomputed = 0
+    ready = 0
     for number, issues in enumerate(plan.issues):
         u = plan.unit_of(number)
-        unit, forward = units[u], number < len(units)
+        load, forward = loads[u], number < len(loads)
         if issues and issues[0] == number:
-            gathers[number] = (lanes.issue(GATHERS, times[u], ready), ready)
+            gathers[number] = (lanes.issue(GATHERS, load.gather_ns, ready), ready)
         start = ready
-        if forward or not unit.keep:
+        if forward or not plan.units[u].keep:
             start = max(ready, lanes.end(gathers[number][0]))
         for step in issues:
             if step != number:
-                transfer = lanes.issue(GATHERS, times[plan.unit_of(step)], start)
-                gathers[step] = (transfer, start)
-        computes = _between(sums["forward_ns" if forward else "backward_ns"], unit)
-        if unit.recompute and not forward:
-            again = _between(sums["forward_ns"], unit)
-            recomputed += again
-            computes += again
-        end = left = start + computes
+                time = loads[plan.unit_of(step)].gather_ns
+                gathers[step] = (lanes.issue(GATHERS, time, start), start)
+        end = left = start + (load.forward_ns if forward else load.backward_ns)
         if not forward:
             while len(held) >= plan.buffers:
                 left = max(left, lanes.end(held.popleft()))
-            size = _between(sums["gradients"], unit)
-            if size:
-                share = sum(shares[unit.start : unit.stop])
-                transfer = lanes.issue(REDUCES, mesh.reduce_ns(size, share), left)
+            if load.gradient_bytes:
+                transfer = lanes.issue(REDUCES, load.reduce_ns, left)
                 reduces.append((number, transfer, left))
                 held.append(transfer)
         steps.append(Step(ready, start, end, left))
@@ -235,65 +307,48 @@ def simulate(problem: Problem, plan: Plan) -> Schedule:
     spans = lanes.spans()
     return Schedule(
         max(ready, *(end for _, end in spans)),
-        recomputed,
         tuple(steps),
         tuple(Transfer(step, now, *spans[which]) for step, (which, now) in gathers.items()),
         tuple(Transfer(step, now, *spans[which]) for step, which, now in reduces),
     )
 
 
-def levels(problem: Problem, plan: Plan) -> Iterator[Level]:
+def levels(plan: Plan, loads: Sequence[Load]) -> Iterator[Level]:
     """Yield what is in memory, moment by moment."""
-    units, sums = plan.units, problem.prefixes
-    shares = problem.shares(problem.meshes[plan.mesh].shards)
     parameters = gradients = activations = buffers = 0
     held: deque[int] = deque()
-
-    def size(step: int) -> int:
-        return _between(sums["parameter_bytes"], units[plan.unit_of(step)])
-
     for number, issues in enumerate(plan.issues):
-        unit = units[plan.unit_of(number)]
-        forward = number < len(units)
+        u = plan.unit_of(number)
+        load, forward = loads[u], number < len(loads)
+        size = load.parameter_bytes
         if issues and issues[0] == number:
-            buffers += size(number)
+            buffers += size
         yield Level(number, "wait", parameters, gradients, activations, buffers)
-        if forward or not unit.keep:
-            parameters += size(number)
+        if forward or not plan.units[u].keep:
+            parameters += size
             yield Level(number, "copy", parameters, gradients, activations, buffers)
-            buffers -= size(number)
-        buffers += sum(size(step) for step in issues if step != number)
-        remembered = _between(sums["checkpoints" if unit.recompute else "activations"], unit)
+            buffers -= size
+        for step in issues:
+            if step != number:
+                buffers += loads[plan.unit_of(step)].parameter_bytes
         if forward:
-            activations += remembered
+            activations += load.activation_bytes
             yield Level(number, "compute", parameters, gradients, activations, buffers)
-            parameters -= 0 if unit.keep else size(number)
+            parameters -= 0 if plan.units[u].keep else size
             yield Level(number, "end", parameters, gradients, activations, buffers)
             continue
-        made = _between(sums["gradients"], unit)
+        made = load.gradient_bytes
         gradients += made
-        again = 0
-        if unit.recompute:
-            again = max(problem.activations[unit.start : unit.stop])
-        yield Level(number, "compute", parameters, gradients, activations + again, buffers)
-        parameters -= size(number)
-        activations -= remembered
+        again = activations + load.recomputed_bytes
+        yield Level(number, "compute", parameters, gradients, again, buffers)
+        parameters -= size
+        activations -= load.activation_bytes
         yield Level(number, "end", parameters, gradients, activations, buffers)
         while len(held) >= plan.buffers:
             buffers -= held.popleft()
         if made:
             buffers += made
-            gradients += sum(shares[unit.start : unit.stop])
+            gradients += load.share_bytes
             held.append(made)
             yield Level(number, "scatter", parameters, gradients, activations, buffers)
             gradients -= made
-
-
-def peak_of(problem: Problem, plan: Plan) -> int:
-    """Return the most that is in memory at once, in bytes."""
-    state = problem.state_bytes(problem.meshes[plan.mesh].shards)
-    return state + max(level.moving for level in levels(problem, plan))
-
-
-def _between(sums: Sequence[int], unit: Unit) -> int:
-    return sums[unit.stop] - sums[unit.start]

@@ -19,13 +19,12 @@ Complexity: exponential, some 3^layers shapes, 5^layers with recomputation. Sour
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
-from planner.fsdp.evaluation import simulate
+from planner.fsdp.evaluation import follow, iteration_ns, loads_of
 from planner.fsdp.lanes import GATHERS, REDUCES, Lanes, lanes_of
 from planner.fsdp.least import finest
 from planner.fsdp.plan import Plan, layer_ranges
@@ -55,7 +54,7 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     if outcome.plan is None or outcome.timed_out:
         return outcome
     assert outcome.lower_bound is not None
-    best, plan = simulate(problem, outcome.plan).iteration_ns, outcome.plan
+    best, plan = iteration_ns(problem, outcome.plan), outcome.plan
     if best <= outcome.lower_bound:
         return outcome
     try:
@@ -63,7 +62,7 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
             deadline.check()
             found = _best_of(problem, shape, best)
             if found is not None:
-                plan, best = found, simulate(problem, found).iteration_ns
+                plan, best = found, iteration_ns(problem, found)
     except TimeUpError:
         return Outcome(plan, outcome.lower_bound, timed_out=True)
     return Outcome(plan, best)
@@ -95,7 +94,7 @@ def _best_of(problem: Problem, shape: Shape, best_ns: int) -> Plan | None:
     if room is None:
         return None
     plan = issued_by(shape, room, room.most)
-    if simulate(replace(problem, channels="two"), plan).iteration_ns >= best_ns:
+    if follow(plan, loads_of(problem, plan), "two").iteration_ns >= best_ns:
         return None
     if problem.channels == "two":
         return plan

@@ -274,6 +274,16 @@ class Problem:
             crossed[last + 1] -= 1
         return tuple(not depth for depth in accumulate(crossed[: self.layers]))
 
+    def share_sums(self, shards: int) -> tuple[int, ...]:
+        """Return the prefix sums of `shares`, L+1 values."""
+        if shards not in self._share_sums:
+            self._share_sums[shards] = tuple(accumulate(self.shares(shards), initial=0))
+        return self._share_sums[shards]
+
+    @cached_property
+    def _share_sums(self) -> dict[int, tuple[int, ...]]:
+        return {}
+
     def state_bytes(self, shards: int) -> int:
         """Return what a rank stores all the time: its share of each layer, rounded up."""
         amount = 1 + self.optimiser

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
 from planner.fsdp.bounds import mesh_bound
-from planner.fsdp.evaluation import simulate
+from planner.fsdp.evaluation import iteration_ns
 from planner.fsdp.least import finest, fitting, too_little, wrapped
 from planner.fsdp.partitions import best_units
 from planner.fsdp.plan import Plan
@@ -78,7 +78,7 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     best = pool.best.plan
     fitting = (fitted(problem, rule) for rule in RULES.values())
     plans = [best, *(plan for plan in fitting if plan is not None)]
-    best = min(plans, key=lambda plan: simulate(problem, plan).iteration_ns)
+    best = min(plans, key=lambda plan: iteration_ns(problem, plan))
     return Outcome(best, bound, cut)
 
 
@@ -107,7 +107,7 @@ class _Pool:
         plan = filled(self.problem, shape, ahead)
         if plan is None:
             return False
-        time = simulate(self.problem, plan).iteration_ns
+        time = iteration_ns(self.problem, plan)
         if self.best is None or time < self.best.iteration_ns:
             self.best = _Candidate(time, shape, ahead, plan)
         return True
@@ -164,7 +164,7 @@ class _Pool:
                 shape = fitting(self.problem, mesh, limit)
             if shape is not None:
                 plan = filled(self.problem, shape) or at_use(shape)
-                time = simulate(self.problem, plan).iteration_ns
+                time = iteration_ns(self.problem, plan)
                 if self.best is None or time < self.best.iteration_ns:
                     self.best = _Candidate(time, shape, FARTHEST, plan)
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from planner.fsdp.evaluation import levels
+from planner.fsdp.evaluation import levels, loads_of
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
 
@@ -112,7 +112,7 @@ def room_of(problem: Problem, shape: Shape) -> Room | None:
         limit -= problem.state_bytes(problem.meshes[shape.mesh].shards)
         left = [limit] * (2 * count)  # beside what is there of each step from its computation on
         before = [limit] * (2 * count + 1)  # and before it
-        for level in levels(problem, plan):
+        for level in levels(plan, loads_of(problem, plan)):
             side = before if level.stage in ("wait", "copy") else left
             side[level.step] = min(side[level.step], limit - level.moving)
         if min(left) < 0 or min(before) < 0:

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner import fsdp
 from planner.costs import AffineCost, TableCost
+from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Unit
 from planner.jsonio.heads import PlanOrReason, head, made_by
 from planner.jsonio.network import Network, described, measured_as
@@ -61,7 +62,7 @@ class FsdpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     meshes: Annotated[tuple[MeshDocument, ...], Meta(min_length=1)]
     channels: ChannelsName = "one"
     memory_bytes: Size | UnsetType = UNSET
-    optimiser_ratio: Rate = Fraction(0)
+    optimiser_ratio: Rate | UnsetType = UNSET
     tied: tuple[Pair, ...] = ()
     blocks: Annotated[tuple[Index, ...], Meta(min_length=1)] | UnsetType = UNSET
     element_bytes: PositiveSize = 4
@@ -84,7 +85,7 @@ class FsdpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             meshes=tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes)),
             channels=self.channels,
             memory_bytes=or_none(self.memory_bytes),
-            optimiser=self.optimiser_ratio,
+            optimiser=Fraction(0) if self.optimiser_ratio is UNSET else self.optimiser_ratio,
             tied=self.tied,
             blocks=or_none(self.blocks),
             element_bytes=self.element_bytes,
@@ -118,6 +119,14 @@ class UnitAnswer(Struct, frozen=True, kw_only=True):
 
     layers: LayerRange
     parameter_bytes: Moment
+    gradient_bytes: Moment
+    share_bytes: Moment
+    activation_bytes: Moment
+    recomputed_bytes: Moment
+    forward_ns: Moment
+    backward_ns: Moment
+    gather_ns: Moment
+    reduce_ns: Moment
     keep: bool
     recompute: bool
     forward_at: StepIndex
@@ -211,7 +220,9 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
         **known,
         mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas),
         buffers=plan.buffers,
-        units=tuple(_unit(problem, unit) for unit in plan.units),
+        units=tuple(
+            _unit(unit, load) for unit, load in zip(plan.units, evaluation.loads, strict=True)
+        ),
         steps=tuple(
             filled(
                 StepAnswer,
@@ -227,12 +238,15 @@ def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) ->
     )
 
 
-def _unit(problem: fsdp.Problem, unit: Unit) -> UnitAnswer:
+def _unit(unit: Unit, load: Load) -> UnitAnswer:
     return filled(
         UnitAnswer,
-        unit,
+        load,
         layers=(unit.start, unit.stop),
-        parameter_bytes=sum(problem.parameter_bytes[unit.start : unit.stop]),
+        keep=unit.keep,
+        recompute=unit.recompute,
+        forward_at=unit.forward_at,
+        backward_at=unit.backward_at,
     )
 
 

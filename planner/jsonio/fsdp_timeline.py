@@ -1,18 +1,17 @@
 """Answers of fully sharded training, read again: checked, and as a timeline with its memory."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from planner.errors import InvalidInputError, InvalidPlanError
+from planner.fsdp import Plan, Unit
 from planner.fsdp.checker import check_issues
-from planner.fsdp.evaluation import MOMENTS
-from planner.fsdp.plan import Unit
-from planner.jsonio.fsdp import FsdpAnswer, LevelAnswer, SentAnswer, UnitAnswer
+from planner.fsdp.evaluation import MOMENTS, Load, Schedule, follow, levels
+from planner.jsonio.fsdp import FsdpAnswer, UnitAnswer
 from planner.jsonio.heads import check_head
 from planner.timeline import Interval, Kind, Memory, Timeline
-from planner.validation import check_count, check_same
+from planner.validation import check_count, check_same, total
 
 __all__ = ["timeline"]
 
@@ -23,46 +22,33 @@ def timeline(answer: FsdpAnswer) -> Timeline:
     Raises
     ------
     InvalidInputError
-        If the answer holds no plan, or contradicts itself: its units leave out a layer, its steps
-        are not theirs, something begins before what it waits for, or its peak is not that of its
-        levels.
+        If the answer holds no plan, or contradicts itself: its units leave out a layer, its times
+        are not those of its units, or what is in memory is not what they need.
     """
-    fields = ("steps", "gathers", "reduces", "levels", "state_bytes", "peak_bytes", "buffers")
-    check_head(answer, "units", *fields, "iteration_ns", costs="iteration_ns")
+    fields = ("mesh", "buffers", "steps", "gathers", "reduces", "levels", "state_bytes")
+    check_head(answer, "units", *fields, "peak_bytes", "iteration_ns", costs="iteration_ns")
     assert answer.units is not UNSET
-    assert answer.steps is not UNSET
-    assert answer.gathers is not UNSET
-    assert answer.reduces is not UNSET
-    units = _checked_units(answer.units)
+    assert answer.buffers is not UNSET
+    plan = Plan(0, _checked_units(answer.units), answer.buffers)
+    if answer.buffers > len(plan.units):
+        raise InvalidInputError("buffers", f"expected at most {len(plan.units)}, as many as units")
     if answer.layer_names is not UNSET:
-        check_count(answer.layer_names, units[-1].stop, "layer_names", "layers")
-    _check_steps(answer, units)
-    _check_transfers(answer, units)
+        check_count(answer.layer_names, plan.units[-1].stop, "layer_names", "layers")
+    loads = [_load(unit, f"units[{place}]") for place, unit in enumerate(answer.units)]
+    schedule = follow(plan, loads, answer.channels)
+    _check_times(answer, plan, loads, schedule)
     names = None if answer.layer_names is UNSET else answer.layer_names
-    resources = ("transfers",) if answer.channels == "one" else ("all-gathers", "reduce-scatters")
-    rows = [
-        Interval(
-            "computation",
-            step.start_ns,
-            step.end_ns,
-            step.phase,
-            -1,
-            _label(units[step.unit], names),
-        )
-        for step in answer.steps
-    ]
-    sent: list[tuple[SentAnswer, str, Kind]] = [
-        *((row, resources[0], "pull") for row in answer.gathers),
-        *((row, resources[-1], "push") for row in answer.reduces),
-    ]
-    sent.sort(key=lambda item: (item[0].start_ns, item[0].end_ns))
-    for number, (row, resource, kind) in enumerate(sent):
-        label = _label(units[_unit_of(row.step, len(units))], names)
-        rows.append(Interval(resource, row.start_ns, row.end_ns, kind, number, label))
-    return Timeline((*resources, "computation"), tuple(rows), memory=_memory(answer))
+    labels = [_label(unit, names) for unit in plan.units]
+    return Timeline(
+        _resources(answer),
+        tuple(_intervals(answer, plan, schedule, labels)),
+        memory=_memory(answer, plan, loads, schedule),
+    )
 
 
 def _checked_units(units: Sequence[UnitAnswer]) -> tuple[Unit, ...]:
+    if not units:
+        raise InvalidInputError("units", "expected at least one element, got an empty array")
     reached = 0
     made = []
     for place, unit in enumerate(units):
@@ -73,8 +59,6 @@ def _checked_units(units: Sequence[UnitAnswer]) -> tuple[Unit, ...]:
             )
         reached = stop
         made.append(Unit(start, stop, unit.keep, unit.recompute, unit.forward_at, unit.backward_at))
-    if not made:
-        raise InvalidInputError("units", "expected at least one element, got an empty array")
     try:
         check_issues(tuple(made))
     except InvalidPlanError as error:
@@ -82,100 +66,97 @@ def _checked_units(units: Sequence[UnitAnswer]) -> tuple[Unit, ...]:
     return tuple(made)
 
 
-def _check_steps(answer: FsdpAnswer, units: Sequence[Unit]) -> None:
+def _load(unit: UnitAnswer, path: str) -> Load:
+    if not unit.parameter_bytes:
+        raise InvalidInputError(f"{path}.parameter_bytes", "expected an integer >= 1, got 0")
+    if not unit.gradient_bytes:
+        check_same(unit.reduce_ns, 0, f"{path}.reduce_ns")
+    if unit.share_bytes > unit.gradient_bytes:
+        raise InvalidInputError(f"{path}.share_bytes", "more than gradient_bytes")
+    if not unit.recompute:
+        check_same(unit.recomputed_bytes, 0, f"{path}.recomputed_bytes")
+    return Load(*(getattr(unit, name) for name in Load._fields))
+
+
+def _check_times(answer: FsdpAnswer, plan: Plan, loads: Sequence[Load], schedule: Schedule) -> None:
+    """Refuse times that are not those of the units."""
+    total(schedule.iteration_ns, "units", "the time of an iteration")
+    for name in ("steps", "gathers", "reduces"):
+        _check_rows(getattr(answer, name), getattr(schedule, name), name)
     assert answer.steps is not UNSET
-    assert answer.iteration_ns is not UNSET
-    steps = answer.steps
-    check_count(steps, 2 * len(units), "steps", "steps of all units")
-    computed = 0
-    for number, step in enumerate(steps):
-        path = f"steps[{number}]"
-        check_same(step.unit, _unit_of(number, len(units)), f"{path}.unit")
-        check_same(step.phase, "forward" if number < len(units) else "backward", f"{path}.phase")
-        check_same(step.ready_ns, steps[number - 1].left_ns if number else 0, f"{path}.ready_ns")
-        if not step.ready_ns <= step.start_ns <= step.end_ns <= step.left_ns:
-            raise InvalidInputError(path, "expected ready, start, end and left in this order")
-        computed += step.end_ns - step.start_ns
-    if answer.compute_ns is not UNSET and answer.recompute_ns is not UNSET:
-        check_same(answer.compute_ns + answer.recompute_ns, computed, "compute_ns")
-        if answer.exposed_ns is not UNSET:
-            check_same(answer.exposed_ns, answer.iteration_ns - computed, "exposed_ns")
+    for number, row in enumerate(answer.steps):
+        check_same(row.unit, plan.unit_of(number), f"steps[{number}].unit")
+        phase = "forward" if number < len(loads) else "backward"
+        check_same(row.phase, phase, f"steps[{number}].phase")
+    check_same(answer.iteration_ns, schedule.iteration_ns, "iteration_ns")
+    computed = sum(load.forward_ns + load.backward_ns for load in loads)
+    again = sum(
+        load.forward_ns for load, unit in zip(loads, plan.units, strict=True) if unit.recompute
+    )
+    check_same(answer.compute_ns, computed - again, "compute_ns")
+    check_same(answer.recompute_ns, again, "recompute_ns")
+    check_same(answer.exposed_ns, schedule.iteration_ns - computed, "exposed_ns")
 
 
-def _check_transfers(answer: FsdpAnswer, units: Sequence[Unit]) -> None:
-    assert answer.steps is not UNSET
-    assert answer.gathers is not UNSET
-    assert answer.reduces is not UNSET
-    steps, count = answer.steps, len(units)
-    needed = [*range(count)]
-    needed += [2 * count - 1 - u for u in reversed(range(count)) if not units[u].keep]
-    check_same([row.step for row in answer.gathers], needed, "gathers")
-    for number, row in enumerate(answer.gathers):
-        unit = units[_unit_of(row.step, count)]
-        at = unit.forward_at if row.step < count else unit.backward_at
-        assert at is not None
-        path = f"gathers[{number}]"
-        issued = steps[at].ready_ns if at == row.step else steps[at].start_ns
-        check_same(row.issued_ns, issued, f"{path}.issued_ns")
-        if row.end_ns > steps[row.step].start_ns:
-            raise InvalidInputError(f"{path}.end_ns", "after the step that it is for has begun")
-    for number, row in enumerate(answer.reduces):
-        path = f"reduces[{number}]"
-        if not count <= row.step < 2 * count:
-            raise InvalidInputError(f"{path}.step", "expected a step of the backward pass")
-        check_same(row.issued_ns, steps[row.step].left_ns, f"{path}.issued_ns")
-    lanes: list[tuple[str, tuple[SentAnswer, ...]]] = [
-        ("gathers", answer.gathers),
-        ("reduces", answer.reduces),
-    ]
-    if answer.channels == "one":
-        both = sorted(
-            (*answer.gathers, *answer.reduces), key=lambda row: (row.start_ns, row.end_ns)
-        )
-        lanes.append(("gathers", tuple(both)))
-    for name, rows in lanes:
-        for place, row in enumerate(rows):
-            if not row.issued_ns <= row.start_ns <= row.end_ns:
-                raise InvalidInputError(
-                    f"{name}[{place}]", "expected issue, start and end in order"
-                )
-        for place, (before, row) in enumerate(pairwise(rows), start=1):
-            if row.start_ns < before.end_ns:
-                raise InvalidInputError(f"{name}[{place}].start_ns", "overlaps the one before")
-    ends = [row.end_ns for row in (*answer.gathers, *answer.reduces)]
-    check_same(answer.iteration_ns, max([steps[-1].left_ns, *ends]), "iteration_ns")
+def _check_rows(rows: Sequence[Struct], right: Sequence[tuple[object, ...]], name: str) -> None:
+    check_count(rows, len(right), name, "the units make")
+    for place, (row, known) in enumerate(zip(rows, right, strict=True)):
+        for field in known._fields:  # type: ignore[attr-defined]
+            path = f"{name}[{place}].{field}"
+            check_same(getattr(row, field), getattr(known, field), path)
 
 
-def _memory(answer: FsdpAnswer) -> Memory:
-    assert answer.steps is not UNSET
+def _memory(answer: FsdpAnswer, plan: Plan, loads: Sequence[Load], schedule: Schedule) -> Memory:
     assert answer.levels is not UNSET
     assert answer.state_bytes is not UNSET
-    rows = []
-    for place, level in enumerate(answer.levels):
-        if level.step >= len(answer.steps):
-            raise InvalidInputError(f"levels[{place}].step", "there is no such step")
-        moment = getattr(answer.steps[level.step], MOMENTS[level.stage])
-        rows.append((moment, answer.state_bytes + _moving(level)))
-    for place, (before, row) in enumerate(pairwise(rows), start=1):
-        if row[0] < before[0]:
-            raise InvalidInputError(f"levels[{place}]", "before the one before it")
-    if not rows:
-        raise InvalidInputError("levels", "expected at least one element, got an empty array")
-    check_same(answer.peak_bytes, max(size for _, size in rows), "peak_bytes")
-    return Memory(tuple(rows), answer.memory_bytes)
+    right = tuple(levels(plan, loads))
+    _check_rows(answer.levels, right, "levels")
+    peak = answer.state_bytes + max(level.moving for level in right)
+    check_same(answer.peak_bytes, total(peak, "state_bytes", "the memory"), "peak_bytes")
+    if answer.memory_bytes is not None and peak > answer.memory_bytes:
+        raise InvalidInputError("peak_bytes", f"more than memory_bytes ({answer.memory_bytes})")
+    rows = tuple(
+        (
+            getattr(schedule.steps[level.step], MOMENTS[level.stage]),
+            answer.state_bytes + level.moving,
+        )
+        for level in right
+    )
+    return Memory(rows, answer.memory_bytes)
 
 
-def _moving(level: LevelAnswer) -> int:
-    return level.parameters + level.gradients + level.activations + level.buffers
+def _resources(answer: FsdpAnswer) -> tuple[str, ...]:
+    if answer.channels == "one":
+        return ("transfers", "computation")
+    return ("all-gathers", "reduce-scatters", "computation")
 
 
-def _unit_of(step: int, count: int) -> int:
-    return step if step < count else 2 * count - 1 - step
+def _intervals(
+    answer: FsdpAnswer, plan: Plan, schedule: Schedule, labels: Sequence[str]
+) -> list[Interval]:
+    resources, count = _resources(answer), len(plan.units)
+    rows = [
+        Interval(
+            "computation",
+            step.start_ns,
+            step.end_ns,
+            "forward" if number < count else "backward",
+            -1,
+            labels[plan.unit_of(number)],
+        )
+        for number, step in enumerate(schedule.steps)
+    ]
+    kinds: list[tuple[int, int, int, str, Kind]] = [
+        *((row.start_ns, row.end_ns, row.step, resources[0], "pull") for row in schedule.gathers),
+        *((row.start_ns, row.end_ns, row.step, resources[-2], "push") for row in schedule.reduces),
+    ]
+    for number, (start, end, step, resource, kind) in enumerate(sorted(kinds)):
+        rows.append(Interval(resource, start, end, kind, number, labels[plan.unit_of(step)]))
+    return rows
 
 
 def _label(unit: Unit, names: Sequence[str] | None) -> str:
+    last = unit.stop - 1
     if names is None:
-        last = unit.stop - 1
         return f"layer {unit.start}" if last == unit.start else f"layers {unit.start} to {last}"
-    first, last_name = names[unit.start], names[unit.stop - 1]
-    return first if unit.stop == unit.start + 1 else f"{first} to {last_name}"
+    return names[last] if last == unit.start else f"{names[unit.start]} to {names[last]}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planner import AffineCost, InvalidInputError, Status
 from planner.fsdp import METHODS, Mesh, Problem, check, solve
 from planner.fsdp.bounds import lower_bound
-from planner.fsdp.evaluation import evaluate, peak_of, simulate
+from planner.fsdp.evaluation import evaluate, iteration_ns, peak_of
 from planner.fsdp.least import least_memory
 from planner.fsdp.rules import RULES
 from planner.units import format_bytes
@@ -20,8 +20,7 @@ from tests.fsdp.making import every_plan, one_mesh, problems
 def best_by_memory(problem: Problem) -> list[tuple[int, int]]:
     """Return each memory with which the shortest iteration gets shorter, and that."""
     prices = sorted(
-        (peak_of(problem, plan), simulate(problem, plan).iteration_ns)
-        for plan in every_plan(problem)
+        (peak_of(problem, plan), iteration_ns(problem, plan)) for plan in every_plan(problem)
     )
     best: list[tuple[int, int]] = []
     for peak, time in prices:
