@@ -225,6 +225,6 @@ def _print_table(
     ]
     lines += [printable(f"left out: {method} ({reason})") for method, reason in comparison.left_out]
     lines += map(printable, compared.notes(comparison) if compared.notes else ())
-    said = list(beside(best))
-    lines += ["", *said] if said and said[0] else said
+    remarks = list(beside(best))
+    lines += ["", *remarks] if remarks and remarks[0] else remarks
     write_text("\n".join(lines) + "\n")

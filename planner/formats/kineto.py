@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from planner.errors import InvalidInputError
 from planner.formats.kineto_clocks import clock_remarks
-from planner.formats.kineto_steps import Step, steps_of
+from planner.formats.kineto_steps import TrainingStep, steps_of
 from planner.formats.kineto_times import busy_ns, step_ns
 from planner.formats.kineto_trace import Trace, read_trace
 from planner.graphs import Graph, Op, Parameter
@@ -130,7 +130,7 @@ def profile_in(
 
 
 def _model(
-    step: Step, forward_ns: Sequence[int], backward_ns: Sequence[int]
+    step: TrainingStep, forward_ns: Sequence[int], backward_ns: Sequence[int]
 ) -> tuple[tuple[Layer, ...], Graph]:
     names = unique_names(step.forward)
     forward_names = [f"{name}/forward" for name in names]
@@ -205,7 +205,7 @@ def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int],
     return [time * lasts_ns // whole for time in times], [what]
 
 
-def _waiting(used: Sequence[Step], busy_ns: int, lasts_ns: int) -> list[str]:
+def _waiting(used: Sequence[TrainingStep], busy_ns: int, lasts_ns: int) -> list[str]:
     """Say what of a step on a device is no time of its ops, if it is much."""
     if not used[0].times.device or busy_ns >= _NOTABLE * lasts_ns:
         return []
@@ -233,7 +233,7 @@ def _ms(time_ns: int) -> str:
     return f"{time_ns / 1e6:g} ms"
 
 
-def _doubts(trace: Trace, steps: Sequence[Step], used: Sequence[Step]) -> list[str]:
+def _doubts(trace: Trace, steps: Sequence[TrainingStep], used: Sequence[TrainingStep]) -> list[str]:
     """Say what may be wrong with the numbers."""
     doubts = []
     first = used[0]

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Call", "Event", "Message", "calls_of"]
+__all__ = ["Call", "CollectiveRecord", "Event", "calls_of"]
 
 _MODULE = "nn.Module: "
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CollectiveRecord:
     """What a collective says of itself (None or empty: nothing).
 
     Attributes
@@ -65,7 +65,7 @@ class Event:
         Number of the call that started a kernel, for both of them.
     dims, types : object
         Shapes and types of the inputs, as the file has them, of gradients and messages.
-    message : Message or None
+    message : CollectiveRecord or None
         What it moves between ranks, if it says so.
     """
 
@@ -79,7 +79,7 @@ class Event:
     correlation: int | None
     dims: Any
     types: Any
-    message: Message | None = None
+    message: CollectiveRecord | None = None
 
     @property
     def path(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.formats.kineto_calls import Event, Message
+from planner.formats.kineto_calls import CollectiveRecord, Event
 from planner.validation import MAX_VALUE, shown
 
 __all__ = ["DEVICE", "READ", "RUNTIMES", "Kept", "RawEvent"]
@@ -142,13 +142,13 @@ class Kept:
 _NOTHING = _Arguments()
 
 
-def _message(args: _Arguments) -> Message:
+def _message(args: _Arguments) -> CollectiveRecord:
     """Return what a collective says of itself; what is not as expected counts as not said."""
 
     def whole(value: Any) -> int | None:
         return value if type(value) is int and 0 <= value <= MAX_VALUE else None
 
-    return Message(
+    return CollectiveRecord(
         collective=str(args.collective),
         elements_in=whole(args.elements_in),
         elements_out=whole(args.elements_out),

@@ -30,7 +30,7 @@ from planner.formats.kineto_times import Times, times_of
 from planner.formats.kineto_trace import Trace
 from planner.validation import MAX_VALUE, shown
 
-__all__ = ["BackwardOp", "Gradient", "Step", "steps_of"]
+__all__ = ["BackwardOp", "Gradient", "TrainingStep", "steps_of"]
 
 _RUN = "autograd::engine::evaluate_function: "
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -75,7 +75,7 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrainingStep:
     """One step.
 
     Attributes
@@ -102,7 +102,7 @@ class Step:
     skipped_ns: int
 
 
-def steps_of(trace: Trace) -> tuple[Step, ...]:
+def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
     """Return the steps of a trace that have a backward pass.
 
     Raises
@@ -133,7 +133,7 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> Step:
+def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> TrainingStep:
     if not -MAX_VALUE < span[0] <= span[1] < MAX_VALUE:  # without marks there may be no limits
         first, last = (calls[0].event.start_ns, max(call.event.end_ns for call in calls))
         span = (max(span[0], first), min(span[1], last))
@@ -175,7 +175,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             place_of[place] = len(forward)
             forward.append([])
         forward[-1].append(call)
-    return Step(
+    return TrainingStep(
         name=name,
         forward=tuple(
             f"{call.module}/{call.event.name}" if call.module else call.event.name

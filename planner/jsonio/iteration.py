@@ -41,6 +41,7 @@ from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
 from planner.targets import EVERY, PLANNER, Target, target_of
+from planner.units import three_digits
 from planner.validation import MAX_VALUE, inside
 
 __all__ = ["IterationRequest", "planned", "run"]
@@ -275,16 +276,16 @@ def _doubts(
     notes = notes_of(problem.cluster, plan)
     if not assumed_startups(problem.cluster) or problem.cluster.workers == 1:
         return notes
-    said = "start-ups are assumed, not measured"
+    doubt = "start-ups are assumed, not measured"
     if answered.why is UNSET or answered.why.runner_up is None:
-        return (said, *notes)
+        return (doubt, *notes)
     second = answered.why.runner_up
-    factor = next((one.factor for one in second.wins_if if one.what == "startup"), None)
+    factor = next((change.factor for change in second.wins_if if change.what == "startup"), None)
     lead = f"the plan leads {second.algorithm}, {second.mode}"
     if factor is None:
-        return (f"{said}; {lead} at 1/1024 to 1024 times these", *notes)
+        return (f"{doubt}; {lead} at 1/1024 to 1024 times these", *notes)
     side = "above" if factor < 1 else "below"
-    return (f"{said}; {lead} while they are {side} {factor:.3g} times these", *notes)
+    return (f"{doubt}; {lead} while they are {side} {three_digits(factor)} times these", *notes)
 
 
 def _prepared(

@@ -26,7 +26,7 @@ __all__ = [
     "SizingAnswer",
     "SynchronisationAnswer",
     "TransferAnswer",
-    "Why",
+    "WhyAnswer",
 ]
 
 Mode = Literal["replicated", "sharded"]
@@ -138,7 +138,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Why(Struct, frozen=True, kw_only=True):
+class WhyAnswer(Struct, frozen=True, kw_only=True):
     """Where the time goes, and what would have to change for another plan to win."""
 
     computation_ns: Moment
@@ -240,7 +240,7 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     memory: MemoryAnswer | UnsetType = UNSET
-    why: Why | UnsetType = UNSET
+    why: WhyAnswer | UnsetType = UNSET
     alternatives: tuple[AlternativeAnswer, ...] | UnsetType = UNSET
     left_out: dict[str, str] | UnsetType = UNSET
     sizing: SizingAnswer | UnsetType = UNSET

@@ -41,7 +41,7 @@ from planner.jsonio.iteration_answer import (
     SizingAnswer,
     SynchronisationAnswer,
     TransferAnswer,
-    Why,
+    WhyAnswer,
 )
 from planner.jsonio.outlook import prospect_answer
 from planner.jsonio.partitioned import partitioned_answer
@@ -220,10 +220,10 @@ def _counted(time_ns: int | None) -> int | None:
     return time_ns if time_ns is not None and time_ns <= MAX_TOTAL else None
 
 
-def _why(explanation: Explanation) -> Why:
+def _why(explanation: Explanation) -> WhyAnswer:
     runner_up = explanation.runner_up
     return filled(
-        Why,
+        WhyAnswer,
         explanation,
         runner_up=None
         if runner_up is None or runner_up.objective_ns is None

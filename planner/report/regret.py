@@ -41,14 +41,14 @@ def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
     target, priced = answer.target, answer.targets
     if target is UNSET or priced is UNSET or target.name not in priced:
         return ""
-    found = priced[target.name]
-    if not found.plan_ns:
+    price = priced[target.name]
+    if not price.plan_ns:
         return ""
-    default = f"the default of {target.version} ({format_ns(found.default_ns)})"
-    if Fraction(found.default_ns, found.plan_ns) < WORTH:
-        gain = percent(found.default_ns / found.plan_ns - 1)
+    default = f"the default of {target.version} ({format_ns(price.default_ns)})"
+    if Fraction(price.default_ns, price.plan_ns) < WORTH:
+        gain = percent(price.default_ns / price.plan_ns - 1)
         return f"keep {default}: the plan gains {gain} over it"
-    return f"worth setting: {found.default_ns / found.plan_ns:.2f} times as fast as {default}"
+    return f"worth setting: {price.default_ns / price.plan_ns:.2f} times as fast as {default}"
 
 
 def prospect_text(prospect: ProspectAnswer) -> str:

@@ -31,7 +31,7 @@ from planner.validation import integer, shown
 from planner.yan.problem import MAX_MACHINES, Constants, Problem
 from planner.yan.units import neuron_layers, refuse_incomplete
 
-__all__ = ["NO_STARTUP_NS", "Profiled", "nic_rate", "profiled"]
+__all__ = ["NO_STARTUP_NS", "ProfiledProblem", "nic_rate", "profiled"]
 
 NO_STARTUP_NS = Fraction(1, 10**9)
 """What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
@@ -43,7 +43,7 @@ NUMBERS = (1, 2, 4, 8)
 """Bytes of a number."""
 
 
-class Profiled(NamedTuple):
+class ProfiledProblem(NamedTuple):
     """A problem made of a profile.
 
     Attributes
@@ -79,7 +79,7 @@ def profiled(
     computation: Fraction | int = 1,
     interference: Sequence[Fraction] | None = None,
     **options: Any,
-) -> Profiled:
+) -> ProfiledProblem:
     """Return Yan's problem of a profiled model on a cluster.
 
     Parameters
@@ -162,7 +162,9 @@ def profiled(
             **options,
         },
     )
-    return Profiled(problem, batch, tuple(_assumed(problem, cluster, batch, threads, read_every)))
+    return ProfiledProblem(
+        problem, batch, tuple(_assumed(problem, cluster, batch, threads, read_every))
+    )
 
 
 def _number_bytes(profile: Profile, batch: int | None) -> int:

@@ -274,7 +274,7 @@ def test_options_that_are_bad_in_a_job(tmp_path: Path, options: list[str], expec
 def times(capsys: pytest.CaptureFixture[str]) -> list[tuple[int, int]]:
     """Return the sizes of the groups of the one answer that was printed, with their times."""
     (answer,) = json.loads(capsys.readouterr().out)
-    return [(one["bytes"], one["end_ns"] - one["start_ns"]) for one in answer["groups"]]
+    return [(group["bytes"], group["end_ns"] - group["start_ns"]) for group in answer["groups"]]
 
 
 def test_measured_times_are_those_of_the_plan(

@@ -60,7 +60,7 @@ def test_parameters_and_their_orders_are_those_of_the_model(
     make: Callable[[], tuple[nn.Module, Tensor]], tmp_path: Path
 ) -> None:
     model, data = make()
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     completed: list[int] = []
     for one in trained:
         hook: Any = one.register_post_accumulate_grad_hook
@@ -85,7 +85,7 @@ def test_parameters_and_their_orders_are_those_of_the_model(
     assert imported.provenance.repetitions == 2
     graph = imported.graph
     assert graph is not None
-    sizes = [one.size_bytes for one in graph.parameters]
+    sizes = [parameter.size_bytes for parameter in graph.parameters]
     assert Counter(sizes) == Counter(map(size_of, trained))
     # Gradients are complete in the order in which autograd called the hooks; those behind one op,
     # in any order.
@@ -93,7 +93,7 @@ def test_parameters_and_their_orders_are_those_of_the_model(
     # They are listed in the order of reading.
     read = {id(one): size_of(one) for one in reads if one.requires_grad}
     assert sizes == list(read.values())
-    assert sum(one.parameter_bytes for one in imported.layers) == sum(sizes)
+    assert sum(layer.parameter_bytes for layer in imported.layers) == sum(sizes)
 
 
 def size_of(one: Tensor) -> int:
@@ -102,7 +102,10 @@ def size_of(one: Tensor) -> int:
 
 def completed_at(graph: Graph) -> list[tuple[int, int]]:
     """Return when each gradient is complete, and its size."""
-    return [(graph.position[one.updated_by[0]], one.size_bytes) for one in graph.parameters]
+    return [
+        (graph.position[parameter.updated_by[0]], parameter.size_bytes)
+        for parameter in graph.parameters
+    ]
 
 
 def spread(graph: Graph, sizes: list[int]) -> list[tuple[int, int]]:

@@ -35,7 +35,7 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     for one in outcomes:
         assert one.error is None, one.error.trace
         assert one.exit_code == 0, one.output
-    return [one.value for one in outcomes]
+    return [outcome.value for outcome in outcomes]
 
 
 def integers(rank: int, size: int) -> Tensor:

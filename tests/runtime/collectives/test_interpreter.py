@@ -31,8 +31,10 @@ from tests.runtime.launching import launch
 
 def programs_of(ranks: int) -> list[Program]:
     """Return every algorithm on so many ranks, those that send the same messages once."""
-    programs = [one for one in all_programs() if one.ranks == ranks]
-    return list({(one.links, *sorted(one.messages())): one for one in programs}.values())
+    programs = [program for program in all_programs() if program.ranks == ranks]
+    return list(
+        {(program.links, *sorted(program.messages())): program for program in programs}.values()
+    )
 
 
 def sum_by_all(ranks: int) -> list[tuple[str, bytes]]:
