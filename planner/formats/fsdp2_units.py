@@ -8,8 +8,10 @@ Method. The plan without the setting is followed by the simulator, with the rule
 
 - without ``set_reduce_scatter_max_input_buffers`` one input is kept;
 - without ``set_separate_reduce_scatter_group`` there is one channel;
-- without ``_set_unshard_async_op`` a gather in the forward pass waits for no computation but the
-  copy out of the gather before: it leaves two units ahead of its use at the latest.
+- without ``_set_unshard_async_op`` gathers wait for no computation, but for copies out of earlier
+  gathers: in the forward pass one that a step prefetches for that of the step before, any other for
+  that of two units before; in the backward pass for the latest that the host has asked for, and on
+  one channel for the scatters before it.
 
 Complexity. O(units) a setting. Source. torch.distributed.fsdp._fully_shard of PyTorch 2.13.
 """
@@ -18,16 +20,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from msgspec import UNSET
-
-from planner.fsdp.evaluation import follow, levels
+from planner.fsdp.evaluation import follow
 from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Channels
 from planner.jsonio.fsdp import FsdpAnswer
 from planner.programs import UnitProgram, program_of
 from planner.programs.units import plan_of
 
-__all__ = ["ASYNCHRONOUS", "BUFFERS", "SEPARATE", "fsdp2_unit_settings", "needed"]
+__all__ = ["ASYNCHRONOUS", "BUFFERS", "SEPARATE", "fsdp2_unit_settings", "needed", "without"]
 
 ASYNCHRONOUS = "_set_unshard_async_op"
 BUFFERS = "set_reduce_scatter_max_input_buffers"
@@ -90,27 +90,35 @@ def needed(program: UnitProgram) -> Iterator[tuple[str, Any]]:
 
 
 def _without(answer: FsdpAnswer, program: UnitProgram) -> Iterator[dict[str, Any]]:
-    """Yield what the plan costs without each setting that it needs."""
+    """Yield how long an iteration takes without each setting that it needs."""
     plan, loads = plan_of(answer)
     for method, _ in needed(program):
-        remains, channels = _rules(plan, answer.channels, method)
-        assert answer.state_bytes is not UNSET
-        peak = max(level.moving for level in levels(remains, loads))
-        yield {
-            "method": method,
-            "iteration_ns": follow(remains, loads, channels).iteration_ns,
-            "peak_bytes": answer.state_bytes + peak,
-        }
+        remains, channels = without(plan, answer.channels, method)
+        time = follow(remains, loads, channels).iteration_ns
+        yield {"method": method, "iteration_ns": time}
 
 
-def _rules(plan: Plan, channels: Channels, missing: str) -> tuple[Plan, Channels]:
-    """Return the plan that is left without a method, and the channels."""
-    if missing == SEPARATE:
+def without(plan: Plan, channels: Channels, method: str) -> tuple[Plan, Channels]:
+    """Return what is left of a plan without a method, and of the channels.
+
+    A gather may leave in the forward step of its own unit, for the backward one: streams only know
+    that its parameters have been used up to then. As a plan that would be refused.
+    """
+    if method == SEPARATE:
         return plan, "one"
-    if missing == BUFFERS:
+    if method == BUFFERS:
         return replace(plan, buffers=1), channels
-    units = tuple(
-        unit._replace(forward_at=min(unit.forward_at, max(u - 2, 0)))
-        for u, unit in enumerate(plan.units)
-    )
-    return replace(plan, units=units), channels
+    count = len(plan.units)
+    copied = [
+        step for step in range(2 * count) if step < count or not plan.units[plan.unit_of(step)].keep
+    ]
+    units = []
+    for u, unit in enumerate(plan.units):
+        ahead = unit.forward_at - (1 if unit.forward_at < u else 2)
+        again = unit.backward_at
+        if again is not None and again < count:
+            again = max(again - 1, 0)
+        elif again is not None and (again == count or channels != "one"):
+            again = max(step for step in copied if step <= min(again, 2 * count - 2 - u))
+        units.append(unit._replace(forward_at=max(ahead, 0), backward_at=again))
+    return replace(plan, units=tuple(units)), channels
