@@ -115,7 +115,7 @@ class _Pool:
     def try_all(self, shape: Shape) -> None:
         """Try a shape with numbers of buffers, of kept units, and of gathers ahead."""
         count = len(shape.ranges)
-        for buffers in sorted({1, 2, min(4, count), count}, reverse=True):
+        for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
             for keep in self._keeps(shape._replace(buffers=buffers)):
                 for ahead in self._aheads():
                     if self.settled:
