@@ -204,4 +204,4 @@ class _Issues:
 
 
 def _no_later(first: Sequence[int], second: Sequence[int]) -> bool:
-    return all(one <= other for one, other in zip(first, second, strict=True))
+    return all(least <= most for least, most in zip(first, second, strict=True))
