@@ -111,8 +111,8 @@ def format_bytes(size: int) -> str:
 
 
 def three_digits(number: float) -> str:
-    """Return a number with three significant digits, or whole if it has more: 0.93, 1,010."""
-    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+    """Return a number with three significant digits, whole from 1,000 on: 0.93, 1,010, 2e+12."""
+    return f"{number:,.0f}" if 1000 <= number < 10**9 else f"{number:.3g}"
 
 
 def format_factor(factor: float) -> str:

@@ -22,7 +22,7 @@ from planner.jsonio.iteration_answer import (
 )
 from planner.jsonio.partitioned import PartitionedAnswer
 from planner.printing import printable
-from planner.report.words import CHANGES
+from planner.report.words import CHANGES, sure
 from planner.topologies import BCube, FatTree, Rails
 from planner.units import counted, format_bytes, format_factor, format_ns, format_rate
 from planner.views import epoch_text
@@ -132,6 +132,8 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         have = answer.memory.available_bytes
         room = "" if have is None else f" of {format_bytes(have)}"
         yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
+    if answer.certainty is not UNSET:
+        yield f"how sure: {sure(answer.certainty)}"
     if answer.why is not UNSET and answer.why.runner_up is not None:
         yield _runner_up(answer.why, answer.objective_ns)
 

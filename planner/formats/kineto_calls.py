@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.formats.kineto_shapes import Inputs
+
 __all__ = ["Call", "CollectiveRecord", "Event", "calls_of"]
 
 _MODULE = "nn.Module: "
@@ -67,6 +69,8 @@ class Event:
         Shapes and types of the inputs, as the file has them, of gradients and messages.
     message : CollectiveRecord or None
         What it moves between ranks, if it says so.
+    inputs : Inputs or None
+        What goes into an operator that may be a layer.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Event:
     dims: Any
     types: Any
     message: CollectiveRecord | None = None
+    inputs: Inputs | None = None
 
     @property
     def path(self) -> str:

@@ -26,6 +26,7 @@ from typing import Any
 
 from planner.errors import InvalidInputError
 from planner.formats.kineto_calls import Call, Event
+from planner.formats.kineto_shapes import Inputs
 from planner.formats.kineto_times import Times, times_of
 from planner.formats.kineto_trace import Trace
 from planner.validation import MAX_VALUE, shown
@@ -84,6 +85,8 @@ class TrainingStep:
         Its range in the trace.
     forward : tuple of str
         Names of the forward ops.
+    operators : tuple of (str, Inputs or None)
+        The operator of each, and what went in.
     backward : tuple of BackwardOp
         The backward ops.
     gradients : tuple of Gradient
@@ -96,6 +99,7 @@ class TrainingStep:
 
     name: str
     forward: tuple[str, ...]
+    operators: tuple[tuple[str, Inputs | None], ...]
     backward: tuple[BackwardOp, ...]
     gradients: tuple[Gradient, ...]
     times: Times
@@ -181,6 +185,7 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             f"{call.module}/{call.event.name}" if call.module else call.event.name
             for call, *_ in forward
         ),
+        operators=tuple((call.event.name, call.event.inputs) for call, *_ in forward),
         backward=tuple(
             BackwardOp(node.name.removeprefix(_RUN), None if place is None else place_of[place])
             for node, place in zip(nodes, makers, strict=True)

@@ -12,6 +12,7 @@ from planner.clusters import Cluster
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.iteration import Alternative, Evaluation, Plan, Problem
+from planner.iteration.certainty import certainties
 from planner.iteration.for_target import exported
 from planner.iteration.measured import assumed_startups, notes_of
 from planner.iteration.outlook import LEAST_SECONDS, solve_for
@@ -44,7 +45,7 @@ from planner.targets import EVERY, PLANNER, Target, target_of
 from planner.units import three_digits
 from planner.validation import MAX_VALUE, inside
 
-__all__ = ["IterationRequest", "planned", "run"]
+__all__ = ["IterationRequest", "doubts", "planned", "run"]
 
 
 MethodName = Annotated[
@@ -261,13 +262,14 @@ def planned(
         prospect=prospect,
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
         targets=exported(problem, result.plan, end) if result.plan else None,
+        certainty=certainties(profile, problem.graph, cluster, result.plan) if result.plan else (),
         deadline=deadline,
     )
-    warnings = (*profile.provenance.warnings, *_doubts(problem, result.plan, answered))
+    warnings = (*profile.provenance.warnings, *doubts(problem, result.plan, answered))
     return problem, warned(answered, warnings)
 
 
-def _doubts(
+def doubts(
     problem: Problem, plan: iteration.Plan | None, answered: IterationAnswer
 ) -> tuple[str, ...]:
     """Return what of the costs was not measured, and how much of that the plan's lead bears."""

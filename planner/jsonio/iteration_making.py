@@ -20,6 +20,7 @@ from planner.iteration import (
     explain,
     network_bound,
 )
+from planner.iteration.certainty import Certainty
 from planner.iteration.evaluation import cost_of
 from planner.iteration.partitioned import Partitioned
 from planner.iteration.plan import How
@@ -31,6 +32,7 @@ from planner.jsonio.iteration_answer import (
     AlgorithmAnswer,
     AlternativeAnswer,
     CandidateAnswer,
+    CertaintyAnswer,
     ChangeAnswer,
     CostAnswer,
     InterferenceAnswer,
@@ -74,6 +76,7 @@ def answer(
     regret: Sequence[Regret] | None = None,
     prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
+    certainty: Sequence[Certainty] = (),
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
     """Return the JSON form of a result.
@@ -96,6 +99,8 @@ def answer(
         How the plan stands beside DDP, in other scenarios, and in those it was made for.
     targets : mapping of str to Exported, optional
         What it takes under the rules of targets.
+    certainty : sequence of Certainty
+        How sure its numbers are.
     deadline : Deadline
         When to stop explaining.
     """
@@ -116,6 +121,7 @@ def answer(
         "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
         "targets": targets_answer(targets),
+        "certainty": tuple(map(_certainty, certainty)) or UNSET,
     }
     plan = result.plan
     if plan is None:
@@ -201,6 +207,12 @@ def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingA
         speedup=None if evaluation is None else float(evaluation.speedup),
         reason=UNSET if why_not is None else why_not.reason,
         binding=UNSET if why_not is None else why_not.binding,
+    )
+
+
+def _certainty(known: Certainty) -> CertaintyAnswer:
+    return CertaintyAnswer(
+        number=known.number, grounds=known.grounds, error=known.error, largest=known.largest
     )
 
 

@@ -33,7 +33,9 @@ def advice_text(advice: AdviceAnswer) -> str:
         text = f"keep DDP: the plan gains nothing over {ddp}"
     if advice.at_most is None or advice.at_most <= advice.gain:
         return text
-    return f"{text}; none gains more than {percent(max(advice.at_most - 1, 0.0))}"
+    most = percent(max(advice.at_most - 1, 0.0))
+    bound = "as much as 0.01%" if most.startswith("<") else f"more than {most}"
+    return f"{text}; none gains {bound}"
 
 
 def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:

@@ -23,6 +23,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from planner.clusters import Cluster
+from planner.collectives.nics import with_measured_nics
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.profiles import NUMBER_BYTES, Profile
 from planner.topologies import Rails
@@ -134,6 +135,7 @@ def profiled(
             )
         alone *= threads / Fraction(longer[threads - 1])
     layers = neuron_layers(profile, alone)
+    cluster, notes = with_measured_nics(cluster)
     startup = max(Fraction(cluster.nic.startup_ns), NO_STARTUP_NS)
     each = sum(layer.forward_ns or 0 for layer in layers) / sum(
         layer.connections for layer in layers
@@ -162,9 +164,8 @@ def profiled(
             **options,
         },
     )
-    return ProfiledProblem(
-        problem, batch, tuple(_assumed(problem, cluster, batch, threads, read_every))
-    )
+    assumed = _assumed(problem, cluster, batch, threads, read_every)
+    return ProfiledProblem(problem, batch, (*notes, *assumed))
 
 
 def _number_bytes(profile: Profile, batch: int | None) -> int:

@@ -186,7 +186,7 @@ def test_no_answer_leaves_its_ranges() -> None:
 @pytest.mark.slow
 def test_when_the_time_is_up_there_is_a_plan_and_a_bound() -> None:
     """One algorithm is planned without a search, and the others' bounds count."""
-    profile = json.loads((DATA / "profiles/resnet152.json").read_bytes())
+    profile = json.loads((DATA / "profiles/resnet50.json").read_bytes())
     cluster = json.loads((DATA / "clusters/h100-32.json").read_bytes())
     request = {"problem": "iteration", "profile": profile, "cluster": cluster}
     whole = ask(request)
