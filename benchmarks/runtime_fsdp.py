@@ -150,7 +150,8 @@ def by_default(model: nn.Module, mesh: Any) -> nn.Module:
     """Shard each unit, and the rest, as FSDP2's documentation does."""
     for unit in model.children():
         fully_shard(unit, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
 
 
 def take_turns(

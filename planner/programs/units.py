@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from planner.errors import InvalidInputError, NotApplicableError
+from planner.fsdp.checker import check_issues
 from planner.fsdp.evaluation import Load
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Channels
@@ -27,13 +28,20 @@ __all__ = ["plan_of", "units_of"]
 
 
 def plan_of(answer: FsdpAnswer) -> tuple[Plan, list[Load]]:
-    """Return the plan in a checked answer, and what its units are."""
+    """Return the plan in a checked answer, and what its units are.
+
+    Raises
+    ------
+    InvalidPlanError
+        If it issues gathers when it cannot, so that it was not checked.
+    """
     assert answer.units is not UNSET
     assert answer.buffers is not UNSET
     units = tuple(
         Unit(*unit.layers, unit.keep, unit.recompute, unit.forward_at, unit.backward_at)
         for unit in answer.units
     )
+    check_issues(units)
     loads = [Load(*(getattr(unit, name) for name in Load._fields)) for unit in answer.units]
     return Plan(0, units, answer.buffers), loads
 
