@@ -172,11 +172,12 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
         )
     )
     sums = problem.prefixes["parameter_bytes"]
+    gather, reduce = min(gathering), min(reducing)
 
     def until(position: int) -> Fraction:
         """Return the time of gathering so many bytes from the first layer on."""
         if position >= sums[-1]:
-            return work[-1] + min(gathering) * (position - sums[-1])
+            return work[-1] + gather * (position - sums[-1])
         layer = bisect_right(sums, max(position, 0)) - 1
         return work[layer] + gathering[layer] * (max(position, 0) - sums[layer])
 
@@ -189,7 +190,6 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
         now += computes
         most = until(sums[layer + 1] + limits.ahead_forward[layer])
         done = min(done + computes, max(most, work[layer + 1]))
-    gather, reduce = min(gathering), min(reducing)
     last = costs[1].cost_ns(gradients[0]) if gradients[0] else 0
     computed = problem.compute_ns + _recomputing(problem, mesh)
     bound = max(

@@ -23,7 +23,6 @@ for the order of events; own model of when a stream frees what.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 from planner.fsdp.lanes import GATHERS, REDUCES, lanes_of
@@ -181,7 +180,7 @@ class Evaluation:
         """For how long nothing is computed."""
         return self.iteration_ns - self.compute_ns - self.recompute_ns
 
-    @cached_property
+    @property
     def peak(self) -> Level:
         """The first moment at which most is in memory."""
         return max(self.levels, key=lambda level: level.moving)
@@ -191,7 +190,7 @@ class Evaluation:
         """Most that is in memory at once."""
         return self.state_bytes + self.peak.moving
 
-    @cached_property
+    @property
     def memory(self) -> tuple[tuple[int, int], ...]:
         """What is in memory from each moment on: pairs of ns and bytes, in order of time."""
         return tuple(

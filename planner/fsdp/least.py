@@ -14,7 +14,8 @@ between a sum of what is there in any plan and what the smallest units need.
 Small units are nearly always best: a larger one helps only where the copy of gradients makes the
 peak, by freeing activations first. So they are tried first.
 
-Guarantee: exact. Complexity: O(layers · log bytes) for each mesh where the smallest units are best;
+Guarantee: whether anything fits is decided exactly; the least memory is exact for chains of up to
+`MAX_UNITS` smallest units, and of longer ones what those need. Complexity: O(layers · log bytes) for each mesh where the smallest units are best;
 else O(layers · (layers of a unit that fits)²). Source: own.
 """
 
@@ -29,6 +30,10 @@ from planner.results import Infeasibility
 from planner.units import format_bytes
 
 __all__ = ["Least", "finest", "fitting", "least_memory", "too_little", "wrapped"]
+
+
+MAX_UNITS = 100
+"""Up to so many of the smallest units, larger ones are tried for the least memory."""
 
 
 class Least(NamedTuple):
@@ -54,11 +59,13 @@ def wrapped(problem: Problem) -> tuple[tuple[int, int], ...]:
 
 
 def least_memory(problem: Problem, mesh: int) -> Least:
-    """Return the smallest peak of all plans on one mesh."""
+    """Return the smallest peak of all plans on one mesh; of long chains in the smallest units."""
     low, high = 0, 1
     while (shape := _shape(problem, mesh, high, 1)) is None:
         low, high = high, 2 * high
     best = _halved(problem, mesh, low, Least(high, shape), 1)
+    if len(shape.ranges) > MAX_UNITS:
+        return best
     low = _always_there(problem, mesh) - 1
     return best if low + 1 >= best.memory_bytes else _halved(problem, mesh, low, best, None)
 
@@ -100,8 +107,8 @@ def too_little(problem: Problem) -> Infeasibility | None:
     }
     unit = least.shape.ranges[at_use(least.shape).unit_of(peak.step)]
     return Infeasibility(
-        f"memory: every plan needs at least {format_bytes(least.memory_bytes)} "
-        f"({least.memory_bytes} bytes) and memory_bytes is {limit}, mostly for {dominant} "
+        f"memory: no plan fits into memory_bytes ({limit}); {format_bytes(least.memory_bytes)} "
+        f"({least.memory_bytes} bytes) would do, mostly for {dominant} "
         f"({format_bytes(parts[dominant])}): {helps[dominant]}",
         ("memory_bytes",),
         tuple(range(*unit)),

@@ -7,7 +7,6 @@ others prefetch. Gathers are issued in order of use.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 __all__ = ["Plan", "Unit", "layer_ranges"]
@@ -58,7 +57,7 @@ class Plan:
     units: tuple[Unit, ...]
     buffers: int = 1
 
-    @cached_property
+    @property
     def issues(self) -> tuple[tuple[int, ...], ...]:
         """Steps whose gathers each step issues, in order of use."""
         issued: list[list[int]] = [[] for _ in range(2 * len(self.units))]

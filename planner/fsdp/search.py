@@ -16,7 +16,7 @@ Method, on each mesh:
 The effort is counted in steps simulated, not in time, so the same problem has the same plan.
 
 Guarantee: fits if anything does; never slower than the rules of `planner.fsdp.rules` that fit.
-Complexity: O(EFFORT) steps a mesh. Source: own.
+Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,8 +35,8 @@ from planner.methods import Outcome
 
 __all__ = ["search"]
 
-EFFORT = 120_000
-"""Steps that are simulated on each mesh, and as many for changes."""
+EFFORT = 100_000
+"""Steps simulated on the most promising mesh, and for changes; on the n-th, an n-th of that."""
 
 MAX_STARTS = 160
 """Layers that units may begin with in longer chains."""
@@ -64,8 +64,9 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     pool.fallback()
     assert pool.best is not None
     try:
-        for mesh in sorted(range(len(bounds)), key=lambda mesh: bounds[mesh]):
-            pool.left = EFFORT
+        promising = sorted(range(len(bounds)), key=lambda mesh: bounds[mesh])
+        for rank, mesh in enumerate(promising, start=1):
+            pool.left = EFFORT // rank
             for shape in _shapes(problem, mesh, deadline):
                 deadline.check()
                 if pool.settled or pool.best.iteration_ns <= bounds[mesh]:
@@ -115,7 +116,7 @@ class _Pool:
     def try_all(self, shape: Shape) -> None:
         """Try a shape with numbers of buffers, of kept units, and of gathers ahead."""
         count = len(shape.ranges)
-        for buffers in sorted({1, 2, min(4, count), count}, reverse=True):
+        for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
             for keep in self._keeps(shape._replace(buffers=buffers)):
                 for ahead in self._aheads():
                     if self.settled:
