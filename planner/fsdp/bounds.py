@@ -3,8 +3,8 @@
 Three bounds for each mesh on which anything fits; the largest counts, and of all meshes the least.
 
 1. With nothing gathered twice: the best of the units that fit (`planner.fsdp.partitions`). Of long
-   chains, what each pass takes by itself, with the largest affine cost below the real one: batches that reach as far as a
-   time allows decide whether that time can be kept.
+   chains, what each pass takes by itself, with the largest affine cost below the real one: batches
+   that reach as far as a time allows decide whether that time can be kept.
 2. With it, transfers are taken as liquid. Each byte takes the least time per byte of any unit
    around it that fits into memory, and what is ahead of its use, or behind its making, is what the
    memory holds at most:
@@ -22,7 +22,7 @@ Three bounds for each mesh on which anything fits; the largest counts, and of al
    Recomputed layers take no memory and no time here; that as many are recomputed as let the
    activations fit is counted beside computations alone.
 
-3. How long the channels are busy (`planner.fsdp.work`), of chains that are not too long.
+3. How long the channels are busy and idle (`planner.fsdp.work`), of chains that are not too long.
 
 Guarantee: no plan takes less.
 Complexity: O(layers · log layers), and of short chains that of the best units. Source: own.
@@ -84,8 +84,7 @@ def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
     """Return how long the channels are busy, and what comes behind the last gather."""
     work = least_work(problem, mesh, deadline)
     made, (_, reduce) = problem.gradients[0], mesh_costs(problem, mesh)
-    behind = problem.backward_ns[0] + (reduce.cost_ns(made) if made else 0)
-    alone = work.gathers + behind
+    alone = work.gathers + (reduce.cost_ns(made) if made else 0)
     return alone if problem.channels == "two" else max(alone, work.both)
 
 
