@@ -1,10 +1,10 @@
 """What every schedule takes at least under the memory limit.
 
-Two bounds for each mesh; the larger counts, and over all meshes the least.
+Three bounds for each mesh on which anything fits; the largest counts, and of all meshes the least.
 
-1. Without the limit: the best units (`planner.fsdp.partitions`). Of long chains, what each pass
-   takes by itself, with the largest affine cost below the real one: batches that reach as far as a
-   time allows decide whether that time can be kept.
+1. With nothing gathered twice: the best of the units that fit (`planner.fsdp.partitions`). Of long
+   chains, what each pass takes by itself, with the largest affine cost below the real one: batches
+   that reach as far as a time allows decide whether that time can be kept.
 2. With it, transfers are taken as liquid. Each byte takes the least time per byte of any unit
    around it that fits into memory, and what is ahead of its use, or behind its making, is what the
    memory holds at most:
@@ -22,6 +22,8 @@ Two bounds for each mesh; the larger counts, and over all meshes the least.
    Recomputed layers take no memory and no time here; that as many are recomputed as let the
    activations fit is counted beside computations alone.
 
+3. How long the channels are busy and idle (`planner.fsdp.work`), of chains that are not too long.
+
 Guarantee: no plan takes less.
 Complexity: O(layers · log layers), and of short chains that of the best units. Source: own.
 """
@@ -35,10 +37,12 @@ from typing import NamedTuple
 
 from planner.costs import AffineCost, TransferCost, least_rate
 from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.fsdp.least import fitting
 from planner.fsdp.partitions import best_units
 from planner.fsdp.problem import Mesh, Problem
+from planner.fsdp.work import Fitting, least_work
 
-__all__ = ["MAX_LAYERS", "affine_below", "lower_bound", "mesh_bound"]
+__all__ = ["MAX_LAYERS", "affine_below", "lower_bound", "mesh_bounds"]
 
 MAX_LAYERS = 300
 """Up to so many layers the best units serve as a bound."""
@@ -46,16 +50,42 @@ MAX_LAYERS = 300
 
 def lower_bound(problem: Problem, deadline: Deadline = NEVER) -> tuple[Fraction, bool]:
     """Return the bound (ns), and whether the deadline left only a weaker one."""
-    bounds = [mesh_bound(problem, mesh, deadline) for mesh in problem.meshes]
+    bounds = mesh_bounds(problem, deadline).values()
+    if not bounds:  # nothing fits: there is nothing to bound
+        return Fraction(problem.compute_ns), False
     return min(bound for bound, _ in bounds), any(cut for _, cut in bounds)
 
 
+def mesh_bounds(problem: Problem, deadline: Deadline = NEVER) -> dict[int, tuple[Fraction, bool]]:
+    """Return the bounds of the meshes on which anything fits into memory."""
+    limit = problem.memory_bytes
+    return {
+        place: mesh_bound(problem, mesh, deadline)
+        for place, mesh in enumerate(problem.meshes)
+        if limit is None or fitting(problem, place, limit) is not None
+    }
+
+
 def mesh_bound(problem: Problem, mesh: Mesh, deadline: Deadline = NEVER) -> tuple[Fraction, bool]:
-    """Return the bound of plans on one mesh."""
+    """Return the bound of plans on one mesh on which something fits."""
     free, cut = _unlimited(problem, mesh, deadline)
     if problem.memory_bytes is None:
         return free, cut
-    return max(free, _liquid(problem, mesh)), cut
+    bounds = [free, _liquid(problem, mesh)]
+    if problem.layers <= MAX_LAYERS:
+        try:
+            bounds.append(_busy(problem, mesh, deadline))
+        except TimeUpError:
+            cut = True
+    return max(bounds), cut
+
+
+def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
+    """Return how long the channels are busy, and what comes behind the last gather."""
+    work = least_work(problem, mesh, deadline)
+    made, (_, reduce) = problem.gradients[0], mesh_costs(problem, mesh)
+    alone = work.gathers + (reduce.cost_ns(made) if made else 0)
+    return alone if problem.channels == "two" else max(alone, work.both)
 
 
 def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
@@ -75,7 +105,8 @@ def _unlimited(problem: Problem, mesh: Mesh, deadline: Deadline) -> tuple[Fracti
     cut = False
     if problem.layers <= MAX_LAYERS:
         try:
-            best = best_units(problem, mesh, kept=256, deadline=deadline)
+            fits = None if problem.memory_bytes is None else Fitting(problem, mesh).fits
+            best = best_units(problem, mesh, fits=fits, kept=256, deadline=deadline)
             if best.proven:
                 return Fraction(best.iteration_ns), False
         except TimeUpError:
@@ -172,11 +203,12 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
         )
     )
     sums = problem.prefixes["parameter_bytes"]
+    gather, reduce = min(gathering), min(reducing)
 
     def until(position: int) -> Fraction:
         """Return the time of gathering so many bytes from the first layer on."""
         if position >= sums[-1]:
-            return work[-1] + min(gathering) * (position - sums[-1])
+            return work[-1] + gather * (position - sums[-1])
         layer = bisect_right(sums, max(position, 0)) - 1
         return work[layer] + gathering[layer] * (max(position, 0) - sums[layer])
 
@@ -189,7 +221,6 @@ def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
         now += computes
         most = until(sums[layer + 1] + limits.ahead_forward[layer])
         done = min(done + computes, max(most, work[layer + 1]))
-    gather, reduce = min(gathering), min(reducing)
     last = costs[1].cost_ns(gradients[0]) if gradients[0] else 0
     computed = problem.compute_ns + _recomputing(problem, mesh)
     bound = max(
@@ -250,11 +281,8 @@ def _together(
 
 def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]]:
     """Return the least time per byte of each layer, gathered and scattered, in units that fit."""
-    assert problem.memory_bytes is not None
-    room = problem.memory_bytes - problem.state_bytes(mesh.shards)
-    count, sums = problem.layers, problem.prefixes
+    count, sums, fits = problem.layers, problem.prefixes, Fitting(problem, mesh).fits
     sizes, made = sums["parameter_bytes"], sums["gradients"]
-    remembered = list(accumulate(map(min, problem.checkpoints, problem.activations), initial=0))
     largest: list[tuple[int, int]] = []  # heaps of units: minus their bytes, and where they end
     most_made: list[tuple[int, int]] = []
     stop = 0
@@ -262,14 +290,6 @@ def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]
     reducing: list[Fraction] = []
     costs = mesh.all_gather, mesh_costs(problem, mesh)[1]
     cheap: dict[tuple[int, int], Fraction] = {}
-
-    def fits(start: int, end: int) -> bool:
-        size, gradient = sizes[end] - sizes[start], made[end] - made[start]
-        return (
-            remembered[start] + 2 * size <= room
-            and remembered[end] + size + gradient <= room
-            and 2 * gradient + remembered[start] <= room
-        )
 
     for layer in range(count):
         stop = max(stop, layer + 1)

@@ -15,8 +15,9 @@ Small units are nearly always best: a larger one helps only where the copy of gr
 peak, by freeing activations first. So they are tried first.
 
 Guarantee: whether anything fits is decided exactly; the least memory is exact for chains of up to
-`MAX_UNITS` smallest units, and of longer ones what those need. Complexity: O(layers · log bytes) for each mesh where the smallest units are best;
-else O(layers · (layers of a unit that fits)²). Source: own.
+`MAX_UNITS` smallest units, and of longer ones what those need.
+Complexity: O(layers · log bytes) for each mesh where the smallest units are best; else
+O(layers · (layers of a unit that fits)²). Source: own.
 """
 
 from itertools import accumulate

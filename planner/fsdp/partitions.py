@@ -16,7 +16,7 @@ Complexity: O(layers · layers of a unit · kept). Source: own, after iBatch bot
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from planner.deadline import NEVER, Deadline
@@ -45,6 +45,7 @@ def best_units(
     *,
     most_bytes: int | None = None,
     starts: Sequence[int] | None = None,
+    fits: Callable[[int, int], bool] | None = None,
     kept: int = 64,
     deadline: Deadline = NEVER,
 ) -> Partition:
@@ -53,13 +54,15 @@ def best_units(
     Parameters
     ----------
     problem : Problem
-        The problem; its memory limit is disregarded.
+        The problem; its memory limit is disregarded but for `fits`.
     mesh : Mesh
         One of its meshes.
     most_bytes : int, optional
         Parameters of the largest unit of several layers.
     starts : sequence of int, optional
         Layers that units may begin with, from 0 on; by default all that ties allow.
+    fits : callable, optional
+        Tells whether a range of layers may be a unit; some ranges that may make up the chain.
     kept : int
         Undominated pairs to keep.
     deadline : Deadline
@@ -86,6 +89,8 @@ def best_units(
             last = max(place + 1, bisect_right(starts, farthest) - 1)
         computed = backward[count] - backward[start]
         for stop in starts[place + 1 : last + 1]:
+            if fits is not None and not fits(start, stop):
+                continue
             gather = mesh.gather_ns(sizes[stop] - sizes[start])
             reduce = mesh.reduce_ns(
                 gradients[stop] - gradients[start], shares[stop] - shares[start]

@@ -4,8 +4,9 @@ Problem: that of the family, which is NP-hard already where memory limits what i
 
 Method, on each mesh:
 
-1. Units: the best without a memory limit (`planner.fsdp.partitions`), once for each of some largest
-   sizes, and the smallest there are. Chains of more than `MAX_STARTS` layers are cut at so many.
+1. Units: those with the cheapest transfers that fit (`planner.fsdp.tight`); the best without a
+   memory limit (`planner.fsdp.partitions`), once for each of some largest sizes; what people wrap;
+   and the smallest there are. Chains of more than `MAX_STARTS` layers are cut at so many.
 2. What is kept: the parameters of the last units, which are needed first, as many as leave enough
    for the rest; several numbers of them are tried. Where layers can be recomputed, none, and those
    that save most memory for their time, from as many as it takes.
@@ -16,14 +17,14 @@ Method, on each mesh:
 The effort is counted in steps simulated, not in time, so the same problem has the same plan.
 
 Guarantee: fits if anything does; never slower than the rules of `planner.fsdp.rules` that fit.
-Complexity: O(EFFORT) steps a mesh. Source: own.
+Complexity: O(EFFORT · log meshes) steps. Source: own.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from planner.deadline import Deadline, TimeUpError
-from planner.fsdp.bounds import mesh_bound
+from planner.fsdp.bounds import mesh_bounds
 from planner.fsdp.evaluation import iteration_ns
 from planner.fsdp.least import finest, fitting, too_little, wrapped
 from planner.fsdp.partitions import best_units
@@ -31,12 +32,13 @@ from planner.fsdp.plan import Plan
 from planner.fsdp.problem import Problem
 from planner.fsdp.rules import RULES, fitted
 from planner.fsdp.shaping import FARTHEST, Ahead, Shape, at_use, filled, room_of
+from planner.fsdp.tight import cheapest_units
 from planner.methods import Outcome
 
 __all__ = ["search"]
 
-EFFORT = 120_000
-"""Steps that are simulated on each mesh, and as many for changes."""
+EFFORT = 100_000
+"""Steps simulated on the most promising mesh, and for changes; on the n-th, an n-th of that."""
 
 MAX_STARTS = 160
 """Layers that units may begin with in longer chains."""
@@ -54,18 +56,15 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     nothing = too_little(problem)
     if nothing is not None:
         return Outcome(None, infeasibility=nothing)
-    bounds, cut = [], False
-    for each in problem.meshes:
-        least, short = mesh_bound(problem, each, deadline)
-        bounds.append(-int(-least // 1))
-        cut |= short
-    bound = min(bounds)
+    proofs = mesh_bounds(problem, deadline)
+    bounds = {mesh: -int(-bound // 1) for mesh, (bound, _) in proofs.items()}
+    bound, cut = min(bounds.values()), any(short for _, short in proofs.values())
     pool = _Pool(problem, bound)
     pool.fallback()
     assert pool.best is not None
     try:
-        for mesh in sorted(range(len(bounds)), key=lambda mesh: bounds[mesh]):
-            pool.left = EFFORT
+        for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh]), start=1):
+            pool.left = EFFORT // rank
             for shape in _shapes(problem, mesh, deadline):
                 deadline.check()
                 if pool.settled or pool.best.iteration_ns <= bounds[mesh]:
@@ -191,12 +190,31 @@ class _Pool:
 def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
     """Yield units, and which of them are recomputed, without what is kept."""
     seen = set()
+    for ranges, recompute in _tight(problem, mesh):
+        yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
     for ranges in _partitions(problem, mesh, deadline):
         if ranges in seen:
             continue
         seen.add(ranges)
         for recompute in _recomputed(problem, mesh, ranges):
             yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
+
+
+def _tight(
+    problem: Problem, mesh: int
+) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[bool, ...]]]:
+    """Yield units for little memory, with and without all of them recomputed."""
+    if problem.memory_bytes is None:
+        return
+    seen = set()
+    for recompute in (False, True) if problem.checkpoint_bytes is not None else (False,):
+        for ahead in range(4):
+            ranges = cheapest_units(problem, mesh, recompute=recompute, ahead=ahead)
+            if ranges is None or (ranges, recompute) in seen:
+                continue
+            seen.add((ranges, recompute))
+            again = (recompute and any(problem.activations[slice(*layers)]) for layers in ranges)
+            yield ranges, tuple(again)
 
 
 def _partitions(
