@@ -16,6 +16,7 @@ from planner import (
     bml,
     caramel,
     drizzle,
+    fsdp,
     ibatch,
     iteration,
     overlap,
@@ -35,7 +36,7 @@ from planner.jsonio.bml import problem_of as bml_problem
 from planner.jsonio.results import _KINDS
 from planner.jsonio.yan import problem_of as yan_problem
 from planner.results import Result
-from tests.jsonio.test_plan_files import BIGDL, BML, CARAMEL, DRIZZLE, IBATCH, OVERLAP
+from tests.jsonio.test_plan_files import BIGDL, BML, CARAMEL, DRIZZLE, FSDP, IBATCH, OVERLAP
 from tests.jsonio.test_yan import SMALL
 
 LENET = Path(__file__).parents[2] / "data" / "profiles" / "lenet5.json"
@@ -57,6 +58,7 @@ def problems() -> tuple[tuple[Any, Any], ...]:
         (bigdl, asked(BIGDL).to_problem()),
         (overlap, asked(OVERLAP).to_problem()),
         (drizzle, asked(DRIZZLE).to_problem()),
+        (fsdp, asked(FSDP).to_problem()),
         (drizzle, replace(asked(DRIZZLE).to_problem(), max_group_ns=1)),  # has no plan
         (iteration, iteration.Problem.from_profile(lenet, read_cluster("caramel-16"))),
         (iteration, iteration.Problem.from_profile(lenet, read_cluster("bml-bcube"))),
