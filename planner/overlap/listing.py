@@ -26,7 +26,7 @@ __all__ = ["Profile", "Rules", "due_keys", "list_schedule", "profile_of", "topol
 _NOTHING = -(2**62)
 """The memory at a place that has been issued."""
 
-_LOOKED_AT = 64
+_LOOKED_AT = 16
 """How many ready units are looked at for one that fits."""
 
 

@@ -55,6 +55,19 @@ def fx_document(
     -------
     dict
         Plain values: what ``planner import fx`` reads.
+
+    Examples
+    --------
+    The forward graph of what is compiled, as a backend is given it::
+
+        from torch._dynamo.backends.common import aot_autograd
+
+        def keep(module, inputs):
+            document = fx_document(module.graph, node_ns=node_ns, collective_ns=collective_ns)
+            open("graph.fx.json", "w").write(json.dumps(document))
+            return module
+
+        torch.compile(model, backend=aot_autograd(fw_compiler=keep))(*inputs)
     """
     rows: list[dict[str, Any]] = []
     times: dict[str, list[list[int]]] = {}
