@@ -84,7 +84,7 @@ def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
     failed = {"nics": [[[0, 0], 0]]}
     bcube = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 99, "link_bytes_per_s": 1e9}
     requests.append({**bcube, "failed": failed})
-    assert len({request["problem"] for request in requests}) == 7
+    assert len({request["problem"] for request in requests}) == 8
     done = subprocess.run(
         [sys.executable, "-c", ONE_LINE, str(tmp_path / "request.json")],
         cwd=ROOT,
