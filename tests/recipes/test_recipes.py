@@ -26,7 +26,7 @@ ONE_LINE = """
 import importlib, json, sys
 from planner.methods import concrete, named
 
-families = "ibatch caramel yan bml bigdl drizzle iteration".split()
+families = "ibatch caramel yan bml bigdl drizzle fsdp iteration".split()
 for family in families:
     methods = importlib.import_module(f"planner.{family}.solver").METHODS
     methods["toy"] = named("toy", methods["auto"])  # the one line
