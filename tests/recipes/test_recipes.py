@@ -95,8 +95,8 @@ def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert told == [["toy", True, True, True]] * 7
-    assert len(re.findall(r"^toy ", done.stdout, flags=re.MULTILINE)) >= 7
+    assert told == [["toy", True, True, True]] * 8
+    assert len(re.findall(r"^toy ", done.stdout, flags=re.MULTILINE)) >= 8
 
 
 @pytest.fixture
