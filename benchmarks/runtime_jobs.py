@@ -64,6 +64,8 @@ class Variant:
         Of DistributedDataParallel.
     all_reduce : AllReduce or None
         How gradients are summed up, if not by gloo's ring.
+    wrap : callable or None
+        Makes a model one that communicates by itself; DistributedDataParallel if None, and no plan.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Variant:
     predicted_ns: int | None
     options: dict[str, Any] = field(default_factory=dict)
     all_reduce: AllReduce | None = None
+    wrap: Callable[[nn.Module], nn.Module] | None = None
 
 
 def on_hosts(
@@ -208,13 +211,19 @@ class _Planned:
 
 
 class _Plain:
-    """Training steps as torch's DistributedDataParallel does them."""
+    """Training steps as torch's DistributedDataParallel does them, or another wrapper."""
 
     def __init__(self, world: World, trained: Trained, variant: Variant) -> None:
         model, self._inputs = trained
-        self._optimizer = updates_of(model.parameters())
         self._world = world
-        self._model = DistributedDataParallel(model, process_group=world.group, **variant.options)
+        if variant.wrap is None:
+            wrapped: nn.Module = DistributedDataParallel(
+                model, process_group=world.group, **variant.options
+            )
+        else:
+            wrapped = variant.wrap(model)
+        self._model = wrapped
+        self._optimizer = updates_of(wrapped.parameters())
 
     def run(self, steps: int) -> tuple[Event, ...]:
         each = ddp_steps(self._model, self._inputs, self._optimizer, self._world, steps)
@@ -231,6 +240,7 @@ def take_turns(
     *,
     rounds: int,
     steps: int,
+    warmup: int = 2,
     about: str = "",
 ) -> tuple[Times, dict[str, tuple[Event, ...]]]:
     """Run all variants in turn, several times; return their times, and what happened last.
@@ -250,6 +260,9 @@ def take_turns(
         The same on all ranks.
     rounds, steps : int
         How often each has its turn, and how many steps it then runs that count.
+    warmup : int
+        Steps of each before the first round, which has one more of them in each turn. After two
+        DDP's buckets are final, and executors no longer wait in each step.
     about : str
         What this is about, for who looks on.
 
@@ -259,9 +272,9 @@ def take_turns(
         For each variant the steps of each round, each as long as on the slowest rank; and the
         events of its last turn on this rank.
     """
-    runs = {one.name: _run_of(world, make(), one) for one in variants}
+    runs = {variant.name: _run_of(world, make(), variant) for variant in variants}
     for run in runs.values():
-        run.run(2)  # buckets of DDP are final, and executors no longer wait in each step
+        run.run(warmup)
     own: dict[str, list[list[StepTime]]] = {name: [] for name in runs}
     last: dict[str, tuple[Event, ...]] = {}
     names = list(runs)

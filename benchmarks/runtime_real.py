@@ -1,204 +1,209 @@
-"""Executes plans of gradients beside real computation, against torch's DDP at many bucket sizes.
+"""Executes plans beside real computation, against torch's DDP at many bucket sizes and FSDP2.
 
-    python benchmarks/runtime_real.py [--quick] [--models NAME …] [--rates MBIT …] [--anyway]
+    python benchmarks/runtime_real.py [--quick] [--parts gradients shards waiting]
+        [--models NAME …] [--rates MBIT …] [--resume FILE] [--anyway]
 
-Two hosts, each on a processor core of its own, over links of some speeds (token buckets). Gloo's
-threads and the kernel send from the core that computes, so transfers slow computation down. Each
-host measures its layers, the all-reduce, and what both take from each other; rank 0 plans, with the
-interference and without; then all variants take turns. Nothing waits in place of computing.
+Gradients, and shards: two hosts, each on a processor core of its own, over links of some speeds
+(token buckets). Gloo's threads and the kernel send from the core that computes, so transfers slow
+computation down. Each host measures its layers, the collectives, and what they and its own passes
+take from each other; rank 0 plans, with the interference and without; then all variants take turns.
+Variants that come to the same, such as DDP's with buckets larger than the model, are executed once
+and listed under each of their names.
+
+Waiting: the same of gradients on four and nine hosts, which share this machine's cores, so layers
+wait instead of computing (`runtime_waiting`); nothing of it is a speed-up of training.
 
 A machine on which something else runs would tell about that: it is refused, unless `--anyway`; the
-share of the processors that others took is printed with each setting.
+share of the processors that others took is printed with each setting. With `--resume` finished
+settings are kept in a file, and a run that was interrupted goes on with the others, and with those
+beside which something else ran.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from emulated_cluster import Layout, reason_unavailable
 from real_models import MODELS
-from runtime_ablations import ddp_plan
-from runtime_jobs import Variant, caramel_request, on_hosts, profiled, table_of, take_turns
-from runtime_report import Measured, against, measured, summary, table
+from runtime_jobs import on_hosts, table_of
+from runtime_real_gradients import gradients, largest, waiting_for
+from runtime_real_kept import MOST_BUSY, Kept, Load, Setting, Task, others_of
+from runtime_real_report import shown, summaries
+from runtime_real_shards import COLLECTIVES, shards
 
-import planner
-from planner import Interference, Profile, TableCost, caramel
-from planner.bucketing import DDP_BUCKET_BYTES, DDP_FIRST_BUCKET_BYTES
-from planner.runtime import World, join
-from planner.runtime.measuring.beside import measure_interference
+from planner.runtime import join
 from planner.runtime.measuring.sweep import measure_network
-from planner.sweeps import sweep_sizes
-from planner.units import format_bytes
+from planner.sweeps import Collective, sweep_sizes
 
-HOSTS = 2
+MEASURE: dict[str, Callable[..., Setting]] = {
+    "gradients": gradients,
+    "shards": shards,
+    "waiting": waiting_for,
+}
+"""How each part is measured."""
+
 RATES = (100, 200, 400)
-BUCKETS_MB = (1, 5, 10, 25, 50, 100)
-DDP = "DDP"
-STATIC = "DDP, static graph, views"
-PLANNED = "`search`"
-BLIND = "`search`, no interference"
-BY_LAYER = "`layer_by_layer`"
-MOST_BUSY = 0.05
-"""Share of the processors that others may take."""
+SHARDS_RATE = 200
+WAITING = {4: 100, 9: 50}
+"""Hosts, and the rate of their links: sending for nine takes both cores of a small machine."""
+
+WAITING_MODELS = ("resnet50", "gpt2_small")
+PATIENCE_S = 60.0
+STOPPED = 3
+"""Exit status where something else runs on the machine."""
 
 
-def busy(seconds: float = 1.0) -> float:
-    """Return which share of the processors was not idle while this process slept."""
-
-    def counted() -> tuple[int, int]:
-        fields = [*map(int, Path("/proc/stat").read_text("ascii").split("\n")[0].split()[1:9])]
-        return sum(fields), fields[3] + fields[4]
-
-    before = counted()
-    time.sleep(seconds)
-    total, idle = (after - then for after, then in zip(counted(), before, strict=True))
-    return 1 - idle / total if total else 1.0
-
-
-def predicted_ddp(
-    profile: Profile, rows: list[list[int]], interference: Interference, limits: tuple[int, int]
-) -> int:
-    """Return what a step is predicted to last under DDP with buckets of these limits."""
-    cost = TableCost(tuple((size, ns) for size, ns in rows))
-    problem = caramel.Problem(profile.dataflow(), cost, workers=1, interference=interference)
-    return caramel.evaluate(problem, ddp_plan(problem, limits)).iteration_ns
+def tasks_for(options: argparse.Namespace) -> list[Task]:
+    """Return what to measure, in order."""
+    tasks = []
+    if "gradients" in options.parts:
+        pairs = product(options.rates, options.models)
+        tasks += [Task("gradients", model, 2, rate) for rate, model in pairs]
+    if "shards" in options.parts:
+        rate = SHARDS_RATE if SHARDS_RATE in options.rates else options.rates[-1]
+        tasks += [Task("shards", model, 2, rate) for model in options.models]
+    if "waiting" in options.parts:
+        pairs = product(list(WAITING)[: 1 if options.quick else None], options.waiting)
+        tasks += [Task("waiting", model, hosts, WAITING[hosts]) for hosts, model in pairs]
+    return tasks
 
 
-def variants_for(
-    world: World, profile: Profile, rows: list[list[int]], interference: Interference
-) -> list[Variant]:
-    """Plan on rank 0, and return the same variants on all ranks."""
-    text = ""
-    if world.rank == 0:
-        beside = {
-            "startup_ns": interference.startup_ns,
-            "ns_per_byte": float(interference.ns_per_byte),
-            "slowdown": float(interference.slowdown),
-            "delay_ns": interference.delay_ns,
-        }
-        plans = {
-            PLANNED: planner.solve(caramel_request(profile, rows, "auto", interference=beside)),
-            BLIND: planner.solve(caramel_request(profile, rows, "auto")),
-            BY_LAYER: planner.solve(
-                caramel_request(profile, rows, "layer_by_layer", interference=beside)
-            ),
-        }
-        limits = {DDP: (DDP_FIRST_BUCKET_BYTES, DDP_BUCKET_BYTES)}
-        limits |= {f"{DDP}, {size} MB": (size * 10**6,) * 2 for size in BUCKETS_MB}
-        ddp = {
-            name: (predicted_ddp(profile, rows, interference, pair), pair)
-            for name, pair in limits.items()
-        }
-        text = json.dumps((plans, ddp))
-    plans, ddp = json.loads(world.gather("the plans", text)[0])
-    variants = [Variant(name, plan, plan["iteration_ns"]) for name, plan in plans.items()]
-    for name, (predicted_ns, pair) in ddp.items():
-        sizes = [limit / 2**20 for limit in pair]
-        options = {} if name == DDP else {"bucket_cap_mb_list": sizes}
-        variants.append(Variant(name, None, predicted_ns, options))
-    views = {"static_graph": True, "gradient_as_bucket_view": True}
-    return [*variants, Variant(STATIC, None, ddp[DDP][0], views)]
+def collectives_of(task: Task) -> dict[str, Collective]:
+    """Return what a task communicates by."""
+    return COLLECTIVES if task.part == "shards" else {"all_reduce": "all_reduce"}
 
 
-def worker(names: Sequence[str], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure on one host; rank 0 returns what it found."""
+def pinned(rank: int, hosts: int) -> None:
+    """Give each host a core, where there are as many."""
+    if hosts <= (os.cpu_count() or 1):
+        os.sched_setaffinity(0, {rank})
+
+
+def time_network(
+    hosts: int, collectives: Sequence[Collective], size: int, samples: int
+) -> dict[str, list[list[int]]]:
+    """Time collectives on one host; rank 0 returns their tables."""
     world = join(120)
-    os.sched_setaffinity(0, {world.rank % (os.cpu_count() or 1)})
+    pinned(world.rank, hosts)
     try:
-        settings = []
-        for name in names:
-            make = MODELS[name]
-            model, _ = make()
-            size = 4 * sum(parameter.numel() for parameter in model.parameters())
-            sizes = sweep_sizes(size)
-            sweep = measure_network(world, "all_reduce", sizes, options.samples, warmup=1)
-            rows = table_of(sweep)
-            chosen = [size for size in sizes if size >= 4096]
-            chosen = [chosen[0], chosen[len(chosen) // 2], chosen[-1]]
-            interference = measure_interference(world, "all_reduce", chosen, options.samples)
-            own = profiled(make(), name, options.repetitions)
-            variants = variants_for(world, own, rows, interference)
-            times, _ = take_turns(
-                world, make, variants, rounds=options.rounds, steps=options.steps, about=name
-            )
-            compute_ns = sum(op.duration_ns for op in own.dataflow().ops)
-            settings.append(
-                {
-                    "name": name,
-                    "about": (
-                        f"{format_bytes(size)}, {compute_ns / 1e6:.0f} ms of computation, "
-                        f"{rows[-1][1] / 1e6:.0f} ms for one all-reduce of all; beside computation "
-                        f"a transfer takes {interference.startup_ns / 1e3:.0f} µs and "
-                        f"{float(interference.ns_per_byte):.3g} ns/B from it and lasts "
-                        f"{float(interference.slowdown):.2f} times as long and "
-                        f"{interference.delay_ns / 1e6:.1f} ms"
-                    ),
-                    "variants": [
-                        measured(variant.name, variant.predicted_ns, times) for variant in variants
-                    ],
-                }
-            )
-        return settings
+        return {
+            kind: table_of(measure_network(world, kind, sweep_sizes(size), samples, warmup=1))
+            for kind in collectives
+        }
     finally:
         world.leave()
 
 
-def best_bucket(variants: Sequence[Measured]) -> Measured:
-    """Return the fastest of DDP's bucket sizes, its default among them."""
-    return min(
-        (variant for variant in variants if variant.name.startswith(DDP)),
-        key=lambda variant: variant.median_ns,
-    )
+def measure_setting(task: Task, rows: Any, options: argparse.Namespace) -> Setting:
+    """Measure one setting on one host; rank 0 returns what it found."""
+    world = join(120)
+    pinned(world.rank, task.hosts)
+    begun = Load.now()
+    try:
+        setting: Setting = MEASURE[task.part](world, task, rows, options)
+        return replace(setting, during=others_of(world, begun))
+    finally:
+        world.leave()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def rows_for(task: Task, kept: Kept, options: argparse.Namespace) -> Any:
+    """Return the tables of a task's network, timed now if they are not known."""
+    kinds = collectives_of(task)
+    known = {kind: kept.network(task.hosts, task.rate, kind) for kind in kinds.values()}
+    missing = [kind for kind, rows in known.items() if rows is None]
+    if missing:
+        size = largest(task, options.models)
+        layout, rate = Layout.flat(task.hosts), task.rate * 10**6
+        arguments = task.hosts, missing, size, options.samples
+        timed = on_hosts(layout, rate, time_network, *arguments, timeout_s=900)
+        for kind, rows in timed.items():
+            kept.keep_network(task.hosts, task.rate, kind, rows)
+        known |= timed
+    if task.part == "shards":
+        return {name: known[kind] for name, kind in kinds.items()}
+    return known["all_reduce"]
+
+
+def busy(seconds: float = 1.0) -> float:
+    """Return which share of the processors is not idle while this process sleeps."""
+    before = Load.now()
+    time.sleep(seconds)
+    return Load.now().others(before, 0.0)
+
+
+def settled() -> float:
+    """Return the share that others take, once it is small, or after a while."""
+    end = time.monotonic() + PATIENCE_S
+    while (share := busy()) > MOST_BUSY and time.monotonic() < end:
+        continue
+    return share
+
+
+def measured_setting(task: Task, kept: Kept, options: argparse.Namespace) -> Setting:
+    """Return a setting as it is kept, or measured now."""
+    known = kept.setting(task)
+    if known is not None and (known.quiet or options.anyway):
+        return known
+    patient = not (options.anyway or options.quick)
+    before = settled() if patient else busy()
+    if patient and before > MOST_BUSY:
+        print(f"something else takes {before:.0%} of the processors (--anyway)", file=sys.stderr)
+        sys.exit(STOPPED)
+    rows = rows_for(task, kept, options)
+    layout, rate = Layout.flat(task.hosts), task.rate * 10**6
+    found: Setting = on_hosts(layout, rate, measure_setting, task, rows, options, timeout_s=3600)
+    setting = replace(found, before=before)
+    kept.keep(task, setting)
+    return setting
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(
-        description="what are plans of gradients worth where computation is real?",
-        epilog="example: %(prog)s --models transformer --rates 200 --rounds 7",
+        description="what are plans worth where computation is real?",
+        epilog="example: %(prog)s --parts gradients --models transformer --rates 200",
     )
-    parser.add_argument("--quick", action="store_true", help="one setting, few steps")
+    parser.add_argument("--quick", action="store_true", help="one setting a part, few steps")
+    parser.add_argument("--parts", nargs="+", choices=list(MEASURE), default=list(MEASURE))
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--rates", nargs="+", type=int, default=list(RATES), metavar="MBIT")
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
-    parser.add_argument("--steps", type=int, default=2, help="of each variant a round; default: 2")
+    parser.add_argument("--steps", type=int, default=1, help="of each variant a round; default: 1")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="keep settings, and go on")
     parser.add_argument("--anyway", action="store_true", help="on a busy machine, too")
     options = parser.parse_args(argv)
-    options.samples, options.repetitions = 5, 7
+    options.waiting = list(WAITING_MODELS)
+    options.samples, options.repetitions = 3, 5
     if options.quick:
         options.models, options.rates = ["wide_resnet"], options.rates[-1:]
-        options.rounds, options.steps, options.samples, options.repetitions = 2, 1, 1, 2
+        options.waiting = options.waiting[:1]
+        options.rounds, options.samples, options.repetitions = 2, 1, 2
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parsed(argv)
     reason = reason_unavailable()
-    if reason is None and (os.cpu_count() or 1) < HOSTS:
-        reason = f"it takes {HOSTS} processor cores"
-    if reason is None and not options.anyway and not options.quick and busy() > MOST_BUSY:
-        reason = "something else runs on this machine (--anyway measures in spite of it)"
+    if reason is None and (os.cpu_count() or 1) < 2:
+        reason = "it takes 2 processor cores"
     if reason is not None:
         print(f"skipped: {reason}")
         return 0
-    settings: list[tuple[str, list[Measured]]] = []
-    print(f"{HOSTS} hosts, a core each; {options.rounds} rounds of {options.steps} steps\n")
-    for rate, name in product(options.rates, options.models):
-        others = busy()
-        (found,) = on_hosts(
-            Layout.flat(HOSTS), rate * 10**6, worker, [name], options, timeout_s=3600
-        )
-        title = f"{name}, {rate} Mbit/s"
-        settings.append((title, found["variants"]))
-        about = f"{found['about']}. Others took {others:.0%} of the processors before."
-        print(f"### {title}\n\n{about}\n\n{table(found['variants'], DDP)}\n", flush=True)
-    best = [
-        (title, [*variants, Measured("best DDP", None, best_bucket(variants).rounds)])
-        for title, variants in settings
-    ]
-    print("### `search` against the others\n")
-    print(against(best, PLANNED, ("best DDP", DDP, STATIC, BLIND, BY_LAYER)))
-    print(f"\n### predicted against measured\n\n{summary(settings)}")
+    how = {name: getattr(options, name) for name in ("rounds", "steps", "samples", "repetitions")}
+    kept = Kept(options.resume, how)
+    print(f"{options.rounds} rounds, {options.steps} steps of each variant in each\n")
+    found = []
+    for task in tasks_for(options):
+        setting = measured_setting(task, kept, options)
+        found.append((task, setting))
+        print(shown(task, setting), flush=True)
+    print(summaries(found))
     return 0
 
 

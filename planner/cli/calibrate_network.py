@@ -3,7 +3,8 @@
 import argparse
 import os
 import shlex
-from contextlib import ExitStack
+import sys
+from contextlib import ExitStack, redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from planner.cli.common import (
     write_fit,
     write_json,
 )
+from planner.cli.loading import check_factory, load_model
 from planner.cli.network_cluster import cluster_text
 from planner.cli.network_report import curves, report, sentence
 from planner.cli.parsing import parse_bcube, parse_count, parse_names, seconds
@@ -106,9 +108,21 @@ def add_network(kinds: Any) -> None:
     )
     parser.add_argument(
         "--interference",
-        action="store_true",
-        help="time transfers beside computation too: what they take from it, and how much longer "
-        "they last there (for caramel, ibatch, and planner plan)",
+        metavar="MODULE:FACTORY",
+        nargs="?",
+        const="",
+        help="time transfers beside computation too, products of matrices or the passes of a model "
+        "(MODULE:FACTORY as for planner profile): what they take from it, and how much longer they "
+        "last there (for caramel, ibatch, and planner plan)",
+    )
+    parser.add_argument(
+        "--input",
+        metavar="SHAPE",
+        help="with that model: shape of one sample, such as 3x224x224 or 128:int64, if the factory "
+        "gives no inputs",
+    )
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="with that model: samples of one rank"
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where rank 0 writes the models, with provenance"
@@ -186,8 +200,16 @@ def _check(options: argparse.Namespace) -> None:
         check_depths(options.collective, options.depths)
     with in_option("--largest"):
         options.sizes = sweep_sizes(parse_bytes(options.largest, "--largest"))
-    if options.interference and options.sizes[-1] <= _LEAST_BESIDE:
+    if options.interference is not None and options.sizes[-1] <= _LEAST_BESIDE:
         raise InvalidInputError("--largest", f"expected above {_LEAST_BESIDE} B with interference")
+    if options.interference:
+        check_factory(options.interference, "--interference")
+    for name in ("input", "batch_size"):
+        if getattr(options, name) is not None and not options.interference:
+            option = f"--{name.replace('_', '-')}"
+            raise InvalidInputError(option, "only with --interference MODULE:FACTORY")
+    if options.batch_size is not None:
+        integer(options.batch_size, "--batch-size", minimum=1, maximum=10**6)
     if options.bcube is None:
         if options.interfaces:
             raise InvalidInputError(
@@ -202,7 +224,7 @@ def _check(options: argparse.Namespace) -> None:
 def _measured(
     options: argparse.Namespace, progress: Progress | None
 ) -> "tuple[Sweep, Interference]":
-    from planner.runtime.measuring.beside import measure_interference
+    from planner.runtime.measuring.beside import measure_interference, passes_of
     from planner.runtime.measuring.sweep import measure_network
     from planner.runtime.world.joining import join
 
@@ -211,8 +233,12 @@ def _measured(
             progress(f"{what}: round", done, of)
 
     names = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
+    compute = None
+    if options.interference:
+        compute = passes_of(*load_model(options.interference, options.input, options.batch_size))
     try:
         with ExitStack() as stack:
+            stack.enter_context(redirect_stdout(sys.stderr))  # what a model prints is no report
             world = join(options.timeout, names)
             stack.callback(world.leave)
             collective = options.collective
@@ -232,11 +258,15 @@ def _measured(
                 progress=shown,
             )
             interference = ALONE
-            if options.interference:
+            if options.interference is not None:
                 known = [size for size in options.sizes if size >= _LEAST_BESIDE]
                 sizes = sorted({known[0], known[len(known) // 2], known[-1]})
                 interference = measure_interference(
-                    world, collective, sizes, progress=partial(shown, what="interference")
+                    world,
+                    collective,
+                    sizes,
+                    compute=compute,
+                    progress=partial(shown, what="interference"),
                 )
             return sweep, interference
     finally:
@@ -254,8 +284,12 @@ def _source(options: argparse.Namespace) -> str:
     parts += ["--largest", options.largest, "--depths", ",".join(map(str, options.depths))]
     if options.seconds is not None:
         parts += ["--seconds", f"{options.seconds:g}"]
-    if options.interference:
-        parts.append("--interference")
+    if options.interference is not None:
+        parts += ["--interference", *filter(None, [options.interference])]
+    if options.input is not None:
+        parts += ["--input", options.input]
+    if options.batch_size is not None:
+        parts += ["--batch-size", str(options.batch_size)]
     return shlex.join([*parts, "--repetitions", str(options.repetitions)])
 
 

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from planner.cli.common import check_outputs, command, write_json, write_text
+from planner.cli.loading import load_model
 from planner.cli.parsing import seconds
 from planner.cli.profile_text import summary
 from planner.cli.progress import Progress
-from planner.errors import InvalidInputError, MeasurementError
+from planner.errors import InvalidInputError
 from planner.jsonio import encode_profile
 from planner.profiles import STATISTICS, Profile
 from planner.validation import integer
@@ -90,12 +91,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measured(options: argparse.Namespace) -> Profile:
-    from planner.profiling import load_factory, measure
+    from planner.profiling import measure
 
-    try:
-        model, inputs = load_factory(options.factory, options.input, options.batch_size)
-    except SystemExit as stop:
-        raise MeasurementError(f"{options.factory} ended the program ({stop.code})") from None
+    model, inputs = load_model(options.factory, options.input, options.batch_size)
     name = options.name or options.factory.partition(":")[2]
     source = ["planner", "profile", options.factory]
     if options.input:

@@ -17,16 +17,17 @@ from planner.cli.common import (
     write_json,
     write_text,
 )
+from planner.cli.loading import check_factory, load_model
 from planner.cli.parsing import parse_bcube, parse_names, seconds
 from planner.cli.regret_text import kept
 from planner.cli.run_report import as_json, report
 from planner.cli.writing import replacing
 from planner.draw import GANTT, Chart
-from planner.errors import InvalidInputError, InvalidPlanError, MeasurementError, PlannerError
+from planner.errors import InvalidInputError, InvalidPlanError, PlannerError
 from planner.machine import Load
 from planner.topologies import BCube
 from planner.units import counted
-from planner.validation import integer, shown
+from planner.validation import integer
 
 if TYPE_CHECKING:
     from planner.programs import Answer, Program
@@ -131,9 +132,10 @@ def run(options: argparse.Namespace) -> int:
     for text in filter(None, map(kept, answers if first else ())):
         print(f"planner: {text}", file=sys.stderr)
 
-    from planner.profiling import load_factory  # says what to install if torch is missing
+    # First, for it says what to install if torch is missing.
+    model, inputs = load_model(options.model, options.input, options.batch_size)
 
-    import torch  # isort: skip
+    import torch
 
     from planner.cli.run_trials import drawn_trial, trials
     from planner.runtime import join
@@ -144,20 +146,18 @@ def run(options: argparse.Namespace) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     interfaces = parse_names(options.interfaces, "--interfaces") if options.interfaces else None
-    with redirect_stdout(sys.stderr):  # what the model prints is not the report
+    with (
+        redirect_stdout(sys.stderr),  # what the model prints is not the report
+        join(options.timeout, interfaces) as world,
+    ):
+        threads, before = torch.get_num_threads(), Load.now()
         try:
-            model, inputs = load_factory(options.model, options.input, options.batch_size)
-        except SystemExit as stop:
-            raise MeasurementError(f"{options.model} ended the program ({stop.code})") from None
-        with join(options.timeout, interfaces) as world:
-            threads, before = torch.get_num_threads(), Load.now()
-            try:
-                planned, plain = trials(options, answers, model, inputs, world, bcube)
-            except InvalidPlanError as error:
-                raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
-            machine = machine_of(world, threads, before)
-            if "picture" in writers:
-                watched, moments = drawn_trial(options, answers, model, inputs, world, bcube)
+            planned, plain = trials(options, answers, model, inputs, world, bcube)
+        except InvalidPlanError as error:
+            raise PlannerError(f"{' and '.join(options.plans)}: {error}") from None
+        machine = machine_of(world, threads, before)
+        if "picture" in writers:
+            watched, moments = drawn_trial(options, answers, model, inputs, world, bcube)
     if world.rank:
         return 0
     if options.json:
@@ -168,9 +168,9 @@ def run(options: argparse.Namespace) -> int:
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
         usual = [step.step_ns for trial in planned for step in slowest(trial.events, trial.warmup)]
-        found = beside_each_other(name, answers, watched.events[0], moments, usual)
+        chart = Chart(*beside_each_other(name, answers, watched.events[0], moments, usual))
         with replacing(options.picture) as place:
-            writers["picture"](Chart(*found), place)
+            writers["picture"](chart, place)
     if "trace" in writers:
         timeline = timeline_of(planned[-1].events, planned[-1].warmup)
         with replacing(options.trace) as place:
@@ -182,9 +182,7 @@ def _checked(
     options: argparse.Namespace, answers: "list[Answer]", program: "Program"
 ) -> BCube | None:
     """Check what can be checked before torch is loaded; return the topology asked for."""
-    module, separator, factory = options.model.partition(":")
-    if not (module and separator and factory):
-        raise InvalidInputError("--model", f"expected module:factory, got {shown(options.model)}")
+    check_factory(options.model, "--model")
     if not (math.isfinite(options.timeout) and 0 < options.timeout <= 10**6):
         raise InvalidInputError("--timeout", f"expected seconds > 0, got {options.timeout:g}")
     ranks = os.environ.get("WORLD_SIZE", "")

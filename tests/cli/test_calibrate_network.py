@@ -202,6 +202,33 @@ def test_interference_is_measured_and_counted(
         assert row["computation_ns"] == computed == 9 * 10**6 + row["slowed_ns"]
 
 
+@pytest.mark.slow
+def test_interference_beside_a_model(tmp_path: Path) -> None:
+    options = ["--repetitions", "1", "--largest", "100kB", "-o", "network.json"]
+    options += ["--seconds", "1e-3", "--input", "16", "--batch-size", "3"]
+    options += ["--interference", "tests.cli.factories:counted"]
+    (text, _), _ = as_ranks(2, tmp_path, *options, worker=beside_briefly)
+    document = json.loads(text)
+    assert document["interference"]["slowdown"] >= 1
+    assert (
+        document["provenance"]["source"]
+        .split(" --repetitions")[0]
+        .endswith("--interference tests.cli.factories:counted --input 16 --batch-size 3")
+    )
+    for rank in ("0", "1"):  # before a transfer and beside it, three sizes, in each of six rounds
+        passes = (tmp_path / rank / "passes").read_text()
+        assert set(passes) == {"3"}
+        assert len(passes) >= 2 * 3 * 6
+
+
+def test_a_model_that_fails_is_named(tmp_path: Path) -> None:
+    options = ["--interference", "tests.cli.factories:failing", "--largest", "100kB"]
+    options += ["--seconds", "1e-3", "--repetitions", "1", "--input", "16"]
+    statuses, outputs = as_ranks(2, tmp_path, *options, worker=beside_briefly)
+    assert all(status and status.startswith("exit") for status in statuses)
+    assert any("the model's forward pass failed: ValueError: no" in output for output in outputs)
+
+
 def test_batches_count_interference(
     tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,6 +268,10 @@ def test_batches_count_interference(
         (["-o", "nowhere/network.json"], "--output: no such folder: nowhere"),
         (["--cluster-out", "-"], "--cluster-out: expected a file"),
         (["--cluster-out", "nowhere/c.json"], "--cluster-out: no such folder: nowhere"),
+        (["--interference", "torch.nn"], "--interference: expected module:factory, got 'torch.nn'"),
+        (["--input", "3"], "--input: only with --interference MODULE:FACTORY"),
+        (["--interference", "--batch-size", "2"], "--batch-size: only with --interference MODULE"),
+        (["--interference", "a:b", "--batch-size", "0"], "--batch-size: expected an integer >= 1"),
         (["--cluster-out", "c", "--collective", "all_gather"], "--cluster-out: a cluster follows"),
     ],
 )
@@ -274,7 +305,7 @@ def test_options_that_are_bad_in_a_job(tmp_path: Path, options: list[str], expec
 def times(capsys: pytest.CaptureFixture[str]) -> list[tuple[int, int]]:
     """Return the sizes of the groups of the one answer that was printed, with their times."""
     (answer,) = json.loads(capsys.readouterr().out)
-    return [(one["bytes"], one["end_ns"] - one["start_ns"]) for one in answer["groups"]]
+    return [(group["bytes"], group["end_ns"] - group["start_ns"]) for group in answer["groups"]]
 
 
 def test_measured_times_are_those_of_the_plan(
@@ -334,7 +365,16 @@ def test_as_many_workers_as_were_measured(
         (["--network", "nowhere.json"], "nowhere.json"),
         (["--network", "NETWORK", "--network-model", "two-point"], "network.json: two_point: miss"),
         (
-            ["--network", "NETWORK", "--problem", "bml", "--bcube", "2,2"],
+            [
+                "--network",
+                "NETWORK",
+                "--network-model",
+                "affine",
+                "--problem",
+                "bml",
+                "--bcube",
+                "2,2",
+            ],
             "network.json: expected NICs or links, got a measured collective",
         ),
     ],
@@ -351,6 +391,16 @@ def test_the_network_is_given_once(
     problem = [] if "--problem" in given else ["--problem", "caramel"]
     assert compare(profile, *problem, *given, "--methods", "auto") == 2
     assert expected in capsys.readouterr().err
+
+
+def test_models_of_messages_take_the_nics_of_its_ring(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--problem", "bml", "--bcube", "2,2", "--network"]
+    assert compare(profile, *options, measured(tmp_path)) == 0
+    assert "those on which a ring's all_reduce among 4 ranks costs" in capsys.readouterr().out
+    assert compare(profile, *options, measured(tmp_path, algorithm="bml(2,2)")) == 2
+    assert "expected NICs or links, got a measured collective" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,29 +4,32 @@ Problem. Somebody's processor sends. How much of it does a transfer take from co
 much longer does it last there?
 
 Method. Transfers go through an executor's channel one after the other, gradients copied into their
-messages where gloo's ring sums them up; products of matrices run in this thread, with torch's
-threads as they are set. Each round times, for each size, the products alone, the transfers alone,
-and transfers beside products until the last one has ended. What the products are behind by, for
-each transfer, is its processor time: copies and hand-overs are in it. Medians over the rounds,
-those of the rank that loses most: it is the one that all wait for. The largest transfer tells by
-which factor transfers last longer; what smaller ones last longer than that is the delay.
+messages where gloo's ring sums them up; products of matrices, or passes of the model that will be
+trained, run in this thread, with torch's threads as they are set. Each round times, for each size,
+the computation alone, the transfers alone, and transfers beside computation until the last one has
+ended. What the computation is behind by, for each transfer, is its processor time: copies and
+hand-overs are in it. Medians over the rounds, those of the rank that loses most: it is the one that
+all wait for. The largest transfer tells by which factor transfers last longer; what smaller ones
+last longer than that is the delay.
 
-Guarantee. All ranks return the same. Complexity. (1 + rounds) · sizes samples of `SAMPLE_S`, three
-of each. Source. Own.
+Guarantee. All ranks return the same. Complexity. (1 + rounds) · sizes samples of `SAMPLE_S`, or of
+one pass if it is longer, three of each. Source. Own.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from fractions import Fraction
+from functools import partial
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import distributed, nn
 
 from planner.costs import fit_affine
 from planner.interference import Interference
+from planner.profiling.timing import clock_for, time_bare
 from planner.programs import Batch, Piece
 from planner.runtime.collectives.ring import AllReduce, QueuedRing
 from planner.runtime.executors.channel import Channel, Ticket
@@ -36,7 +39,7 @@ from planner.runtime.measuring.trace import Trace
 from planner.runtime.world.world import World
 from planner.sweeps import ELEMENT_BYTES, Collective
 
-__all__ = ["measure_interference"]
+__all__ = ["measure_interference", "passes_of"]
 
 SAMPLE_S = 0.2
 """How long transfers are timed in one round, and computation beside them."""
@@ -63,6 +66,7 @@ def measure_interference(
     sizes: Sequence[int],
     rounds: int = 5,
     *,
+    compute: Callable[[], object] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Interference:
     """Time transfers beside computation. Every rank has to call it, with the same arguments.
@@ -77,6 +81,8 @@ def measure_interference(
         At least two sizes in bytes, multiples of 4.
     rounds : int
         Measured rounds, after one that is not.
+    compute : callable, optional
+        Computes for a while, such as `passes_of` a model; by default a product of matrices.
     progress : callable, optional
         Called after each round with how many are done, of how many.
 
@@ -85,6 +91,7 @@ def measure_interference(
     CommunicationError
         If a transfer fails.
     """
+    compute = _product() if compute is None else compute
     ring = QueuedRing(world.new_line()) if collective == "all_reduce" else collective
     kinds = [_transfers(world, ring, size // ELEMENT_BYTES) for size in sizes]
     rows: list[list[_Sample]] = [[] for _ in sizes]
@@ -92,7 +99,7 @@ def measure_interference(
     with closing(Channel(world, trace)) as channel, world.transferring():
         for number in range(rounds + 1):
             for place, tickets in enumerate(kinds):
-                sample = _sample(world, tickets, channel, trace)
+                sample = _sample(world, tickets, compute, channel, trace)
                 if number:
                     rows[place].append(sample)
             if progress is not None:
@@ -149,7 +156,11 @@ def _transfers(
 
 
 def _sample(
-    world: World, made: Callable[[int], list[Ticket]], channel: Channel, trace: Trace
+    world: World,
+    made: Callable[[int], list[Ticket]],
+    compute: Callable[[], object],
+    channel: Channel,
+    trace: Trace,
 ) -> _Sample:
     """Time a transfer alone and beside computation."""
 
@@ -173,22 +184,36 @@ def _sample(
         channel.check()
         return not last.done
 
-    products_ns, products = _products(lambda ns: ns < SAMPLE_S * 1e9)
-    count = torch.tensor([max(1, round(SAMPLE_S * 1e9 / alone(1)))])
+    computed_ns, computations = _computed(compute, lambda ns: ns < SAMPLE_S * 1e9)
+    sample_ns = max(SAMPLE_S * 1e9, computed_ns / computations)
+    count = torch.tensor([max(1, round(sample_ns / alone(1)))])
     distributed.all_reduce(count, op=distributed.ReduceOp.MIN, group=world.group)
     times = int(count)
     alone_ns = alone(times)
     start, last = begun(times)
-    _, beside = _products(going)
-    lost_ns = time.monotonic_ns() - start - beside * products_ns / products
+    _, beside = _computed(compute, going)
+    lost_ns = time.monotonic_ns() - start - beside * computed_ns / computations
     return _Sample(max(lost_ns / times, 0.0), alone_ns, lasted(start) / times - alone_ns)
 
 
-def _products(go_on: Callable[[int], bool]) -> tuple[int, int]:
-    """Multiply matrices; return how long that took, in ns, and how many products."""
-    matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
+def _computed(compute: Callable[[], object], go_on: Callable[[int], bool]) -> tuple[int, int]:
+    """Compute again and again; return how long that took, in ns, and how often."""
     count, start = 0, time.monotonic_ns()
     while count == 0 or go_on(time.monotonic_ns() - start):
-        torch.mm(matrix, matrix, out=out)
+        compute()
         count += 1
     return time.monotonic_ns() - start, count
+
+
+def _product() -> Callable[[], object]:
+    """Return what multiplies matrices."""
+    matrix, out = torch.ones(SIDE, SIDE), torch.empty(SIDE, SIDE)
+    return partial(torch.mm, matrix, matrix, out=out)
+
+
+def passes_of(model: nn.Module, inputs: tuple[Any, ...]) -> Callable[[], object]:
+    """Return what runs a model's forward and backward pass, for `measure_interference`.
+
+    It raises `MeasurementError` if the model fails.
+    """
+    return partial(time_bare, model, inputs, clock_for(model))

@@ -1,0 +1,242 @@
+"""Plans of gradients against torch's DDP at many bucket sizes, on one host of `runtime_real`."""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from real_models import MODELS
+from runtime_ablations import ddp_plan
+from runtime_cluster import ring_bytes
+from runtime_jobs import Trained, Variant, caramel_request, profiled, take_turns
+from runtime_real_kept import Setting, Task
+from runtime_report import Measured, measured
+from runtime_waiting import LABEL, load, scaled_units, waiting
+
+import planner
+from planner import Profile, TableCost, caramel
+from planner.advice import Advice
+from planner.bucketing import DDP_BUCKET_MB, DDP_LIMITS
+from planner.interference import ALONE, Interference
+from planner.programs import program_of
+from planner.runtime import World
+from planner.runtime.measuring.beside import measure_interference, passes_of
+from planner.sweeps import Collective
+from planner.units import format_bytes
+
+__all__ = [
+    "BLIND",
+    "BY_LAYER",
+    "DDP",
+    "PLANNED",
+    "STATIC",
+    "Named",
+    "as_document",
+    "described",
+    "gradients",
+    "interfering",
+    "largest",
+    "measured_once",
+    "waiting_for",
+]
+
+DDP = "DDP"
+STATIC = "DDP, static graph, views"
+PLANNED = "`search`"
+BLIND = "`search`, no interference"
+BY_LAYER = "`layer_by_layer`"
+COMPUTE_S = 0.3
+"""What layers that wait wait for in a step."""
+
+BESIDE = (4096, 2**17, 2**22)
+"""Sizes of the transfers that are timed beside computation."""
+
+Rows = list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A variant and what makes two variants the same: those of one key are executed once."""
+
+    variant: Variant
+    key: str
+
+
+def size_of(model: str) -> int:
+    """Return the bytes of a model's parameters."""
+    return 4 * sum(parameter.numel() for parameter in MODELS[model]()[0].parameters())
+
+
+def scaled_bytes(task: Task) -> float:
+    """Return how many bytes a ring all-reduces while layers that wait do."""
+    return ring_bytes(task.hosts, task.rate * 10**6, COMPUTE_S)
+
+
+def largest(task: Task, models: Sequence[str]) -> int:
+    """Return the size up to which a network is timed, for all models of a part."""
+    if task.part == "waiting":
+        return 4 * round(scaled_bytes(task) / 4)
+    return max(map(size_of, models))
+
+
+def interfering(
+    world: World, collective: Collective, trained: Trained, rounds: int
+) -> Interference:
+    """Return what transfers and the passes of a model take from each other."""
+    compute = passes_of(*trained)
+    return measure_interference(world, collective, BESIDE, rounds, compute=compute)
+
+
+def as_document(interference: Interference) -> dict[str, Any]:
+    """Return what requests say of interference."""
+    return {
+        "startup_ns": interference.startup_ns,
+        "ns_per_byte": float(interference.ns_per_byte),
+        "slowdown": float(interference.slowdown),
+        "delay_ns": interference.delay_ns,
+    }
+
+
+def described(interference: Interference) -> str:
+    """Return a clause about interference."""
+    return (
+        f"beside computation a transfer takes {interference.startup_ns / 1e3:.0f} µs and "
+        f"{float(interference.ns_per_byte):.3g} ns/B from it and lasts "
+        f"{float(interference.slowdown):.2f} times as long and "
+        f"{interference.delay_ns / 1e6:.1f} ms"
+    )
+
+
+def variants_for(
+    profile: Profile,
+    rows: Rows,
+    interference: Interference,
+    scale: float = 1.0,
+) -> tuple[list[dict[str, Any]], bool]:
+    """Plan; return all variants as documents, and whether the answer says to keep DDP.
+
+    Parameters
+    ----------
+    profile, rows, interference
+        The model, all-reduces, and what both take from each other.
+    scale : float
+        By what the model's sizes, and so DDP's limits, are divided.
+    """
+    beside = {} if interference.is_none else {"interference": as_document(interference)}
+    plans = {
+        PLANNED: planner.solve(caramel_request(profile, rows, "auto", **beside)),
+        BLIND: planner.solve(caramel_request(profile, rows, "auto")),
+        BY_LAYER: planner.solve(caramel_request(profile, rows, "layer_by_layer", **beside)),
+    }
+    found = [
+        {
+            "name": name,
+            "plan": plan,
+            "predicted_ns": plan["iteration_ns"],
+            "options": {},
+            "key": repr(program_of(plan)),
+        }
+        for name, plan in plans.items()
+    ]
+    cost = TableCost(tuple((size, ns) for size, ns in rows))
+    problem = caramel.Problem(profile.dataflow(), cost, workers=1, interference=interference)
+    limits: dict[int | None, tuple[int, int]] = {None: DDP_LIMITS}
+    limits |= {size: (size * 2**20, size * 2**20) for size in DDP_BUCKET_MB}
+    priced = []
+    for size, pair in limits.items():
+        small = int(pair[0] / scale), int(pair[1] / scale)
+        plan = ddp_plan(problem, small)
+        predicted_ns = caramel.evaluate(problem, plan).iteration_ns
+        priced.append((predicted_ns, size))
+        options = {"bucket_cap_mb_list": [limit / 2**20 for limit in small]}
+        found.append(
+            {
+                "name": DDP if size is None else f"{DDP}, {size} MB",
+                "plan": None,
+                "predicted_ns": predicted_ns,
+                "options": {} if size is None and scale == 1 else options,
+                "key": repr(plan.groups),
+            }
+        )
+    default = next(one for one in found if one["name"] == DDP)
+    views = {**default["options"], "static_graph": True, "gradient_as_bucket_view": True}
+    found.append({**default, "name": STATIC, "options": views, "key": STATIC})
+    ddp_ns, bucket_mb = min(priced, key=lambda pair: pair[0])
+    keep_ddp = Advice(plans[PLANNED]["iteration_ns"], None, ddp_ns, bucket_mb).keep_ddp
+    said = plans[PLANNED].get("advice")
+    if said is not None and scale == 1:  # it knows no other limits than torch's
+        keep_ddp = said["keep_ddp"]
+    return found, keep_ddp
+
+
+def measured_once(
+    world: World,
+    make: Callable[[], Trained],
+    variants: Sequence[Named],
+    options: argparse.Namespace,
+    about: str,
+) -> tuple[Measured, ...]:
+    """Let variants take turns, each kind of them once, and return all."""
+    firsts: dict[str, Variant] = {}
+    for one in variants:
+        firsts.setdefault(one.key, one.variant)
+    kinds = list(firsts.values())
+    times, _ = take_turns(
+        world, make, kinds, rounds=options.rounds, steps=options.steps, warmup=1, about=about
+    )
+    return tuple(
+        replace(
+            measured(firsts[one.key].name, one.variant.predicted_ns, times), name=one.variant.name
+        )
+        for one in variants
+    )
+
+
+def gradients(world: World, task: Task, rows: Rows, options: argparse.Namespace) -> Setting:
+    """Measure a model that computes, plan, and run all variants. All ranks have to call it."""
+    make = MODELS[task.model]
+    interference = interfering(world, "all_reduce", make(), options.samples)
+    return _run(world, task, rows, make, interference, options)
+
+
+def waiting_for(world: World, task: Task, rows: Rows, options: argparse.Namespace) -> Setting:
+    """Do the same of a shipped model whose layers wait instead of computing."""
+    shipped, size = load(task.model), scaled_bytes(task)
+    make = partial(waiting, scaled_units(shipped, COMPUTE_S, size))
+    return _run(world, task, rows, make, ALONE, options, shipped.parameter_bytes / size)
+
+
+def _run(
+    world: World,
+    task: Task,
+    rows: Rows,
+    make: Callable[[], Trained],
+    interference: Interference,
+    options: argparse.Namespace,
+    scale: float = 1.0,
+) -> Setting:
+    own = profiled(make(), task.model, options.repetitions)
+    text = ""
+    if world.rank == 0:
+        text = json.dumps(variants_for(own, rows, interference, scale))
+    documents, keep_ddp = json.loads(world.gather("the plans", text)[0])
+    variants = [
+        Named(Variant(one["name"], one["plan"], one["predicted_ns"], one["options"]), one["key"])
+        for one in documents
+    ]
+    found = measured_once(world, make, variants, options, task.title)
+    graph = own.dataflow()
+    compute_ns = sum(op.duration_ns for op in graph.ops)
+    size = sum(parameter.size_bytes for parameter in graph.parameters)
+    cost = TableCost(tuple((size, ns) for size, ns in rows))
+    transfer_ns = cost.cost_ns(size)
+    beside = f"; {described(interference)}"
+    if task.part == "waiting":
+        beside = f" in {LABEL}; sizes, and DDP's limits, are divided by {scale:.0f}"
+    about = (
+        f"{format_bytes(size)}, {compute_ns / 1e6:.0f} ms of computation, "
+        f"{transfer_ns / 1e6:.0f} ms for one all-reduce of all{beside}"
+    )
+    return Setting(about, found, compute_ns, transfer_ns, keep_ddp)

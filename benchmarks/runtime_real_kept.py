@@ -1,0 +1,171 @@
+"""What `runtime_real` measures, setting by setting, kept so that an interrupted run goes on."""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runtime_report import Measured
+
+from planner.runtime import World
+
+__all__ = ["MOST_BUSY", "Kept", "Load", "Setting", "Task", "others_of"]
+
+MOST_BUSY = 0.05
+"""Share of the processors that others may take."""
+
+
+class Task(NamedTuple):
+    """What is measured in one job.
+
+    Attributes
+    ----------
+    part : str
+        "gradients", "shards" or "waiting".
+    model : str
+        Its name.
+    hosts : int
+        How many there are.
+    rate : int
+        Of their links, in Mbit/s.
+    """
+
+    part: str
+    model: str
+    hosts: int
+    rate: int
+
+    @property
+    def title(self) -> str:
+        """Its heading."""
+        about = {"shards": ", shards", "waiting": f", {self.hosts} hosts, layers wait"}
+        return f"{self.model}, {self.rate} Mbit/s{about.get(self.part, '')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What was measured of one task.
+
+    Attributes
+    ----------
+    about : str
+        A sentence.
+    variants : tuple of Measured
+        All of them; those that come to the same have the same rounds.
+    compute_ns, transfer_ns : int
+        Computation of a step, and one transfer of everything.
+    keep_ddp : bool or None
+        What the plan's answer said before anything ran; None if it says nothing of DDP.
+    before, during : float
+        Share of the processors that others took.
+    """
+
+    about: str
+    variants: tuple[Measured, ...]
+    compute_ns: int
+    transfer_ns: int
+    keep_ddp: bool | None = None
+    before: float = 0.0
+    during: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Communication over computation."""
+        return self.transfer_ns / self.compute_ns
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing else ran that would tell."""
+        return max(self.before, self.during) <= MOST_BUSY
+
+    @classmethod
+    def read(cls, document: dict[str, Any]) -> "Setting":
+        """Return what `Kept` has written."""
+        variants = tuple(
+            Measured(one["name"], one["predicted_ns"], tuple(map(tuple, one["rounds"])))
+            for one in document["variants"]
+        )
+        return cls(**{**document, "variants": variants})
+
+
+class Load(NamedTuple):
+    """What all processors have done until now, and this process, in seconds.
+
+    Interrupts do not count: they are the packets of the job itself.
+    """
+
+    all_s: float
+    busy_s: float
+    own_s: float
+
+    @classmethod
+    def now(cls) -> "Load":
+        """Return what Linux counts."""
+        fields = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]
+        user, nice, system, _idle, _waiting, interrupts, soft, stolen = each = [*map(int, fields)]
+        tick = os.sysconf("SC_CLK_TCK")
+        del interrupts, soft
+        return cls(sum(each) / tick, (user + nice + system + stolen) / tick, time.process_time())
+
+    def others(self, since: "Load", own_s: float) -> float:
+        """Return the share of the processors that others took, without `own_s`."""
+        passed = self.all_s - since.all_s
+        return max(self.busy_s - since.busy_s - own_s, 0.0) / passed if passed else 0.0
+
+
+def others_of(world: World, since: Load) -> float:
+    """Return the share that others than the ranks took. Every rank has to call it."""
+    now = Load.now()
+    each = world.gather("what was computed", json.dumps(now.own_s - since.own_s))
+    return now.others(since, sum(map(json.loads, each)))
+
+
+class Kept:
+    """A file of finished settings, or none.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; it may be missing yet.
+    how : dict
+        What all settings have in common; a file of others is refused.
+    """
+
+    def __init__(self, path: Path | None, how: dict[str, Any]) -> None:
+        self._path = path
+        self._all: dict[str, Any] = {"how": how, "networks": {}, "settings": {}}
+        if path is not None and path.exists():
+            self._all = json.loads(path.read_text("utf-8"))
+            if self._all["how"] != how:
+                raise SystemExit(f"{path} was measured with {self._all['how']}, not with {how}")
+
+    def network(self, hosts: int, rate: int, collective: str) -> list[list[int]] | None:
+        """Return the times of a collective, if they are known."""
+        rows: list[list[int]] | None = self._all["networks"].get(f"{hosts}/{rate}/{collective}")
+        return rows
+
+    def keep_network(
+        self, hosts: int, rate: int, collective: str, rows: Sequence[Sequence[int]]
+    ) -> None:
+        """Keep the times of a collective."""
+        self._all["networks"][f"{hosts}/{rate}/{collective}"] = [*map(list, rows)]
+        self._write()
+
+    def setting(self, task: Task) -> Setting | None:
+        """Return a setting that is finished."""
+        document = self._all["settings"].get("/".join(map(str, task)))
+        return None if document is None else Setting.read(document)
+
+    def keep(self, task: Task, setting: Setting) -> None:
+        """Keep a setting."""
+        self._all["settings"]["/".join(map(str, task))] = asdict(setting)
+        self._write()
+
+    def _write(self) -> None:
+        if self._path is not None:
+            new = self._path.with_name(f"{self._path.name}.new")
+            new.write_text(json.dumps(self._all), "utf-8")
+            new.replace(self._path)

@@ -1,0 +1,158 @@
+"""The tables and sentences of `runtime_real`, from what was measured of all settings."""
+
+from collections.abc import Sequence
+from math import exp, log
+from statistics import fmean, median
+
+from runtime_real_gradients import BLIND, BY_LAYER, DDP, PLANNED, STATIC
+from runtime_real_kept import Setting, Task
+from runtime_real_shards import EXACT, FSDP2, KEPT, ONE
+from runtime_report import Measured, against, ranking, ratio, summary, table
+
+from planner.advice import WORTH
+
+__all__ = ["shown", "summaries"]
+
+BEST = "best DDP"
+BALANCED = 0.5, 2.0
+"""Communication over computation, where there is most to gain."""
+
+Found = Sequence[tuple[Task, Setting]]
+
+
+def shown(task: Task, setting: Setting) -> str:
+    """Return the table of one setting."""
+    said = {None: "", True: " The answer says: keep DDP.", False: " The answer says: run the plan."}
+    load = (
+        f" Others took {setting.before:.0%} of the processors before and {setting.during:.0%} "
+        f"meanwhile{'' if setting.quiet else ': more than these times bear'}."
+    )
+    about = f"{setting.about}.{said[setting.keep_ddp]}{load}"
+    return f"### {task.title}\n\n{about}\n\n{table(setting.variants, DDP)}\n"
+
+
+def summaries(found: Found) -> str:
+    """Return the tables over all settings, part by part."""
+    texts = []
+    parts = {part: [pair for pair in found if pair[0].part == part] for part in PARTS}
+    for part, title in PARTS.items():
+        if not parts[part]:
+            continue
+        texts.append(f"### {title}\n\n{_gains(part, parts[part])}")
+        rows = [(task.title, told_apart(setting)) for task, setting in parts[part]]
+        told = ", ".join(title.split(", ")[1:])
+        heading = f"### predicted against measured{f', {told}' if told else ''}"
+        texts.append(f"{heading}\n\n{summary(rows)}\n\n{_ranked(rows)}")
+    return "\n\n".join(texts)
+
+
+PARTS = {
+    "gradients": f"{PLANNED} against the others",
+    "shards": f"{EXACT} against the others, shards",
+    "waiting": f"{PLANNED} against the others, layers that wait",
+}
+
+
+def told_apart(setting: Setting) -> list[Measured]:
+    """Return the variants with predictions of what happened, each kind of them once."""
+    kinds: dict[tuple[tuple[int, ...], ...], Measured] = {}
+    for variant in setting.variants:
+        if variant.name != BLIND:  # its prediction leaves out what was measured
+            kinds.setdefault(variant.rounds, variant)
+    return list(kinds.values())
+
+
+def fastest(setting: Setting, kind: str) -> Measured:
+    """Return the fastest variant whose name begins so."""
+    return min(
+        (variant for variant in setting.variants if variant.name.startswith(kind)),
+        key=lambda variant: variant.median_ns,
+    )
+
+
+def _gains(part: str, found: Found) -> str:
+    own, name, rival = (EXACT, "best FSDP2", FSDP2) if part == "shards" else (PLANNED, BEST, DDP)
+    settings = [
+        (
+            task,
+            setting,
+            [*setting.variants, Measured(name, None, fastest(setting, rival).rounds)],
+        )
+        for task, setting in found
+    ]
+    others = (
+        (name, FSDP2, KEPT, DDP, BY_LAYER, ONE)
+        if part == "shards"
+        else (name, DDP, STATIC, BLIND, BY_LAYER)
+    )
+    rows = [(task.title, variants) for task, _, variants in settings]
+    texts = [against(rows, own, others)]
+    compared = (name, rival) if part != "shards" else (name, BY_LAYER, ONE)
+    texts += [_mean(settings, own, other) for other in compared]
+    if part != "shards":
+        texts.append(_advised(settings))
+    return "\n\n".join(texts)
+
+
+def _mean(
+    settings: Sequence[tuple[Task, Setting, Sequence[Measured]]], own: str, other: str
+) -> str:
+    """Return a sentence about how many times as fast as another variant the plans are."""
+    gains, balanced, slower = [], [], []
+    for task, setting, variants in settings:
+        known = {variant.name: variant for variant in variants}
+        middle, _, most = ratio(known[other], known[own])
+        gains.append(middle)
+        if BALANCED[0] <= setting.ratio <= BALANCED[1]:
+            balanced.append(middle)
+        if most < 1:
+            slower.append(f"{task.title} ({middle:.2f})")
+    text = f"{own} over {other}: {_geometric(gains)} in the geometric mean"
+    if balanced:
+        text += (
+            f", {_geometric(balanced)} of the {len(balanced)} where communication is between a "
+            "half and twice the computation"
+        )
+    return f"{text}; slower in every round: {', '.join(slower) or 'nowhere'}."
+
+
+def _geometric(ratios: Sequence[float]) -> str:
+    return f"{exp(fmean(map(log, ratios))):.3f}"
+
+
+def _advised(settings: Sequence[tuple[Task, Setting, Sequence[Measured]]]) -> str:
+    """Return a sentence about whether the answers were right to keep DDP, or not to.
+
+    Keeping is right where the plan gains less than what is worth it, or not in every round; running
+    the plan where it is no slower.
+    """
+    kept = run = kept_rightly = run_rightly = 0
+    for _, setting, variants in settings:
+        known = {variant.name: variant for variant in variants}
+        middle, least, _ = ratio(known[BEST], known[PLANNED])
+        if setting.keep_ddp:
+            kept += 1
+            kept_rightly += middle < WORTH or least <= 1
+        elif setting.keep_ddp is not None:
+            run += 1
+            run_rightly += middle >= 1
+    return (
+        f"What answers said before anything ran: {kept} times to keep DDP, {kept_rightly} times "
+        f"rightly; {run} times to run the plan, {run_rightly} times rightly."
+    )
+
+
+def _ranked(rows: Sequence[tuple[str, Sequence[Measured]]]) -> str:
+    ranks = [ranking(variants) for _, variants in rows]
+    clear = sum(one.right + one.wrong + one.tied for one in ranks)
+    right = sum(one.right for one in ranks)
+    spreads = [
+        (max(variant.medians_ns) - min(variant.medians_ns)) / variant.median_ns
+        for _, variants in rows
+        for variant in variants
+    ]
+    share = f" ({right / clear:.0%})" if clear else ""
+    return (
+        f"Of {clear} pairs that differ in every round, {right} are ranked rightly{share}. A "
+        f"variant's slowest round is {median(spreads):.1%} slower than its fastest (median)."
+    )

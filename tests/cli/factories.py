@@ -1,0 +1,32 @@
+"""Models for commands that measure beside them; needs torch."""
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+__all__ = ["counted", "failing"]
+
+
+class _Counted(nn.Linear):
+    """Leaves a byte behind for each forward pass, and prints what nobody should read."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        print("a model that talks")
+        with Path("passes").open("a") as passes:
+            passes.write(str(len(inputs)))
+        return super().forward(inputs)
+
+
+class _Failing(nn.Linear):
+    def forward(self, inputs: Tensor) -> Tensor:
+        raise ValueError("no")
+
+
+def counted() -> nn.Module:
+    """Return a model that counts its passes in the current directory."""
+    return _Counted(16, 4)
+
+
+def failing() -> nn.Module:
+    """Return a model whose forward pass fails."""
+    return _Failing(16, 4)
