@@ -60,9 +60,9 @@ def exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     try:
         for shape in shapes(problem):
             deadline.check()
-            better = _best_of(problem, shape, best)
-            if better is not None:
-                plan, best = better, iteration_ns(problem, better)
+            found = _best_of(problem, shape, best)
+            if found is not None:
+                plan, best = found, iteration_ns(problem, found)
     except TimeUpError:
         return Outcome(plan, outcome.lower_bound, timed_out=True)
     return Outcome(plan, best)
@@ -204,4 +204,4 @@ class _Issues:
 
 
 def _no_later(first: Sequence[int], second: Sequence[int]) -> bool:
-    return all(time <= later for time, later in zip(first, second, strict=True))
+    return all(least <= most for least, most in zip(first, second, strict=True))

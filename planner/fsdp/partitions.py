@@ -82,7 +82,7 @@ def best_units(
     for place in range(len(starts) - 2, -1, -1):
         deadline.check()
         start = starts[place]
-        first = []
+        candidates = []
         last = len(starts) - 1
         if most_bytes is not None:
             farthest = bisect_right(sizes, sizes[start] + most_bytes) - 1
@@ -96,14 +96,14 @@ def best_units(
                 gradients[stop] - gradients[start], shares[stop] - shares[start]
             )
             for gathered, scattered, units in labels[stop]:
-                first.append(
+                candidates.append(
                     _Label(
                         gather + max(forward[count] - forward[start], gathered),
                         max(scattered, computed) + reduce,
                         (stop, units),
                     )
                 )
-        labels[start] = _undominated(first)
+        labels[start] = _undominated(candidates)
         proven &= len(labels[start]) <= kept
         labels[start] = labels[start][:kept]
     best = min(labels[0], key=lambda label: label.gathered + label.scattered)
