@@ -148,6 +148,21 @@ def tiny_iteration(machines: int, **more: Any) -> Request:
     return {"problem": "iteration", "profile": profile, "cluster": cluster, **more}
 
 
+def fsdp_request(layers: int, **more: Any) -> Request:
+    draw = Random(4)
+    cost = {"startup_ns": 30_000, "ns_per_byte": 0.02}
+    return {
+        "problem": "fsdp",
+        "forward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
+        "backward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
+        "parameter_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
+        "activation_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
+        "meshes": [{"shards": 64, "all_gather": cost, "reduce_scatter": cost}],
+        "memory_bytes": 30 * 10**9,
+        **more,
+    }
+
+
 def shipped(path: str) -> Request:
     request: Request = json.loads((ROOT / "data" / path).read_text())
     return request
@@ -178,6 +193,10 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     ),
     "yan, 100 layers": (lambda: yan_deep(100), ["exact", "median"]),
     "drizzle": (lambda: shipped("drizzle/inception64.json"), ["exact"]),
+    "fsdp, 400 layers": (
+        lambda: fsdp_request(400),
+        ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"],
+    ),
     "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
     "caramel, 40 parameters": (lambda: caramel_request(40), ["exact", "exact_split", "auto"]),
     "caramel, regret": (lambda: caramel_request(600, regret=True), ["auto"]),

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from planner import iteration
+from planner.cli import plan_fsdp
 from planner.cli.common import (
     REGRET_HELP,
     check_outputs,
@@ -48,7 +49,8 @@ def add_parser(commands: Any) -> None:
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
-    add_iteration_options(parser)
+    add_iteration_options(parser, fsdp=True)
+    plan_fsdp.add_options(parser)
     parser.add_argument(
         "--method",
         default="auto",
@@ -90,6 +92,9 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan."""
+    plan_fsdp.refuse_options(options)
+    if options.mode == plan_fsdp.FSDP:
+        return plan_fsdp.run(options)
     job = settle(options)
     with in_option("--picture"):
         draw = GANTT.writer(Path(options.picture)) if options.picture else None

@@ -18,6 +18,7 @@ CLUSTERS = {"bml": "bml-bcube", "drizzle": "drizzle-32"}
 QUICK = {
     "ibatch": "greedy,one_batch",
     "caramel": "caramel,ddp",
+    "fsdp": "fsdp2,no_reshard",
     "iteration": "ddp",
     "yan": "data_parallel,exact",
 }
