@@ -273,6 +273,8 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
         breaks_eq5 = name.startswith("ibatch, Eq. 4") and method == "layer_by_layer"
         late = one["status"] == "time_limit" and name == "bml, around failures"
         late |= method == "trees"
+        # A rule may need more memory than there is, whatever the time.
+        late |= name.startswith("fsdp") and one["status"] == "infeasible"
         assert breaks_eq5 or late or one["objective_ns"] is not None, one
 
 

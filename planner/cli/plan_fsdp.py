@@ -145,17 +145,22 @@ def _problem(job: Job, options: argparse.Namespace) -> fsdp.Problem:
         if not all(name.isdecimal() for name in names):
             raise InvalidInputError("--shards", f"expected numbers, got {options.shards}")
         shards = [int(name) for name in names]
-    return sharded_problem(
-        job.profile,
-        job.cluster,
-        computation=job.options["computation"],
-        optimiser=job.options["optimiser"],
-        channels=options.channels or "one",
-        memory_bytes=memory,
-        ignore_memory=job.options["ignore_memory"],
-        recompute=options.recompute,
-        shards=shards,
-    )
+    try:
+        return sharded_problem(
+            job.profile,
+            job.cluster,
+            computation=job.options["computation"],
+            optimiser=job.options["optimiser"],
+            channels=options.channels or "one",
+            memory_bytes=memory,
+            ignore_memory=job.options["ignore_memory"],
+            recompute=options.recompute,
+            shards=shards,
+        )
+    except InvalidInputError as error:
+        if not error.path.startswith("shards"):
+            raise
+        raise InvalidInputError("--shards", error.message) from None
 
 
 def _chosen(comparison: Comparison[Any, Any], method: str) -> Result[Any, Any]:
