@@ -25,7 +25,7 @@ Request = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 
-LIMITS = (0.001, 0.2)
+LIMITS = (0.001, 0.1)
 
 LATE_S = 0.5
 """How late an answer may be."""
@@ -273,6 +273,8 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
         breaks_eq5 = name.startswith("ibatch, Eq. 4") and method == "layer_by_layer"
         late = one["status"] == "time_limit" and name == "bml, around failures"
         late |= method == "trees"
+        # A rule may need more memory than there is, whatever the time.
+        late |= name.startswith("fsdp") and one["status"] == "infeasible"
         assert breaks_eq5 or late or one["objective_ns"] is not None, one
 
 
@@ -337,6 +339,8 @@ def test_whenever_the_time_is_up_there_is_an_answer(
     request, looks = STEPPED[name](), count()
     clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
     monkeypatch.setattr("planner.deadline.time", clock)
-    for limit in range(1, 120 if name.startswith("iteration") else 50):
+    # The first looks are in different places, later ones often in the same.
+    later = range(40, 120 if name.startswith("iteration") else 50, 5)
+    for limit in (*range(1, 40), *later):
         answer = planner.solve({**request, "time_limit_s": limit})
         assert answer.get("status") in {"optimal", "feasible", "time_limit"}, (limit, answer)

@@ -1,7 +1,6 @@
 """``planner plan --mode fsdp``: what FSDP should wrap, prefetch and keep."""
 
 import argparse
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,15 +9,14 @@ from typing import Any
 import msgspec
 
 from planner import fsdp
-from planner.cli.common import check_outputs, in_option, write_json, write_text
+from planner.cli.common import check_outputs, in_option
 from planner.cli.compare_fsdp import FAMILY, summary
-from planner.cli.complaint import complain
 from planner.cli.family import provenance, warning_lines
 from planner.cli.iteration_options import Job, settle
 from planner.cli.parsing import parse_names
+from planner.cli.plan_output import write_plan
 from planner.cli.plan_text import about_cluster
 from planner.cli.progress import Progress
-from planner.cli.writing import replacing
 from planner.comparison import Comparison, compare
 from planner.draw import GANTT, format_table
 from planner.draw.plans import plan_chart
@@ -116,24 +114,10 @@ def run(options: argparse.Namespace) -> int:
     chosen = _chosen(comparison, options.method)
     made = warned(answer(problem, chosen), job.profile.provenance.warnings)
     encoded = msgspec.json.encode(made).decode() + "\n"
-    if options.output and options.output != "-":
-        write_json(encoded, options.output)
-    if options.json or options.output == "-":
-        write_json(encoded, None)
     chart = None
     if chosen.plan is not None:
         chart = plan_chart(made, PROBLEMS[FSDP].view(made), job.profile.name)
-    if not options.json and options.output != "-":
-        text = "\n".join(_lines(job, problem, chosen, comparison)) + "\n"
-        if chart is not None:
-            width = shutil.get_terminal_size((100, 24)).columns
-            text += "\n" + GANTT.text(chart, width) + "\n"
-        write_text(text)
-    if draw is not None and chart is not None:
-        with replacing(options.picture) as place:
-            draw(chart, place)
-    elif draw is not None:
-        complain(f"planner: there is no plan, so {options.picture} is not written")
+    write_plan(options, encoded, chart, lambda: _lines(job, problem, chosen, comparison), draw)
     return 0
 
 
@@ -145,17 +129,22 @@ def _problem(job: Job, options: argparse.Namespace) -> fsdp.Problem:
         if not all(name.isdecimal() for name in names):
             raise InvalidInputError("--shards", f"expected numbers, got {options.shards}")
         shards = [int(name) for name in names]
-    return sharded_problem(
-        job.profile,
-        job.cluster,
-        computation=job.options["computation"],
-        optimiser=job.options["optimiser"],
-        channels=options.channels or "one",
-        memory_bytes=memory,
-        ignore_memory=job.options["ignore_memory"],
-        recompute=options.recompute,
-        shards=shards,
-    )
+    try:
+        return sharded_problem(
+            job.profile,
+            job.cluster,
+            computation=job.options["computation"],
+            optimiser=job.options["optimiser"],
+            channels=options.channels or "one",
+            memory_bytes=memory,
+            ignore_memory=job.options["ignore_memory"],
+            recompute=options.recompute,
+            shards=shards,
+        )
+    except InvalidInputError as error:
+        if not error.path.startswith("shards"):
+            raise
+        raise InvalidInputError("--shards", error.message) from None
 
 
 def _chosen(comparison: Comparison[Any, Any], method: str) -> Result[Any, Any]:

@@ -3,7 +3,8 @@
 The memory is added up here a second time, and in another way than `planner.fsdp.evaluation` does:
 as stretches of the sequence of events, one for each thing that is in memory.
 
-Complexity: O(layers + units).
+Guarantee: what passes can be carried out, and fits at every moment.
+Complexity: O(layers + units). Source: own.
 """
 
 from collections import deque

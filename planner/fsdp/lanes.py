@@ -5,7 +5,8 @@ channels that share the links are each half as fast while both are busy; a trans
 up to whole nanoseconds. Whoever issues transfers does so in order of time, and asks for the end of
 one only when nothing is issued before that end.
 
-Complexity: O(1) a transfer, amortised.
+Guarantee: every transfer has all of its time, in order of issue on its channel.
+Complexity: O(1) a transfer, amortised. Source: own.
 """
 
 from collections import deque

@@ -4,7 +4,9 @@ FSDP2 (torch 2.13, ``_fsdp_param_group.py``), with the host ahead of the device:
 the streams of gathers wait for the copy out of each gather, so that of unit u leaves once the
 computation of unit u-2 has begun; lists of n modules to prefetch make that u-n-1, so lists of one
 change nothing. In the backward pass a unit prefetches the next when its own parameters have
-arrived, and lists of n modules the next n. One reduce-scatter's input is kept.
+arrived, and lists of n modules the next n. One reduce-scatter's input is kept. Real FSDP2 gathers
+the last unit again beside that unit's own forward computation, which no plan here may: where that
+unit is freed, these rules take a little longer.
 
 - `fsdp2`: every block a unit, freed after the forward pass.
 - `fsdp2_ahead_2`: with lists of two modules in both passes.

@@ -57,7 +57,7 @@ def cheapest_units(
     for place in range(len(starts) - 2, -1, -1):
         start = starts[place]
         left = room - kept[start]
-        found: list[_Label] = []
+        tried: list[_Label] = []
         again, reached = 0, start
         for stop in starts[place + 1 : place + 1 + MAX_LONGEST]:
             size, made = sizes[stop] - sizes[start], gradients[stop] - gradients[start]
@@ -71,12 +71,12 @@ def cheapest_units(
             copied = 2 * size if stop < problem.layers else 0
             beside = left - remembered - later - more - max(copied, again + size + made)
             costs = 2 * over.gather_ns(size) + over.reduce_ns(made, own)
-            found += [
+            tried += [
                 _Label(costs + label.cost, made, (stop, label.units))
                 for label in labels[stop]
                 if label.made <= beside
             ]
-        labels[start] = _undominated(found)
+        labels[start] = _undominated(tried)
     if not labels[0]:
         return None
     ranges: list[tuple[int, int]] = []

@@ -159,6 +159,18 @@ def test_one_way_it_is_a_pull_or_a_push(
     assert solve(problem).objective_ns == ibatch.solve(side).objective_ns
 
 
+def test_parameters_are_there_twice_while_they_are_copied() -> None:
+    frozen = Problem(
+        forward_ns=(1,),
+        backward_ns=(1,),
+        parameter_bytes=(10,),
+        gradient_bytes=(0,),
+        meshes=[one_mesh(0, 0, shards=2)],
+    )
+    plan = Plan(0, (Unit(0, 1, True, False, 0, None),))
+    assert peak_of(frozen, plan) == checked_peak(frozen, plan) == 5 + 20
+
+
 def test_optimiser_is_stored_by_shares() -> None:
     problem = Problem(
         forward_ns=(1,),
