@@ -38,7 +38,8 @@ class Inputs:
     """What a module's `load_args` asks for its arguments, made without memory."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
-        self.mode, self.args = mode, []
+        self.mode = mode
+        self.args: list[Any] = []
 
     def storage(self, _: Any, size: int, *, device: Any = None, **__: Any) -> Any:
         """Return a tensor of so many bytes."""
@@ -76,9 +77,10 @@ def start_groups(groups: dict[str, dict[str, int]]) -> None:
         name: whole if group["size"] == world else dist.new_group(list(range(group["size"])))
         for name, group in groups.items()
     }
-    torch._C._distributed_c10d._unregister_all_process_groups()
+    registry: Any = torch._C._distributed_c10d
+    registry._unregister_all_process_groups()
     for name, group in made.items():
-        torch._C._distributed_c10d._register_process_group(name, group)
+        registry._register_process_group(name, group)
 
 
 def without_gpu() -> Any:
@@ -126,7 +128,7 @@ class Times:
         self.roofline = estimate_roofline_runtime_ms
         self.groups = module.get_pg_config()
         self.table = read_table(folder / module.get_colls_estimations_file())
-        mapping = getattr(module, "get_colls_group_mapping", dict)()
+        mapping: dict[str, str] = getattr(module, "get_colls_group_mapping", dict)()
         self.table_group = {name: mapping.get(name, name) for name in self.groups}
         self.mapped = bool(mapping)
         self.analytical: set[str] = set()

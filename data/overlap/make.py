@@ -67,7 +67,7 @@ def main() -> None:
     GROUPS["weights"] = dist.new_group(list(range(RANKS)))
     GROUPS["tensor"] = dist.new_group(list(range(RANKS)))
     with FakeTensorMode():
-        half = {"dtype": torch.bfloat16}
+        half: dict[str, Any] = {"dtype": torch.bfloat16}
         inputs = [torch.empty(TOKENS, WIDTH, **half)]
         for _ in range(2):
             inputs += [

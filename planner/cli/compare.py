@@ -187,6 +187,10 @@ def _requested(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedP
 def _profiled(data: bytes, options: argparse.Namespace) -> tuple[str, ComparedProblem]:
     """Return what is asked about a profile, and the problem it makes with a network."""
     problem: str = options.problem or next(iter(PROFILED))
+    if problem not in PROFILED:
+        raise InvalidInputError(
+            "--problem", f"{problem} needs a request; {options.file} holds a profile"
+        )
     family = PROFILED[problem]
     _settle(options, problem)
     _refuse(options, _MEMORY.get(problem, compare_peers.MEMORY), f"--problem {problem}")

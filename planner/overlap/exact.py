@@ -5,7 +5,8 @@ set of collectives that may be one transfer. Begins follow the rank's and the ch
 memory is counted at each place from who comes before whom. Merged starts, and merged waits, take
 neighbouring places.
 
-Guarantee: optimal, or the best and the bound at the time limit; infeasible is proven.
+Guarantee: optimal, or the best and the bound at the time limit, at worst the graph's own order;
+infeasible is proven.
 Complexity: exponential; up to `MAX_NODES` nodes, and `MAX_MERGED` collectives of a kind.
 Source: own; OR-Tools CP-SAT with one worker and a fixed seed.
 """
@@ -18,7 +19,8 @@ from ortools.sat.python import cp_model
 from planner.deadline import Deadline
 from planner.errors import NotApplicableError
 from planner.methods import OUT_OF_TIME, Outcome
-from planner.overlap.plan import Plan
+from planner.overlap.evaluation import peak_memory
+from planner.overlap.plan import Plan, own_order
 from planner.overlap.problem import Problem
 from planner.results import Infeasibility
 
@@ -67,7 +69,11 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         )
         return Outcome(None, infeasibility=reason)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Outcome(None, timed_out=True, infeasibility=OUT_OF_TIME)
+        plan = own_order(problem)
+        limit = problem.memory_limit_bytes
+        if limit is not None and peak_memory(problem, plan)[0] > limit:
+            return Outcome(None, timed_out=True, infeasibility=OUT_OF_TIME)
+        return Outcome(plan, timed_out=True)
     order = sorted(range(len(problem.nodes)), key=lambda node: solver.value(model.place[node]))
     merged = tuple(
         members for members, x in model.groups if len(members) > 1 and solver.boolean_value(x)
