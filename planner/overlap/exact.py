@@ -31,6 +31,9 @@ MAX_MERGED = 8
 _MAX_BITS = 45
 """Times whose sum is longer would be rounded in the model, so that nothing were proven."""
 
+_MAX_MEMORY_BITS = 62
+"""What all that may be held adds up to must be an integer of the solver."""
+
 
 def applicable(problem: Problem) -> bool:
     """Return whether the graph is small enough."""
@@ -39,6 +42,7 @@ def applicable(problem: Problem) -> bool:
         len(problem.nodes) <= MAX_NODES
         and max((kinds.count(kind) for kind in set(kinds)), default=0) <= MAX_MERGED
         and _horizon(problem).bit_length() <= _MAX_BITS
+        and _occupied(problem).bit_length() <= _MAX_MEMORY_BITS
     )
 
 
@@ -54,7 +58,7 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
         raise NotApplicableError(
             "method",
             f"exact takes up to {MAX_NODES} nodes, {MAX_MERGED} collectives of a kind that can be "
-            f"merged, and times of {_MAX_BITS} bits together",
+            f"merged, times of {_MAX_BITS} bits together and memory of {_MAX_MEMORY_BITS}",
         )
     model = _Model(problem)
     solver = cp_model.CpSolver()
@@ -80,6 +84,12 @@ def solve_exact(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     )
     bound = -int(-solver.best_objective_bound // 1)
     return Outcome(Plan(tuple(order), merged), bound, status != cp_model.OPTIMAL)
+
+
+def _occupied(problem: Problem) -> int:
+    """Return what the model adds up of memory: tensors, and buffers of every set of collectives."""
+    packed = sum(it.pack_bytes + it.unpack_bytes for it in problem.collectives)
+    return sum(tensor.size_bytes for tensor in problem.tensors) + (packed << MAX_MERGED)
 
 
 def _horizon(problem: Problem) -> int:

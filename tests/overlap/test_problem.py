@@ -166,3 +166,11 @@ def test_many_nodes_are_planned_without_looking_at_all_pairs() -> None:
     result = solve(problem, method="greedy")
     assert result.objective_ns == 20 + 30 * layers
     assert evaluate(problem, own_order(problem)).makespan_ns == 50 * layers
+
+
+def test_memory_that_the_model_cannot_add_up_is_refused_by_it() -> None:
+    large = [replace(it, pack_bytes=2**54) for it in PROBLEM.collectives]
+    problem = replace(PROBLEM, collectives=large, memory_limit_bytes=2**60)
+    with pytest.raises(InvalidInputError, match="memory of 62"):
+        solve(problem, method="exact")
+    assert solve(problem).method == "search"
