@@ -132,7 +132,7 @@ def test_variants_that_come_to_the_same_are_executed_once(monkeypatch: pytest.Mo
         for one in documents
     ]
     options = argparse.Namespace(rounds=1, steps=1)
-    found = measured_once(None, lambda: None, named, options, "")  # type: ignore[arg-type]
+    found = measured_once(None, lambda: None, named, options, "")  # type: ignore[arg-type,return-value]
     assert [one.name for one in found] == list(keys)
     assert [one.predicted_ns for one in found] == [one["predicted_ns"] for one in documents]
     assert len(executed) == len(set(keys.values())) < len(keys)
@@ -185,4 +185,4 @@ def test_shards_are_planned_beside_computation() -> None:
     plain = [planner.solve(one) for one in requests(chain, rows, alone, "exact")]
     for one, other in zip(disturbed, plain, strict=True):
         assert one["makespan_ns"] > other["makespan_ns"]
-    assert program_of(disturbed)
+    assert program_of(tuple(disturbed))
