@@ -61,7 +61,7 @@ def single(bcube: BCube) -> Iterator[tuple[str, list[Failures]]]:
     levels = range(bcube.k)
     yield "NIC", [Failures(nics=frozenset({pair})) for pair in product(servers, levels)]
     yield "switch", [Failures(switches=frozenset({pair})) for pair in product(levels, switches)]
-    yield "server", [Failures(servers=frozenset({one})) for one in servers]
+    yield "server", [Failures(servers=frozenset({server})) for server in servers]
 
 
 def several(bcube: BCube) -> Iterator[tuple[str, Failures]]:
@@ -136,8 +136,12 @@ class Row(NamedTuple):
             self.failed,
             f"{self.bound / 1e6:.2f} ms" if absolute else f"{share:.4f}",
         ]
-        for one in self.ratios:
-            cells += ["–"] * 3 if one is None else [f"{one[0]:.3f}", f"{one[1]:.3f}", str(one[2])]
+        for ratio in self.ratios:
+            cells += (
+                ["–"] * 3
+                if ratio is None
+                else [f"{ratio[0]:.3f}", f"{ratio[1]:.3f}", str(ratio[2])]
+            )
         return cells
 
 

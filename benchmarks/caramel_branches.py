@@ -92,7 +92,7 @@ def branching(seed: int) -> Graph:
 def network(random: Random, graph: Graph) -> AffineCost:
     """Return a cost whose bytes and start-ups take a share of the computation each."""
     computation = sum(op.duration_ns for op in graph.ops)
-    size = sum(one.size_bytes for one in graph.parameters)
+    size = sum(parameter.size_bytes for parameter in graph.parameters)
     rate = Fraction(int(1000 * computation * random.choice([0.3, 0.6, 1, 1.5]) / size), 1000)
     return AffineCost(int(computation * random.choice([0.003, 0.01, 0.03, 0.1])), rate)
 
@@ -232,7 +232,7 @@ def main() -> None:
                 len(ratios),
                 f"{exp(fmean(map(log, ratios))) - 1:.3%}",
                 f"{max(ratios) - 1:.3%}",
-                sum(one > 1.003 for one in ratios),
+                sum(ratio > 1.003 for ratio in ratios),
                 orders,
                 f"{median(times):.3f} s",
                 f"{max(times):.2f} s",

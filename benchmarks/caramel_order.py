@@ -90,7 +90,7 @@ def wide(count: int, seed: int) -> Graph:
         own = phase[0]
         first = half if index > half else 0
         near = range(max(first, index - 1000), index)
-        after = {f"{own}{one}" for one in source.choices(near, k=3)} if near else set()
+        after = {f"{own}{choice}" for choice in source.choices(near, k=3)} if near else set()
         if index >= half:
             after = {one for one in after if one != f"b{index}"} if index > half else set()
             after.add(f"f{source.randrange(half)}")

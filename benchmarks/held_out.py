@@ -27,6 +27,8 @@ from planner.jsonio.files import read_cluster, shipped_clusters
 from planner.measured import Measured, MeasuredNetwork
 from planner.units import format_bytes
 
+KINDS = ("sizes", "ranks between", "larger ranks")
+
 
 def affine(table: Measured) -> list[HeldOut]:
     """Return each inner size as the affine cost of the others has it."""
@@ -52,16 +54,23 @@ def errors(network: MeasuredNetwork) -> dict[str, list[HeldOut]]:
 def main() -> None:
     """Print the errors of every cluster, and of all."""
     every: dict[str, list[HeldOut]] = {}
-    rows = []
+    rows, short = [], []
     for name in shipped_clusters():
         network = read_cluster(name).network
         if network is None:
             continue
-        for kind, held_out in errors(network).items():
+        known = errors(network)
+        for kind, held_out in known.items():
             every.setdefault(kind, []).extend(held_out)
             rows += lines(name, kind, held_out)
+        short.append(line(name, known))
     for kind, held_out in every.items():
         rows += lines("all", kind, held_out)
+    print("## From 1 MiB up\n")
+    titles = ["cluster"]
+    for kind in KINDS:
+        titles += [kind, f"{kind}: mean error", f"{kind}: largest"]
+    rows_below(titles, [*short, line("all", every)])
     print("## Left out, and predicted\n")
     rows_below(("cluster", "left out", "from", "times", "mean error", "largest"), rows)
     worst = sorted(
@@ -85,6 +94,15 @@ def main() -> None:
             for one in [one for one in worst if one.size_bytes >= 2**20][:15]
         ],
     )
+
+
+def line(name: str, known: dict[str, list[HeldOut]]) -> tuple[str, ...]:
+    """Return the row of one cluster: of each kind how many times, their mean and largest error."""
+    cells = [name]
+    for kind in KINDS:
+        count, mean, largest = summary(known[kind]) or (0, 0.0, 0.0)
+        cells += [str(count), f"{mean:.1%}", f"{largest:.1%}"] if count else ["0", "-", "-"]
+    return tuple(cells)
 
 
 def lines(name: str, kind: str, held_out: list[HeldOut]) -> list[tuple[str, ...]]:

@@ -27,7 +27,7 @@ from planner.cli.peers_text import (
 )
 from planner.draw.peers import save_peers
 from planner.iteration import METHODS as ALL
-from planner.iteration.peers import BASELINE, JOINT, PeerCase, Spread, standings
+from planner.iteration.peers import BASELINE, JOINT, PeerCase, Ratios, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 from planner.methods import concrete
@@ -129,8 +129,8 @@ def margin(cases: Sequence[PeerCase]) -> str:
         joint = case.time_ns(JOINT)
         if joint is not None:
             ratios.append(min(one for one in times if one is not None) / joint)
-    spread = Spread(tuple(ratios))
-    clear = sum(one > 1 + CLEARLY for one in ratios)
+    spread = Ratios(tuple(ratios))
+    clear = sum(ratio > 1 + CLEARLY for ratio in ratios)
     return (
         "Against the best of all others, chosen anew in every case, the joint plan is "
         f"{CLEARLY:.0%} faster or more in {clear} of {len(ratios)} cases: {spread.mean:.3f} times "

@@ -115,7 +115,7 @@ def main() -> None:
     header = ["profile", "ops", "parameters", "median", "slowest", "cluster", "aim / slowest"]
     print(markdown(header, rows))
     print("\n" + markdown(["profile", "cluster", *PARTS], shares, 2))
-    (name, place), most = max(times.items(), key=lambda one: one[1])
+    (name, place), most = max(times.items(), key=lambda item: item[1])
     kept = sum(one <= AIM_S for one in times.values())
     print(
         f"\nSlowest: {name} on {place}, {most:.2f} s, {most / AIM_S:.0%} of the aim of "

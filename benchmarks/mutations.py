@@ -130,9 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--time-limit", type=float, default=600, help="seconds for one")
     options = parser.parse_args(arguments)
     chosen = [
-        one
-        for one in read_mutations(options.path)
-        if not options.words or any(word in f"{one.file} {one.name}" for word in options.words)
+        mutation
+        for mutation in read_mutations(options.path)
+        if not options.words
+        or any(word in f"{mutation.file} {mutation.name}" for word in options.words)
     ]
     verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory() as name:

@@ -193,12 +193,49 @@ def caramel_utilisation(figure: "Figure") -> None:
     right.set_title("Fig. 12, 8 workers", fontsize=10)
 
 
+def blind(figure: "Figure") -> None:
+    """Draw how fast larger scales were, against what was predicted of them."""
+    figure.set_size_inches(10, 4.8)
+    table = load("blind").table("Every row")
+    sources = load("blind").table("By source")
+    kept = zip(sources.column("source"), sources.column("held out"), strict=True)
+    held_out = {name for name, is_so in kept if is_so == "yes"}
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    for ax, (name, title) in zip(
+        axes,
+        (("error", "by the library"), ("affine, share", "by an affine cost, with the fixed share")),
+        strict=True,
+    ):
+        columns = [table.column(one) for one in ("source", "linear", name)]
+        rows = list(zip(*columns, strict=True))
+        for says, mark, colour, is_so in (
+            ("held out", "o", DARK, True),
+            ("others", "^", ORANGE, False),
+        ):
+            points = [
+                (100 + linear, 100 * (100 + linear) / (100 + error))
+                for source, linear, error in rows
+                if (source in held_out) is is_so
+            ]
+            ax.plot(*zip(*points, strict=True), mark, color=colour, ms=4, alpha=0.6, label=says)
+        ends = [10, 125]
+        for share, style in ((1, "-"), (0.9, ":"), (1.1, ":")):
+            ax.plot(ends, [end / share for end in ends], style, color=OUTLINE, lw=0.8)
+        ax.set_xlim(*ends)
+        ax.set_ylim(*ends)
+        ax.set_xlabel("measured: % of linear scaling")
+        ax.set_title(title, fontsize=10)
+    axes[0].set_ylabel("predicted: % of linear scaling")
+    _legend_above(figure, axes[0])
+
+
 PICTURES: dict[str, Callable[["Figure"], None]] = {
     "quality": quality,
     "growth": growth,
     "executed-ratios": executed,
     "executed-joint": executed_joint,
     "failures": failures,
+    "blind": blind,
     "caramel-utilisation": caramel_utilisation,
 }
 
@@ -206,11 +243,11 @@ PICTURES: dict[str, Callable[["Figure"], None]] = {
 def _percent_ticks(ax: "Axes") -> None:
     low, high = ax.get_xlim()
     ticks = [one for one in (EXACT, 0.1, 1, 10, 100, 1000) if low <= one <= high]
-    _ticks(ax, ticks, [f"≤ {one:g}" if one == EXACT else f"{one:g}" for one in ticks])
+    _ticks(ax, ticks, [f"≤ {tick:g}" if tick == EXACT else f"{tick:g}" for tick in ticks])
 
 
 def _ticks(ax: "Axes", ticks: Sequence[float], labels: Sequence[str] = ()) -> None:
-    ax.set_xticks(ticks, labels or [f"{one:g}" for one in ticks], fontsize=9)
+    ax.set_xticks(ticks, labels or [f"{tick:g}" for tick in ticks], fontsize=9)
     ax.minorticks_off()
     ax.grid(axis="x", alpha=0.3)
 
@@ -258,8 +295,8 @@ def _ratios(ax: "Axes", table: Table, names: Sequence[str]) -> None:
         ax.hlines(places, low, high, color=colour, lw=1.2)
         ax.plot(middle, places, mark, color=colour, ms=4.5, label=name.strip("`"))
     ax.axvline(1, color=OUTLINE, lw=0.8)
-    same = len({one.split(", ")[1] for one in settings}) == 1
-    labels = [one.replace(", ρ = 1", "") if same else one for one in settings]
+    same = len({setting.split(", ")[1] for setting in settings}) == 1
+    labels = [setting.replace(", ρ = 1", "") if same else setting for setting in settings]
     ax.set_yticks(range(len(settings)), labels, fontsize=8)
     ax.invert_yaxis()
     ax.set_xlabel("median, lowest to highest round")

@@ -245,9 +245,9 @@ def main() -> None:
 
     settings = list(product(profiles, RATIOS, STARTUPS))
     print("Time over that of the plan taken before: geometric means over the cases.\n")
-    report("iBatch, push", [of_chain(*one, "push") for one in settings], runs)
-    report("iBatch, pull", [of_chain(*one, "pull") for one in settings], runs)
-    report("Caramel", [of_graph(*one) for one in settings], runs)
+    report("iBatch, push", [of_chain(*setting, "push") for setting in settings], runs)
+    report("iBatch, pull", [of_chain(*setting, "pull") for setting in settings], runs)
+    report("Caramel", [of_graph(*setting) for setting in settings], runs)
 
 
 if __name__ == "__main__":

@@ -128,13 +128,16 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
                     about=title,
                 )
                 about = (
-                    f"{format_bytes(round(size))} in {sum(len(one.elements) for one in units)} "
+                    f"{format_bytes(round(size))} in {sum(len(unit.elements) for unit in units)} "
                     f"parameters, {share * ring_s:.2f} s of waiting a step in {LABEL}; "
                     + " and ".join(
-                        f"{len(one.plan['groups'])} transfers ({one.name})" for one in variants
+                        f"{len(variant.plan['groups'])} transfers ({variant.name})"
+                        for variant in variants
                     )
                 )
-                found = [measured(one.name, one.predicted_ns, times) for one in variants]
+                found = [
+                    measured(variant.name, variant.predicted_ns, times) for variant in variants
+                ]
                 settings.append((name, title, about, found))
         return {"raw": raw, "rows": rows, "settings": settings}
     finally:

@@ -73,7 +73,7 @@ def variants_for(world: World, profile: Profile, rows: Rows, scale: float) -> li
     limits = DDP_FIRST_BUCKET_BYTES, DDP_BUCKET_BYTES
     small = int(limits[0] / scale), int(limits[1] / scale)
     return [
-        *(Variant(f"`{one['method']}`", one, one["iteration_ns"]) for one in answers),
+        *(Variant(f"`{answer['method']}`", answer, answer["iteration_ns"]) for answer in answers),
         Variant(DDP, None, ddp_step_ns(profile, rows, *limits)),
         Variant(
             SCALED,
@@ -114,11 +114,13 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
                     steps=options.steps,
                     about=title,
                 )
-                found = [measured(one.name, one.predicted_ns, times) for one in variants]
+                found = [
+                    measured(variant.name, variant.predicted_ns, times) for variant in variants
+                ]
                 about = describe(size, shipped, own, variants)
                 settings.append((title, about, found))
                 if chart is None or rho == 1:
-                    runs = [(one, last[f"`{one}`"]) for one in PICTURED]
+                    runs = [(method, last[f"`{method}`"]) for method in PICTURED]
                     chart = side_by_side(f"{title}, {LABEL}", runs)
         return {"rows": rows, "settings": settings, "chart": chart}
     finally:
@@ -128,7 +130,7 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
 def describe(size: float, shipped: Profile, own: Profile, variants: Sequence[Variant]) -> str:
     """Return what a setting is like."""
     graph = own.dataflow()
-    rho = next(one.plan["rho"] for one in variants if one.plan)
+    rho = next(variant.plan["rho"] for variant in variants if variant.plan)
     return (
         f"{format_bytes(round(size))} in {len(graph.parameters)} parameters (sizes "
         f"1/{shipped.parameter_bytes / size:.0f} of the model's), "

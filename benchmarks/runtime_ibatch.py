@@ -77,7 +77,7 @@ def variants_for(world: World, profile: Profile, rows: dict[str, Rows]) -> list[
     planned = {}
     if world.rank == 0:
         planned = {
-            method: [planner.solve(one) for one in requests(profile, rows, method)]
+            method: [planner.solve(request) for request in requests(profile, rows, method)]
             for method in METHODS
         }
     answers = json.loads(world.gather("the plans", json.dumps(planned))[0])
@@ -121,13 +121,15 @@ def worker(options: argparse.Namespace) -> dict[str, Any]:
                 )
                 found = {
                     phase: [
-                        measured(one.name, answer["makespan_ns"], times, value)
-                        for one in variants
-                        for answer in [one.plan[number]]
+                        measured(variant.name, answer["makespan_ns"], times, value)
+                        for variant in variants
+                        for answer in [variant.plan[number]]
                     ]
                     for number, (phase, value) in enumerate(PHASES.items())
                 }
-                found["step"] = [measured(one.name, one.predicted_ns, times) for one in variants]
+                found["step"] = [
+                    measured(variant.name, variant.predicted_ns, times) for variant in variants
+                ]
                 batches = len(variants[0].plan[0]["batches"])
                 size = sum(unit.bytes for unit in units)
                 about = (

@@ -272,7 +272,7 @@ def take_turns(
         For each variant the steps of each round, each as long as on the slowest rank; and the
         events of its last turn on this rank.
     """
-    runs = {one.name: _run_of(world, make(), one) for one in variants}
+    runs = {variant.name: _run_of(world, make(), variant) for variant in variants}
     for run in runs.values():
         run.run(warmup)
     own: dict[str, list[list[StepTime]]] = {name: [] for name in runs}

@@ -128,7 +128,7 @@ def overhead(world: World, batches: int, rounds: int) -> tuple[float, float, flo
     """Return medians of ratios: DDP and executor over plain, executor over DDP."""
     inputs = torch.randn(8, WIDTH)
     plain, wrapped, planned = (layers(LAYERS, WIDTH) for _ in range(3))
-    size = sum(one.numel() * one.element_size() for one in plain.parameters())
+    size = sum(parameter.numel() * parameter.element_size() for parameter in plain.parameters())
     ddp = DistributedDataParallel(
         wrapped, process_group=world.group, bucket_cap_mb=size / batches / 2**20 * 0.99
     )
@@ -193,7 +193,7 @@ def train(world: World, kind: str, optimizer: str, count: int, width: int) -> in
         step()
     if executor is not None:
         executor.close()
-    return sum(one.numel() * one.element_size() for one in model.parameters())
+    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
 def executor_of(kind: str, model: nn.Module, updates: Optimizer, world: World) -> Executor:
@@ -203,7 +203,9 @@ def executor_of(kind: str, model: nn.Module, updates: Optimizer, world: World) -
         return GradientExecutor(model, GradientProgram(pushes), updates, world)
     if kind == "ibatch":
         return ShardExecutor(model, ShardProgram.pushes_first(pushes[::-1], pushes), updates, world)
-    plan = Exchange(sum(one.numel() for one in model.parameters()), world.size, "rotated")
+    plan = Exchange(
+        sum(parameter.numel() for parameter in model.parameters()), world.size, "rotated"
+    )
     ranks = range(world.size)
     program = SliceProgram(tuple(map(plan.slice, ranks)), tuple(map(plan.pull_order, ranks)))
     return SliceExecutor(model, program, updates, world)

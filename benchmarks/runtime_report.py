@@ -120,7 +120,7 @@ def ranking(variants: Sequence[Measured]) -> Ranking:
     """Compare the predicted and the measured order of all pairs of variants of one setting."""
     right = wrong = tied = noise = 0
     mistakes = []
-    known = [one for one in variants if one.predicted_ns is not None]
+    known = [variant for variant in variants if variant.predicted_ns is not None]
     for one, other in combinations(known, 2):
         signs = {(a > b) - (a < b) for a, b in zip(one.medians_ns, other.medians_ns, strict=True)}
         if len(signs) > 1 or signs == {0}:
@@ -148,7 +148,7 @@ def ratio(one: Measured, other: Measured) -> tuple[float, float, float]:
 
 def table(variants: Sequence[Measured], reference: str, first: str = "plan") -> str:
     """Return the table of one setting; speed-ups are over the variant of name `reference`."""
-    base = next(one for one in variants if one.name == reference)
+    base = next(variant for variant in variants if variant.name == reference)
     columns = (first, "predicted", "measured", "rounds", "off by", f"against {reference}", "rounds")
     rows = []
     for one in variants:
@@ -168,7 +168,7 @@ def against(
     """Return the table of how many times as long as variant `name` the others take."""
     rows = []
     for setting, variants in settings:
-        found = {one.name: one for one in variants}
+        found = {variant.name: variant for variant in variants}
         cells = []
         for other in others:
             middle, low, high = ratio(found[other], found[name])
@@ -180,7 +180,10 @@ def against(
 def summary(settings: Sequence[tuple[str, Sequence[Measured]]]) -> str:
     """Return how good all predictions were: errors, and rank correlations within each setting."""
     errors = [
-        abs(one.error) for _, variants in settings for one in variants if one.error is not None
+        abs(variant.error)
+        for _, variants in settings
+        for variant in variants
+        if variant.error is not None
     ]
     worst = f"{max(errors):.1%} at worst"
     about = f"{len(errors)} predictions, off by {median(errors):.1%} (median), {worst}."
@@ -204,8 +207,10 @@ def side_by_side(about: str, runs: Sequence[tuple[str, Sequence[Event]]]) -> Cha
         step = max(begins) - 1
         took.append(f"{format_ns(begins[step + 1] - begins[step])} under {name}")
         timeline = timeline_of([events], step)
-        new = {one: one.replace("rank 0", name) for one in timeline.resources}
+        new = {resource: resource.replace("rank 0", name) for resource in timeline.resources}
         resources += new.values()
-        intervals += [replace(one, resource=new[one.resource]) for one in timeline.intervals]
+        intervals += [
+            replace(interval, resource=new[interval.resource]) for interval in timeline.intervals
+        ]
     title = f"{about}: a step took {' and '.join(took)}"
     return Chart(title, Timeline(tuple(resources), tuple(intervals)), None)

@@ -117,7 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fields = differences(old, new)
         if fields:
             changed += 1
-            told = ", ".join(f"{one}: {old.get(one)!r} → {new.get(one)!r}"[:120] for one in fields)
+            told = ", ".join(
+                f"{field}: {old.get(field)!r} → {new.get(field)!r}"[:120] for field in fields
+            )
             print(f"{name}: {told}", flush=True)
     print(f"{len(named)} requests, {changed} answered otherwise")
     return int(changed > 0)

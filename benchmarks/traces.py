@@ -136,7 +136,7 @@ def main() -> None:
             "whole microseconds; we do neither."
         )
         names = ["idle", "computing", "overlap"]
-        header = ["trace", *(f"{one} %" for one in names), *(f"its {one} %" for one in names)]
+        header = ["trace", *(f"{name} %" for name in names), *(f"its {name} %" for name in names)]
         table([*header, "points apart"], rows)
 
 

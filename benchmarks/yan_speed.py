@@ -74,7 +74,7 @@ class SharedTables(Tables):
     ) -> tuple[Array, Array]:
         """Return some of the pairs."""
         rows = [self.rows[place - 1][one] for one in before]
-        columns = [self.rows[place][one] for one in options]
+        columns = [self.rows[place][option] for option in options]
         ahead, back = self.pairs[place]
         return ahead[np.ix_(rows, columns)], back[np.ix_(rows, columns)]
 

@@ -9,14 +9,16 @@ cluster's ``source`` and ``notes``.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from planner.formats.nccl_tests import read_nccl_tests
 from planner.formats.timed_rows import TimedRow, network_of
 from planner.formats.vidur import read_vidur
-from planner.jsonio.measured_network import collectives_of
+from planner.jsonio.measured_network import encode_measured
+from planner.measured import Link
 
 HERE = Path(__file__).parent / "clusters"
 
@@ -35,20 +37,18 @@ def nccl_tests(paths: Iterable[Path]) -> Iterator[TimedRow]:
         yield from rows
 
 
-def write(name: str, rows: Iterable[TimedRow], **fields: Any) -> None:
+def write(
+    name: str, rows: Iterable[TimedRow], links: Mapping[int, int] | None = None, **fields: Any
+) -> None:
     """Write one cluster."""
-    network, warnings = network_of(rows)
+    network, warnings = network_of(
+        rows, [Link(ranks, Fraction(rate)) for ranks, rate in (links or {}).items()]
+    )
     for warning in warnings:
         print(f"{name}: {warning}", file=sys.stderr)
     provenance = fields.pop("provenance")
     body = json.dumps({"name": name, **fields}, indent=1, ensure_ascii=False)[:-2]
-    parts = []
-    for collective, tables in collectives_of(network).items():
-        lines = ",\n   ".join(json.dumps(table) for table in tables)
-        parts.append(f'  "{collective}": [\n   {lines}\n  ]')
-    inner = ",\n".join(parts)
-    origin = json.dumps(provenance, ensure_ascii=False)
-    text = f'{body},\n "network": {{"provenance": {origin}, "collectives": {{\n{inner}\n }}}}\n}}\n'
+    text = f'{body},\n "network": {encode_measured(network, provenance).rstrip()}\n}}\n'
     (HERE / f"{name}.json").write_text(text, encoding="utf-8")
 
 
@@ -58,7 +58,18 @@ NOT_USED = (
     "message_ns is assumed: 3 µs, as in h100-32; 1 to 6 µs are plausible.",
 )
 
+LINKS = (
+    "link_bytes_per_s and links are line rates by data sheets: NVLink bridges, and PCIe between.",
+)
+
 MEMORY = {"A100": 80 * 10**9, "H100": 80 * 10**9}
+
+
+PCIE = {"A100": 32 * 10**9, "H100": 64 * 10**9}
+"""Bytes a second in one direction: PCIe 4.0 and 5.0 of 16 lanes."""
+
+BRIDGE = 300 * 10**9
+"""Bytes a second in one direction over the NVLink bridges that join two cards, A100 or H100."""
 
 
 def rails(hosts: int, accelerators: int, kind: str) -> dict[str, Any]:
@@ -89,17 +100,23 @@ def vidur(folder: Path, name: str, place: str, what: str, hosts: int, each: int,
     rows, warnings = read_vidur((folder / "vidur" / file).read_bytes())
     for warning in warnings:
         print(f"{name}: {warning}", file=sys.stderr)
+    pairs = "pairwise" in place
+    machines = rails(hosts, each, kind)
+    if pairs:
+        machines["topology"]["link_bytes_per_s"] = BRIDGE
     write(
         name,
         rows,
+        {2: BRIDGE, each: PCIE[kind]} if pairs else None,
         source=f"Agrawal et al., Vidur, MLSys 2024: {file} of https://github.com/microsoft/vidur, "
         f"commit 7d47513 of 2024-11-19, MIT licence: {what}, NCCL by PyTorch",
         notes=[
-            "Up to 64 or 512 MiB, medians of 3 runs, thinned: the file has some thousand sizes.",
+            "Up to 64 or 512 MiB, medians of 3 runs and of neighbouring sizes, of some thousand.",
             "Only all-reduces were timed: pushes and pulls are taken for half of one.",
             *NOT_USED,
+            *(LINKS if pairs else ()),
         ],
-        **rails(hosts, each, kind),
+        **machines,
         provenance={"format": "vidur", "file": file, "commit": "7d47513", "licence": "MIT"},
     )
 
@@ -109,7 +126,7 @@ def main() -> None:
     runs = folder / "nccl-tests-cluster" / "benchmarks" / "example-cluster01"
     logs = [
         path
-        for part in ("multi-node", "pairwise", "single-node")
+        for part in ("multi-node", "single-node", "smoke")
         for path in (runs / "nccl-benchmark-results" / part).rglob("*.log")
     ]
     write(
@@ -117,7 +134,7 @@ def main() -> None:
         nccl_tests(logs),
         source="xxrjun, nccl-tests-cluster, https://github.com/xxrjun/nccl-tests-cluster, commit "
         "455de4f of 2026-02-06, Apache-2.0: logs of nccl-tests 2.17.8 on 10 hosts of 8 H100 of 80 "
-        "GB, runs 20260128 and 20260129 of example-cluster01",
+        "GB, runs 20260128 and 20260129 of example-cluster01, the smoke test included",
         notes=[
             "32 MiB to 16 GiB, out of place; of several runs of the same the median.",
             "Sizes below 32 MiB cost what 32 MiB do: answers say so.",

@@ -201,6 +201,11 @@ class Cluster:
         return self.topology.servers if isinstance(self.topology, Rails) else self.working
 
     @property
+    def workers_per_host(self) -> int:
+        """How many of them share a host."""
+        return self.nic.per_machine if isinstance(self.topology, Rails) else 1
+
+    @property
     def ranks(self) -> tuple[int, ...]:
         """The server of a BCube that each rank runs on: those that work, in order."""
         return tuple(server for server in range(self.machines) if server not in self.failed.servers)

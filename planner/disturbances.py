@@ -96,35 +96,35 @@ def disturbances(measured: Measured) -> tuple[str, ...]:
 
 
 def _causes(measured: Measured) -> list[str]:
-    found = []
+    causes = []
     threads, processors = measured.threads, measured.processors
     have = counted(processors, "processor")
     if threads > processors:
         shared = f"{measured.ranks} ranks with {threads} threads in all"
         own = counted(threads, "thread")
-        found.append(
+        causes.append(
             f"{shared if measured.ranks > 1 else own} on {have}: they wait for each other, so ask "
             "for fewer threads"
         )
     if measured.others is not None:
         over = measured.others - max(processors - threads, 0)
         if over > LOAD:
-            found.append(
+            causes.append(
                 f"other processes kept {measured.others:.1f} of {have} busy, and {threads} "
                 f"{'was' if threads == 1 else 'were'} needed here: end them, or wait for them"
             )
-    return found
+    return causes
 
 
 def _effects(measured: Measured) -> list[str]:
-    found = []
+    effects = []
     total, layers = measured.spread or (0.0, 0.0)
     for what, spread, bound in (
         ("whole iterations", total, TOTAL_SPREAD),
         ("single layers", layers, LAYERS_SPREAD),
     ):
         if spread > bound:
-            found.append(
+            effects.append(
                 f"the middle half of the times of {what} spreads over {spread:.0%} of the median, "
                 f"more than {bound:.0%}"
             )
@@ -134,8 +134,8 @@ def _effects(measured: Measured) -> list[str]:
     ):
         if ratio is not None and abs(ratio - 1) > HOOKED:
             more = "more" if ratio > 1 else "less"
-            found.append(
+            effects.append(
                 f"{which} passes took {abs(ratio - 1):.0%} {more} time with the hooks that tell "
                 f"layers apart than without, more than {HOOKED:.0%}"
             )
-    return found
+    return effects

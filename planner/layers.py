@@ -267,8 +267,8 @@ def with_spreads(graph: Graph, layers: Sequence[Layer]) -> Graph:
             replace(op, spread_ns=known[op.name]) if op.name in missing else op for op in graph.ops
         )
         graph.memo[key] = Graph(tuple(ops), graph.parameters)
-    found: Graph = graph.memo[key]
-    return found
+    annotated: Graph = graph.memo[key]
+    return annotated
 
 
 def unique_names(names: Iterable[str]) -> list[str]:

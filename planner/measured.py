@@ -15,15 +15,17 @@ Complexity. O(n log n) a merge of n samples, at most as many merges as sizes. So
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from statistics import median_low
 from typing import Literal
 
 from planner.costs import TableCost
 from planner.errors import InvalidInputError
-from planner.validation import integer, set_integer, shown
+from planner.validation import integer, set_exact, set_integer, shown
 
-__all__ = ["COLLECTIVES", "Collective", "Measured", "MeasuredNetwork", "never_falling"]
+__all__ = ["COLLECTIVES", "Collective", "Link", "Measured", "MeasuredNetwork", "never_falling"]
 
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter"]
 """What executors do: sum up gradients; pull a batch of parameters; push a batch of gradients."""
@@ -109,6 +111,26 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Link:
+    """What joins ranks of a host, as its data sheet says; nothing that was measured.
+
+    Attributes
+    ----------
+    ranks : int
+        Up to how many it joins, at least 2.
+    bytes_per_s : Fraction
+        Its speed in one direction.
+    """
+
+    ranks: int
+    bytes_per_s: Fraction
+
+    def __post_init__(self) -> None:
+        set_integer(self, "ranks", minimum=2, maximum=MAX_RANKS)
+        set_exact(self, "bytes_per_s", positive=True)
+
+
+@dataclass(frozen=True)
 class MeasuredNetwork:
     """All that was measured of a network.
 
@@ -116,9 +138,13 @@ class MeasuredNetwork:
     ----------
     tables : tuple of Measured
         At least one; by collective, then by rising ranks a host and ranks.
+    links : tuple of Link
+        Where hosts have more than one kind of link: the slowest that is needed to join so many
+        ranks of a host, by rising ranks. Empty if all are alike.
     """
 
     tables: tuple[Measured, ...]
+    links: tuple[Link, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.tables:
@@ -135,6 +161,20 @@ class MeasuredNetwork:
             key=lambda table: (COLLECTIVES.index(table.collective), table.per_host, table.ranks),
         )
         object.__setattr__(self, "tables", tuple(order))
+        counts = [link.ranks for link in self.links]
+        for place, (less, more) in enumerate(pairwise(counts), start=1):
+            if more <= less:
+                raise InvalidInputError(
+                    f"links[{place}].ranks", f"expected more than {less}, as before it, got {more}"
+                )
+        object.__setattr__(self, "links", tuple(self.links))
+
+    def link_rate(self, ranks: int) -> Fraction:
+        """Return how fast the slowest link among ranks of a host is; 1 if none is known."""
+        if not self.links:
+            return Fraction(1)
+        fits = (link for link in self.links if link.ranks >= ranks)
+        return next(fits, self.links[-1]).bytes_per_s
 
     @property
     def collectives(self) -> tuple[Collective, ...]:

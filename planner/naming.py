@@ -36,8 +36,8 @@ def module_range(names: Sequence[str], length: int) -> str:
     length : int
         How much room there is, in characters.
     """
-    found = _of_one(names[0]) if len(names) == 1 else _of_several(names)
-    return next((text for text in found if len(text) <= length), counted(len(names), "parameter"))
+    texts = _of_one(names[0]) if len(names) == 1 else _of_several(names)
+    return next((text for text in texts if len(text) <= length), counted(len(names), "parameter"))
 
 
 def _of_one(name: str) -> Iterator[str]:
@@ -52,7 +52,7 @@ def _of_several(names: Sequence[str]) -> Iterator[str]:
         yield ", ".join(names)
     first, last = (_module(name) for name in (names[0], names[-1]))
     pairs = list(zip(first, last, strict=False))
-    common = next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
+    common = next((at for at, (left, right) in enumerate(pairs) if left != right), len(pairs))
     if first == last:
         yield f"{'.'.join(first)} ({counted(len(names), 'parameter')})"
         yield from _of_one(".".join(first))

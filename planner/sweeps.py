@@ -214,7 +214,7 @@ def _fit(timings: Sequence[Timing]) -> DepthFit:
     medians = [(timing.size_bytes, timing.median_ns) for timing in timings]
     affine = fit_affine(medians).cost  # which checks them
     return DepthFit(
-        TableCost(never_falling((one.size_bytes, one.times_ns) for one in timings)),
+        TableCost(never_falling((timing.size_bytes, timing.times_ns) for timing in timings)),
         affine,
         _two_point(dict(medians)),
     )

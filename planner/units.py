@@ -19,6 +19,7 @@ __all__ = [
     "parse_bytes",
     "parse_rate",
     "parse_time",
+    "three_digits",
     "unit_of",
 ]
 
@@ -109,6 +110,11 @@ def format_bytes(size: int) -> str:
     return f"{size} B"
 
 
+def three_digits(number: float) -> str:
+    """Return a number with three significant digits, whole from 1,000 on: 0.93, 1,010, 2e+12."""
+    return f"{number:,.0f}" if 1000 <= number < 10**9 else f"{number:.3g}"
+
+
 def format_factor(factor: float) -> str:
     """Return by how much something changes, such as ``2.5 times as much``.
 
@@ -116,7 +122,7 @@ def format_factor(factor: float) -> str:
     """
     if 0.995 < factor < 1.005:
         return "a little more" if factor > 1 else "a little less"
-    return f"{factor:.3g} times as much"
+    return f"{three_digits(factor)} times as much"
 
 
 def format_rate(bytes_per_s: float | Fraction) -> str:

@@ -11,6 +11,7 @@ __all__ = [
     "MAX_CELLS",
     "PHASES",
     "Compared",
+    "ConstantsRegret",
     "GroupPoint",
     "Groups",
     "HotSpots",
@@ -18,7 +19,6 @@ __all__ = [
     "Point",
     "Pulls",
     "Range",
-    "Regret",
     "Scaling",
     "epoch_text",
     "epoch_unit",
@@ -105,7 +105,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Regret:
+class ConstantsRegret:
     """How much slower than the best a configuration is if every constant is off.
 
     Attributes
@@ -153,7 +153,7 @@ class Scaling:
         The best for each number of machines, the fewest first; empty if it was not asked for.
     ranges : tuple of Range
         How far constants may be off; empty if it was not asked for.
-    regret : Regret, optional
+    regret : ConstantsRegret, optional
         What is lost if all constants are off.
     """
 
@@ -163,7 +163,7 @@ class Scaling:
     landscape: tuple[Point, ...] = ()
     front: tuple[Point, ...] = ()
     ranges: tuple[Range, ...] = ()
-    regret: Regret | None = None
+    regret: ConstantsRegret | None = None
 
 
 @dataclass(frozen=True, slots=True)

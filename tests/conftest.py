@@ -4,18 +4,26 @@ import gc
 import os
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
 from secrets import randbelow
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, seed, settings
 
+# What tests start again and again is compiled once, and so are tests for all processes of
+# pytest-xdist, whatever this one was told.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Lean: the same examples on every run (a red test is a fact, not an accident), but for the few of
 # `FRESH`, and fewer than a test asks for.
 settings.register_profile(
     "planner",
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -27,7 +35,7 @@ settings.register_profile(
     "fresh", settings.get_profile("thorough"), derandomize=False, database=None
 )
 # A first look: for `benchmarks/mutations.py`, and for `-m "not slow"`.
-settings.register_profile("again", settings.get_profile("planner"), max_examples=10)
+settings.register_profile("again", settings.get_profile("planner"), max_examples=8)
 settings.load_profile("planner")
 
 SHARES = {"planner": 12, "again": 50}
@@ -77,7 +85,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Leave what is imported to no garbage collector.
 
     Torch is millions of objects, and all of them would be looked at in each full collection: half a
@@ -85,10 +93,33 @@ def pytest_collection() -> Generator[None, Any, Any]:
     """
     gc.disable()
     try:
+        import_by_turns(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def import_by_turns(config: pytest.Config) -> None:
+    """Import all tests, each worker of pytest-xdist from another one on.
+
+    Else all of them compiled the same file at the same time: this way each finds compiled what the
+    others were at before.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    root = Path(__file__).parents[1]
+    names = [
+        ".".join(path.relative_to(root).with_suffix("").parts)
+        for path in sorted(root.glob("tests/**/test_*.py"))
+    ]
+    number = int(worker["workerid"].removeprefix("gw"))
+    first = len(names) * number // worker["workercount"]
+    for name in names[first:] + names[:first]:
+        # What cannot be imported, or is skipped as a whole, is for the collection to say.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(name)
 
 
 def place(item: pytest.Item) -> int:
@@ -165,8 +196,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: jobs leave them idle half of the time."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 3
+    """Return two workers for each core, and one: jobs leave them idle half of the time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return 2 * cores + 1
 
 
 @pytest.hookimpl(optionalhook=True)

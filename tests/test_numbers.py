@@ -195,8 +195,8 @@ MAKERS: dict[str, Callable[[Number, Number], Any]] = {
 def numbers_in(value: Any) -> list[Any]:
     """Return every number that an instance keeps."""
     if dataclasses.is_dataclass(value):
-        fields = [getattr(value, one.name) for one in dataclasses.fields(value)]
-        return [number for one in fields for number in numbers_in(one)]
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        return [number for field in fields for number in numbers_in(field)]
     if isinstance(value, dict):
         return numbers_in(list(value.values()))
     if isinstance(value, list | tuple | frozenset):

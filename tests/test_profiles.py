@@ -61,7 +61,7 @@ def test_blocks_begin_where_their_first_layer_with_parameters_does(profile: Prof
     assert len(starts) == len(blocks)
     ends = (*starts[1:], len(units))
     for start, stop, block in zip(starts, ends, blocks, strict=True):
-        assert sum(one.parameter_bytes for one in units[start:stop]) == block.parameter_bytes
+        assert sum(unit.parameter_bytes for unit in units[start:stop]) == block.parameter_bytes
 
 
 def test_a_model_without_parameters_has_no_chain() -> None:
@@ -102,7 +102,7 @@ def test_the_dataflow_counts_what_is_sent() -> None:
     compressed = Layer("a", 1, 1, 8, gradient_bytes=2)
     frozen = Layer("b", 1, 1, 8, gradient_bytes=0)
     graph = Profile("m", (compressed, frozen), MADE_UP).dataflow()
-    assert [(one.name, one.size_bytes) for one in graph.parameters] == [("a", 2)]
+    assert [(parameter.name, parameter.size_bytes) for parameter in graph.parameters] == [("a", 2)]
     with pytest.raises(InvalidInputError, match="gradients to send") as caught:
         Profile("m", (frozen,), MADE_UP).dataflow()
     assert caught.value.path == "layers"
@@ -114,7 +114,7 @@ def test_the_dataflow_keeps_times_and_sizes(profile: Profile) -> None:
     if not sent:
         return
     graph = profile.dataflow()
-    assert sum(one.size_bytes for one in graph.parameters) == sent
+    assert sum(parameter.size_bytes for parameter in graph.parameters) == sent
     only_graph = Profile("m", (), MADE_UP, graph=graph)
     assert only_graph.forward_ns == profile.forward_ns
     assert only_graph.backward_ns == profile.backward_ns
@@ -153,7 +153,7 @@ def test_names_are_made_distinct(names: list[str]) -> None:
 
 def test_layers_of_the_same_name_are_told_apart() -> None:
     graph = Profile("m", (layer("a", 1), layer("a", 2)), MADE_UP).dataflow()
-    assert [one.name for one in graph.parameters] == ["a", "a#2"]
+    assert [parameter.name for parameter in graph.parameters] == ["a", "a#2"]
 
 
 def named(*ops: str, **readers: str) -> Graph:

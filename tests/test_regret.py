@@ -79,7 +79,9 @@ def test_what_is_not_known_is_not_said() -> None:
 @pytest.mark.parametrize("refused", SCENARIOS)
 def test_a_scenario_that_cannot_be_is_left_out(refused: Scenario) -> None:
     found = rows(7, {"auto": (5, 4)}, refused=refused)
-    assert [row.scenario for row in found] == [one for one in SCENARIOS if one != refused]
+    assert [row.scenario for row in found] == [
+        scenario for scenario in SCENARIOS if scenario != refused
+    ]
 
 
 def test_each_scenario_has_a_share_of_the_time() -> None:

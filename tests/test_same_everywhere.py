@@ -124,12 +124,12 @@ def caramel_request(layers: list[dict[str, Any]], network: Any, **more: Any) -> 
         ],
         "parameters": [
             {
-                "name": one.name,
-                "bytes": one.size_bytes,
-                "updated_by": one.updated_by,
-                "read_by": one.read_by,
+                "name": parameter.name,
+                "bytes": parameter.size_bytes,
+                "updated_by": parameter.updated_by,
+                "read_by": parameter.read_by,
             }
-            for one in graph.parameters
+            for parameter in graph.parameters
         ],
         "network": network,
         "method": "exact_split",

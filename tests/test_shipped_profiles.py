@@ -68,7 +68,7 @@ def test_profiles_say_where_their_numbers_come_from(name: str) -> None:
 def test_derived_parameters_have_the_bytes_of_their_layers(name: str) -> None:
     profile = load(name)
     assert profile.graph is not None
-    sizes = {one.name: one.size_bytes for one in profile.graph.parameters}
+    sizes = {parameter.name: parameter.size_bytes for parameter in profile.graph.parameters}
     for one in (profile, profile.chain(), profile.chain("layer")):
         names = one.layer_parameters()
         assert names is not None
@@ -84,7 +84,7 @@ def test_derived_parameters_have_the_bytes_of_their_layers(name: str) -> None:
 def test_a_tied_parameter_counts_where_it_is_read_first() -> None:
     profile = load("gpt2_small")
     assert profile.graph is not None
-    (tied,) = (one for one in profile.graph.parameters if len(one.read_by) > 1)
+    (tied,) = (parameter for parameter in profile.graph.parameters if len(parameter.read_by) > 1)
     names = profile.layer_parameters()
     assert names is not None
     (owner,) = (at for at, found in enumerate(names) if tied.name in found)

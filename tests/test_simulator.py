@@ -31,9 +31,9 @@ def test_the_largest_end_plus_tail_decides(
     result = simulate(backward, forward, transfers, barrier=barrier)
     left = [*accumulate(reversed(forward))][::-1]
     free, end = 0, sum(backward) + sum(forward)
-    for one in transfers:
-        free = max(free, one.ready_ns, one.not_before_ns) + one.duration_ns
-        end = max(end, free + left[0 if barrier else one.needed_by])
+    for transfer in transfers:
+        free = max(free, transfer.ready_ns, transfer.not_before_ns) + transfer.duration_ns
+        end = max(end, free + left[0 if barrier else transfer.needed_by])
     assert result.end_ns == end
 
 
@@ -45,7 +45,7 @@ def test_lanes_are_serial_and_keep_durations(
     result = simulate(backward, forward, transfers)
     for spans, durations in (
         ((*result.backward, *result.forward), backward + forward),
-        (result.transfers, [one.duration_ns for one in transfers]),
+        (result.transfers, [transfer.duration_ns for transfer in transfers]),
     ):
         assert [end - start for start, end in spans] == durations
         assert all(one[1] <= two[0] for one, two in pairwise(spans))

@@ -114,7 +114,7 @@ def test_the_table_is_the_nearest_function_that_never_falls(samples: list[list[i
     assert deviations(values, samples) == least_deviations(samples)
     if len({time for _, time in table.points}) > 1:
         assert table.points[-1][1] > table.points[-2][1]
-    medians = [median_low(one) for one in samples]
+    medians = [median_low(sample) for sample in samples]
     if all(low < high for low, high in pairwise(medians)):
         assert [time for _, time in table.points] == medians
 

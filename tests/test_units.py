@@ -84,6 +84,7 @@ def test_formatting() -> None:
 
 def test_factors_near_1_are_put_in_words() -> None:
     assert format_factor(2.5) == "2.5 times as much"
+    assert format_factor(1010.2) == "1,010 times as much"
     assert format_factor(0.9) == "0.9 times as much"
     assert format_factor(1.001) == "a little more"
     assert format_factor(0.999) == "a little less"

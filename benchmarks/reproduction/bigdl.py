@@ -148,12 +148,14 @@ def unfitted() -> list[Row]:
     """Return each ratio with the profile's own computation, over 10 Gb/s."""
     rows = []
     for reading in READINGS[:2]:
-        for one in NETWORKS:
-            value = BATCH * one.sample_ns() / one.full_transfer_ns()
+        for network in NETWORKS:
+            value = BATCH * network.sample_ns() / network.full_transfer_ns()
             if reading == "same in all":
                 value *= FEW
             ours = float(throughput(reading, value))
-            rows.append(Row(f"{one.name}, {reading}", float(one.ratio), ours, "×", decimals=3))
+            rows.append(
+                Row(f"{network.name}, {reading}", float(network.ratio), ours, "×", decimals=3)
+            )
     return rows
 
 
@@ -161,11 +163,11 @@ def implied() -> str:
     """Return what each ratio by itself says of computation, or of scheduling."""
     many = volume(MANY)
     rows = []
-    for one in NETWORKS:
-        each, every, task = (fitted(reading, one.ratio) for reading in READINGS)
+    for network in NETWORKS:
+        each, every, task = (fitted(reading, network.ratio) for reading in READINGS)
         rows.append(
             (
-                one.name,
+                network.name,
                 f"{float(each):.4g}",
                 percent(many / (each + many)),
                 f"{float(every / FEW):.4g}",

@@ -43,7 +43,7 @@ def against_nodes() -> str:
             (
                 str(nodes),
                 f"{2 * (nodes - 1) / nodes:.4f}",
-                *(f"{float(one.times_full_transfer):.4f}" for one in costs),
+                *(f"{float(cost.times_full_transfer):.4f}" for cost in costs),
                 found[0].status.value,
             )
         )

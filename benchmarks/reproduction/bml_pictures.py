@@ -34,9 +34,9 @@ def draw(figures: Sequence[Printed], cases: Sequence[tuple[str, str]], path: Pat
 
 def draw_panel(axes: "Axes", figure: Printed, cases: Sequence[tuple[str, str]]) -> None:
     axes.axhspan(figure.least, figure.most, color=PAPER, zorder=0, label="printed in the paper")
-    ratios = [Fraction(2 ** (one / 10)).limit_denominator(10**6) for one in EXPONENTS]
+    ratios = [Fraction(2 ** (exponent / 10)).limit_denominator(10**6) for exponent in EXPONENTS]
     for servers, overlap in cases:
-        shares = [100 * float(gain(figure.job, one, servers, overlap)) for one in ratios]
+        shares = [100 * float(gain(figure.job, ratio, servers, overlap)) for ratio in ratios]
         axes.plot(
             list(map(float, ratios)),
             shares,

@@ -50,7 +50,7 @@ TITLES = {
 
 def others(figure: int) -> list[Fit]:
     """Return the fits to numbers of other figures."""
-    return [one for one in fits() if one.figure != figure]
+    return [fit for fit in fits() if fit.figure != figure]
 
 
 def scored(figure: int) -> list[Row]:
@@ -98,9 +98,9 @@ def against_sizes(figure: Improvement) -> str:
         (
             f"{size:,}" if size <= SIZES[-1] else "no end",
             *(
-                f"{percent(improvement(one, size, SAVED))} / "
-                f"{percent(improvement(one, size, GAINED))}"
-                for one in problems
+                f"{percent(improvement(problem, size, SAVED))} / "
+                f"{percent(improvement(problem, size, GAINED))}"
+                for problem in problems
             ),
         )
         for size in (*SIZES, 10**15)

@@ -29,7 +29,7 @@ def choices() -> str:
     for limit in LIMITS:
         plans = [solve(model(FIG6.tasks, one.task_ns, limit=limit)).plan for one in found]
         rows.append(
-            (f"{limit:.1%}", *("" if one is None else str(one.group_size) for one in plans))
+            (f"{limit:.1%}", *("" if plan is None else str(plan.group_size) for plan in plans))
         )
     return grid(("overhead at most", *(one.name for one in found)), rows)
 

@@ -54,9 +54,9 @@ def vgg16_on_cifar10() -> Work:
     """Return VGG-16's work on images of 32×32."""
     work, channels = Work(0, 0), 3
     for side, outputs in VGG16:
-        for one in outputs:
-            work += layer(channels, one, 3, side)
-            channels = one
+        for output in outputs:
+            work += layer(channels, output, 3, side)
+            channels = output
     return work + layer(512, 512) + layer(512, 10)
 
 

@@ -91,7 +91,10 @@ def numbers(rows: Iterable[Row]) -> str:
 
 def claims(sentences: Iterable[Claim]) -> str:
     """Return the table of `sentences` in Markdown."""
-    cells = ((one.says, one.ours, "holds" if one.holds else "does not hold") for one in sentences)
+    cells = (
+        (sentence.says, sentence.ours, "holds" if sentence.holds else "does not hold")
+        for sentence in sentences
+    )
     return grid(("the paper says", "ours", ""), cells)
 
 

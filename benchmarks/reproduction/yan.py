@@ -102,7 +102,7 @@ def figure11() -> str:
     problem = load("imagenet22k-table1")
     lines = []
     for one in sorted(
-        ranking(problem), key=lambda one: given(problem).index(one.configuration.triple)
+        ranking(problem), key=lambda ranked: given(problem).index(ranked.configuration.triple)
     ):
         layers = estimate(problem, one.configuration).layers
         phases = [sum(times, Fraction(0)) / one.epoch for times in zip(*layers, strict=True)]

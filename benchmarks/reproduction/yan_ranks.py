@@ -71,7 +71,7 @@ def ranking(problem: Problem) -> tuple[Ranked, ...]:
 
 def order(problem: Problem) -> list[Triple]:
     """Return the configurations by the model, the fastest first; ties by more servers."""
-    return [one.configuration.triple for one in ranking(problem)]
+    return [ranked.configuration.triple for ranked in ranking(problem)]
 
 
 def transferred(problem: Problem, other: Problem) -> Problem:

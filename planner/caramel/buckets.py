@@ -110,19 +110,19 @@ def _kept(
     price, monotone = cost.cost_ns, cost.is_monotone
     for stop in range(1, len(sent)):
         deadline.check()
-        heads, found = list(reached[stop - 1]), set[Ends]()
+        heads, candidates = list(reached[stop - 1]), set[Ends]()
         for start in range(stop - 1, -1, -1):
             size = sent[stop] - sent[start]
-            if most_bytes is not None and size > most_bytes and found:
+            if most_bytes is not None and size > most_bytes and candidates:
                 break
             lasts, hidden = price(size), False
             for ends in kept[start]:
                 leaves = list(map(max, ends, heads))
-                found.add(tuple(at + t * lasts for at, t in zip(leaves, slower, strict=True)))
+                candidates.add(tuple(at + t * lasts for at, t in zip(leaves, slower, strict=True)))
                 hidden |= leaves == heads
             if monotone and hidden:
                 break
-        kept.append(_undominated(found))
+        kept.append(_undominated(candidates))
     return kept
 
 
@@ -183,10 +183,10 @@ def _largest(
     raise AssertionError  # what the limits were taken from keeps to them
 
 
-def _undominated(found: Iterable[Ends]) -> list[Ends]:
+def _undominated(candidates: Iterable[Ends]) -> list[Ends]:
     """Return ends than which no others are as early throughout: the first few."""
     best: list[Ends] = []
-    for ends in sorted(found):
+    for ends in sorted(candidates):
         if not any(all(map(int.__le__, other, ends)) for other in best):
             best.append(ends)
             if len(best) == KEPT:

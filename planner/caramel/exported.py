@@ -31,13 +31,13 @@ MOST_LOOKED_AT = 2 * 10**6
 
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
     """Return what a plan takes under the rules of each target; of none if there is no time."""
-    found = {}
+    prices = {}
     for name, target in TARGETS.items():
         try:
-            found[name] = exported_to(problem, target, plan, deadline)
+            prices[name] = exported_to(problem, target, plan, deadline)
         except (NotApplicableError, TimeUpError):  # op orders, one a worker, take too long
             break
-    return found
+    return prices
 
 
 def exported_to(problem: Problem, target: Target, plan: Plan, deadline: Deadline) -> Exported:

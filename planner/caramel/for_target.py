@@ -65,8 +65,8 @@ def planned(problem: Problem, deadline: Deadline, most_bytes: int | None = None)
     alone = replace(problem, interference=ALONE)
     candidates, bound, timed_out = [default], None, False
     try:
-        found, bound = _best(alone, target, lane, deadline, most_bytes)
-        candidates = found if most_bytes is not None else [*found, default]
+        candidates, bound = _best(alone, target, lane, deadline, most_bytes)
+        candidates += [default] if most_bytes is None else []
     except TimeUpError:
         timed_out = True
     plans = [plan_of_buckets(problem, target, lane, counts) for counts in candidates]

@@ -103,9 +103,9 @@ def best_loads(
     def priced(loads: list[Load]) -> _Found:
         return _Found(pricer.rank(loads), loads)
 
-    def improved(found: _Found) -> _Found:
-        changed = descend(pricer, found.loads, target, budget, deadline)
-        return found if changed == found.loads else priced(changed)
+    def improved(before: _Found) -> _Found:
+        changed = descend(pricer, before.loads, target, budget, deadline)
+        return before if changed == before.loads else priced(changed)
 
     # What the further starts add never takes away from what is found without them.
     for starts in (_starts(pricer, cost, target, element_bytes), others):
@@ -140,7 +140,7 @@ def best_loads(
 
 def _most_robust(pricer: LoadPricer, best: _Found, seen: list[_Found]) -> list[Load]:
     """Return the best loads, or others as good that are more robust."""
-    equal = [found.loads for found in seen if found.value == best.value]
+    equal = [other.loads for other in seen if other.value == best.value]
     return min([best.loads, *equal], key=pricer.strained)
 
 

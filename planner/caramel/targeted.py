@@ -127,15 +127,15 @@ def in_cycles(
     """
     cost, tick, free = cost_of(problem), 0, 0
     complete = [max(heads[part.parameter] for part in group.parts) for group in groups]
-    found = []
+    timed = []
     for place in sorted(range(len(groups)), key=complete.__getitem__):
         if complete[place] > tick:  # the next cycle, then those that find nothing
             tick = max(tick + cycle_ns, free) if free > tick else tick
             tick += max(-(-(complete[place] - tick) // cycle_ns), 0) * cycle_ns
             free = tick
         free += cost.cost_ns(groups[place].size_bytes)
-        found.append(replace(groups[place], not_before_ns=tick))
-    return found
+        timed.append(replace(groups[place], not_before_ns=tick))
+    return timed
 
 
 def default_counts(problem: Problem, target: Target, lane: Lane, deadline: Deadline) -> list[int]:
@@ -177,7 +177,7 @@ def broken_rule(problem: Problem, target: Target, plan: Plan) -> str | None:
     return None
 
 
-def _same(one: Plan, other: Plan) -> bool:
+def _same(first: Plan, second: Plan) -> bool:
     """Return whether two plans send the same at the same times."""
 
     def sent(plan: Plan) -> list[object]:
@@ -186,4 +186,4 @@ def _same(one: Plan, other: Plan) -> bool:
             for group in plan.groups
         ]
 
-    return sent(one) == sent(other)
+    return sent(first) == sent(second)

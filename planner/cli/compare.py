@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from planner.cli import (
     compare_bigdl,
@@ -33,7 +34,7 @@ from planner.cli.common import (
 )
 from planner.cli.compare_cluster import settle_cluster
 from planner.cli.compare_help import add_compare
-from planner.cli.compare_network import on_network, settle_network
+from planner.cli.compare_network import ASSUMED, on_network, settle_network
 from planner.cli.family import DEFAULT_SECONDS, ComparedProblem, Family, Profiled, warning_lines
 from planner.cli.parsing import parse_names
 from planner.cli.progress import Progress
@@ -45,7 +46,7 @@ from planner.draw.plans import DRAWINGS, plan_chart
 from planner.errors import InvalidInputError, PlannerError
 from planner.jsonio import PROBLEMS, decode_profile
 from planner.jsonio.decoding import decode
-from planner.jsonio.heads import warned
+from planner.jsonio.heads import Head
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.service import decode_request
 from planner.jsonio.types import or_none
@@ -116,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     best = None
     if results and results[0].plan is not None:
         progress(f"looking around the plan of {results[0].method}")
-        best = warned((compared.best or compared.answer)(results[0]), compared.warnings)
+        best = compared.told((compared.best or compared.answer)(results[0]), results[0])
     progress.done()
     chart = None if best is None else plan_chart(best, PROBLEMS[name].view(best), compared.name)
     to_file = options.output not in (None, "-")
@@ -126,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             first = [] if best is None else [best]
             others = results if compared.best_apart else results[len(first) :]
-            rest = (warned(compared.answer(result), compared.warnings) for result in others)
+            rest = (compared.told(compared.answer(result), result) for result in others)
             answers = [*first, *rest]
             write_json(msgspec.json.encode(answers).decode() + "\n", None)
         else:
@@ -208,10 +209,19 @@ def _settle(options: argparse.Namespace, problem: str) -> None:
 
 
 def _print_table(
-    family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any], best: object
+    family: Family, compared: ComparedProblem, comparison: Comparison[Any, Any], best: Head | None
 ) -> None:
-    about = [*map(printable, compared.about), *warning_lines(compared.warnings)]
-    lines = [*about, "", format_table(*family.table(comparison))]
+    doubts = compared.warnings if best is None or best.warnings is UNSET else best.warnings
+    about = list(map(printable, compared.about))
+    first = [text for text in doubts if text == ASSUMED]
+    rest = [text for text in doubts if text != ASSUMED]
+    lines = [
+        *warning_lines(first),
+        *about,
+        *warning_lines(rest),
+        "",
+        format_table(*family.table(comparison)),
+    ]
     lines += [
         printable(f"{row.method}: {row.infeasibility.reason}")
         for row in comparison.rows
@@ -219,6 +229,6 @@ def _print_table(
     ]
     lines += [printable(f"left out: {method} ({reason})") for method, reason in comparison.left_out]
     lines += map(printable, compared.notes(comparison) if compared.notes else ())
-    said = list(beside(best))
-    lines += ["", *said] if said and said[0] else said
+    remarks = list(beside(best))
+    lines += ["", *remarks] if remarks and remarks[0] else remarks
     write_text("\n".join(lines) + "\n")

@@ -23,6 +23,7 @@ from planner.errors import InvalidInputError
 from planner.interference import ALONE
 from planner.jsonio import caramel as caramel_json
 from planner.jsonio.heads import Head
+from planner.jsonio.settled_network import warnings_of
 from planner.jsonio.types import or_none
 from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork, scattered
@@ -131,7 +132,15 @@ def _compared(
         profile.name,
         best=best,
         methods=_methods(problem),
+        doubts=lambda result: (
+            () if options.network is None else options.network.beyond(_sizes(result))
+        ),
     )
+
+
+def _sizes(result: _Result) -> list[int]:
+    """Return how much each group sends."""
+    return [] if result.plan is None else [group.size_bytes for group in result.plan.groups]
 
 
 def _methods(problem: caramel.Problem) -> Sequence[str] | None:
@@ -167,6 +176,7 @@ def _requested(request: caramel_json.CaramelRequest) -> ComparedProblem:
             problem, result, or_none(request.time_limit_s), regret=request.regret
         ),
         methods=_methods(problem),
+        doubts=lambda result: warnings_of(request.settled(), _sizes(result)),
     )
 
 

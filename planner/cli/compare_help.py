@@ -82,11 +82,11 @@ def _add_common(parser: argparse.ArgumentParser, families: Families) -> None:
 
 def _options(families: Families) -> list[tuple[Option, list[str]]]:
     """Return every option that makes a problem of a profile, and of which problems it is."""
-    found: dict[str, tuple[Option, list[str]]] = {}
+    options: dict[str, tuple[Option, list[str]]] = {}
     for name, family in families.items():
         for option in family.profiled.options if family.profiled else ():
-            found.setdefault(option.name, (option, []))[1].append(name)
-    return list(found.values())
+            options.setdefault(option.name, (option, []))[1].append(name)
+    return list(options.values())
 
 
 def _add_own(parser: argparse.ArgumentParser, names: str, options: Sequence[Option]) -> None:
@@ -96,12 +96,12 @@ def _add_own(parser: argparse.ArgumentParser, names: str, options: Sequence[Opti
         group.add_argument(option.name, default=argparse.SUPPRESS, **option.settings)
 
 
-def _shown(families: Families, given: Sequence[str]) -> argparse.ArgumentParser:
+def _shown(families: Families, arguments: Sequence[str]) -> argparse.ArgumentParser:
     """Return a parser with the help that is asked for: of a problem, of ``--peers``, or of all."""
     asking = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     asking.add_argument("--problem", nargs="?")
     asking.add_argument("--peers", action="store_true")
-    asked, _ = asking.parse_known_args(list(given))
+    asked, _ = asking.parse_known_args(list(arguments))
     family = families.get(asked.problem or "")
     about, usage = f"{_SUMMARY[0].upper()}{_SUMMARY[1:]}.", _USAGE
     if asked.peers:

@@ -23,6 +23,7 @@ from planner.errors import InvalidInputError
 from planner.ibatch.scenarios import regretted
 from planner.interference import ALONE
 from planner.jsonio import ibatch as ibatch_json
+from planner.jsonio.settled_network import warnings_of
 from planner.jsonio.types import or_none
 from planner.methods import concrete, deadline_in
 from planner.network import AnyNetwork
@@ -148,6 +149,9 @@ def _compared(
         methods=[name for name in _methods(problem) if name not in left_out],
         solve=(lambda _, **how: blocks.solve(**how)) if whole else None,
         notes=notes,
+        doubts=lambda result: (
+            () if options.network is None else options.network.beyond(_sizes(problem, result))
+        ),
     )
 
 
@@ -176,7 +180,7 @@ def _cost_of_blocks(
 
 
 def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
-    problem = request.to_problem()
+    problem, network = request.to_problem(), request.settled()
     names, parameters = or_none(request.layer_names), or_none(request.layer_parameters)
     if request.to_outlook(problem) is not None:
         return ComparedProblem(
@@ -194,7 +198,17 @@ def _requested(request: ibatch_json.IbatchRequest) -> ComparedProblem:
             request, problem, result, deadline_in(or_none(request.time_limit_s) or DEFAULT_SECONDS)
         ),
         methods=_methods(problem),
+        doubts=lambda result: (
+            () if network is None else warnings_of(network, _sizes(problem, result))
+        ),
     )
+
+
+def _sizes(problem: ibatch.Problem, result: Result[ibatch.Plan, ibatch.Evaluation]) -> list[int]:
+    """Return how much each batch sends, if that is known."""
+    if result.plan is None or problem.layer_bytes is None:
+        return []
+    return [sum(problem.layer_bytes[start:stop]) for start, stop in result.plan.batches]
 
 
 def _summary(name: str, problem: ibatch.Problem) -> str:

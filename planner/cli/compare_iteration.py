@@ -9,6 +9,7 @@ from planner import iteration
 from planner.cli.compare_cluster import needs_cluster
 from planner.cli.family import ComparedProblem, Family, Profiled, about
 from planner.cli.iteration_options import memory_options
+from planner.iteration.measured import notes_of
 from planner.iteration.peers import JOINT
 from planner.jsonio import iteration as iteration_json
 from planner.jsonio.iteration_making import answer
@@ -33,6 +34,7 @@ def _requested(request: iteration_json.IterationRequest) -> ComparedProblem:
         (summary,),
         name,
         warnings=request.profile.provenance.warnings,
+        doubts=lambda result: () if result.plan is None else notes_of(problem.cluster, result.plan),
     )
 
 
@@ -61,6 +63,7 @@ def _compared(
         lambda result: answer(problem, result, model=profile.name),
         about(profile, _summary(profile.name, problem), "", options),
         profile.name,
+        doubts=lambda result: () if result.plan is None else notes_of(problem.cluster, result.plan),
     )
 
 

@@ -1,17 +1,25 @@
 """The network of ``planner compare``: NICs as options describe them, or a network document."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.cli.common import file_name, in_file, read
+from planner.cli.common import file_name, in_file, read, read_as
 from planner.cli.family import Profiled
+from planner.cli.iteration_options import measured_tables
 from planner.cli.naming import as_typed
+from planner.cli.parsing import parse_bcube
 from planner.clusters import Cluster, Nic
+from planner.collectives.nics import with_measured_nics
+from planner.collectives.predicted import predicted, range_note
+from planner.costs import TableCost
 from planner.errors import InvalidInputError
 from planner.interference import Interference
+from planner.iteration.measured import assumed_startups
 from planner.jsonio import shipped_clusters
+from planner.measured import COLLECTIVES, Collective
 from planner.network import AnyNetwork
 from planner.topologies import BCube
 from planner.units import counted, format_ns, format_rate, parse_rate, parse_time
@@ -20,7 +28,9 @@ from planner.yan.profiled import nic_rate
 if TYPE_CHECKING:
     from planner.sweeps import Model
 
-__all__ = ["NetworkFile", "add_network_options", "on_network", "settle_network"]
+__all__ = ["ASSUMED", "NetworkFile", "add_network_options", "on_network", "settle_network"]
+
+ASSUMED = "start-ups are assumed, not measured; planner plan says how much its lead bears"
 
 _MODELS: "dict[str, Model]" = {"table": "table", "affine": "affine", "two-point": "two_point"}
 
@@ -43,6 +53,8 @@ class NetworkFile:
         What transfers and computation take from each other.
     notes : tuple of str
         What of its costs was not measured.
+    collective : str, optional
+        Which collective took what its table says, if that was measured.
     """
 
     path: str
@@ -51,6 +63,14 @@ class NetworkFile:
     about: str
     interference: Interference
     notes: tuple[str, ...] = ()
+    collective: str | None = None
+
+    def beyond(self, sizes: Sequence[int]) -> tuple[str, ...]:
+        """Return what to say of transfers of some sizes that its table does not reach."""
+        if self.collective is None or not isinstance(self.network, TableCost):
+            return ()
+        note = range_note(self.network, self.collective, sizes)
+        return () if note is None else (note,)
 
 
 def add_network_options(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +87,8 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
         "--network",
         metavar="FILE",
         help="with a profile, instead of both: a network, such as planner calibrate network "
-        "measured, or a NIC of a cluster file",
+        "measured, or a NIC of a cluster file; with --cluster measured tables in place of what it "
+        "says",
     )
     parser.add_argument(
         "--network-model",
@@ -80,10 +101,12 @@ def add_network_options(parser: argparse.ArgumentParser) -> None:
 def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
     """Return the network that is given; what a file says of it takes its option's place."""
     if options.at is not None:
-        for name in ("startup", "bandwidth", "network", "network_model"):
+        for name in ("startup", "bandwidth", "network_model"):
             if getattr(options, name) is not None:
                 option = f"--{name}".replace("_", "-")
                 raise InvalidInputError(option, "not together with --cluster")
+        if options.network is not None:
+            options.at = replace(options.at, network=read_as(options.network, measured_tables))
         described = _of_cluster(options.at, family.collective(options))
         options.network = described
         return described.network
@@ -110,15 +133,32 @@ def settle_network(options: argparse.Namespace, family: Profiled) -> AnyNetwork:
 
 def _of_cluster(cluster: Cluster, collective: str | None) -> NetworkFile:
     """Return what a worker of a cluster has: its NICs, or its share of what all have together."""
+    beside = cluster.interference if collective == "all_reduce" else cluster.interference.half
+    workers = counted(cluster.workers, "worker")
+    tables = None if cluster.failed or cluster.workers == 1 else cluster.network
+    if tables is not None and collective in COLLECTIVES:
+        wanted: Collective = collective
+        known = predicted(tables, wanted, cluster.workers, cluster.workers_per_host)
+        about = f"{cluster.name}: {workers}, {collective} by measured tables"
+        return NetworkFile("--cluster", known.cost, None, about, beside, known.notes, collective)
+    cluster, notes = with_measured_nics(cluster)
+    if assumed_startups(cluster):
+        notes = (ASSUMED, *notes)
     nic, rate = cluster.nic, nic_rate(cluster)
     levels = nic.per_machine if isinstance(cluster.topology, BCube) else 1
-    beside = cluster.interference if collective == "all_reduce" else cluster.interference.half
     about = (
-        f"{cluster.name}: {counted(cluster.workers, 'worker')}, start-up "
-        f"{format_ns(nic.startup_ns)}, {format_rate(rate)} each"
+        f"{cluster.name}: {workers}, start-up {format_ns(nic.startup_ns)}, {format_rate(rate)} each"
     )
     alone = replace(nic, bytes_per_s=rate / levels, per_machine=levels, message_ns=0)
-    return NetworkFile("--cluster", alone, None, about, beside)
+    return NetworkFile("--cluster", alone, None, about, beside, notes)
+
+
+def _ranks(options: argparse.Namespace) -> int | None:
+    """Return among how many ranks a collective is, if an option says it."""
+    bcube: str | None = getattr(options, "bcube", None)
+    if bcube is not None:
+        return parse_bcube(bcube).servers
+    return getattr(options, "workers", None) or getattr(options, "machines", None)
 
 
 def on_network(
@@ -145,16 +185,13 @@ def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
 
     path: str = options.network
     if path in shipped_clusters() and not Path(path).exists():
-        raise InvalidInputError(
-            "--network", f"{path} is a cluster: planner plan and report take it as --cluster"
-        )
+        raise InvalidInputError("--network", f"{path} is a cluster: give it as --cluster")
     data = read(path)
     model = options.network_model
     with in_file(path):
         described = decode_network(data, None if model is None else _MODELS[model])
         collective, beside = family.collective(options), family.beside
-        workers = getattr(options, "workers", None)
-        described = settled(described, collective, workers, "")
+        described = settled(described, collective, _ranks(options), "")
         network = measured_as(described, collective, "", beside=beside)
     about = f"as {file_name(path)} describes it"
     if described.ranks is not None:
@@ -162,5 +199,11 @@ def _read(options: argparse.Namespace, family: Profiled) -> NetworkFile:
         measured = f"{described.collective}{how} among {described.ranks} ranks as measured"
         about = f"{measured}: {model or 'table'} of {file_name(path)}"
     return NetworkFile(
-        path, network, described.ranks, about, described.interference, described.notes
+        path,
+        network,
+        described.ranks,
+        about,
+        described.interference,
+        described.notes,
+        described.collective,
     )

@@ -21,8 +21,7 @@ from planner.views import epoch_text
 from planner.yan.configuration import Plan
 from planner.yan.model import Estimate
 from planner.yan.problem import Problem
-from planner.yan.profiled import Profiled as Made
-from planner.yan.profiled import profiled
+from planner.yan.profiled import ProfiledProblem, profiled
 from planner.yan.solver import METHODS, solve
 from planner.yan.units import refuse_incomplete
 
@@ -117,7 +116,7 @@ def _space(problem: Problem, batch_size: int) -> str:
     )
 
 
-def _assumed(made: Made) -> list[str]:
+def _assumed(made: ProfiledProblem) -> list[str]:
     return [f"assumed: {text}" for text in made.assumptions]
 
 
@@ -136,7 +135,7 @@ def _part(profile: Profile, _: argparse.Namespace) -> Profile:
     return profile
 
 
-def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> Made:
+def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace) -> ProfiledProblem:
     cluster = cluster_of(network, options)
     threads = profile.provenance.threads or 1
     interference: tuple[Fraction, ...] | None = options.constants
@@ -158,7 +157,7 @@ def _problem(profile: Profile, network: AnyNetwork, options: argparse.Namespace)
 
 
 def _compared(
-    profile: Profile, _: Profile, made: Made, options: argparse.Namespace
+    profile: Profile, _: Profile, made: ProfiledProblem, options: argparse.Namespace
 ) -> ComparedProblem:
     network = f"start-up {options.startup}, bandwidth {options.bandwidth}"
     summary = f"{profile.name}: {_network(made.problem, made.batch_size)}"

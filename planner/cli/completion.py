@@ -23,7 +23,7 @@ fish: planner completion fish > ~/.config/fish/completions/planner.fish
 """
 
 
-class Option(NamedTuple):
+class Flag(NamedTuple):
     """An option: its names, what it is for, whether a value follows, and the values there are."""
 
     names: tuple[str, ...]
@@ -37,7 +37,7 @@ class Command(NamedTuple):
 
     path: tuple[str, ...]
     words: dict[str, str]
-    options: tuple[Option, ...]
+    options: tuple[Flag, ...]
 
     @property
     def key(self) -> str:
@@ -45,8 +45,8 @@ class Command(NamedTuple):
         return "".join(f" {word}" for word in self.path)
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command."""
+def add_parser(commands: Any, whole: argparse.ArgumentParser) -> None:
+    """Add the command, which completes the whole command line."""
     parser = command(
         commands,
         "completion",
@@ -56,13 +56,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.description = f"{parser.description}\n\n{_HOW}"
     parser.add_argument("shell", choices=SHELLS, help="for which shell")
+    parser.set_defaults(whole=whole)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print."""
-    from planner.cli.main import parser
-
-    write_document(script(options.shell, tuple(commands_of(parser()))), None)
+    write_document(script(options.shell, tuple(commands_of(options.whole))), None)
     return 0
 
 
@@ -82,7 +81,7 @@ def commands_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> 
             if "--cluster" in action.option_strings:
                 choices = tuple(shipped_clusters())
             names = tuple(action.option_strings)
-            options.append(Option(names, _short(action.help or ""), action.nargs != 0, choices))
+            options.append(Flag(names, _short(action.help or ""), action.nargs != 0, choices))
     yield Command(path, words, tuple(options))
     for name, child in below:
         yield from commands_of(child, (*path, name))
@@ -182,7 +181,7 @@ def _fish(commands: Sequence[Command]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _plain(option: Option) -> bool:
+def _plain(option: Flag) -> bool:
     """Tell whether any value may follow, such as a file."""
     return option.valued and not option.choices
 

@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
     profile = _profile(options.profile) if options.profile else None
     graph = None if profile is None else profile.graph
     warnings = [] if profile is None else list(profile.provenance.warnings)
-    said: list[str] = []
+    notes: list[str] = []
     if options.tool == "chakra":
         warnings += write_traces(options, graph)
     elif options.tool in ("msccl", "mscclpp"):
@@ -148,12 +148,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         with in_file(" ".join(options.plans), but="--profile"):
             answers = [read_plan(read(path)) for path in options.plans]
-            said = check_worth(options.tool, answers, anyway=options.anyway)
+            notes = check_worth(options.tool, answers, anyway=options.anyway)
             settings = _settings(options.tool, answers, graph, options.element_bytes)
         text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
         write_json(text, options.output)
         warnings += [warning for answer in answers for warning in answer.warnings or ()]
-    warn([*warning_lines(list(dict.fromkeys(warnings))), *said])
+    warn([*warning_lines(list(dict.fromkeys(warnings))), *notes])
     return 0
 
 

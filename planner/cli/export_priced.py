@@ -30,15 +30,15 @@ def check_worth(tool: str, answers: Sequence[object], *, anyway: bool) -> list[s
     known = [table[tool] for table in priced if table is not UNSET and tool in table]
     if tool not in EVERY or len(known) != 1:
         return []
-    (found,), title = known, EVERY[tool].title
+    (price,), title = known, EVERY[tool].title
     remedy = f"plan for it (--for {tool})"
-    if found.plan_ns is None:
-        raise PlannerError(f"{'' if found.reason is UNSET else printable(found.reason)}: {remedy}")
+    if price.plan_ns is None:
+        raise PlannerError(f"{'' if price.reason is UNSET else printable(price.reason)}: {remedy}")
     times = (
-        f"by the rules of {title} this plan takes {format_ns(found.plan_ns)}, "
-        f"its default {format_ns(found.default_ns)}"
+        f"by the rules of {title} this plan takes {format_ns(price.plan_ns)}, "
+        f"its default {format_ns(price.default_ns)}"
     )
-    if found.plan_ns > found.default_ns and not anyway:
+    if price.plan_ns > price.default_ns and not anyway:
         raise PlannerError(f"{times}: {remedy}, keep the default, or write it with --anyway")
     settings = EVERY[tool].settings if made_for(answers[0]) == tool else ()
     return [times, *(f"to set beside it: {line}" for line in settings)]

@@ -16,8 +16,8 @@ def write_tuner(options: argparse.Namespace) -> int:
     """Write the rows, read them again, and say what they cost beside the best of the tables."""
     networks: dict[tuple[str, str], MeasuredNetwork] = {}
     files = []
-    for given in options.plans:
-        choice, _, path = given.partition("=")
+    for argument in options.plans:
+        choice, _, path = argument.partition("=")
         algorithm, _, protocol = choice.partition("/")
         if not path or not protocol:
             raise InvalidInputError(
@@ -36,9 +36,9 @@ def write_tuner(options: argparse.Namespace) -> int:
     text = encode_rules(rules, "written by planner from measured tables")
     write_document(text, options.output)
     asked, mean, worst = regret(parse_rules(text), networks)
-    said = (
+    summary = (
         f"{counted(len(rules), 'row')}; {asked:,} sizes cost {mean:.3%} more than the best of the "
         f"tables in the mean, {worst:.3%} at most"
     )
-    warn([said])
+    warn([summary])
     return 0

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +21,10 @@ from planner.formats.timed_rows import TimedRow, network_of
 from planner.formats.vidur import read_vidur
 from planner.jsonio.measured_network import encode_measured
 from planner.jsonio.network import decode_network
-from planner.measured import MeasuredNetwork
+from planner.measured import Link, MeasuredNetwork
 from planner.printing import escaped
-from planner.units import format_bytes
-from planner.validation import integer
+from planner.units import format_bytes, parse_rate
+from planner.validation import inside, integer, shown
 
 __all__ = ["NETWORKS", "import_network"]
 
@@ -40,15 +40,19 @@ class NetworkReader(NamedTuple):
 
 def _document(data: bytes, **_: Any) -> Rows:
     """Return the rows of a network document that has tables, or is one."""
-    tables = decode_network(data).tables
-    if tables is None:
-        raise InvalidInputError("", "expected measured times, of planner calibrate or import")
     rows = [
         TimedRow(table.collective, table.ranks, table.per_host, size, time, "table")
-        for table in tables.tables
+        for table in _tables(data).tables
         for size, time in table.points
     ]
     return rows, ()
+
+
+def _tables(data: bytes) -> MeasuredNetwork:
+    tables = decode_network(data).tables
+    if tables is None:
+        raise InvalidInputError("", "expected measured times, of planner calibrate or import")
+    return tables
 
 
 NETWORKS: Mapping[str, NetworkReader] = {
@@ -69,6 +73,7 @@ def import_network(options: argparse.Namespace) -> int:
     for name, value in (("--ranks", options.ranks), ("--ranks-per-host", options.ranks_per_host)):
         if value is not None:
             integer(value, name, minimum=2 if name == "--ranks" else 1)
+    links = _links(options.link)
     reader, rows, said = NETWORKS[options.format], [], []
     for path in options.file:
         data, name = read(path), readable(Path(path).name)
@@ -79,11 +84,14 @@ def import_network(options: argparse.Namespace) -> int:
                 ranks=options.ranks,
                 per_host=options.ranks_per_host,
                 in_place=options.in_place,
+                collective=options.collective,
             )
         rows += more
+        if options.format == "network" and not options.link:
+            links = _tables(data).links or links
         said += [f"{name}: {warning}" for warning in warnings]
     with in_file(options.file[0]):
-        network, warnings = network_of(rows)
+        network, warnings = network_of(rows, links)
     for warning in (*said, *warnings):
         print(f"planner: warning: {escaped(warning)}", file=sys.stderr)
     names = [readable(Path(path).name) for path in options.file]
@@ -91,6 +99,18 @@ def import_network(options: argparse.Namespace) -> int:
     write_json(encode_measured(network, provenance), options.output)
     warn(estimate(network).splitlines())
     return 0
+
+
+def _links(said: Sequence[str]) -> tuple[Link, ...]:
+    """Return what ``--link N=RATE`` says, by rising ranks."""
+    links = []
+    for text in said:
+        ranks, _, rate = text.partition("=")
+        if not ranks.isdecimal() or len(ranks) > 9:
+            raise InvalidInputError("--link", f"expected N=RATE: 2=300GB/s, got {shown(text)}")
+        with inside("--link"):
+            links.append(Link(int(ranks), parse_rate(rate, "")))
+    return tuple(sorted(links, key=lambda link: link.ranks))
 
 
 def estimate(network: MeasuredNetwork) -> str:

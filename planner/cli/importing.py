@@ -22,6 +22,7 @@ from planner.cli.telling import tell
 from planner.errors import InvalidInputError
 from planner.formats import READERS
 from planner.jsonio import encode_profile
+from planner.measured import COLLECTIVES
 from planner.printing import escaped
 from planner.profiles import STATISTICS
 from planner.validation import integer
@@ -75,6 +76,20 @@ def add_parser(commands: Any) -> None:
         help="of timed collectives: how many ranks share a host; default: as the file lists",
     )
     parser.add_argument(
+        "--link",
+        action="append",
+        default=[],
+        metavar="N=RATE",
+        help="of timed collectives, where hosts have several kinds of link: the line rate in one "
+        "direction of the slowest that joins N ranks of a host; again for more: --link 2=300GB/s "
+        "--link 4=32GB/s",
+    )
+    parser.add_argument(
+        "--collective",
+        choices=COLLECTIVES,
+        help="of nccl-tests: what was timed, where neither a file nor its name says it",
+    )
+    parser.add_argument(
         "--in-place", action="store_true", help="of nccl-tests: take the times in place"
     )
     parser.add_argument(
@@ -98,9 +113,12 @@ def run(options: argparse.Namespace) -> int:
         return import_network(options)
     if len(options.file) > 1:
         raise InvalidInputError("FILE", f"expected one of {options.format}")
-    if options.in_place or options.ranks is not None or options.ranks_per_host is not None:
+    counts = (options.ranks, options.ranks_per_host)
+    rows_only = (options.in_place, options.link, options.collective)
+    if any(rows_only) or any(count is not None for count in counts):
         raise InvalidInputError(
-            "--ranks, --ranks-per-host, --in-place", "only of timed collectives"
+            "--ranks, --ranks-per-host, --link, --collective, --in-place",
+            "only of timed collectives",
         )
     (file,) = options.file
     path = Path(file)

@@ -191,7 +191,7 @@ def memory_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _tables(data: bytes) -> MeasuredNetwork:
+def measured_tables(data: bytes) -> MeasuredNetwork:
     """Return what a network document says of collectives.
 
     Raises
@@ -250,7 +250,7 @@ def settle(options: argparse.Namespace) -> Job:
     profile = read_as(options.profile, decode_profile)
     cluster = damaged(asked_cluster(options.cluster), options.failed)
     if options.network is not None:
-        cluster = replace(cluster, network=read_as(options.network, _tables))
+        cluster = replace(cluster, network=read_as(options.network, measured_tables))
     if options.interference is not None:
         cluster = replace(cluster, interference=read_as(options.interference, _interference))
     settled = {

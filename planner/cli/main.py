@@ -109,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
         why,
         export,
         schema,
-        completion,
     ):
         command.add_parser(commands)
+    completion.add_parser(commands, known)
     return known

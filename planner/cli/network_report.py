@@ -23,8 +23,8 @@ def sentence(sweep: "Sweep") -> str:
     """Return what the smallest and the largest transfer took, at the first depth."""
     timings = sweep.at(sweep.timings[0].depth)
     took = [
-        f"{format_ns(one.median_ns)} for {format_bytes(one.size_bytes)}"
-        for one in dict.fromkeys((timings[0], timings[-1]))
+        f"{format_ns(timing.median_ns)} for {format_bytes(timing.size_bytes)}"
+        for timing in dict.fromkeys((timings[0], timings[-1]))
     ]
     return f"{_headline(sweep)} takes {' and '.join(took)}"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from planner.cli.family import percent
-from planner.iteration.peers import BASELINE, JOINT, PeerCase, Spread, standings
+from planner.iteration.peers import BASELINE, JOINT, PeerCase, Ratios, standings
 from planner.printing import printable
 from planner.units import format_ns
 
@@ -151,7 +151,7 @@ def _places(cases: Sequence[PeerCase], of: int) -> str:
     return f"{len(cases)} of {of} cases: {printable(', '.join(clusters))}"
 
 
-def picked(spread: Spread | None, shown: Callable[[float | None], str], pick: str) -> str:
+def picked(spread: Ratios | None, shown: Callable[[float | None], str], pick: str) -> str:
     """Return one figure of a spread as text, if there is any."""
     return shown(None if spread is None else getattr(spread, pick))
 

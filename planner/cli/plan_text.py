@@ -18,11 +18,11 @@ from planner.jsonio.iteration_answer import (
     SchedulingAnswer,
     SizingAnswer,
     TransferAnswer,
-    Why,
+    WhyAnswer,
 )
 from planner.jsonio.partitioned import PartitionedAnswer
 from planner.printing import printable
-from planner.report.words import CHANGES
+from planner.report.words import CHANGES, sure
 from planner.topologies import BCube, FatTree, Rails
 from planner.units import counted, format_bytes, format_factor, format_ns, format_rate
 from planner.views import epoch_text
@@ -132,6 +132,8 @@ def _plan(answer: IterationAnswer) -> Iterator[str]:
         have = answer.memory.available_bytes
         room = "" if have is None else f" of {format_bytes(have)}"
         yield f"memory: {format_bytes(answer.memory.needed_bytes)}{room} a worker"
+    if answer.certainty is not UNSET:
+        yield f"how sure: {sure(answer.certainty)}"
     if answer.why is not UNSET and answer.why.runner_up is not None:
         yield _runner_up(answer.why, answer.objective_ns)
 
@@ -158,16 +160,16 @@ def _sizes(answer: IterationAnswer, sizing: SizingAnswer) -> Iterator[str]:
         yield _servers(sizing.partitioned)
 
 
-def _servers(found: PartitionedAnswer) -> str:
+def _servers(chosen: PartitionedAnswer) -> str:
     """Return what Yan's search chose, in a line."""
-    if found.epoch_ns is UNSET or found.layers is UNSET:
-        return f"with parameter servers (Yan's search): nothing, {found.reason}"
-    cut = sum(layer.partitions > 1 for layer in found.layers)
-    copied = sum(layer.copies > 1 for layer in found.layers)
-    how = f"{cut} of {len(found.layers)} layers cut, {copied} copied" if cut or copied else "uncut"
+    if chosen.epoch_ns is UNSET or chosen.layers is UNSET:
+        return f"with parameter servers (Yan's search): nothing, {chosen.reason}"
+    cut = sum(layer.partitions > 1 for layer in chosen.layers)
+    copied = sum(layer.copies > 1 for layer in chosen.layers)
+    how = f"{cut} of {len(chosen.layers)} layers cut, {copied} copied" if cut or copied else "uncut"
     return (
-        f"with parameter servers (Yan's search, {found.status}): {epoch_text(found.epoch_ns)} on "
-        f"{found.workers_per_replica} × {found.replicas} workers + {found.parameter_servers} "
+        f"with parameter servers (Yan's search, {chosen.status}): {epoch_text(chosen.epoch_ns)} on "
+        f"{chosen.workers_per_replica} × {chosen.replicas} workers + {chosen.parameter_servers} "
         f"servers, {how}; its model overlaps nothing and pushes for nothing, and is not run here"
     )
 
@@ -195,7 +197,7 @@ def _scheduled(scheduling: SchedulingAnswer) -> str:
     )
 
 
-def _parts(why: Why) -> str:
+def _parts(why: WhyAnswer) -> str:
     return (
         f"{format_ns(why.computation_ns)} computation + "
         f"{format_ns(max(why.exposed_bytes_ns, 0))} waiting for bytes + "
@@ -203,7 +205,7 @@ def _parts(why: Why) -> str:
     )
 
 
-def _runner_up(why: Why, objective_ns: int) -> str:
+def _runner_up(why: WhyAnswer, objective_ns: int) -> str:
     runner_up = why.runner_up
     assert runner_up is not None
     longer = runner_up.objective_ns / objective_ns - 1 if objective_ns else 0.0

@@ -168,9 +168,9 @@ def run(options: argparse.Namespace) -> int:
     name = f"{options.model}, {counted(world.size, 'rank')}"
     if "picture" in writers:
         usual = [step.step_ns for trial in planned for step in slowest(trial.events, trial.warmup)]
-        found = beside_each_other(name, answers, watched.events[0], moments, usual)
+        chart = Chart(*beside_each_other(name, answers, watched.events[0], moments, usual))
         with replacing(options.picture) as place:
-            writers["picture"](Chart(*found), place)
+            writers["picture"](chart, place)
     if "trace" in writers:
         timeline = timeline_of(planned[-1].events, planned[-1].warmup)
         with replacing(options.trace) as place:

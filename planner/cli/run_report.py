@@ -19,7 +19,7 @@ from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.runs import ComparisonReport, PlanReport, RatioReport, RunReport, TransferReport
 from planner.programs.answers import recipes_of
-from planner.runtime.measuring.explained import Interval, against, explained
+from planner.runtime.measuring.explained import RatioInterval, against, explained
 from planner.runtime.measuring.measured import batch_times, compared, slowest
 from planner.runtime.measuring.predictions import predicted_transfers
 from planner.units import counted, format_bytes, format_ns
@@ -123,7 +123,7 @@ def as_json(
     return msgspec.json.encode(run).decode() + "\n"
 
 
-def _ratio(interval: Interval) -> RatioReport:
+def _ratio(interval: RatioInterval) -> RatioReport:
     return RatioReport(
         median=interval.median,
         low=interval.low,
@@ -249,7 +249,7 @@ def _own(answer: BigdlAnswer, turn: int) -> bool:
     return all(row[turn] == rank for rank, row in enumerate(order))
 
 
-def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> Interval:
+def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> RatioInterval:
     """Return how many times as fast as DDP the plan is, round by round."""
     return against(
         [
@@ -260,7 +260,7 @@ def _against(planned: "Sequence[Trial]", plain: "Sequence[Trial]") -> Interval:
     )
 
 
-def _standing(interval: Interval, plain: "Sequence[Trial]") -> str:
+def _standing(interval: RatioInterval, plain: "Sequence[Trial]") -> str:
     """Return whether the plan and DDP differ, and by how much."""
     ddp = round(median(step.step_ns for step in _times(plain)))
     rounds = counted(interval.rounds, "alternating round")

@@ -31,6 +31,6 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print."""
     with in_option("PROBLEM"):
-        found = schema(options.problem)
-    write_json(json.dumps(found, indent=2) + "\n", None)
+        document = schema(options.problem)
+    write_json(json.dumps(document, indent=2) + "\n", None)
     return 0

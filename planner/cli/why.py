@@ -88,18 +88,18 @@ def run(options: argparse.Namespace) -> int:
         warnings += remarks
         graph, reason = made or graph, lacking
     progress("planning")
-    found = why(ranks, graph, reason, time_limit=options.time_limit)
+    answer = why(ranks, graph, reason, time_limit=options.time_limit)
     progress.done()
-    if options.output and found.saving.planned is None:
-        raise InvalidInputError("--output", f"there is no plan: {found.saving.reason}")
-    if options.output and found.saving.planned is not None:
-        write_json(_plan(found), options.output)
+    if options.output and answer.saving.planned is None:
+        raise InvalidInputError("--output", f"there is no plan: {answer.saving.reason}")
+    if options.output and answer.saving.planned is not None:
+        write_json(_plan(answer), options.output)
     if options.json:
-        report = msgspec.json.encode(why_report(found, warnings))
+        report = msgspec.json.encode(why_report(answer, warnings))
         write_json(msgspec.json.format(report, indent=1).decode() + "\n", None)
     else:
-        warn(f"warning: {escaped(one)}" for one in warnings)
-        write_text("\n".join([*_lines(found), ""]))
+        warn(f"warning: {escaped(warning)}" for warning in warnings)
+        write_text("\n".join([*_lines(answer), ""]))
     return 0
 
 
@@ -115,7 +115,7 @@ def _read(
                 f"{name}: MB read:", done // _MB, max(size, done) // _MB
             ),
         )
-    remarks = [f"{name}: {one}" for one in clock_remarks(trace)]
+    remarks = [f"{name}: {remark}" for remark in clock_remarks(trace)]
     recorded = recorded_in(trace, place)
     if not recorded.steps:
         remarks.append(f"{name}: no steps are marked (ProfilerStep#N): the trace counts as one")
@@ -132,22 +132,22 @@ def _read(
     return recorded, remarks, profile.graph, ""
 
 
-def _plan(found: Why) -> str:
-    planned = found.saving.planned
+def _plan(answer: Why) -> str:
+    planned = answer.saving.planned
     assert planned is not None
-    answer = caramel.answer(planned.problem, planned.result)
-    return msgspec.json.encode(answer).decode() + "\n"
+    document = caramel.answer(planned.problem, planned.result)
+    return msgspec.json.encode(document).decode() + "\n"
 
 
-def _lines(found: Why) -> Iterator[str]:
-    ranks, steps = len(found.ranks), found.steps
+def _lines(answer: Why) -> Iterator[str]:
+    ranks, steps = len(answer.ranks), answer.steps
     yield f"{counted(ranks, 'rank')}, {counted(steps, 'step')} each"
     yield ""
     yield format_table(
         ["rank", "whole", "idle", "computing", "communicating", "of it hidden", "waited"],
         [
             [
-                str(one.rank),
+                str(recorded.rank),
                 format_ns(part.whole_ns),
                 _share(part.idle_ns, part.whole_ns),
                 _share(part.compute_ns, part.whole_ns),
@@ -155,10 +155,10 @@ def _lines(found: Why) -> Iterator[str]:
                 "–" if part.overlap is None else f"{part.overlap:.1%}",
                 format_ns(part.exposed_ns),
             ]
-            for one, part in zip(found.ranks, found.breakdowns, strict=True)
+            for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
         ],
     )
-    total = sum(found.causes.values())
+    total = sum(answer.causes.values())
     yield ""
     if not total:
         yield "computation waited for no transfer"
@@ -169,29 +169,29 @@ def _lines(found: Why) -> Iterator[str]:
             ["why", "a step", "share"],
             [
                 [MEANINGS[name], format_ns(time // (steps * ranks)), _share(time, total)]
-                for name, time in sorted(found.causes.items(), key=lambda pair: -pair[1])
+                for name, time in sorted(answer.causes.items(), key=lambda pair: -pair[1])
                 if time
             ],
         )
         yield ""
-        yield from _longest(found)
+        yield from _longest(answer)
     yield ""
-    yield from _saving(found)
+    yield from _saving(answer)
 
 
-def _longest(found: Why) -> Iterator[str]:
+def _longest(answer: Why) -> Iterator[str]:
     """Yield the transfers that were waited for longest, the same ones of all steps together."""
 
     def kind(wait: Any) -> tuple[Any, ...]:
         return wait.rank, wait.transfer.collective, wait.transfer.size_bytes or 0
 
     rows = []
-    for (rank, collective, size), group in groupby(sorted(found.waits, key=kind), kind):
+    for (rank, collective, size), group in groupby(sorted(answer.waits, key=kind), kind):
         waits = list(group)
         waited = sum(wait.waited_ns for wait in waits)
         if not waited:
             continue
-        causes = {name: sum(wait.causes[name] for wait in waits) for name in found.causes}
+        causes = {name: sum(wait.causes[name] for wait in waits) for name in answer.causes}
         cause = max(causes, key=causes.__getitem__)
         last = {wait.last_rank for wait in waits if wait.last_rank is not None} - {rank}
         blame = f"{cause} (rank {min(last)})" if cause == "straggler" and len(last) == 1 else cause
@@ -210,8 +210,8 @@ def _longest(found: Why) -> Iterator[str]:
         yield f"… and {len(rows) - _ROWS} more (--json has all)"
 
 
-def _saving(found: Why) -> Iterator[str]:
-    saving = found.saving
+def _saving(answer: Why) -> Iterator[str]:
+    saving = answer.saving
     yield (
         f"a better plan saves at most {format_ns(saving.at_most_ns)} of a step: of "
         f"{format_ns(saving.exposed_ns)} waited and not the host's fault, any plan waits "

@@ -35,7 +35,7 @@ from planner.collectives.hierarchical import (
 )
 from planner.collectives.loads import cost_of, time_of
 from planner.collectives.program import ListedProgram, Message, Program
-from planner.collectives.rails import RAIL_PROGRAMS, RAILS, Hop
+from planner.collectives.rails import RAIL_PROGRAMS, RAILS, RailSteps
 from planner.collectives.ring import gray_cycle, ring_bcube, ring_fattree
 from planner.collectives.tensor_servers import (
     least_loaded,
@@ -52,10 +52,10 @@ __all__ = [
     "Collective",
     "Cost",
     "Fabric",
-    "Hop",
     "ListedProgram",
     "Message",
     "Program",
+    "RailSteps",
     "bml_bcube",
     "check",
     "choose",

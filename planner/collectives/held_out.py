@@ -16,11 +16,18 @@ Complexity. O(tables · sizes · tables). Source: leave-one-out cross-validation
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from planner.collectives.predicted import predicted
+from planner.collectives.predicted import Basis, predicted
 from planner.errors import InvalidInputError
-from planner.measured import Measured, MeasuredNetwork
+from planner.measured import Collective, Measured, MeasuredNetwork
 
-__all__ = ["HeldOut", "from_smaller", "ranks_left_out", "sizes_left_out", "summary"]
+__all__ = [
+    "HeldOut",
+    "from_smaller",
+    "left_out_like",
+    "ranks_left_out",
+    "sizes_left_out",
+    "summary",
+]
 
 LARGE = 2**20
 """Sizes from which on bandwidth decides more than protocols do."""
@@ -64,7 +71,7 @@ def ranks_left_out(network: MeasuredNetwork) -> Iterator[HeldOut]:
         if any(other.ranks < table.ranks for other in others) and any(
             other.ranks > table.ranks for other in others
         ):
-            yield from _predict(table, others)
+            yield from _predict(network, table, others)
 
 
 def from_smaller(network: MeasuredNetwork) -> Iterator[HeldOut]:
@@ -72,7 +79,35 @@ def from_smaller(network: MeasuredNetwork) -> Iterator[HeldOut]:
     for table in network.tables:
         smaller = [other for other in _comparable(network, table) if other.ranks < table.ranks]
         if smaller:
-            yield from _predict(table, smaller)
+            yield from _predict(network, table, smaller)
+
+
+def left_out_like(
+    network: MeasuredNetwork, collective: Collective, basis: Basis, ranks: int, per_host: int
+) -> Iterator[HeldOut]:
+    """Yield what can be left out of a network and is then predicted in the way that a cost was.
+
+    Parameters
+    ----------
+    network : MeasuredNetwork
+        What was measured.
+    collective : {"all_reduce", "all_gather", "reduce_scatter"}
+        Whose cost it is.
+    basis : {"measured", "interpolated", "extrapolated", "taken for another"}
+        What it rests on; of the last nothing can be left out.
+    ranks, per_host : int
+        Among how many ranks, so many a host.
+    """
+    if basis == "measured":
+        for table in network.of(collective):
+            if (table.ranks, table.per_host) == (ranks, per_host):
+                yield from sizes_left_out(table)
+    elif basis != "taken for another":
+        left_out = ranks_left_out if basis == "interpolated" else from_smaller
+        for held in left_out(network):
+            table = held.table
+            if table.collective == collective and (table.hosts > 1) == (ranks > per_host):
+                yield held
 
 
 def summary(held_out: Sequence[HeldOut], at_least: int = LARGE) -> tuple[int, float, float] | None:
@@ -94,11 +129,12 @@ def _comparable(network: MeasuredNetwork, table: Measured) -> list[Measured]:
     ]
 
 
-def _predict(table: Measured, others: Sequence[Measured]) -> Iterator[HeldOut]:
+def _predict(
+    network: MeasuredNetwork, table: Measured, others: Sequence[Measured]
+) -> Iterator[HeldOut]:
+    left = replace(network, tables=tuple(others))
     try:
-        known = predicted(
-            MeasuredNetwork(tuple(others)), table.collective, table.ranks, table.per_host
-        )
+        known = predicted(left, table.collective, table.ranks, table.per_host)
     except InvalidInputError:
         return
     low, high = known.cost.points[0][0], known.cost.points[-1][0]

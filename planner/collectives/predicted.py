@@ -8,13 +8,16 @@ a host count (in one host: those of one host):
 
 - N between two of them: at each size between their times, linear in log N;
 - N beyond: the time of the nearest table, times the ratio of what an algorithm's own cost says for
-  N and for that table, p·S + q·V: S the steps of one half between the members (hosts, or the ranks
-  of one host) of the algorithm that suits the collective, V the volume. Only the time of a step, p,
-  and the time of the volume, q, are fitted at each size, to all tables, by non-negative least
-  squares on relative errors. Of a single table p is its start-up, by the same fit over the sizes.
+  N and for that table, p·S + q·V: S the steps of one half between hosts of the algorithm that suits
+  the collective, V the volume. Only the times of a step, p, and of the volume, q, are fitted at
+  each size, to all tables, by non-negative least squares on relative errors. Of a single table its
+  bytes take what the line nearest to all its sizes says, and steps the rest.
 
-All-reduces are said to take the steps of a tree, ⌈log2⌉ of the members, halves those of a ring
-(members - 1): by these the libraries that were measured choose. A missing collective is made of the
+All-reduces are said to take the steps of a tree, ⌈log2⌉ of the hosts, halves those of a ring
+(hosts - 1): by these the libraries that were measured choose. Within a host S is 1: a kernel is
+launched once, and waits for the others' launches, which takes far longer than steps over its links.
+Where hosts have several kinds of link, V is divided by the line rate of the slowest that so many
+ranks need: what share of it is reached is taken for the same. A missing collective is made of the
 others: an all-reduce is both halves, one after the other, and a half is half of an all-reduce.
 
 Guarantee. The cost never falls with the size; between two tables that rise with the ranks it lies
@@ -28,6 +31,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import log2
+from typing import Literal
 
 from planner.collectives.bruck import bruck_cost
 from planner.costs import TableCost
@@ -35,7 +39,11 @@ from planner.errors import InvalidInputError
 from planner.measured import COLLECTIVES, Collective, Measured, MeasuredNetwork, never_falling
 from planner.network import scattered
 
-__all__ = ["Predicted", "predicted", "range_note"]
+__all__ = ["Basis", "Predicted", "predicted", "range_note"]
+
+
+Basis = Literal["measured", "interpolated", "extrapolated", "taken for another"]
+"""What a cost rests on: a table of just that, tables around, tables on one side, or of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +56,20 @@ class Predicted:
         Never falling.
     notes : tuple of str
         What is interpolated, extrapolated or assumed; empty if it was measured.
+    basis : str
+        What it rests on.
     """
 
     cost: TableCost
     notes: tuple[str, ...] = ()
+    basis: Basis = "measured"
 
 
 @lru_cache(maxsize=256)
 def _predicted(
-    network: tuple[Measured, ...], collective: Collective, ranks: int, per_host: int
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
 ) -> Predicted:
-    tables = [table for table in network if table.collective == collective]
+    tables = network.of(collective)
     if not tables:
         return _of_others(network, collective, ranks, per_host)
     exact = [table for table in tables if (table.ranks, table.per_host) == (ranks, per_host)]
@@ -89,7 +100,8 @@ def _predicted(
         )
         same = [table for table in alike if table.ranks == ranks]
         if same:
-            return Predicted(same[0].cost, tuple(notes))
+            return Predicted(same[0].cost, tuple(notes), "taken for another")
+    other = bool(notes)
     alike.sort(key=lambda table: table.ranks)
     below = [table for table in alike if table.ranks < ranks]
     above = [table for table in alike if table.ranks > ranks]
@@ -98,15 +110,16 @@ def _predicted(
         notes.append(
             f"{collective} among {ranks} ranks interpolated between {low.ranks} and {high.ranks}"
         )
-        return Predicted(TableCost(never_falling(_between(low, high, ranks))), tuple(notes))
+        cost = TableCost(never_falling(_between(low, high, ranks)))
+        return Predicted(cost, tuple(notes), "taken for another" if other else "interpolated")
     base = below[-1] if below else above[0]
-    name = "a tree" if collective == "all_reduce" else "a ring"
     notes.append(
-        f"{collective} among {ranks} ranks extrapolated from {_listed(alike)} by the steps and the "
-        f"volume of {name}; only the times of a step and of a byte are fitted"
+        f"{collective} among {ranks} ranks extrapolated from {_listed(alike)} by "
+        + _grounds(network, collective, ranks, per_host)
     )
-    rows = _beyond(alike, base, ranks, per_host)
-    return Predicted(TableCost(never_falling(rows)), tuple(notes))
+    rows = _beyond(network, alike, base, ranks, per_host)
+    cost = TableCost(never_falling(rows))
+    return Predicted(cost, tuple(notes), "taken for another" if other else "extrapolated")
 
 
 def predicted(
@@ -130,7 +143,7 @@ def predicted(
     InvalidInputError
         If it was measured within hosts only and is asked for across them, or the reverse.
     """
-    return _predicted(network.tables, collective, ranks, per_host)
+    return _predicted(network, collective, ranks, per_host)
 
 
 def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
@@ -159,10 +172,10 @@ def range_note(cost: TableCost, what: str, sizes: Sequence[int]) -> str | None:
 
 
 def _of_others(
-    network: tuple[Measured, ...], collective: Collective, ranks: int, per_host: int
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
 ) -> Predicted:
     """Return a collective's cost made of those of others."""
-    known = {table.collective for table in network}
+    known = network.collectives
     if collective == "all_reduce":
         halves = [
             _predicted(network, half, ranks, per_host) for half in COLLECTIVES if half in known
@@ -174,16 +187,17 @@ def _of_others(
         rows = [(size, (first.cost.cost_ns(size) + second.cost.cost_ns(size),)) for size in sizes]
         note = "all_reduce was not measured: taken for both halves, one after the other"
         cost = TableCost(never_falling(rows))
-        return Predicted(cost, (*first.notes, *second.notes, note))
+        return Predicted(cost, (*first.notes, *second.notes, note), "taken for another")
     other: Collective = "reduce_scatter" if collective == "all_gather" else "all_gather"
     if other in known:
         half = _predicted(network, other, ranks, per_host)
         note = f"{collective} was not measured: taken for {other}"
-        return Predicted(half.cost, (*half.notes, note))
+        return Predicted(half.cost, (*half.notes, note), "taken for another")
     whole = _predicted(network, "all_reduce", ranks, per_host)
     rows = [(size, (-(-time // 2),)) for size, time in whole.cost.points]
     note = f"{collective} was not measured: taken for half of an all_reduce"
-    return Predicted(TableCost(never_falling(rows)), (*whole.notes, note))
+    cost = TableCost(never_falling(rows))
+    return Predicted(cost, (*whole.notes, note), "taken for another")
 
 
 def _alike(tables: Sequence[Measured], ranks: int, per_host: int) -> list[Measured]:
@@ -213,38 +227,57 @@ def _between(low: Measured, high: Measured, ranks: int) -> Iterator[tuple[int, t
         yield size, (round(less + share * (more - less)),)
 
 
+def _grounds(network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int) -> str:
+    """Return what an extrapolation rests on."""
+    if ranks > per_host:
+        name = "a tree" if collective == "all_reduce" else "a ring"
+        return (
+            f"the steps and the volume of {name}; only the times of a step and of a byte are fitted"
+        )
+    links = " and the links' line rates" if network.links else ""
+    return f"the volume{links}; what does not grow with the size is taken for the same"
+
+
 def _beyond(
-    tables: Sequence[Measured], base: Measured, ranks: int, per_host: int
+    network: MeasuredNetwork,
+    tables: Sequence[Measured],
+    base: Measured,
+    ranks: int,
+    per_host: int,
 ) -> Iterator[tuple[int, tuple[int]]]:
     """Yield the base's times, scaled as an algorithm's own cost says."""
     collective = base.collective
-    shapes = {table: _shape(collective, table.ranks, table.per_host) for table in tables}
-    aim, own = _shape(collective, ranks, per_host), shapes[base]
-    startup, _ = _fitted([((Fraction(1), Fraction(size)), time) for size, time in base.cost.points])
+    shapes = {table: _shape(network, collective, table.ranks, table.per_host) for table in tables}
+    aim, own = _shape(network, collective, ranks, per_host), shapes[base]
+    _, rate = _fitted([((Fraction(1), Fraction(size)), time) for size, time in base.cost.points])
     for size, time in base.cost.points:
         inside = [
             (shapes[table], table.cost.cost_ns(size))
             for table in tables
             if table.cost.points[0][0] <= size <= table.cost.points[-1][0]
         ]
-        step, volume = _fitted(inside) if len(inside) > 1 else _of_one(own, time, startup)
+        step, volume = _fitted(inside) if len(inside) > 1 else _of_one(own, time, rate * size)
         there = step * own[0] + volume * own[1]
         yield size, (round(time * (step * aim[0] + volume * aim[1]) / there),)
 
 
-def _shape(collective: Collective, ranks: int, per_host: int) -> tuple[Fraction, Fraction]:
-    """Return the steps between the members, and the volume, of one half."""
-    members = ranks // per_host if ranks > per_host else ranks
+def _shape(
+    network: MeasuredNetwork, collective: Collective, ranks: int, per_host: int
+) -> tuple[Fraction, Fraction]:
+    """Return by what start-ups grow, and the volume, of one half."""
+    if ranks == per_host:
+        return Fraction(1), scattered(ranks) / network.link_rate(ranks)
+    members = ranks // per_host
     steps = bruck_cost(members).steps // 2 if collective == "all_reduce" else members - 1
     return Fraction(steps), scattered(ranks)
 
 
 def _of_one(
-    shape: tuple[Fraction, Fraction], time: int, startup: Fraction
+    shape: tuple[Fraction, Fraction], time: int, sending: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """Return the times of a step and of the volume of a single table, by its start-up."""
-    step = min(startup, Fraction(time)) / shape[0]
-    return step, (time - step * shape[0]) / shape[1]
+    """Return the times of a step and of the volume of a single table."""
+    volume = min(sending, Fraction(time))
+    return (time - volume) / shape[0], volume / shape[1]
 
 
 def _fitted(

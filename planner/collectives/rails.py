@@ -37,10 +37,10 @@ from planner.errors import NotApplicableError
 from planner.network import scattered
 from planner.topologies import Rails
 
-__all__ = ["RAILS", "RAIL_PROGRAMS", "Hop"]
+__all__ = ["RAILS", "RAIL_PROGRAMS", "RailSteps"]
 
 
-class Hop(NamedTuple):
+class RailSteps(NamedTuple):
     """A number of steps, and what the busiest link and NIC carry in them at once.
 
     Attributes
@@ -60,15 +60,15 @@ class Hop(NamedTuple):
     nic: Fraction
 
 
-def _hierarchical(rails: Rails) -> tuple[Hop, ...]:
+def _hierarchical(rails: Rails) -> tuple[RailSteps, ...]:
     none = Fraction(0)
-    inside = Hop(1, max(rails.accelerators - 2, 0), scattered(rails.accelerators), none)
+    inside = RailSteps(1, max(rails.accelerators - 2, 0), scattered(rails.accelerators), none)
     each = scattered(rails.hosts) / rails.accelerators
-    across = Hop(1, max(rails.hosts - 2, 0), none, each)
+    across = RailSteps(1, max(rails.hosts - 2, 0), none, each)
     return tuple(hop for hop in (inside, across) if hop.link or hop.nic)
 
 
-def _halving_doubling(rails: Rails) -> tuple[Hop, ...]:
+def _halving_doubling(rails: Rails) -> tuple[RailSteps, ...]:
     for name in ("hosts", "accelerators"):
         count = getattr(rails, name)
         if count & (count - 1):
@@ -76,8 +76,8 @@ def _halving_doubling(rails: Rails) -> tuple[Hop, ...]:
                 name, f"halving_doubling on rails needs powers of two, got {count}"
             )
     none = Fraction(0)
-    inside = [Hop(1, 0, share, none) for share in _halves(rails.accelerators)]
-    across = [Hop(1, 0, none, share / rails.accelerators) for share in _halves(rails.hosts)]
+    inside = [RailSteps(1, 0, share, none) for share in _halves(rails.accelerators)]
+    across = [RailSteps(1, 0, none, share / rails.accelerators) for share in _halves(rails.hosts)]
     return (*inside, *across)
 
 
@@ -86,20 +86,20 @@ def _halves(count: int) -> list[Fraction]:
     return [Fraction(1, 2**step) for step in range(1, count.bit_length())]
 
 
-def _ring(rails: Rails) -> tuple[Hop, ...]:
+def _ring(rails: Rails) -> tuple[RailSteps, ...]:
     each = scattered(rails.servers) / rails.accelerators  # of a ring, over each of its hops
     crosses = each if rails.hosts > 1 else Fraction(0)
     inside = each * (rails.accelerators - 1) if crosses else each * rails.accelerators
-    return (Hop(rails.servers - 1, 0, inside, crosses),)
+    return (RailSteps(rails.servers - 1, 0, inside, crosses),)
 
 
-def _direct(rails: Rails) -> tuple[Hop, ...]:
+def _direct(rails: Rails) -> tuple[RailSteps, ...]:
     far = Fraction(rails.servers - rails.accelerators, rails.servers)
     near = Fraction(rails.accelerators - 1, rails.servers)
-    return (Hop(1, max(rails.servers - rails.accelerators - 1, 0), near, far),)
+    return (RailSteps(1, max(rails.servers - rails.accelerators - 1, 0), near, far),)
 
 
-RAILS: Mapping[str, Callable[[Rails], tuple[Hop, ...]]] = MappingProxyType(
+RAILS: Mapping[str, Callable[[Rails], tuple[RailSteps, ...]]] = MappingProxyType(
     {
         "ring": _ring,
         "halving_doubling": _halving_doubling,

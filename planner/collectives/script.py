@@ -27,10 +27,10 @@ from planner.collectives.parts import sizes_of
 from planner.collectives.program import OWN, Message, Program
 from planner.errors import InvalidPlanError
 
-__all__ = ["Hop", "Script", "Step", "scripts", "talking"]
+__all__ = ["Script", "ScriptHop", "Step", "scripts", "talking"]
 
 
-class Hop(NamedTuple):
+class ScriptHop(NamedTuple):
     """Elements start … stop-1 go to a peer, or come from one.
 
     Attributes
@@ -65,11 +65,11 @@ class Step(NamedTuple):
         The last step, by its place, that has to be complete before it asks; -1 if none has.
     clear : tuple of int
         Sends that have to be over before it asks, numbered in the order of the script.
-    receives : tuple of Hop
+    receives : tuple of ScriptHop
         What it asks for, first of all.
     after : int
         The last step that has to be complete before it sends.
-    sends : tuple of Hop
+    sends : tuple of ScriptHop
         What it sends then.
     held : tuple of int
         Of its own sends those that have to be over before anything received is put in its place.
@@ -77,9 +77,9 @@ class Step(NamedTuple):
 
     before: int
     clear: tuple[int, ...]
-    receives: tuple[Hop, ...]
+    receives: tuple[ScriptHop, ...]
     after: int
-    sends: tuple[Hop, ...]
+    sends: tuple[ScriptHop, ...]
     held: tuple[int, ...]
 
 
@@ -232,7 +232,7 @@ def _script(
             rooms[-1][cell] = room
             room += layout.span(cell[1], 1) // width
 
-    def hop(part: int, message: Message, aside: bool) -> Hop:
+    def hop(part: int, message: Message, aside: bool) -> ScriptHop:
         sending = message.sender == rank
         buffer = message.source if sending else message.target
         layout = layouts[part]
@@ -242,7 +242,9 @@ def _script(
         else:
             start = rooms[part][buffer, message.first]
         peer = message.receiver if sending else message.sender
-        return Hop(peer, message.link, buffer == OWN, start, start + size, message.adds, aside)
+        return ScriptHop(
+            peer, message.link, buffer == OWN, start, start + size, message.adds, aside
+        )
 
     order = sorted(
         (step.step + part, part, step.lane, place, step)

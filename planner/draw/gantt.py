@@ -115,12 +115,12 @@ def _draw(every: list["Axes"], chart: Chart[Timeline], moments: list[tuple[Mark,
 
 def _moments(chart: Chart[Timeline]) -> list[tuple[Mark, str]]:
     """Return what has a line, by time, with its colour."""
-    found = [(mark, MARK) for mark in chart.view.marks]
+    marks = [(mark, MARK) for mark in chart.view.marks]
     if chart.lower_bound_ns is not None:
         reached = chart.lower_bound_ns >= chart.view.end_ns
         label = f"lower bound of every plan{', reached' if reached else ''}"
-        found.append((Mark(chart.lower_bound_ns, label), BOUND))
-    return sorted(found, key=lambda pair: pair[0].time_ns)
+        marks.append((Mark(chart.lower_bound_ns, label), BOUND))
+    return sorted(marks, key=lambda pair: pair[0].time_ns)
 
 
 def _draw_lane(

@@ -159,11 +159,11 @@ def span_text(start_ns: int, end_ns: int) -> str:
 
 def _sent(intervals: Iterable[Interval]) -> list[_Sent]:
     """Return transfers with their start-ups."""
-    found: list[_Sent] = []
+    sent: list[_Sent] = []
     begun: dict[int, int] = {}
     for interval in intervals:
         if interval.kind == "startup":
             begun[interval.batch] = interval.start_ns
         else:
-            found.append(_Sent(interval, begun.pop(interval.batch, interval.start_ns)))
-    return found
+            sent.append(_Sent(interval, begun.pop(interval.batch, interval.start_ns)))
+    return sent

@@ -15,7 +15,7 @@ from planner.draw.axes import set_range
 from planner.draw.chart import shortened, shorter_title
 from planner.draw.figure import saving
 from planner.draw.style import COLOURS, OUTLINE
-from planner.iteration.peers import BASELINE, JOINT, Spread, Standing
+from planner.iteration.peers import BASELINE, JOINT, Ratios, Standing
 from planner.printing import printable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class PeersChart:
                     standing.speedup.values if standing.speedup else ()
                 )
         gains = {
-            name: Spread(tuple(speedups)).mean if speedups else 0
+            name: Ratios(tuple(speedups)).mean if speedups else 0
             for name, speedups in values.items()
         }
         return sorted(gains, key=lambda name: (name != JOINT, -gains[name]))
@@ -88,15 +88,15 @@ class _Panel:
     axis: str
     field: str
 
-    def spread(self, standing: Standing) -> Spread | None:
-        spread: Spread | None = getattr(standing, self.field)
+    def spread(self, standing: Standing) -> Ratios | None:
+        spread: Ratios | None = getattr(standing, self.field)
         return spread
 
     @property
     def column(self) -> str:
         return "mean (range)" if self.field == "speedup" else "mean above (worst)"
 
-    def text(self, spread: Spread) -> str:
+    def text(self, spread: Ratios) -> str:
         if self.field == "speedup":
             return f"{spread.mean:.2f}× ({_factor(spread.least)}–{_factor(spread.most)})"
         return f"{_share(spread.mean - 1)} ({_share(spread.most - 1)})"
@@ -180,7 +180,7 @@ def _draw_rows(axes: "Axes", chart: PeersChart, panel: _Panel, methods: Sequence
 
 
 def _draw_spread(
-    axes: "Axes", at: float, spread: Spread, line: int, limits: tuple[float, float]
+    axes: "Axes", at: float, spread: Ratios, line: int, limits: tuple[float, float]
 ) -> None:
     """Draw a range, its cases and their mean."""
     marker, colour = _STYLES[line]

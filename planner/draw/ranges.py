@@ -7,7 +7,7 @@ from planner.draw.chart import shortened
 from planner.draw.scaling import factor_text
 from planner.draw.style import COLOURS, OUTLINE
 from planner.printing import printable
-from planner.views import Range, Regret
+from planner.views import ConstantsRegret, Range
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ _ROOM = 1.07
 _MAX_NAME = 24
 
 
-def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: Regret | None) -> None:
+def draw_ranges(axes: "Axes", ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> None:
     """Draw one bar a constant from factor to factor, with arrows where no end was found."""
     ends = [end for factors in ranges for end in (factors.low, factors.high) if end is not None]
     reach = max([_LEAST, *(max(end, 1 / end) for end in ends)])

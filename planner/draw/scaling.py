@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from planner.printing import printable
+from planner.units import three_digits
 from planner.views import LayerTime
 
 __all__ = ["factor_text", "grouped", "slowdown_text"]
@@ -10,7 +11,7 @@ __all__ = ["factor_text", "grouped", "slowdown_text"]
 
 def factor_text(factor: float | None) -> str:
     """Return a factor of a constant as a person reads it; – if no end was found."""
-    return "–" if factor is None else f"{factor:.3g}"
+    return "–" if factor is None else three_digits(factor)
 
 
 def slowdown_text(epoch_ns: int, best_ns: int) -> str:

@@ -5,7 +5,7 @@ from math import log
 from planner.draw.chart import Chart, shortened
 from planner.draw.scaling import factor_text, grouped, slowdown_text
 from planner.draw.table import cut, format_table
-from planner.views import PHASES, LayerTime, Point, Range, Regret, Scaling, epoch_text
+from planner.views import PHASES, ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
 
 __all__ = ["text_scaling"]
 
@@ -133,7 +133,7 @@ def _names(bins: dict[int, int]) -> list[str]:
     return [str(first[cell]) for cell in range(len(first))]
 
 
-def _ranges(ranges: tuple[Range, ...], regret: Regret | None) -> str:
+def _ranges(ranges: tuple[Range, ...], regret: ConstantsRegret | None) -> str:
     rows = [
         [factors.constant, factor_text(factors.low), factor_text(factors.high)]
         for factors in ranges

@@ -76,7 +76,7 @@ def message_nodes(
     nodes: list[MessageNode] = []
     both = [*program.sends(rank), *program.receives(rank)]
     every = [(part, message) for part in range(len(layouts)) for message in both]
-    for part, message in sorted(every, key=lambda one: _order(one[0], one[1], rank)):
+    for part, message in sorted(every, key=lambda pair: _order(pair[0], pair[1], rank)):
         size = layouts[part].span(message.first, message.stop - message.first)
         if not size:
             continue

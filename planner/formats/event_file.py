@@ -175,8 +175,7 @@ class EventFile(Generic[T]):
         text, at, depth = b"", 0, 0
         while more := next(pieces, b""):
             text += more
-            found = text.lstrip()[:1]
-            if found == b"[":
+            if text.lstrip()[:1] == b"[":
                 self._start = text.index(b"[") + 1
                 return b"[", text[self._start :]
             while (token := _TOKEN.search(text, at)) is not None:
@@ -243,7 +242,7 @@ class EventFile(Generic[T]):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             place = re.sub(
                 r"\(byte (\d+)\)",
-                lambda found: f"(byte {self._start + int(found[1]) - 1})",
+                lambda match: f"(byte {self._start + int(match[1]) - 1})",
                 str(error),
             )
             raise InvalidInputError("", f"not JSON: {place}") from None

@@ -15,12 +15,14 @@ that reads them first and their shape.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from statistics import median
 from typing import BinaryIO
 
 from planner.errors import InvalidInputError
 from planner.formats.kineto_clocks import clock_remarks
-from planner.formats.kineto_steps import Step, steps_of
+from planner.formats.kineto_shapes import shapes_of
+from planner.formats.kineto_steps import TrainingStep, steps_of
 from planner.formats.kineto_times import busy_ns, step_ns
 from planner.formats.kineto_trace import Trace, read_trace
 from planner.graphs import Graph, Op, Parameter
@@ -97,7 +99,8 @@ def profile_in(
     times, shortened = _within(
         [round(STATISTICS[statistic](row)) for row in rows], lasts_ns, statistic
     )
-    layers, graph = _model(first, times[: len(first.forward)], times[len(first.forward) :])
+    ahead = len(first.forward)
+    layers, graph = _model(first, times[:ahead], times[ahead:], batch_size)
     warnings = [
         *_missing(trace),
         *clock_remarks(trace),
@@ -130,7 +133,10 @@ def profile_in(
 
 
 def _model(
-    step: Step, forward_ns: Sequence[int], backward_ns: Sequence[int]
+    step: TrainingStep,
+    forward_ns: Sequence[int],
+    backward_ns: Sequence[int],
+    batch_size: int | None,
 ) -> tuple[tuple[Layer, ...], Graph]:
     names = unique_names(step.forward)
     forward_names = [f"{name}/forward" for name in names]
@@ -170,6 +176,10 @@ def _model(
                 (forward_names[reader],),
             )
         )
+    counts = [0] * len(names)
+    for reader, _, _, gradient in rows:
+        counts[reader] += prod(gradient.shape)
+    shapes = shapes_of(step.operators, counts, batch_size)
     layer_backward = [0] * len(names)
     place = len(names) - 1
     for node, duration in zip(step.backward, backward_ns, strict=True):
@@ -182,9 +192,10 @@ def _model(
             backward_ns=backward,
             parameter_bytes=sum(parameter.size_bytes for parameter in own),
             parameters=tuple(parameter.name for parameter in own),
+            **shape,
         )
-        for name, forward, backward, own in zip(
-            names, forward_ns, layer_backward, owned, strict=True
+        for name, forward, backward, own, shape in zip(
+            names, forward_ns, layer_backward, owned, shapes, strict=True
         )
     )
     return layers, Graph(ops, tuple(parameter for own in owned for parameter in own))
@@ -205,7 +216,7 @@ def _within(times: list[int], lasts_ns: int, statistic: str) -> tuple[list[int],
     return [time * lasts_ns // whole for time in times], [what]
 
 
-def _waiting(used: Sequence[Step], busy_ns: int, lasts_ns: int) -> list[str]:
+def _waiting(used: Sequence[TrainingStep], busy_ns: int, lasts_ns: int) -> list[str]:
     """Say what of a step on a device is no time of its ops, if it is much."""
     if not used[0].times.device or busy_ns >= _NOTABLE * lasts_ns:
         return []
@@ -233,7 +244,7 @@ def _ms(time_ns: int) -> str:
     return f"{time_ns / 1e6:g} ms"
 
 
-def _doubts(trace: Trace, steps: Sequence[Step], used: Sequence[Step]) -> list[str]:
+def _doubts(trace: Trace, steps: Sequence[TrainingStep], used: Sequence[TrainingStep]) -> list[str]:
     """Say what may be wrong with the numbers."""
     doubts = []
     first = used[0]

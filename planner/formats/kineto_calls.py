@@ -12,13 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["Call", "Event", "Message", "calls_of"]
+from planner.formats.kineto_shapes import Inputs
+
+__all__ = ["Call", "CollectiveRecord", "Event", "calls_of"]
 
 _MODULE = "nn.Module: "
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CollectiveRecord:
     """What a collective says of itself (None or empty: nothing).
 
     Attributes
@@ -65,8 +67,10 @@ class Event:
         Number of the call that started a kernel, for both of them.
     dims, types : object
         Shapes and types of the inputs, as the file has them, of gradients and messages.
-    message : Message or None
+    message : CollectiveRecord or None
         What it moves between ranks, if it says so.
+    inputs : Inputs or None
+        What goes into an operator that may be a layer.
     """
 
     name: str
@@ -79,7 +83,8 @@ class Event:
     correlation: int | None
     dims: Any
     types: Any
-    message: Message | None = None
+    message: CollectiveRecord | None = None
+    inputs: Inputs | None = None
 
     @property
     def path(self) -> str:

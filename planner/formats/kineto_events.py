@@ -3,8 +3,8 @@
 Kept are complete events ("ph": "X") of the operators, of the ranges around them and of the device.
 Of their arguments those that say which autograd node an operator made (``Sequence number``), which
 call of the runtime started a kernel (``correlation``), what a collective moved, and what went in
-(``Input Dims``, ``Input type``) where that is a gradient or a message. The profiler numbers what
-the host did (``Ev Idx``): numbers that are missing were taken out, or never written.
+(``Input Dims``, ``Input type``) where that is a gradient, a message or a layer's. The profiler
+numbers what the host did (``Ev Idx``): numbers that are missing were taken out, or never written.
 
 Complexity: O(events). Source: Kineto and torch/csrc/profiler as of PyTorch 2.13.
 """
@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from planner.errors import InvalidInputError
-from planner.formats.kineto_calls import Event, Message
+from planner.formats.kineto_calls import CollectiveRecord, Event
+from planner.formats.kineto_shapes import LAYERS, Inputs, inputs_of
 from planner.validation import MAX_VALUE, shown
 
 __all__ = ["DEVICE", "READ", "RUNTIMES", "Kept", "RawEvent"]
@@ -55,6 +56,7 @@ class _Arguments(msgspec.Struct, frozen=True, gc=False):
     correlation: Any = None
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
+    concrete: Any = msgspec.field(default=None, name="Concrete Inputs")
     number: Any = msgspec.field(default=None, name="Ev Idx")
     older_number: Any = msgspec.field(default=None, name="Profiler Event Index")
     collective: Any = msgspec.field(default=None, name="Collective name")
@@ -135,20 +137,25 @@ class Kept:
                 dims=args.dims if shaped else None,
                 types=args.types if shaped else None,
                 message=None if args.collective is None else _message(args),
+                inputs=self._inputs(args) if raw.name in LAYERS and category == "cpu_op" else None,
             )
         )
+
+    def _inputs(self, args: _Arguments) -> Inputs | None:
+        inputs = inputs_of(args.dims, args.concrete)
+        return self._seen.setdefault(inputs, inputs)  # the same in every step
 
 
 _NOTHING = _Arguments()
 
 
-def _message(args: _Arguments) -> Message:
+def _message(args: _Arguments) -> CollectiveRecord:
     """Return what a collective says of itself; what is not as expected counts as not said."""
 
     def whole(value: Any) -> int | None:
         return value if type(value) is int and 0 <= value <= MAX_VALUE else None
 
-    return Message(
+    return CollectiveRecord(
         collective=str(args.collective),
         elements_in=whole(args.elements_in),
         elements_out=whole(args.elements_out),

@@ -20,7 +20,7 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from planner.formats.kineto_calls import Event, Message
+from planner.formats.kineto_calls import CollectiveRecord, Event
 from planner.formats.kineto_trace import Trace
 from planner.traces.recorded import Recorded, Step, Transfer
 from planner.traces.spans import merged
@@ -62,46 +62,49 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
         its end: other tools count so.
     """
     own = trace.distributed.rank
-    ranges = [one for one in trace.ranges if _RANGE.match(one.name)]
+    ranges = [mark for mark in trace.ranges if _RANGE.match(mark.name)]
     steps = tuple(
         Step(mark.name, mark.start_ns, mark.end_ns)
         for mark in trace.ranges
         if mark.name.startswith(_STEP)
     )
     calls: dict[int | None, Event] = {
-        one.correlation: one for one in trace.runtime_calls if one.correlation is not None
+        call.correlation: call for call in trace.runtime_calls if call.correlation is not None
     }
     ran = _in_steps(trace.kernels, calls, steps) if but_last and len(steps) > 1 else trace.kernels
-    sends = [one for one in ran if _SENDS.search(one.name)]
-    copies = [one for one in ran if _COPIES.match(one.name)]
-    apart = {one.index for one in (*sends, *copies)}
-    kernels = [one for one in ran if one.index not in apart]
+    sends = [kernel for kernel in ran if _SENDS.search(kernel.name)]
+    copies = [kernel for kernel in ran if _COPIES.match(kernel.name)]
+    apart = {kernel.index for kernel in (*sends, *copies)}
+    kernels = [kernel for kernel in ran if kernel.index not in apart]
     if trace.kernels:
         around = _Around(ranges)
-        launches = [calls.get(one.correlation) for one in sends]
+        launches = [calls.get(send.correlation) for send in sends]
         transfers = [
-            _transfer(one, None if call is None else around.range_of(call))
-            for one, call in zip(sends, launches, strict=True)
+            _transfer(send, None if call is None else around.range_of(call))
+            for send, call in zip(sends, launches, strict=True)
         ]
         asked = [
-            one.start_ns if call is None else call.start_ns
-            for one, call in zip(sends, launches, strict=True)
+            send.start_ns if call is None else call.start_ns
+            for send, call in zip(sends, launches, strict=True)
         ]
         busy: Iterable[Event] = kernels
     else:
-        transfers = [_transfer(one, one) for one in ranges]
-        asked = [one.start_ns for one in ranges]
+        transfers = [_transfer(mark, mark) for mark in ranges]
+        asked = [mark.start_ns for mark in ranges]
         busy = (
             call.event
             for call in trace.calls
             if not call.event.name.startswith(("c10d::", "record_param_comms", "gloo:"))
         )
     launched = sorted(
-        (one.start_ns, call.start_ns)
-        for one in kernels
-        if (call := calls.get(one.correlation)) is not None
+        (kernel.start_ns, call.start_ns)
+        for kernel in kernels
+        if (call := calls.get(kernel.correlation)) is not None
     )
-    placed = [replace(one, step=_step(steps, at)) for one, at in zip(transfers, asked, strict=True)]
+    placed = [
+        replace(transfer, step=_step(steps, at))
+        for transfer, at in zip(transfers, asked, strict=True)
+    ]
     ready = _Ready(kernels, calls) if trace.kernels else None
     return Recorded(
         rank=rank if own is None else own,
@@ -112,13 +115,13 @@ def recorded_in(trace: Trace, rank: int, *, but_last: bool = False) -> Recorded:
         transfers=tuple(
             sorted(
                 _with_gradients(trace, placed, asked, ready),
-                key=lambda one: (one.start_ns, one.end_ns),
+                key=lambda transfer: (transfer.start_ns, transfer.end_ns),
             )
         ),
         steps=steps,
         launched=tuple(launched),
-        input=_spans(one for one in trace.ranges if one.name.startswith(_INPUT)),
-        synchronised=_spans(one for one in trace.runtime_calls if _WAITS.search(one.name)),
+        input=_spans(mark for mark in trace.ranges if mark.name.startswith(_INPUT)),
+        synchronised=_spans(call for call in trace.runtime_calls if _WAITS.search(call.name)),
     )
 
 
@@ -126,9 +129,9 @@ def _in_steps(
     kernels: Sequence[Event], calls: Mapping[int | None, Event], steps: Sequence[Step]
 ) -> list[Event]:
     return [
-        one
-        for one in kernels
-        if (call := calls.get(one.correlation)) is not None
+        kernel
+        for kernel in kernels
+        if (call := calls.get(kernel.correlation)) is not None
         and steps[0].start_ns <= call.start_ns < steps[-1].start_ns
     ]
 
@@ -138,13 +141,13 @@ class _Around:
 
     def __init__(self, ranges: Sequence[Event]) -> None:
         self._by_thread: dict[Any, list[Event]] = {}
-        for one in ranges:
-            self._by_thread.setdefault(one.thread, []).append(one)
+        for mark in ranges:
+            self._by_thread.setdefault(mark.thread, []).append(mark)
 
     def range_of(self, call: Event) -> Event | None:
         """Return the range around a call; None without one."""
         own = self._by_thread.get(call.thread, [])
-        place = bisect_right(own, call.start_ns, key=lambda one: one.start_ns) - 1
+        place = bisect_right(own, call.start_ns, key=lambda mark: mark.start_ns) - 1
         return own[place] if place >= 0 and call.start_ns < own[place].end_ns else None
 
 
@@ -153,9 +156,9 @@ class _Ready:
 
     def __init__(self, kernels: Sequence[Event], calls: Mapping[int | None, Event]) -> None:
         known = sorted(
-            (call.start_ns, one.end_ns)
-            for one in kernels
-            if (call := calls.get(one.correlation)) is not None
+            (call.start_ns, kernel.end_ns)
+            for kernel in kernels
+            if (call := calls.get(kernel.correlation)) is not None
         )
         self._launches = [launch for launch, _ in known]
         self._ends = list(accumulate((end for _, end in known), max))
@@ -166,15 +169,15 @@ class _Ready:
         return asked_ns if place < 0 else max(asked_ns, self._ends[place])
 
 
-def _transfer(one: Event, around: Event | None) -> Transfer:
-    message = one.message
+def _transfer(event: Event, around: Event | None) -> Transfer:
+    message = event.message
     named = message.collective if message is not None else ""
     if not named and around is not None and (found := _RANGE.match(around.name)):
         named = found[2]
     return Transfer(
-        collective=_collective(named) or _collective(one.name) or "unknown",
-        start_ns=one.start_ns,
-        end_ns=one.end_ns,
+        collective=_collective(named) or _collective(event.name) or "unknown",
+        start_ns=event.start_ns,
+        end_ns=event.end_ns,
         size_bytes=_size(message, around),
         group="" if message is None else message.group,
     )
@@ -185,7 +188,7 @@ def _collective(name: str) -> str:
     return next((known for part, known in _COLLECTIVES.items() if part in plain), "")
 
 
-def _size(message: Message | None, around: Event | None) -> int | None:
+def _size(message: CollectiveRecord | None, around: Event | None) -> int | None:
     """Return the bytes of the larger side, in or out; None if nobody says."""
     if message is not None:
         elements = max(message.elements_in or 0, message.elements_out or 0)
@@ -226,26 +229,26 @@ def _with_gradients(
     place, matching = 0, True
     first: dict[int, tuple[int, int]] = {}
     for at in sorted(range(len(transfers)), key=lambda at: asked[at]):
-        one = transfers[at]
-        if one.collective != "all_reduce" or not one.size_bytes or not matching:
+        size = transfers[at].size_bytes
+        if transfers[at].collective != "all_reduce" or not size or not matching:
             continue
         begin, total = place, 0
-        while place < len(gradients) and total < one.size_bytes:
+        while place < len(gradients) and total < size:
             total += gradients[place][1]
             place += 1
-        matching = total == one.size_bytes
+        matching = total == size
         if matching:
             first[at] = gradients[begin][0], gradients[place - 1][0]
-    for at, one in enumerate(transfers):
+    for at, transfer in enumerate(transfers):
         last = ready.at(asked[at]) if ready is not None else None
         if at in first and matching:
             begun, ended = first[at]
             if ready is not None:
                 begun = ready.at(begun)
-            yield replace(one, first_ready_ns=begun, ready_ns=ended if last is None else last)
+            yield replace(transfer, first_ready_ns=begun, ready_ns=ended if last is None else last)
         else:
-            yield replace(one, ready_ns=last)
+            yield replace(transfer, ready_ns=last)
 
 
 def _spans(events: Iterable[Event]) -> tuple[tuple[int, int], ...]:
-    return merged((one.start_ns, one.end_ns) for one in events)
+    return merged((event.start_ns, event.end_ns) for event in events)

@@ -26,11 +26,12 @@ from typing import Any
 
 from planner.errors import InvalidInputError
 from planner.formats.kineto_calls import Call, Event
+from planner.formats.kineto_shapes import Inputs
 from planner.formats.kineto_times import Times, times_of
 from planner.formats.kineto_trace import Trace
 from planner.validation import MAX_VALUE, shown
 
-__all__ = ["BackwardOp", "Gradient", "Step", "steps_of"]
+__all__ = ["BackwardOp", "Gradient", "TrainingStep", "steps_of"]
 
 _RUN = "autograd::engine::evaluate_function: "
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -75,7 +76,7 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrainingStep:
     """One step.
 
     Attributes
@@ -84,6 +85,8 @@ class Step:
         Its range in the trace.
     forward : tuple of str
         Names of the forward ops.
+    operators : tuple of (str, Inputs or None)
+        The operator of each, and what went in.
     backward : tuple of BackwardOp
         The backward ops.
     gradients : tuple of Gradient
@@ -96,13 +99,14 @@ class Step:
 
     name: str
     forward: tuple[str, ...]
+    operators: tuple[tuple[str, Inputs | None], ...]
     backward: tuple[BackwardOp, ...]
     gradients: tuple[Gradient, ...]
     times: Times
     skipped_ns: int
 
 
-def steps_of(trace: Trace) -> tuple[Step, ...]:
+def steps_of(trace: Trace) -> tuple[TrainingStep, ...]:
     """Return the steps of a trace that have a backward pass.
 
     Raises
@@ -133,7 +137,7 @@ def steps_of(trace: Trace) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> Step:
+def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int]) -> TrainingStep:
     if not -MAX_VALUE < span[0] <= span[1] < MAX_VALUE:  # without marks there may be no limits
         first, last = (calls[0].event.start_ns, max(call.event.end_ns for call in calls))
         span = (max(span[0], first), min(span[1], last))
@@ -175,12 +179,13 @@ def _step(name: str, calls: Sequence[Call], trace: Trace, span: tuple[int, int])
             place_of[place] = len(forward)
             forward.append([])
         forward[-1].append(call)
-    return Step(
+    return TrainingStep(
         name=name,
         forward=tuple(
             f"{call.module}/{call.event.name}" if call.module else call.event.name
             for call, *_ in forward
         ),
+        operators=tuple((call.event.name, call.event.inputs) for call, *_ in forward),
         backward=tuple(
             BackwardOp(node.name.removeprefix(_RUN), None if place is None else place_of[place])
             for node, place in zip(nodes, makers, strict=True)

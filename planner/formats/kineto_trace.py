@@ -159,10 +159,10 @@ def _name_of(devices: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _distributed(said: Any) -> Distributed:
-    if not isinstance(said, dict):
+def _distributed(info: Any) -> Distributed:
+    if not isinstance(info, dict):
         return Distributed()
-    rank, ranks = said.get("rank"), said.get("world_size")
+    rank, ranks = info.get("rank"), info.get("world_size")
     return Distributed(
         rank if type(rank) is int and rank >= 0 else None,
         ranks if type(ranks) is int and ranks > 0 else None,

@@ -57,6 +57,7 @@ def read_nccl_tests(
     ranks: int | None = None,
     per_host: int | None = None,
     in_place: bool = False,
+    collective: str | None = None,
 ) -> tuple[list[TimedRow], tuple[str, ...]]:
     """Return the rows of a file, and warnings about those that were left out.
 
@@ -70,6 +71,8 @@ def read_nccl_tests(
         Where the file does not list its devices: among how many ranks, and how many share a host.
     in_place : bool
         Whether to take the times in place; a row that has no such times gives the others.
+    collective : str, optional
+        What was timed, where neither the file nor its name says it.
 
     Raises
     ------
@@ -80,19 +83,19 @@ def read_nccl_tests(
     lines = _of_json(text) if text.lstrip().startswith("{") else _of_text(text, name)
     rows: list[TimedRow] = []
     left_out: dict[str, list[str]] = {}
-    for run, number, size, sides in lines:
-        where = f"line {number}" if number else f"results[{len(rows)}]"
-        if run.collective not in COLLECTIVES:
-            other = run.collective or "an unknown test"
+    for run, where, size, sides in lines:
+        test = run.collective or collective
+        if test not in COLLECTIVES:
+            other = test or "an unknown test (--collective says which)"
             left_out.setdefault(f"of {other}", []).append(where)
             continue
-        collective: Collective = run.collective
+        kind: Collective = test
         count, each = _ranks(run, ranks, per_host, where)
         side = sides[1] if in_place and sides[1] is not None else sides[0] or sides[1]
         if side is None:
             left_out.setdefault("without a time", []).append(where)
             continue
-        reason = _doubt(side, size, float(bus_factor(collective, count)))
+        reason = _doubt(side, size, float(bus_factor(kind, count)))
         if reason:
             left_out.setdefault(reason, []).append(where)
             continue
@@ -100,7 +103,7 @@ def read_nccl_tests(
         if not time:
             left_out.setdefault("with a time of 0", []).append(where)
             continue
-        rows.append(TimedRow(collective, count, each, size, time, where))
+        rows.append(TimedRow(kind, count, each, size, time, where))
     warnings = tuple(
         f"left out, {len(places)} row{'' if len(places) == 1 else 's'} {reason}: {listed(places)}"
         for reason, places in left_out.items()
@@ -114,7 +117,7 @@ def read_nccl_tests(
 _Side = tuple[float, float, float, float]
 """Time in µs, bandwidth of the algorithm and of the bus in GB/s, wrong elements."""
 
-_Line = tuple[_Run, int, int, tuple[_Side | None, _Side | None]]
+_Line = tuple[_Run, str, int, tuple[_Side | None, _Side | None]]
 
 
 def _of_text(text: str, name: str) -> Iterator[_Line]:
@@ -144,7 +147,7 @@ def _of_text(text: str, name: str) -> Iterator[_Line]:
         elif run.columns and line[:1].isdigit():
             cells = line.split()
             if _NUMBER.match(cells[0]) and len(cells) >= 8:
-                yield run, number, int(cells[0]), _sides(run.columns, cells)
+                yield run, f"line {number}", int(cells[0]), _sides(run.columns, cells)
 
 
 def _sides(columns: Sequence[str], cells: Sequence[str]) -> tuple[_Side | None, _Side | None]:
@@ -194,7 +197,7 @@ def _of_json(text: str) -> Iterator[_Line]:
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise InvalidInputError(f"results[{place}].size", f"expected bytes, got {shown(size)}")
         sides = [_json_side(row.get(key)) for key in ("out_of_place", "in_place")]
-        yield run, 0, size, (sides[0], sides[1])
+        yield run, f"results[{place}]", size, (sides[0], sides[1])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -43,11 +43,11 @@ def shapes_of(
         Samples of a batch; without them nothing is known.
     """
     made: list[Shape | None] = []
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for place, node in enumerate(nodes):
         numbers, rest = divmod(node.activation_bytes, _NUMBER_BYTES * (batch_size or 1))
         known: dict[str, Any] = {}
-        read = [made[one] for one in reads.get(place, ()) if nodes[one].kind != "Size"]
+        read = [made[source] for source in reads.get(place, ()) if nodes[source].kind != "Size"]
         if batch_size is not None and numbers and (not rest or node.kind == "Size"):
             known = _possible(node, numbers, read)
         elif batch_size is not None and node.kind == "Size":
@@ -57,8 +57,8 @@ def shapes_of(
             known["input_shape"] = read[0]
         if known:
             known["weights"] = node.parameter_bytes // _NUMBER_BYTES
-        found.append(known)
-    return found
+        rows.append(known)
+    return rows
 
 
 def _possible(node: Node, numbers: int, read: Sequence[Shape | None]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ Complexity: O(rows · log rows). Source: own.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import median_low
 
 from planner.errors import InvalidInputError
-from planner.measured import Collective, Measured, MeasuredNetwork
+from planner.measured import Collective, Link, Measured, MeasuredNetwork
 from planner.network import scattered
 from planner.units import counted, format_bytes
 
@@ -23,7 +23,7 @@ LINES = 5
 """Most lines a warning lists."""
 
 MOST_SIZES = 96
-"""Sizes of a table; of more, those that are as far apart as can be, relatively, are kept."""
+"""Sizes of a table; of more, neighbours become one: the medians of their sizes and times."""
 
 FALLS = Fraction(4, 5)
 """A time below this share of that of a smaller size is pointed out."""
@@ -65,10 +65,19 @@ def listed(places: Sequence[str]) -> str:
     return ", ".join(places[:LINES]) + (f" and {more} more" if more > 0 else "")
 
 
-def network_of(rows: Iterable[TimedRow]) -> tuple[MeasuredNetwork, tuple[str, ...]]:
+def network_of(
+    rows: Iterable[TimedRow], links: Sequence[Link] = ()
+) -> tuple[MeasuredNetwork, tuple[str, ...]]:
     """Return the tables of some rows, and what of them was left out or is doubtful.
 
     Repeated sizes count by their median, of two in the middle the lower one.
+
+    Parameters
+    ----------
+    rows : iterable of TimedRow
+        In any order.
+    links : sequence of Link
+        The hosts' links, where they have several kinds.
 
     Raises
     ------
@@ -109,11 +118,13 @@ def network_of(rows: Iterable[TimedRow]) -> tuple[MeasuredNetwork, tuple[str, ..
             )
         kept = _thinned(points)
         if len(kept) < len(points):
-            warnings.append(f"{name}: {len(kept)} of {len(points):,} sizes kept")
+            warnings.append(
+                f"{name}: {len(points):,} sizes made {len(kept)}, by medians of neighbours"
+            )
         tables.append(Measured(same[0].collective, ranks, per_host, tuple(kept)))
     if not tables:
         raise InvalidInputError("", "no collective was timed for two sizes: that makes no table")
-    return MeasuredNetwork(tuple(tables)), tuple(warnings)
+    return MeasuredNetwork(tuple(tables), tuple(links)), tuple(warnings)
 
 
 def _falls(points: Sequence[tuple[int, int]]) -> list[str]:
@@ -128,13 +139,19 @@ def _falls(points: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the first and the last point, and of those between as many as there is room for."""
+    """Return the first and the last point, and medians of neighbours between, as room is for.
+
+    A time that says more of what else happened then than of its size does not stand for them all.
+    """
     if len(points) <= MOST_SIZES:
         return list(points)
     first, last = max(points[0][0], 1), points[-1][0]
     kept = [points[0]]
-    for point in points[1:-1]:
-        step = (len(kept)) / (MOST_SIZES - 1)
-        if point[0] >= first * (last / first) ** step:
-            kept.append(point)
+    near: list[tuple[int, int]] = []
+    for point, after in pairwise(points[1:]):
+        near.append(point)
+        if after[0] >= first * (last / first) ** (len(kept) / (MOST_SIZES - 1)):
+            sizes, times = zip(*near, strict=True)
+            kept.append((median_low(sizes), median_low(times)))
+            near = []
     return [*kept, points[-1]]

@@ -30,6 +30,7 @@ def read_vidur(
     ranks: int | None = None,
     per_host: int | None = None,
     in_place: bool = False,
+    collective: str | None = None,
 ) -> tuple[list[TimedRow], tuple[str, ...]]:
     """Return the rows of a file, and warnings about those that were left out.
 
@@ -37,7 +38,7 @@ def read_vidur(
     ----------
     data : bytes
         The CSV.
-    name, in_place
+    name, in_place, collective
         Not needed here.
     ranks, per_host : int, optional
         Take only rows among so many ranks, or with so many a host.
@@ -47,7 +48,7 @@ def read_vidur(
     InvalidInputError
         If a column or a number is missing; the path is the line and the column.
     """
-    del name, in_place
+    del name, in_place, collective
     reader = csv.DictReader(StringIO(data.decode("utf-8-sig", errors="replace")))
     columns = reader.fieldnames or []
     for column in _NEEDED:

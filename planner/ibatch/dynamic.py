@@ -18,18 +18,14 @@ Complexity: O(L²) time in NumPy rows, O(L) memory. Source: own; the time revers
 F[j] = min_{i<j} max(F[i], r_j) + c(S_j - S_i) for pushing gradients.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.deadline import Deadline
+from planner.ibatch.arrivals import Arrivals
 from planner.ibatch.endings import out_of_time
 from planner.ibatch.problem import Plan, Problem
 from planner.methods import Outcome
-
-if TYPE_CHECKING:
-    from planner.ibatch.robust import Arrivals
 
 __all__ = ["solve_general", "within"]
 
@@ -61,7 +57,7 @@ def solve_general(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(problem.plan(boundaries), optimum)
 
 
-def within(problem: Problem, arrivals: "Arrivals", deadline: Deadline) -> list[int] | None:
+def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int] | None:
     """Return boundaries of batches that arrive when they have to, None if there are none.
 
     Whatever follows, it is best if what comes before has arrived as early as it can.

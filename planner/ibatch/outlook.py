@@ -78,11 +78,14 @@ def solve_for(
     usual = solve(problem, time_limit=_share(deadline, count))
     if usual.plan is None or usual.objective_ns is None:
         return usual, None
-    scenarios = []
+    variants = []
     for place, (scenario, _) in enumerate(outlook.scenarios):
         with inside(f"scenarios[{place}]"):
-            scenarios.append(under(problem, scenario))
-    own = [solve(one, time_limit=_share(deadline, count - i)) for i, one in enumerate(scenarios, 1)]
+            variants.append(under(problem, scenario))
+    own = [
+        solve(variant, time_limit=_share(deadline, count - place))
+        for place, variant in enumerate(variants, 1)
+    ]
     most_ns = MOST * usual.objective_ns
 
     def value(plan: Plan) -> Fraction | None:
@@ -93,7 +96,7 @@ def solve_for(
             return None
         if _lasts(problem, plan) > most_ns:
             return None
-        return outlook.of([_lasts(one, plan) for one in scenarios])
+        return outlook.of([_lasts(variant, plan) for variant in variants])
 
     start = value(usual.plan)
     assert start is not None
@@ -101,7 +104,7 @@ def solve_for(
     best, least, seen = usual.plan, start, {usual.plan}
     made = [result.plan for result in own if result.plan is not None]
     others: Iterable[Plan] = (*made, *_candidates(problem, deadline))
-    left, improving = PRICES // (len(scenarios) * problem.layers), True
+    left, improving = PRICES // (len(variants) * problem.layers), True
     while improving and least > bound:
         before = best if len(seen) > 1 else None
         for plan in others:

@@ -14,19 +14,15 @@ Complexity: O(L² log L) time in NumPy rows, O(L²) memory; up to `MAX_LAYERS` l
 Source: iBatch, Eqs. 1 to 5; the exact method is ours.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.deadline import Deadline, TimeUpError
 from planner.errors import NotApplicableError
+from planner.ibatch.arrivals import Arrivals
 from planner.ibatch.endings import nothing_covers, out_of_time
 from planner.ibatch.problem import Plan, Problem
 from planner.methods import Outcome
-
-if TYPE_CHECKING:
-    from planner.ibatch.robust import Arrivals
 
 __all__ = ["MAX_LAYERS", "solve_paper_model", "within"]
 
@@ -64,7 +60,7 @@ def solve_paper_model(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     return Outcome(problem.plan(_trace(problem, computed, value, last)), int(costs.min()))
 
 
-def within(problem: Problem, arrivals: "Arrivals", deadline: Deadline) -> list[int] | None:
+def within(problem: Problem, arrivals: Arrivals, deadline: Deadline) -> list[int] | None:
     """Return boundaries of batches that arrive when they have to, None if there are none.
 
     Raises
@@ -83,7 +79,7 @@ def within(problem: Problem, arrivals: "Arrivals", deadline: Deadline) -> list[i
 
 
 def _least_communication(
-    problem: Problem, deadline: Deadline, arrivals: "Arrivals | None" = None
+    problem: Problem, deadline: Deadline, arrivals: Arrivals | None = None
 ) -> NDArray[np.int64] | None:
     """Return V[b][c], of batches that arrive when they have to; None when the time is up."""
     count = problem.layers

@@ -18,9 +18,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from planner.deadline import Deadline
+from planner.ibatch.arrivals import Arrivals
 from planner.ibatch.evaluation import evaluate, objective_ns
 from planner.ibatch.makespan import sweep
 from planner.ibatch.problem import Plan, Problem
@@ -28,11 +28,7 @@ from planner.ibatch.strains import boundaries_of, lasts_under
 from planner.methods import Outcome
 from planner.robustness import Limit, most_robust
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-__all__ = ["Arrivals", "robust"]
+__all__ = ["robust"]
 
 
 def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outcome[Plan]:
@@ -55,41 +51,6 @@ def robust(problem: Problem, outcome: Outcome[Plan], deadline: Deadline) -> Outc
     attempt = partial(_attempt, problem, within, deadline)
     best, late = most_robust(best, value, lasts, attempt, deadline)
     return replace(outcome, plan=problem.plan(best), timed_out=late)
-
-
-class Arrivals:
-    """When a batch has to have arrived, by its first layer, to keep some limits and one more.
-
-    Attributes
-    ----------
-    needed_ns : int or None
-        The least the last limit would have to be to allow more than was allowed so far.
-    """
-
-    def __init__(self, problem: Problem, limits: Sequence[Limit], last: Limit) -> None:
-        computed = problem.compute_prefix
-        self._rests = [computed[-1] - time for time in computed]
-        self._others = self._latest(limits)
-        self._last, self._strain = self._latest([last]), last.strain
-        self.needed_ns: int | None = None
-
-    def _latest(self, limits: Sequence[Limit]) -> list[int]:
-        return [
-            max(min((most - c * rest) // t for (t, c), most in limits), -1) for rest in self._rests
-        ]
-
-    def allowed(self, start: int, ends: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Return which arrivals of batches that begin with layer `start` keep all limits."""
-        others = ends <= self._others[start]
-        # What the others forbid is not asked again; so numbers stay within those of the problem.
-        kept = others & (ends <= min(self._last[start], self._others[start]))
-        missed = ends[others & ~kept]
-        if len(missed):
-            transfer, compute = self._strain
-            needed = transfer * int(missed.min()) + compute * self._rests[start]
-            known = self.needed_ns
-            self.needed_ns = needed if known is None else min(known, needed)
-        return kept
 
 
 def _swept(problem: Problem, limits: Sequence[Limit], last: Limit) -> tuple[list[int] | None, int]:

@@ -158,7 +158,7 @@ def _later(cost: AffineCost | TableCost, charged: int, factor: Fraction) -> Affi
 def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
     """Return a way whose halves cost a factor more, and start later."""
 
-    def one(option: Synchronisation) -> Synchronisation:
+    def raised(option: Synchronisation) -> Synchronisation:
         half = _later(option.half, charged, factor)
         if isinstance(half, AffineCost):
             return replace(option, half=half, whole=None)
@@ -166,5 +166,5 @@ def _raised(way: Way, charged: int, factor: Fraction = Fraction(1)) -> Way:
         return replace(option, half=half, gather=gather)
 
     if isinstance(way, Mixture):
-        return replace(way, options=tuple(map(one, way.options)))
-    return one(way)
+        return replace(way, options=tuple(map(raised, way.options)))
+    return raised(way)

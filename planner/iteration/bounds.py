@@ -159,8 +159,8 @@ def raised(
     if mode == "replicated":
         return max(least_ns, concave_bound(known, lines_of(synchronisation, "all_reduce")))
     lines = lines_of(synchronisation, "push")
-    found = right_pushes_bound(known, problem.pushed, problem.pulled, lines, plan_ns)
-    return max(least_ns, found)
+    raised = right_pushes_bound(known, problem.pushed, problem.pulled, lines, plan_ns)
+    return max(least_ns, raised)
 
 
 def _windows(problem: Problem, plan: Plan | None) -> Windows:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from planner import yan
+from planner.collectives.nics import with_measured_nics
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.problem import Problem
 from planner.profiles import Profile
@@ -116,13 +117,13 @@ def _layer_and_constants(
     size = sum(problem.pulled)
     layer = yan.NeuronLayer(profile.name, "full", neurons=1, connections=size, weights=size)
     operation = Fraction(computation_ns(problem), batch * (2 * size + 2))
-    cluster, nic = problem.cluster, problem.cluster.nic
+    cluster, _ = with_measured_nics(problem.cluster)
     units = len(profile.chain().layers) if profile.layers else len(problem.pulled)
     return layer, yan.Constants(
         muladd_ns=operation,
         activation_ns=operation,
         error_ns=operation,
-        latency_ns=(max(Fraction(units * nic.startup_ns), NO_STARTUP_NS),),
+        latency_ns=(max(Fraction(units * cluster.nic.startup_ns), NO_STARTUP_NS),),
         nic_bits_per_s=8 * nic_rate(cluster),
         interference=(Fraction(1),),  # the times of a profile are those of all cores together
         bits_per_weight=Fraction(8),

@@ -108,7 +108,7 @@ def _best(
     kept: list[list[_Kept]] = [[] for _ in range(count)] + [[_Kept(0, 0, None)]]
     for start in range(count - 1, -1, -1):
         deadline.check()
-        found = []
+        candidates = []
         ready = up = down = 0
         for stop in range(start + 1, count + 1):
             ready = max(ready, heads[stop - 1])
@@ -117,19 +117,19 @@ def _best(
                 break
             scatter, gather = option.half.cost_ns(up), option.pull.cost_ns(down)
             for scattered, gathered, units in kept[stop]:
-                found.append(
+                candidates.append(
                     _Kept(
                         max(scattered, ready) + scatter,
                         gather + max(tails[start], gathered),
                         (stop, units),
                     )
                 )
-        kept[start] = _undominated(found)
+        kept[start] = _undominated(candidates)
         proven &= len(kept[start]) <= MAX_KEPT
         kept[start] = kept[start][:MAX_KEPT]
 
-    def lasts(one: _Kept) -> int:
-        return max(max(one.scattered, known.backward_ns) + one.gathered, known.compute_ns)
+    def lasts(label: _Kept) -> int:
+        return max(max(label.scattered, known.backward_ns) + label.gathered, known.compute_ns)
 
     best = min(kept[0], key=lasts)
     units, start, trail = [], 0, best.units
@@ -140,12 +140,12 @@ def _best(
     return units, lasts(best) if proven else None
 
 
-def _undominated(found: Sequence[_Kept]) -> list[_Kept]:
+def _undominated(candidates: Sequence[_Kept]) -> list[_Kept]:
     """Return those than which no other scatters and gathers as early."""
     best: list[_Kept] = []
-    for one in sorted(found, key=lambda one: one[:2]):
-        if not best or one.gathered < best[-1].gathered:
-            best.append(one)
+    for label in sorted(candidates, key=lambda label: label[:2]):
+        if not best or label.gathered < best[-1].gathered:
+            best.append(label)
     return best
 
 

@@ -55,7 +55,7 @@ def within(target: Target) -> Mapping[str, AnyMethod[Problem, Plan]]:
 
 def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Exported]:
     """Return what a plan takes under the rules of each target; of none if there is no time."""
-    found = {}
+    prices = {}
     summed = as_gradients(plan, plan.transfers)
     groups = tuple(
         replace(group, depth=transfer.depth)
@@ -63,7 +63,7 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
     )
     for name, target in TARGETS.items():
         try:
-            found[name] = min(
+            prices[name] = min(
                 (
                     exported_to(under, target, replace(summed, groups=groups), deadline)
                     for under in _problems(problem, target)
@@ -75,9 +75,9 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
             break
     if plan.mode == "sharded":
         why = "sums up whole gradients on every worker, the plan shards parameters"
-        found = {
+        prices = {
             name: price and replace(price, plan_ns=None, reason=f"{TARGETS[name].title} {why}")
-            for name, price in found.items()
+            for name, price in prices.items()
         }
     if problem.target is not None and problem.target.sharded:
         defaults = (
@@ -86,8 +86,8 @@ def exported(problem: Problem, plan: Plan, deadline: Deadline) -> dict[str, Expo
         least = min(
             evaluate(problem, default).iteration_ns for default in defaults if default is not None
         )
-        found[problem.target.name] = Exported(evaluate(problem, plan).iteration_ns, least)
-    return {name: price for name, price in found.items() if price is not None}
+        prices[problem.target.name] = Exported(evaluate(problem, plan).iteration_ns, least)
+    return {name: price for name, price in prices.items() if price is not None}
 
 
 def _options(problem: Problem, target: Target) -> Iterator[Synchronisation]:

@@ -21,12 +21,24 @@ from planner.costs import TableCost, least_rate
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.iteration.plan import Plan
 from planner.iteration.ways import MEASURED, Synchronisation
-from planner.topologies import Rails
+from planner.measured import Collective
 from planner.validation import MAX_VALUE
 
-__all__ = ["assumed_startups", "faster", "least_rates", "measured_on", "notes_of"]
+__all__ = [
+    "KINDS",
+    "assumed_startups",
+    "faster",
+    "least_rates",
+    "measured_on",
+    "notes_of",
+    "prediction",
+]
 
-KINDS = {"all_reduce": "all_reduce", "push": "reduce_scatter", "pull": "all_gather"}
+KINDS: dict[str, Collective] = {
+    "all_reduce": "all_reduce",
+    "push": "reduce_scatter",
+    "pull": "all_gather",
+}
 """The collective that each kind of transfer is."""
 
 
@@ -40,14 +52,15 @@ def measured_on(cluster: Cluster) -> Synchronisation:
     """
     if cluster.failed:
         raise NotApplicableError("failed", "the network was measured as a whole")
-    push, pull, both = (_cost(cluster, kind).cost for kind in ("push", "pull", "all_reduce"))
+    push, pull, both = (prediction(cluster, kind).cost for kind in ("push", "pull", "all_reduce"))
     return Synchronisation(MEASURED, 2, push, whole=both, gather=None if pull == push else pull)
 
 
 def least_rates(cluster: Cluster) -> tuple[Fraction, Fraction]:
     """Return the least ns a byte of a half, and of an all-reduce, of any size."""
     push, pull, both = (
-        least_rate(_cost(cluster, kind).cost, MAX_VALUE) for kind in ("push", "pull", "all_reduce")
+        least_rate(prediction(cluster, kind).cost, MAX_VALUE)
+        for kind in ("push", "pull", "all_reduce")
     )
     return min(push, pull), both
 
@@ -69,7 +82,7 @@ def notes_of(cluster: Cluster, plan: Plan) -> tuple[str, ...]:
         sizes = [transfer.size_bytes for transfer in plan.transfers if transfer.kind == kind]
         if not sizes:
             continue
-        known = _cost(cluster, kind)
+        known = prediction(cluster, kind)
         beyond = range_note(known.cost, collective, sizes)
         notes += [*known.notes, *([beyond] if beyond else [])]
     return tuple(dict.fromkeys(notes))
@@ -100,13 +113,18 @@ def faster(cost: TableCost, startup: Fraction, bandwidth: Fraction) -> TableCost
     return TableCost(tuple(rows))
 
 
-def _cost(cluster: Cluster, kind: str) -> Predicted:
+def prediction(cluster: Cluster, kind: str) -> Predicted:
+    """Return what a kind of transfer costs among a cluster's workers.
+
+    Raises
+    ------
+    NotApplicableError
+        If nothing was measured that says so.
+    """
     tables = cluster.network
     if tables is None:
         raise NotApplicableError("network", "the cluster carries no measured tables")
-    rails = isinstance(cluster.topology, Rails)
-    each = cluster.nic.per_machine if rails else 1
     try:
-        return predicted(tables, KINDS[kind], cluster.workers, each)  # type: ignore[arg-type]
+        return predicted(tables, KINDS[kind], cluster.workers, cluster.workers_per_host)
     except InvalidInputError as error:
         raise NotApplicableError("network", f"{error.path}: {error.message}") from None

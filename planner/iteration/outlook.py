@@ -92,17 +92,17 @@ def solve_for(
     names = [op.name for op in problem.graph.ops]
     orders = (*start.backward_orders[0], *start.forward_order)
     fixed = replace(problem, op_order=tuple(names[index] for index in orders))
-    scenarios = []
+    variants = []
     for place, (scenario, _) in enumerate(outlook.scenarios):
         with inside(f"scenarios[{place}]"):
-            scenarios.append(under(fixed, scenario))
+            variants.append(under(fixed, scenario))
 
     def value(plan: Plan) -> Fraction:
-        return outlook.of([evaluate(one, plan).iteration_ns for one in scenarios])
+        return outlook.of([evaluate(variant, plan).iteration_ns for variant in variants])
 
     best, least = start, value(start)
     seen: set[Plan] = {start}
-    for plan in (*others, *_candidates(fixed, scenarios, start, deadline)):
+    for plan in (*others, *_candidates(fixed, variants, start, deadline)):
         if deadline.passed:
             break
         if plan in seen or not _may_be(problem, plan, MOST * usual_ns):
@@ -111,7 +111,7 @@ def solve_for(
         counts = value(plan)
         if counts < least:
             best, least = plan, counts
-    bound = outlook.of([bound_under(one, best) for one in scenarios])
+    bound = outlook.of([bound_under(variant, best) for variant in variants])
     prospect = Prospect(least, min(bound, least), usual_ns, value(start))
     if best is start:
         return replace(usual, runtime_s=time.perf_counter() - begin + usual.runtime_s), prospect
@@ -127,7 +127,7 @@ def _share(deadline: Deadline, count: int) -> float | None:
 
 
 def _candidates(
-    fixed: Problem, scenarios: Sequence[Problem], start: Plan, deadline: Deadline
+    fixed: Problem, variants: Sequence[Problem], start: Plan, deadline: Deadline
 ) -> Iterator[Plan]:
     """Yield plans in the op order that is fixed."""
     way = next(option for option in fixed.options if option.algorithm == start.way)
@@ -147,15 +147,15 @@ def _candidates(
     single = start.way != MIXED and start.way in fixed.algorithms
     algorithms = (start.way,) if single else fixed.algorithms
     tried = [fixed]
-    left = [*scenarios]
+    left = [*variants]
     for scenario in LONGER:
         with suppress(InvalidInputError):  # whose numbers are too large
             left.append(under(fixed, scenario))
-    for place, one in enumerate(left):
-        if deadline.passed or one in tried:
+    for place, variant in enumerate(left):
+        if deadline.passed or variant in tried:
             continue
-        tried.append(one)
-        narrow = replace(one, algorithms=algorithms, modes=(start.mode,))
+        tried.append(variant)
+        narrow = replace(variant, algorithms=algorithms, modes=(start.mode,))
         planned = solve(narrow, time_limit=_share(deadline, len(left) - place)).plan
         if planned is not None:
             yield planned

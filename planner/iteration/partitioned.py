@@ -21,7 +21,7 @@ from planner.clusters import Cluster
 from planner.errors import InvalidInputError
 from planner.profiles import Profile
 from planner.results import Result
-from planner.yan.profiled import Profiled, profiled
+from planner.yan.profiled import ProfiledProblem, profiled
 
 __all__ = ["Partitioned", "partitioned"]
 
@@ -34,7 +34,7 @@ class Partitioned(NamedTuple):
 
     Attributes
     ----------
-    made : Profiled or None
+    made : ProfiledProblem or None
         The problem; None if the profile or the cluster makes none.
     result : Result or None
         Its configuration.
@@ -42,7 +42,7 @@ class Partitioned(NamedTuple):
         Why there is none.
     """
 
-    made: Profiled | None
+    made: ProfiledProblem | None
     result: Result[yan.Plan, yan.Estimate] | None
     reason: str = ""
 

@@ -25,7 +25,7 @@ from planner.iteration.solver import JOINT, METHODS, solve
 from planner.methods import concrete
 from planner.results import Result
 
-__all__ = ["BASELINE", "JOINT", "PeerCase", "Spread", "Standing", "compare_peers", "standings"]
+__all__ = ["BASELINE", "JOINT", "PeerCase", "Ratios", "Standing", "compare_peers", "standings"]
 
 BASELINE = "ddp"
 """The method that speed-ups count from."""
@@ -85,7 +85,7 @@ class PeerCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Ratios:
     """Ratios of several cases.
 
     Attributes
@@ -122,16 +122,16 @@ class Standing:
         The method.
     cases : int
         Cases in which it has a plan; both spreads are over these only.
-    speedup : Spread or None
+    speedup : Ratios or None
         How many times as fast as with DDP an iteration is.
-    over_bound : Spread or None
+    over_bound : Ratios or None
         How many times the joint plan's bound an iteration lasts.
     """
 
     method: str
     cases: int
-    speedup: Spread | None
-    over_bound: Spread | None
+    speedup: Ratios | None
+    over_bound: Ratios | None
 
 
 def compare_peers(
@@ -177,9 +177,9 @@ def standings(cases: Sequence[PeerCase], methods: Iterable[str]) -> tuple[Standi
     )
 
 
-def _spread(values: Iterable[float | None]) -> Spread | None:
+def _spread(values: Iterable[float | None]) -> Ratios | None:
     known = tuple(value for value in values if value is not None)
-    return Spread(known) if known else None
+    return Ratios(known) if known else None
 
 
 def _ratio(above: int | None, below: int | None) -> float | None:

@@ -170,18 +170,16 @@ def changed(cluster: Cluster, knob: Knob, factor: Fraction) -> Cluster:
 def _scaled(measured: MeasuredNetwork, knob: Knob, factor: Fraction) -> MeasuredNetwork:
     """Return tables whose smallest times, or whose times beyond those, are multiplied."""
     startup, bandwidth = (factor, Fraction(1)) if knob == "startup" else (Fraction(1), factor)
-    return MeasuredNetwork(
-        tuple(
-            replace(
-                table,
-                points=tuple(
-                    (size, max(time, 1))
-                    for size, time in faster(table.cost, startup, bandwidth).points
-                ),
-            )
-            for table in measured.tables
+    tables = (
+        replace(
+            table,
+            points=tuple(
+                (size, max(time, 1)) for size, time in faster(table.cost, startup, bandwidth).points
+            ),
         )
+        for table in measured.tables
     )
+    return replace(measured, tables=tuple(tables))
 
 
 def _point(

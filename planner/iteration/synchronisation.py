@@ -37,7 +37,7 @@ from planner.collectives.bruck import bruck_cost
 from planner.collectives.collective import Cost
 from planner.collectives.exchange import ps_fattree, shuffle_fattree
 from planner.collectives.fabric import Fabric
-from planner.collectives.rails import Hop
+from planner.collectives.rails import RailSteps
 from planner.collectives.recipes import Recipe
 from planner.collectives.ring import ring_fattree
 from planner.costs import AffineCost
@@ -238,7 +238,7 @@ class _Step(NamedTuple):
     nic: Fraction  # … and NIC
 
     @classmethod
-    def of(cls, hop: Hop, rails: Rails, nic: Nic) -> "_Step":
+    def of(cls, hop: RailSteps, rails: Rails, nic: Nic) -> "_Step":
         crosses = _per_byte(hop.nic, nic.bytes_per_s)
         return cls(
             hop.steps,

@@ -13,8 +13,8 @@ from planner.bigdl.problem import MAX_PARTITIONS
 from planner.collectives.recipes import Recipe
 from planner.deadline import NEVER
 from planner.errors import InvalidInputError, NotApplicableError
-from planner.jsonio.heads import Head, check_head, head, made_by
-from planner.jsonio.links import LINK_RULES, links_of
+from planner.jsonio.heads import Head, check_head, head, made_by, warned
+from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
 from planner.jsonio.programs import SummedUpBy, check_summed_up, summed_up_by
 from planner.jsonio.types import (
@@ -95,7 +95,7 @@ class BigdlRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             element_bytes=self.element_bytes,
             nodes=self.nodes,
             partitions_per_node=self.partitions_per_node,
-            network=links_of(self, 1),
+            network=links_of(self, 1, self.nodes),
         )
 
 
@@ -162,7 +162,8 @@ def run(request: BigdlRequest) -> BigdlAnswer:
         _check_listed(problem.nodes, request.pull_order)  # before anything is built
     limit = or_none(request.time_limit_s)
     result = bigdl.solve(problem, method=request.method, time_limit=limit)
-    return answer(problem, result, pull_order=request.pull_order)
+    made = answer(problem, result, pull_order=request.pull_order)
+    return warned(made, link_notes(request, problem.nodes))
 
 
 _DRIVERS = ("reduce", "tree_aggregate", "tree_aggregate_torrent")

@@ -13,7 +13,8 @@ from planner.errors import InvalidInputError
 from planner.jsonio.bml_answer import BmlAnswer, answer, check_listable
 from planner.jsonio.bml_transfers import with_verdict
 from planner.jsonio.failures import Digits, FailedDocument, failures_of
-from planner.jsonio.links import LINK_RULES, links_of
+from planner.jsonio.heads import warned
+from planner.jsonio.links import LINK_RULES, link_notes, links_of
 from planner.jsonio.network import Network
 from planner.jsonio.types import (
     PositiveRate,
@@ -84,7 +85,7 @@ def problem_of(request: BmlRequest) -> Problem:
     bcube = BCube(request.n, request.k)
     return Problem(
         bcube,
-        links_of(request, request.k),
+        links_of(request, request.k, bcube.servers),
         or_none(request.gradient_bytes),
         () if request.layer_bytes is UNSET else request.layer_bytes,
         request.element_bytes,
@@ -123,7 +124,8 @@ def run(request: BmlRequest) -> BmlAnswer:
     left = last.remaining_s
     listing = Deadline(left and left / 2)  # what is listed takes as long again to be written
     try:
-        return with_verdict(answer(problem, result, wanted, listing), last)
+        made = with_verdict(answer(problem, result, wanted, listing), last)
+        return warned(made, link_notes(request, problem.bcube.servers))
     except TimeUpError:
         late = replace(
             result,

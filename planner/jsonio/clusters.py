@@ -174,7 +174,7 @@ def _measured(document: ClusterDocument) -> MeasuredNetwork | None:
     if document.network is UNSET:
         return None
     with inside("network"):
-        return measured_of(document.network.collectives)
+        return measured_of(document.network.collectives, document.network.links)
 
 
 def _topology(document: ClusterDocument) -> Topology:

@@ -12,6 +12,7 @@ from planner.clusters import Cluster
 from planner.deadline import Deadline
 from planner.errors import InvalidInputError
 from planner.iteration import Alternative, Evaluation, Plan, Problem
+from planner.iteration.certainty import certainties
 from planner.iteration.for_target import exported
 from planner.iteration.measured import assumed_startups, notes_of
 from planner.iteration.outlook import LEAST_SECONDS, solve_for
@@ -41,9 +42,10 @@ from planner.profiles import Profile
 from planner.results import Result
 from planner.scenarios import Outlook, Prospect
 from planner.targets import EVERY, PLANNER, Target, target_of
+from planner.units import three_digits
 from planner.validation import MAX_VALUE, inside
 
-__all__ = ["IterationRequest", "planned", "run"]
+__all__ = ["IterationRequest", "doubts", "planned", "run"]
 
 
 MethodName = Annotated[
@@ -260,13 +262,14 @@ def planned(
         prospect=prospect,
         regret=regretted(problem, result.plan, end, progress) if regret and result.plan else None,
         targets=exported(problem, result.plan, end) if result.plan else None,
+        certainty=certainties(profile, problem.graph, cluster, result.plan) if result.plan else (),
         deadline=deadline,
     )
-    warnings = (*profile.provenance.warnings, *_doubts(problem, result.plan, answered))
+    warnings = (*profile.provenance.warnings, *doubts(problem, result.plan, answered))
     return problem, warned(answered, warnings)
 
 
-def _doubts(
+def doubts(
     problem: Problem, plan: iteration.Plan | None, answered: IterationAnswer
 ) -> tuple[str, ...]:
     """Return what of the costs was not measured, and how much of that the plan's lead bears."""
@@ -275,16 +278,16 @@ def _doubts(
     notes = notes_of(problem.cluster, plan)
     if not assumed_startups(problem.cluster) or problem.cluster.workers == 1:
         return notes
-    said = "start-ups are assumed, not measured"
+    doubt = "start-ups are assumed, not measured"
     if answered.why is UNSET or answered.why.runner_up is None:
-        return (said, *notes)
+        return (doubt, *notes)
     second = answered.why.runner_up
-    factor = next((one.factor for one in second.wins_if if one.what == "startup"), None)
+    factor = next((change.factor for change in second.wins_if if change.what == "startup"), None)
     lead = f"the plan leads {second.algorithm}, {second.mode}"
     if factor is None:
-        return (f"{said}; {lead} at 1/1024 to 1024 times these", *notes)
+        return (f"{doubt}; {lead} at 1/1024 to 1024 times these", *notes)
     side = "above" if factor < 1 else "below"
-    return (f"{said}; {lead} while they are {side} {factor:.3g} times these", *notes)
+    return (f"{doubt}; {lead} while they are {side} {three_digits(factor)} times these", *notes)
 
 
 def _prepared(

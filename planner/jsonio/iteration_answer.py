@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from planner.iteration.certainty import Grounds
 from planner.iteration.ways import MIXED
 from planner.jsonio.failures import Digits, FailedDocument
 from planner.jsonio.heads import PlanOrReason
@@ -20,13 +21,14 @@ __all__ = [
     "AlgorithmAnswer",
     "AlternativeAnswer",
     "CandidateAnswer",
+    "CertaintyAnswer",
     "InterferenceAnswer",
     "IterationAnswer",
     "SchedulingAnswer",
     "SizingAnswer",
     "SynchronisationAnswer",
     "TransferAnswer",
-    "Why",
+    "WhyAnswer",
 ]
 
 Mode = Literal["replicated", "sharded"]
@@ -138,7 +140,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Why(Struct, frozen=True, kw_only=True):
+class WhyAnswer(Struct, frozen=True, kw_only=True):
     """Where the time goes, and what would have to change for another plan to win."""
 
     computation_ns: Moment
@@ -201,6 +203,15 @@ class SchedulingAnswer(Struct, frozen=True, kw_only=True):
     binding: tuple[str, ...] | UnsetType = UNSET
 
 
+class CertaintyAnswer(Struct, frozen=True, kw_only=True):
+    """How sure a number of the plan is: what it rests on, and how far that is off."""
+
+    number: Literal["computation", "all_reduce", "push", "pull"]
+    grounds: Grounds
+    error: Annotated[float, Meta(ge=0)] | None
+    largest: Annotated[float, Meta(ge=0)] | None
+
+
 class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
     """The chosen plan, what else there is, the bounds and the timeline."""
 
@@ -240,11 +251,12 @@ class IterationAnswer(PlanOrReason, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     memory: MemoryAnswer | UnsetType = UNSET
-    why: Why | UnsetType = UNSET
+    why: WhyAnswer | UnsetType = UNSET
     alternatives: tuple[AlternativeAnswer, ...] | UnsetType = UNSET
     left_out: dict[str, str] | UnsetType = UNSET
     sizing: SizingAnswer | UnsetType = UNSET
     scheduling: SchedulingAnswer | UnsetType = UNSET
+    certainty: tuple[CertaintyAnswer, ...] | UnsetType = UNSET
     advice: AdviceField = UNSET
     regret: RegretField = UNSET
     prospect: ProspectField = UNSET

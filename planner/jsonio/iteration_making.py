@@ -20,6 +20,7 @@ from planner.iteration import (
     explain,
     network_bound,
 )
+from planner.iteration.certainty import Certainty
 from planner.iteration.evaluation import cost_of
 from planner.iteration.partitioned import Partitioned
 from planner.iteration.plan import How
@@ -31,6 +32,7 @@ from planner.jsonio.iteration_answer import (
     AlgorithmAnswer,
     AlternativeAnswer,
     CandidateAnswer,
+    CertaintyAnswer,
     ChangeAnswer,
     CostAnswer,
     InterferenceAnswer,
@@ -41,7 +43,7 @@ from planner.jsonio.iteration_answer import (
     SizingAnswer,
     SynchronisationAnswer,
     TransferAnswer,
-    Why,
+    WhyAnswer,
 )
 from planner.jsonio.outlook import prospect_answer
 from planner.jsonio.partitioned import partitioned_answer
@@ -74,6 +76,7 @@ def answer(
     regret: Sequence[Regret] | None = None,
     prospect: Prospect | None = None,
     targets: Mapping[str, Exported] | None = None,
+    certainty: Sequence[Certainty] = (),
     deadline: Deadline = NEVER,
 ) -> IterationAnswer:
     """Return the JSON form of a result.
@@ -96,6 +99,8 @@ def answer(
         How the plan stands beside DDP, in other scenarios, and in those it was made for.
     targets : mapping of str to Exported, optional
         What it takes under the rules of targets.
+    certainty : sequence of Certainty
+        How sure its numbers are.
     deadline : Deadline
         When to stop explaining.
     """
@@ -116,6 +121,7 @@ def answer(
         "prospect": prospect_answer(prospect, result.objective_ns or 0),
         "target": target_answer(problem.target),
         "targets": targets_answer(targets),
+        "certainty": tuple(map(_certainty, certainty)) or UNSET,
     }
     plan = result.plan
     if plan is None:
@@ -204,6 +210,12 @@ def _scheduling(result: Result[drizzle.Plan, drizzle.Evaluation]) -> SchedulingA
     )
 
 
+def _certainty(known: Certainty) -> CertaintyAnswer:
+    return CertaintyAnswer(
+        number=known.number, grounds=known.grounds, error=known.error, largest=known.largest
+    )
+
+
 def _alternative(alternative: Alternative) -> AlternativeAnswer:
     return AlternativeAnswer(
         algorithm=alternative.synchronisation.algorithm,
@@ -220,10 +232,10 @@ def _counted(time_ns: int | None) -> int | None:
     return time_ns if time_ns is not None and time_ns <= MAX_TOTAL else None
 
 
-def _why(explanation: Explanation) -> Why:
+def _why(explanation: Explanation) -> WhyAnswer:
     runner_up = explanation.runner_up
     return filled(
-        Why,
+        WhyAnswer,
         explanation,
         runner_up=None
         if runner_up is None or runner_up.objective_ns is None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["in_lines", "numbers"]
+__all__ = ["in_lines", "number", "numbers"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -31,12 +31,12 @@ def numbers(kind: type[S], source: object) -> S:
     values = {name: getattr(source, name) for name in kind.__struct_fields__}
     return kind(
         **{
-            name: tuple(map(_number, value)) if isinstance(value, tuple) else _number(value)
+            name: tuple(map(number, value)) if isinstance(value, tuple) else number(value)
             for name, value in values.items()
         }
     )
 
 
-def _number(value: Fraction) -> float:
+def number(value: Fraction) -> float:
     """Return a fraction as JSON shows it: whole, or as a float."""
     return int(value) if value.denominator == 1 else float(value)

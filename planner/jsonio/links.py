@@ -7,10 +7,11 @@ from msgspec import UNSET, UnsetType
 
 from planner.errors import InvalidInputError
 from planner.jsonio.network import NetworkDocument, described, measured_as
+from planner.jsonio.settled_network import settled
 from planner.network import Network as Links
 from planner.network import links
 
-__all__ = ["LINK_RULES", "links_of"]
+__all__ = ["LINK_RULES", "link_notes", "links_of"]
 
 
 class LinkFields(Protocol):
@@ -45,8 +46,17 @@ LINK_RULES = {
 """What the schema says of a request with `LinkFields`."""
 
 
-def links_of(request: LinkFields, levels: int) -> Links:
+def links_of(request: LinkFields, levels: int, machines: int | None = None) -> Links:
     """Return the links of a request, of so many NICs a machine.
+
+    Parameters
+    ----------
+    request : LinkFields
+        The request.
+    levels : int
+        NICs a machine.
+    machines : int, optional
+        Among how many machines measured collectives count; by default most.
 
     Raises
     ------
@@ -63,4 +73,20 @@ def links_of(request: LinkFields, levels: int) -> Links:
     for name in ("link_bytes_per_s", "latency_ns"):
         if getattr(request, name) is not UNSET:
             raise InvalidInputError(name, "not together with network")
-    return links(measured_as(described(request.network), None), levels, added)
+    known = settled(described(request.network), None, machines)
+    return links(measured_as(known, None), levels, added)
+
+
+def link_notes(request: LinkFields, machines: int) -> tuple[str, ...]:
+    """Return what of a request's links was not measured, if collectives were.
+
+    Parameters
+    ----------
+    request : LinkFields
+        The request.
+    machines : int
+        As in `links_of`.
+    """
+    if request.network is UNSET:
+        return ()
+    return settled(described(request.network), None, machines).notes

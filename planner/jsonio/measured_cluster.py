@@ -3,17 +3,15 @@
 Problem. A cluster has NICs: what a step starts with, and what they carry. Timed is an all-reduce as
 a whole, among N ranks.
 
-Method. The inverse of what an all-reduce costs on a cluster: a ring takes 2(N-1) steps and carries
-2(N-1)/N bytes for each byte summed up; BML on a BCube(n, k) takes 2k steps of (n-1) messages each,
-whose further ones count as part of the start-up, and carries 2(N-1)/(kN) over each of k NICs. The
-line through 64 B and 4 MB is taken, since what large transfers take decides plans; the affine cost
-nearest to all sizes where that is missing.
+Method. The NICs on which the all-reduce costs that (`planner.collectives.nics`). The line through
+64 B and 4 MB is taken, since what large transfers take decides plans; the affine cost nearest to
+all sizes where that is missing.
 
 Guarantee. On this cluster the same all-reduce costs what the line says, but for rounding.
 
 Complexity. O(sizes).
 
-Source. `planner.iteration.synchronisation`, backwards.
+Source. Own.
 """
 
 from collections.abc import Sequence
@@ -22,8 +20,7 @@ from typing import Any
 
 import msgspec
 
-from planner.clusters import Nic
-from planner.costs import AffineCost
+from planner.collectives.nics import nic_of
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
 from planner.jsonio.clusters import ClusterDocument, NicDocument, TopologyDocument
@@ -32,35 +29,7 @@ from planner.jsonio.types import fields_of
 from planner.sweeps import NetworkFit, Sweep, relative_errors
 from planner.topologies import BCube
 
-__all__ = ["cluster_document", "encode_cluster", "nic_of"]
-
-
-def nic_of(cost: AffineCost, ranks: int, bcube: BCube | None = None) -> Nic:
-    """Return the NICs over which an all-reduce costs so much.
-
-    Parameters
-    ----------
-    cost : AffineCost
-        What it costs, as a whole.
-    ranks : int
-        Among how many machines, one rank on each; at least 2.
-    bcube : BCube, optional
-        Whose servers they are, if BML summed up; else a ring did, over one NIC a machine.
-
-    Raises
-    ------
-    InvalidInputError
-        If more bytes cost no more time.
-    """
-    if not cost.ns_per_byte:
-        raise InvalidInputError("ns_per_byte", "expected above 0: time larger transfers")
-    nics, steps = (1, 2 * (ranks - 1)) if bcube is None else (bcube.k, 2 * bcube.k)
-    carried = Fraction(2 * (ranks - 1), nics * ranks)
-    return Nic(
-        bytes_per_s=Fraction(round(10**9 * carried / cost.ns_per_byte)) or Fraction(1),
-        startup_ns=round(Fraction(cost.startup_ns, steps)),
-        per_machine=nics,
-    )
+__all__ = ["cluster_document", "encode_cluster"]
 
 
 def cluster_document(

@@ -11,11 +11,19 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from planner.errors import InvalidInputError
-from planner.jsonio.types import Rows
-from planner.measured import MAX_RANKS, Collective, Measured, MeasuredNetwork
+from planner.jsonio.layout import number
+from planner.jsonio.types import PositiveRate, Rows
+from planner.measured import MAX_RANKS, Collective, Link, Measured, MeasuredNetwork
 from planner.validation import inside
 
-__all__ = ["Collectives", "MeasuredDocument", "TableDocument", "encode_measured", "measured_of"]
+__all__ = [
+    "Collectives",
+    "Links",
+    "MeasuredDocument",
+    "TableDocument",
+    "encode_measured",
+    "measured_of",
+]
 
 Ranks = Annotated[int, Meta(ge=2, le=MAX_RANKS)]
 
@@ -34,15 +42,32 @@ Collectives = Annotated[
 ]
 
 
+class LinkDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The slowest link that is needed to join so many ranks of a host, by its data sheet."""
+
+    ranks: Ranks
+    bytes_per_s: PositiveRate
+
+
+Links = Annotated[
+    tuple[LinkDocument, ...],
+    Meta(description="where a host has several kinds of link, by rising ranks"),
+]
+
+
 class MeasuredDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was measured of a cluster's network, and where the numbers come from."""
 
     collectives: Collectives
+    links: Links | UnsetType = UNSET
     provenance: dict[str, Any] | UnsetType = UNSET
 
 
-def measured_of(collectives: Mapping[Collective, tuple[TableDocument, ...]]) -> MeasuredNetwork:
-    """Return the typed tables; errors have a path that begins with ``collectives``."""
+def measured_of(
+    collectives: Mapping[Collective, tuple[TableDocument, ...]],
+    links: tuple[LinkDocument, ...] | UnsetType = UNSET,
+) -> MeasuredNetwork:
+    """Return the typed tables; errors have a path into the document."""
     tables = []
     for collective, documents in collectives.items():
         for place, document in enumerate(documents):
@@ -52,7 +77,10 @@ def measured_of(collectives: Mapping[Collective, tuple[TableDocument, ...]]) -> 
                 )
     if not tables:
         raise InvalidInputError("collectives", "expected at least one table, got none")
-    return MeasuredNetwork(tuple(tables))
+    known = () if links is UNSET else links
+    return MeasuredNetwork(
+        tuple(tables), tuple(Link(link.ranks, link.bytes_per_s) for link in known)
+    )
 
 
 def collectives_of(network: MeasuredNetwork) -> dict[str, list[dict[str, Any]]]:
@@ -70,6 +98,13 @@ def collectives_of(network: MeasuredNetwork) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def link_rows(network: MeasuredNetwork) -> list[dict[str, Any]]:
+    """Return the JSON form of the links."""
+    return [
+        {"ranks": link.ranks, "bytes_per_s": number(link.bytes_per_s)} for link in network.links
+    ]
+
+
 def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> str:
     """Return a network document as JSON text, a line a table.
 
@@ -85,5 +120,6 @@ def encode_measured(network: MeasuredNetwork, provenance: Mapping[str, Any]) -> 
         lines = ",\n   ".join(json.dumps(table) for table in tables)
         parts.append(f'  "{collective}": [\n   {lines}\n  ]')
     inner = ",\n".join(parts)
+    links = f' "links": {json.dumps(link_rows(network))},\n' if network.links else ""
     origin = json.dumps(dict(provenance), ensure_ascii=False)
-    return f'{{\n "collectives": {{\n{inner}\n }},\n "provenance": {origin}\n}}\n'
+    return f'{{\n "collectives": {{\n{inner}\n }},\n{links} "provenance": {origin}\n}}\n'

@@ -155,7 +155,7 @@ class FittedConstants(ComputeTimes, frozen=True, kw_only=True):
     interference: tuple[float, ...]
 
 
-class HeldOut(Struct, frozen=True, kw_only=True):
+class HeldOutErrors(Struct, frozen=True, kw_only=True):
     """How well constants that were fitted to the other measurements predict each of them."""
 
     folds: int
@@ -178,7 +178,7 @@ class FitProvenance(Struct, frozen=True, kw_only=True):
     at_floor: tuple[str, ...]
     mean_error: float
     largest_error: float
-    held_out: HeldOut
+    held_out: HeldOutErrors
     versions: dict[str, str]
 
 
@@ -218,7 +218,7 @@ def encode_fit(result: "Fit", source: str, versions: Mapping[str, str]) -> str:
             mean_error=result.fitted.mean,
             largest_error=result.fitted.largest,
             held_out=filled(
-                HeldOut,
+                HeldOutErrors,
                 result,
                 mean_error=result.held_out.mean,
                 largest_error=result.held_out.largest,

@@ -15,7 +15,7 @@ from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
 from planner.interference import ALONE, Interference
 from planner.jsonio.decoding import decode, typed
-from planner.jsonio.measured_network import Collectives, measured_of
+from planner.jsonio.measured_network import Collectives, Links, measured_of
 from planner.jsonio.mistaken import refuse_other
 from planner.jsonio.types import Count, PositiveRate, Rate, Rows, Time, fields_of
 from planner.measured import Collective, Measured, MeasuredNetwork
@@ -50,7 +50,7 @@ _FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("network", "collective", "ranks"),
         ("algorithm", "affine", "two_point", "timings", "provenance", "interference"),
     ),
-    "tables": (("collectives",), ("provenance", "interference")),
+    "tables": (("collectives",), ("links", "provenance", "interference")),
 }
 """What each form must have, and what it may have."""
 
@@ -155,6 +155,7 @@ class NetworkDocument(CostsDocument, frozen=True, kw_only=True, forbid_unknown_f
     timings: tuple[TimingDocument, ...] | UnsetType = UNSET
     provenance: dict[str, Any] | UnsetType = UNSET
     collectives: Collectives | UnsetType = UNSET
+    links: Links | UnsetType = UNSET
     interference: InterferenceDocument | UnsetType = UNSET
 
 
@@ -255,7 +256,7 @@ def described(
     if form == "tables":
         assert document.collectives is not UNSET
         with inside(path):
-            tables = measured_of(document.collectives)
+            tables = measured_of(document.collectives, document.links)
         return Described(tables.most_ranks.cost, interference=disturbs, tables=tables)
     if form == "measured":
         name = MODELS[model or "table"]

@@ -163,9 +163,9 @@ def _outlook_of(documents: Sequence[ScenarioDocument], percentile: Fraction | No
         With the path of what cannot be.
     """
     scenarios = []
-    for place, one in enumerate(documents):
+    for place, document in enumerate(documents):
         with inside(f"scenarios[{place}]"):
-            numbers = fields_of(one)
+            numbers = fields_of(document)
             weight = numbers.pop("weight", Fraction(1))
             scenarios.append((Scenario(**numbers), weight))
     return Outlook(tuple(scenarios), percentile)

@@ -35,11 +35,11 @@ class PartitionedAnswer(Struct, frozen=True, kw_only=True):
     reason: str | UnsetType = UNSET
 
 
-def partitioned_answer(found: Partitioned) -> PartitionedAnswer:
+def partitioned_answer(partitioned: Partitioned) -> PartitionedAnswer:
     """Return the JSON form."""
-    made, result = found.made, found.result
+    made, result = partitioned.made, partitioned.result
     if made is None or result is None or result.plan is None or result.objective_ns is None:
-        return PartitionedAnswer(reason=found.reason)
+        return PartitionedAnswer(reason=partitioned.reason)
     configuration = result.plan.configuration
     return PartitionedAnswer(
         status=result.status,

@@ -82,16 +82,16 @@ def regret_answers(rows: Sequence[Regret] | None) -> RegretField:
     )
 
 
-def advice_answer(found: Advice | None) -> AdviceField:
+def advice_answer(advice: Advice | None) -> AdviceField:
     """Return the JSON form of an advice; unset if there is none."""
-    if found is None:
+    if advice is None:
         return UNSET
     return AdviceAnswer(
-        keep_ddp=found.keep_ddp,
-        bucket_cap_mb=found.bucket_mb,
-        ddp_ns=found.ddp_ns,
-        gain=float(found.gain),
-        at_most=_number(found.at_most),
+        keep_ddp=advice.keep_ddp,
+        bucket_cap_mb=advice.bucket_mb,
+        ddp_ns=advice.ddp_ns,
+        gain=float(advice.gain),
+        at_most=_number(advice.at_most),
     )
 
 

@@ -163,8 +163,8 @@ def _same(given: Any, written: Any, path: str) -> None:
                 raise InvalidInputError(where, "unknown field")
             _same(given[name], written[name], where)
     elif isinstance(written, list) and isinstance(given, list) and len(given) == len(written):
-        for place, (one, other) in enumerate(zip(given, written, strict=True)):
-            _same(one, other, f"{path}[{place}]")
+        for place, pair in enumerate(zip(given, written, strict=True)):
+            _same(*pair, f"{path}[{place}]")
     elif given != written:
         raise InvalidInputError(path, f"expected {shown(written)}, got {shown(given)}")
 

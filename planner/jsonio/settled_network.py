@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from planner.collectives.nics import measured_nic
 from planner.collectives.predicted import predicted, range_note
 from planner.costs import TableCost
 from planner.errors import InvalidInputError
@@ -23,7 +24,7 @@ def settled(
     measured : Described
         The network; others than tables stay as they are.
     wanted : str or None
-        Which collective; None: tables cannot say it.
+        Which collective; None: what the NICs do that carry it.
     ranks : int, optional
         Among how many ranks; by default as many as were measured at most. As many share a host as
         in the table of as many ranks, or else of most.
@@ -35,16 +36,21 @@ def settled(
     InvalidInputError
         If the tables say nothing of that.
     """
-    if measured.tables is None or measured.collective is not None:
+    single = wanted is None and not measured.algorithm.startswith("bml")  # it is no ring's
+    if measured.tables is None or (measured.collective is not None and not single):
         return measured
-    if wanted not in COLLECTIVES:
-        raise InvalidInputError(path, "expected NICs or links, got measured collectives")
     count, tables = ranks or measured.tables.most_ranks.ranks, measured.tables
     each = max(
         (table.per_host for table in tables.tables if table.ranks == count),
         default=tables.most_ranks.per_host,
     )
     each = each if not count % each else count if count < each else 1
+    if wanted is None:
+        with inside(path):
+            nic, notes = measured_nic(tables, count, each)
+        return Described(nic, interference=measured.interference, notes=notes)
+    if wanted not in COLLECTIVES:
+        raise InvalidInputError(path, f"expected measured {wanted}, got other collectives")
     collective: Collective = wanted
     with inside(path):
         known = predicted(tables, collective, count, each)

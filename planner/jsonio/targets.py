@@ -62,7 +62,7 @@ def target_answer(target: Target | None) -> TargetField:
     )
 
 
-def targets_answer(found: Mapping[str, Exported] | None) -> TargetsField:
+def targets_answer(prices: Mapping[str, Exported] | None) -> TargetsField:
     """Return the JSON form of what a plan takes under the rules of targets; unset if of none.
 
     Targets under whose rules it takes more than 63 bits of nanoseconds are left out.
@@ -71,7 +71,7 @@ def targets_answer(found: Mapping[str, Exported] | None) -> TargetsField:
         name: ExportedAnswer(
             plan_ns=price.plan_ns, default_ns=price.default_ns, reason=price.reason or UNSET
         )
-        for name, price in (found or {}).items()
+        for name, price in (prices or {}).items()
         if max(price.default_ns, price.plan_ns or 0) <= MAX_TOTAL
     }
     return answers or UNSET

@@ -84,26 +84,26 @@ class WhyReport(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def why_report(found: Why, warnings: Sequence[str] = ()) -> WhyReport:
+def why_report(answer: Why, warnings: Sequence[str] = ()) -> WhyReport:
     """Return the JSON form of an answer, with what was said of the traces."""
-    saving = found.saving
+    saving = answer.saving
     return WhyReport(
         ranks=tuple(
             RankReport(
-                rank=one.rank,
-                device=one.device,
-                steps=len(one.steps),
+                rank=recorded.rank,
+                device=recorded.device,
+                steps=len(recorded.steps),
                 overlap=part.overlap,
                 **asdict(part),
             )
-            for one, part in zip(found.ranks, found.breakdowns, strict=True)
+            for recorded, part in zip(answer.ranks, answer.breakdowns, strict=True)
         ),
-        steps=found.steps,
-        causes=CausesReport(**found.causes),
+        steps=answer.steps,
+        causes=CausesReport(**answer.causes),
         waits=tuple(
             WaitReport(
                 rank=wait.rank,
-                step=_step(found, wait.rank, wait.transfer.step),
+                step=_step(answer, wait.rank, wait.transfer.step),
                 collective=wait.transfer.collective,
                 size_bytes=wait.transfer.size_bytes,
                 lasts_ns=wait.transfer.lasts_ns,
@@ -111,12 +111,12 @@ def why_report(found: Why, warnings: Sequence[str] = ()) -> WhyReport:
                 causes=CausesReport(**wait.causes),
                 last_rank=wait.last_rank,
             )
-            for wait in found.waits
+            for wait in answer.waits
             if wait.waited_ns
         ),
         costs={
             name: CostReport(startup_ns=cost.startup_ns, ns_per_byte=float(cost.ns_per_byte))
-            for name, cost in found.costs.items()
+            for name, cost in answer.costs.items()
         },
         saving=SavingReport(
             exposed_ns=saving.exposed_ns,
@@ -131,6 +131,6 @@ def why_report(found: Why, warnings: Sequence[str] = ()) -> WhyReport:
     )
 
 
-def _step(found: Why, rank: int, place: int) -> str | None:
-    steps = next(one.steps for one in found.ranks if one.rank == rank)
+def _step(answer: Why, rank: int, place: int) -> str | None:
+    steps = next(recorded.steps for recorded in answer.ranks if recorded.rank == rank)
     return steps[place].name if place >= 0 else None

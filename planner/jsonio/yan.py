@@ -26,7 +26,7 @@ from planner.yan.problem import (
     Constants,
     Problem,
 )
-from planner.yan.profiled import Profiled, profiled
+from planner.yan.profiled import ProfiledProblem, profiled
 from planner.yan.solver import METHODS, solve
 from planner.yan.units import refuse_incomplete
 
@@ -178,7 +178,7 @@ def problem_of(request: YanRequest) -> Problem:
     return asked(request).problem
 
 
-def asked(request: YanRequest) -> Profiled:
+def asked(request: YanRequest) -> ProfiledProblem:
     """Return the typed problem, with what a profile left to assume.
 
     Raises
@@ -220,12 +220,12 @@ def asked(request: YanRequest) -> Profiled:
         read_every=read_every,
         **common,
     )
-    return Profiled(problem, 1, ())
+    return ProfiledProblem(problem, 1, ())
 
 
 def _of_profile(
     request: YanRequest, document: ProfileDocument, common: Mapping[str, Any]
-) -> Profiled:
+) -> ProfiledProblem:
     for name in ("machines", "cores", "layers", "constants"):
         if getattr(request, name) is not UNSET:
             raise InvalidInputError(name, "not together with profile")
@@ -264,7 +264,7 @@ REQUEST_RULES: dict[str, Any] = {
 """What the schema says of a request beside the fields' own types."""
 
 
-def told(answered: YanAnswer, made: Profiled) -> YanAnswer:
+def told(answered: YanAnswer, made: ProfiledProblem) -> YanAnswer:
     """Return an answer with what is assumed beyond the profile it was made of."""
     if not made.assumptions:
         return answered

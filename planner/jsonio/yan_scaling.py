@@ -18,7 +18,7 @@ from planner.jsonio.yan_answer import (
 )
 from planner.units import counted
 from planner.validation import check_count, shown
-from planner.views import LayerTime, Point, Range, Regret, Scaling, epoch_text
+from planner.views import ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
 from planner.yan.checker import check_machines
 from planner.yan.configuration import LayerChoice, check_segments
 
@@ -177,7 +177,7 @@ def _points(rows: Iterable[FrontRow], path: str) -> tuple[Point, ...]:
 
 def _sensitivity(
     sensitivity: SensitivityAnswer | None,
-) -> tuple[tuple[Range, ...], Regret | None]:
+) -> tuple[tuple[Range, ...], ConstantsRegret | None]:
     if sensitivity is None:
         return (), None
     for name in ("regret", "mean_regret", "error"):
@@ -194,4 +194,4 @@ def _sensitivity(
                     f"expected a number > 0, got {shown(end)}",
                 )
     ranges = tuple(Range(constant, *ends) for constant, ends in sensitivity.intervals.items())
-    return ranges, Regret(sensitivity.regret, sensitivity.mean_regret, sensitivity.error)
+    return ranges, ConstantsRegret(sensitivity.regret, sensitivity.mean_regret, sensitivity.error)

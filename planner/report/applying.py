@@ -35,10 +35,10 @@ def steps(
     advice = answer.advice
     if advice is not UNSET and advice.keep_ddp:
         cap = advice.bucket_cap_mb
-        given = "" if cap is None else f", bucket_cap_mb={cap}"
+        argument = "" if cap is None else f", bucket_cap_mb={cap}"
         yield (
             "Keep DDP, with the buckets that suit it best",
-            f"DistributedDataParallel(model{given})",
+            f"DistributedDataParallel(model{argument})",
         )
     plan = ["planner", "plan", *command[2:], "-o", PLAN]
     yield "Write the plan", shlex.join(plan)

@@ -29,6 +29,7 @@ from planner.report.sections import (
     verdict,
 )
 from planner.report.style import STYLE
+from planner.report.words import sure
 from planner.units import counted, format_ns, format_rate
 
 __all__ = ["Report", "page"]
@@ -99,11 +100,16 @@ def _sections(report: Report) -> Iterator[Html]:
     planned = answer.objective_ns is not None
     told = target_text(answer) if answer.advice is UNSET else advice_text(answer.advice)
     advice = (paragraph(_capitalised(told)),) if told else ()
-    said = verdict(answer, report.peers, report.profile, report.cluster)
+    conclusion = verdict(answer, report.peers, report.profile, report.cluster)
     doubts = report.profile.provenance.warnings
     warned = paragraph(f"The profile's times may be off: {'; '.join(doubts)}.") if doubts else ""
+    warnings = () if answer.warnings is UNSET else answer.warnings
+    known = () if answer.certainty is UNSET else answer.certainty
+    sureness = [paragraph(_capitalised(text)) for text in warnings]
+    if known:
+        sureness.append(paragraph(f"How sure: {sure(known)}."))
     steps = applying(answer, report.cluster, report.command)
-    yield _section("verdict", "Verdict", said, warned, *advice, steps)
+    yield _section("verdict", "Verdict", conclusion, warned, *sureness, *advice, steps)
     if planned:
         yield _section("time", "Where the time goes", time_parts(answer))
         yield _section("gantt", "What happens when", gantt(answer), transfer_table(answer))

@@ -33,7 +33,9 @@ def advice_text(advice: AdviceAnswer) -> str:
         text = f"keep DDP: the plan gains nothing over {ddp}"
     if advice.at_most is None or advice.at_most <= advice.gain:
         return text
-    return f"{text}; none gains more than {percent(max(advice.at_most - 1, 0.0))}"
+    most = percent(max(advice.at_most - 1, 0.0))
+    bound = "as much as 0.01%" if most.startswith("<") else f"more than {most}"
+    return f"{text}; none gains {bound}"
 
 
 def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
@@ -41,14 +43,14 @@ def target_text(answer: CaramelAnswer | IbatchAnswer | IterationAnswer) -> str:
     target, priced = answer.target, answer.targets
     if target is UNSET or priced is UNSET or target.name not in priced:
         return ""
-    found = priced[target.name]
-    if not found.plan_ns:
+    price = priced[target.name]
+    if not price.plan_ns:
         return ""
-    default = f"the default of {target.version} ({format_ns(found.default_ns)})"
-    if Fraction(found.default_ns, found.plan_ns) < WORTH:
-        gain = percent(found.default_ns / found.plan_ns - 1)
+    default = f"the default of {target.version} ({format_ns(price.default_ns)})"
+    if Fraction(price.default_ns, price.plan_ns) < WORTH:
+        gain = percent(price.default_ns / price.plan_ns - 1)
         return f"keep {default}: the plan gains {gain} over it"
-    return f"worth setting: {found.default_ns / found.plan_ns:.2f} times as fast as {default}"
+    return f"worth setting: {price.default_ns / price.plan_ns:.2f} times as fast as {default}"
 
 
 def prospect_text(prospect: ProspectAnswer) -> str:

@@ -10,7 +10,7 @@ from planner.jsonio.iteration_answer import (
     AlternativeAnswer,
     IterationAnswer,
     SynchronisationAnswer,
-    Why,
+    WhyAnswer,
 )
 from planner.profiles import Profile
 from planner.report.html import Html, element, joined, listed, paragraph, table
@@ -190,7 +190,7 @@ def time_parts(answer: IterationAnswer) -> Html:
     )
 
 
-def _change(why: Why, answer: IterationAnswer) -> Html:
+def _change(why: WhyAnswer, answer: IterationAnswer) -> Html:
     runner_up, time = why.runner_up, answer.objective_ns
     if runner_up is None or not time:
         return paragraph("There is no other way of synchronising here that costs something else.")

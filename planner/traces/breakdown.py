@@ -48,7 +48,7 @@ class Breakdown:
 
 def breakdown_of(recorded: Recorded) -> Breakdown:
     """Return where the time of a rank went."""
-    sent = merged((one.start_ns, one.end_ns) for one in recorded.transfers)
+    sent = merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
     busy = merged([*recorded.computation, *recorded.memory, *sent])
     whole = ((busy[0][0], busy[-1][1]),) if busy else ()
     idle = without(whole, busy)

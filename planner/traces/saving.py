@@ -111,7 +111,7 @@ def saving_of(
     least = max(whole - compute_ns, 0)
     if graph is None:
         return Saving(exposed_ns, straggler_ns, min(least, exposed_ns), reason=reason)
-    size = sum(one.size_bytes for one in graph.parameters)
+    size = sum(parameter.size_bytes for parameter in graph.parameters)
     if set(sent_bytes) != {"all_reduce"}:
         others = ", ".join(sorted(set(sent_bytes) - {"all_reduce"})) or "nothing"
         return Saving(

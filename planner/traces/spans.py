@@ -12,44 +12,44 @@ __all__ = ["both", "length", "merged", "without"]
 
 def merged(spans: Iterable[tuple[int, int]]) -> Spans:
     """Return the moments in any of some spans, which may overlap."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
         elif start < end:
-            found.append((start, end))
-    return tuple(found)
+            joined.append((start, end))
+    return tuple(joined)
 
 
-def both(one: Spans, other: Spans) -> Spans:
+def both(first: Spans, second: Spans) -> Spans:
     """Return the moments in both."""
-    found, place = [], 0
-    for start, end in one:
-        while place < len(other) and other[place][1] <= start:
+    common, place = [], 0
+    for start, end in first:
+        while place < len(second) and second[place][1] <= start:
             place += 1
         at = place
-        while at < len(other) and other[at][0] < end:
-            found.append((max(start, other[at][0]), min(end, other[at][1])))
+        while at < len(second) and second[at][0] < end:
+            common.append((max(start, second[at][0]), min(end, second[at][1])))
             at += 1
-    return tuple(found)
+    return tuple(common)
 
 
-def without(one: Spans, other: Spans) -> Spans:
+def without(whole: Spans, taken: Spans) -> Spans:
     """Return the moments in the one that are not in the other."""
-    found, place = [], 0
-    for start, end in one:
+    left, place = [], 0
+    for start, end in whole:
         at = start
-        while place < len(other) and other[place][1] <= start:
+        while place < len(taken) and taken[place][1] <= start:
             place += 1
         beside = place
-        while beside < len(other) and other[beside][0] < end:
-            if at < other[beside][0]:
-                found.append((at, other[beside][0]))
-            at = max(at, other[beside][1])
+        while beside < len(taken) and taken[beside][0] < end:
+            if at < taken[beside][0]:
+                left.append((at, taken[beside][0]))
+            at = max(at, taken[beside][1])
             beside += 1
         if at < end:
-            found.append((at, end))
-    return tuple(found)
+            left.append((at, end))
+    return tuple(left)
 
 
 def length(spans: Spans) -> int:

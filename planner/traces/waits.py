@@ -27,6 +27,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from planner.costs import AffineCost
 from planner.traces.fastest import fastest
@@ -67,10 +68,10 @@ def costs_of(ranks: Sequence[Recorded]) -> dict[str, AffineCost]:
     """Return what no transfer of each collective undercut."""
     points: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for recorded in ranks:
-        for one in recorded.transfers:
-            if one.size_bytes and one.lasts_ns > 0:
-                points[one.collective].append((one.size_bytes, one.lasts_ns))
-    return {name: fastest(found) for name, found in points.items()}
+        for transfer in recorded.transfers:
+            if transfer.size_bytes and transfer.lasts_ns > 0:
+                points[transfer.collective].append((transfer.size_bytes, transfer.lasts_ns))
+    return {name: fastest(times) for name, times in points.items()}
 
 
 def waits_of(ranks: Sequence[Recorded]) -> tuple[Wait, ...]:
@@ -83,45 +84,46 @@ def waits_of(ranks: Sequence[Recorded]) -> tuple[Wait, ...]:
     """
     costs = costs_of(ranks)
     shortest = _shortest(ranks) if len(ranks) > 1 else {}
-    found = []
+    waits = []
     for recorded in ranks:
-        sent = merged((one.start_ns, one.end_ns) for one in recorded.transfers)
+        sent = merged((transfer.start_ns, transfer.end_ns) for transfer in recorded.transfers)
         idle = without(((sent[0][0] - 10**12, sent[-1][1]),), sent) if sent else ()
         covered = None
-        for key, one in _numbered(recorded):
-            begin = one.start_ns if covered is None else max(one.start_ns, covered)
-            covered = max(one.end_ns, begin)
+        for key, transfer in _numbered(recorded):
+            begin = transfer.start_ns if covered is None else max(transfer.start_ns, covered)
+            covered = max(transfer.end_ns, begin)
             exposed = without(((begin, covered),) if begin < covered else (), recorded.computation)
-            least, last_rank = shortest.get(key, (one.lasts_ns, None))
-            causes = _causes(recorded, one, exposed, least, costs.get(one.collective), idle)
-            found.append(Wait(recorded.rank, one, length(exposed), causes, last_rank))
-    return tuple(found)
+            least, last_rank = shortest.get(key, (transfer.lasts_ns, None))
+            cost = costs.get(transfer.collective)
+            causes = _causes(recorded, transfer, exposed, least, cost, idle)
+            waits.append(Wait(recorded.rank, transfer, length(exposed), causes, last_rank))
+    return tuple(waits)
 
 
 def _numbered(recorded: Recorded) -> list[tuple[tuple[object, ...], Transfer]]:
     """Return the transfers with what the same one is called on every rank."""
     counts: dict[tuple[object, ...], int] = defaultdict(int)
     numbered: list[tuple[tuple[object, ...], Transfer]] = []
-    for one in sorted(recorded.transfers, key=lambda one: (one.start_ns, one.end_ns)):
-        step = recorded.steps[one.step].name if one.step >= 0 else ""
-        kind = (step, one.collective, one.group, one.size_bytes)
-        numbered.append(((*kind, counts[kind]), one))
+    for transfer in sorted(recorded.transfers, key=attrgetter("start_ns", "end_ns")):
+        step = recorded.steps[transfer.step].name if transfer.step >= 0 else ""
+        kind = (step, transfer.collective, transfer.group, transfer.size_bytes)
+        numbered.append(((*kind, counts[kind]), transfer))
         counts[kind] += 1
     return numbered
 
 
 def _shortest(ranks: Sequence[Recorded]) -> dict[tuple[object, ...], tuple[int, int]]:
     """Return of each transfer that all ranks have how long it lasted at least, and where."""
-    found: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
+    lasting: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
     for recorded in ranks:
-        for key, one in _numbered(recorded):
-            found[key].append((one.lasts_ns, recorded.rank))
-    return {key: min(rows) for key, rows in found.items() if len(rows) == len(ranks)}
+        for key, transfer in _numbered(recorded):
+            lasting[key].append((transfer.lasts_ns, recorded.rank))
+    return {key: min(rows) for key, rows in lasting.items() if len(rows) == len(ranks)}
 
 
 def _causes(
     recorded: Recorded,
-    one: Transfer,
+    transfer: Transfer,
     exposed: Spans,
     least_ns: int,
     cost: AffineCost | None,
@@ -138,14 +140,15 @@ def _causes(
         causes[cause] = min(max(amount, 0), left)
         left -= causes[cause]
 
-    take("straggler", one.lasts_ns - least_ns)
-    if cost is not None and one.size_bytes:
-        take("slow", least_ns - cost.cost_ns(one.size_bytes))
+    take("straggler", transfer.lasts_ns - least_ns)
+    if cost is not None and transfer.size_bytes:
+        take("slow", least_ns - cost.cost_ns(transfer.size_bytes))
         take("startup", cost.startup_ns)
-    if one.ready_ns is not None:
-        take("late", _idle(idle, one.ready_ns, one.start_ns))
-        if one.first_ready_ns is not None:
-            take("large", _idle(idle, one.first_ready_ns, min(one.ready_ns, one.start_ns)))
+    if transfer.ready_ns is not None:
+        take("late", _idle(idle, transfer.ready_ns, transfer.start_ns))
+        if transfer.first_ready_ns is not None:
+            last = min(transfer.ready_ns, transfer.start_ns)
+            take("large", _idle(idle, transfer.first_ready_ns, last))
     causes["bytes"] = left
     return causes
 
@@ -164,9 +167,9 @@ def _idle(idle: Spans, start: int, end: int) -> int:
 
 def _before_launch(recorded: Recorded, exposed: Spans) -> Spans:
     """Return the part of spans in which the kernel that ran next was not even launched."""
-    found = []
+    spans = []
     for start, end in exposed:
         place = bisect_left(recorded.launched, end, key=lambda pair: pair[0])
         if place < len(recorded.launched):
-            found.append((start, min(end, max(start, recorded.launched[place][1]))))
-    return tuple((start, end) for start, end in found if start < end)
+            spans.append((start, min(end, max(start, recorded.launched[place][1]))))
+    return tuple((start, end) for start, end in spans if start < end)

@@ -75,20 +75,20 @@ def why(
     InvalidInputError
         If two traces are of one rank.
     """
-    numbers = Counter(one.rank for one in ranks)
+    numbers = Counter(rank.rank for rank in ranks)
     if twice := [rank for rank, count in numbers.items() if count > 1]:
         raise InvalidInputError(
             "traces", f"{numbers[twice[0]]} are of rank {twice[0]}: expected one trace a rank"
         )
     breakdowns = tuple(map(breakdown_of, ranks))
     waits, costs = waits_of(ranks), costs_of(ranks)
-    steps = max(1, min(len(one.steps) for one in ranks))
+    steps = max(1, min(len(rank.steps) for rank in ranks))
     known = {
         name: sum(
-            one.size_bytes or 0
+            transfer.size_bytes or 0
             for rank in ranks
-            for one in rank.transfers
-            if one.collective == name
+            for transfer in rank.transfers
+            if transfer.collective == name
         )
         // (steps * len(ranks))
         for name in costs
@@ -105,11 +105,11 @@ def why(
             sum(wait.waited_ns - wait.causes["input"] - wait.causes["host"] for wait in planned)
             // (steps * len(ranks)),
             sum(wait.causes["straggler"] for wait in planned) // (steps * len(ranks)),
-            round(fmean(one.compute_ns for one in breakdowns)) // steps,
+            round(fmean(breakdown.compute_ns for breakdown in breakdowns)) // steps,
             known,
             costs,
             graph,
-            workers=max(2, max((one.ranks or 0 for one in ranks), default=0)),
+            workers=max(2, max((rank.ranks or 0 for rank in ranks), default=0)),
             reason=reason,
             time_limit=time_limit,
         ),

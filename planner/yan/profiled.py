@@ -23,6 +23,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from planner.clusters import Cluster
+from planner.collectives.nics import with_measured_nics
 from planner.errors import InvalidInputError, NotApplicableError
 from planner.profiles import NUMBER_BYTES, Profile
 from planner.topologies import Rails
@@ -31,7 +32,7 @@ from planner.validation import integer, shown
 from planner.yan.problem import MAX_MACHINES, Constants, Problem
 from planner.yan.units import neuron_layers, refuse_incomplete
 
-__all__ = ["NO_STARTUP_NS", "Profiled", "nic_rate", "profiled"]
+__all__ = ["NO_STARTUP_NS", "ProfiledProblem", "nic_rate", "profiled"]
 
 NO_STARTUP_NS = Fraction(1, 10**9)
 """What stands for a start-up of 0 in Yan's model, whose constants are above 0."""
@@ -43,7 +44,7 @@ NUMBERS = (1, 2, 4, 8)
 """Bytes of a number."""
 
 
-class Profiled(NamedTuple):
+class ProfiledProblem(NamedTuple):
     """A problem made of a profile.
 
     Attributes
@@ -79,7 +80,7 @@ def profiled(
     computation: Fraction | int = 1,
     interference: Sequence[Fraction] | None = None,
     **options: Any,
-) -> Profiled:
+) -> ProfiledProblem:
     """Return Yan's problem of a profiled model on a cluster.
 
     Parameters
@@ -134,6 +135,7 @@ def profiled(
             )
         alone *= threads / Fraction(longer[threads - 1])
     layers = neuron_layers(profile, alone)
+    cluster, notes = with_measured_nics(cluster)
     startup = max(Fraction(cluster.nic.startup_ns), NO_STARTUP_NS)
     each = sum(layer.forward_ns or 0 for layer in layers) / sum(
         layer.connections for layer in layers
@@ -162,7 +164,8 @@ def profiled(
             **options,
         },
     )
-    return Profiled(problem, batch, tuple(_assumed(problem, cluster, batch, threads, read_every)))
+    assumed = _assumed(problem, cluster, batch, threads, read_every)
+    return ProfiledProblem(problem, batch, (*notes, *assumed))
 
 
 def _number_bytes(profile: Profile, batch: int | None) -> int:

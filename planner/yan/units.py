@@ -133,7 +133,8 @@ def refuse_incomplete(profile: Profile) -> None:
                 raise InvalidInputError(
                     f"layers[{place}].{field}",
                     f"missing of layer {shown(layer.name)}, and Yan's model needs it: planner "
-                    "profile records it of a torch model; else write it into the profile",
+                    "profile records it of a torch model, planner import works it out of shapes "
+                    "and the right --batch-size; else write it into the profile",
                 )
 
 

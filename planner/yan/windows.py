@@ -87,11 +87,10 @@ def _through(layer: Layer, before: Window) -> Window | None:
 
 
 def _joined(windows: Iterable[Window | None]) -> Window | None:
-    found = list(windows)
-    first = found[0]
+    first, *others = windows
     if first is None:
         return None
-    for window in found[1:]:
+    for window in others:
         if window is None or (window.step, window.rows) != (first.step, first.rows):
             return None
         low, high = min(first.low, window.low), max(first.high, window.high)
@@ -119,16 +118,16 @@ def block_window(members: Mapping[str, Layer], graph: Graph | None, rows: int) -
         for layer in members.values():
             window = None if window is None else _through(layer, window)
         return window
-    found: dict[str, Window | None] = {}
+    by_op: dict[str, Window | None] = {}
     read: set[str] = set()
     first = min(places[name] for name in members)
     last = max(places[name] for name in members)
     for op in ops[first : last + 1]:
-        inside = [name for name in op.after if name in found]
+        inside = [name for name in op.after if name in by_op]
         read.update(inside)
         outside = [start] if len(inside) < len(op.after) or not op.after else []
-        window = _joined([*outside, *(found[name] for name in inside)])
+        window = _joined([*outside, *(by_op[name] for name in inside)])
         if window is not None and op.name in members:
             window = _through(members[op.name], window)
-        found[op.name] = window
-    return _joined(window for name, window in found.items() if name not in read)
+        by_op[op.name] = window
+    return _joined(window for name, window in by_op.items() if name not in read)

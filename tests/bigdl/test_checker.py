@@ -38,7 +38,7 @@ def test_plans_replayed_count_every_gradient_once_everywhere(problem: Problem, o
     check(problem, plan)
     once = dict.fromkeys(range(problem.nodes), 1)
     for weights in contributions(problem, own_order(plan), own_slices(plan)):
-        assert all(one == once for one in weights)
+        assert all(weight == once for weight in weights)
 
 
 @given(problems(), st.sampled_from(["rotated", "same"]))
@@ -65,7 +65,7 @@ def test_lists_pass_exactly_if_their_replay_does(problem: Problem, data: st.Data
             order[node][turn] = data.draw(st.integers(0, nodes - 1))
     once = dict.fromkeys(range(nodes), 1)
     right = all(
-        one == once for weights in contributions(problem, order, slices) for one in weights
+        weight == once for weights in contributions(problem, order, slices) for weight in weights
     ) and all(sorted(row) == list(range(nodes)) for row in order)
     if right and all(stop > start for start, stop in slices):
         check_pulls(elements, slices, order, spread=False)

@@ -49,15 +49,15 @@ def test_an_exchange_costs_what_its_pulls_add_up_to(problem: Problem, order: Any
     turns = exchange_turns(problem, own_order(plan), slices)
     aggregate, gather = (sum(step.busiest for step in phase) for phase in turns)
     longest = max(stop - start for start, stop in slices) * problem.element_bytes
-    assert [one.name for one in cost.phases] == ["local_sum", "aggregate", "gather"]
+    assert [phase.name for phase in cost.phases] == ["local_sum", "aggregate", "gather"]
     sent = [0, aggregate, gather]
     added = [
         (problem.partitions_per_node - 1) * problem.gradient_bytes,
         (problem.nodes - 1) * longest,
         0,
     ]
-    assert [one.sent_bytes for one in cost.phases] == sent
-    assert [one.added_bytes for one in cost.phases] == added
+    assert [phase.sent_bytes for phase in cost.phases] == sent
+    assert [phase.added_bytes for phase in cost.phases] == added
     exact = seconds(problem, sent, added)
     assert cost.objective_ns == ceil(exact)
     assert cost.times_full_transfer == exact / problem.network.time(problem.gradient_bytes)
@@ -82,8 +82,8 @@ def test_partitions_do_not_change_the_traffic(problem: Problem, each: int, metho
     plan = METHODS[method](problem, NEVER).plan
     assert plan is not None
     more = evaluate(replace(problem, partitions_per_node=each), plan)
-    assert [one.sent_bytes for one in evaluate(problem, plan).phases] == [
-        one.sent_bytes for one in more.phases
+    assert [phase.sent_bytes for phase in evaluate(problem, plan).phases] == [
+        phase.sent_bytes for phase in more.phases
     ]
     assert more.phases[1:] == evaluate(problem, plan).phases[1:]
 
@@ -104,8 +104,8 @@ def test_drivers_cost_what_their_sums_add_up_to(
         for partition in range(problem.partitions_per_node)
     }
     assert replay.result == everybody
-    assert [one.sent_bytes for one in cost.phases] == replay.sent
-    assert [one.added_bytes for one in cost.phases] == replay.added
+    assert [phase.sent_bytes for phase in cost.phases] == replay.sent
+    assert [phase.added_bytes for phase in cost.phases] == replay.added
     assert cost.driver_bytes == replay.driver_bytes
     assert cost.driver_added_bytes == (levels[-1] - 1) * problem.gradient_bytes
     assert cost.objective_ns == ceil(seconds(problem, replay.sent, replay.added))

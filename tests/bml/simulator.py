@@ -53,7 +53,9 @@ def parts_of(elements: int, rounds: int) -> list[int]:
 
 def simulate(problem: Problem, plan: Schedule | TreePlan) -> Simulated:
     """Add up what each NIC carries in each step, and what each server adds."""
-    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    transfers = [
+        transfer for server in range(plan.bcube.servers) for transfer in plan.transfers(server)
+    ]
     time = Fraction(0)
     for chunk in problem.chunks:
         carried: dict[int, Counter[Nic]] = {}
@@ -111,12 +113,12 @@ def carried_in(
 ) -> Counter[Nic]:
     """Return what every NIC carries in one step, of layers cut into pieces of these sizes."""
     found: Counter[Nic] = Counter()
-    for one in transfers:
-        if _step(plan, one) == step:
-            first = one.thread * plan.pieces + one.offset
-            size = sum(sum(sizes[first : first + one.length]) for sizes in layers)
-            found[one.server, one.level, "sends"] += size
-            found[one.peer, one.level, "receives"] += size
+    for transfer in transfers:
+        if _step(plan, transfer) == step:
+            first = transfer.thread * plan.pieces + transfer.offset
+            size = sum(sum(sizes[first : first + transfer.length]) for sizes in layers)
+            found[transfer.server, transfer.level, "sends"] += size
+            found[transfer.peer, transfer.level, "receives"] += size
     return found
 
 
@@ -128,9 +130,12 @@ def _load(plan: Schedule | TreePlan, transfers: list[Transfer], in_use: list[boo
         else [Fraction(int(used), sum(in_use)) for used in in_use]
     )
     found: dict[Nic, Fraction] = {}
-    for one in transfers:
-        first = one.thread * plan.pieces + one.offset
-        share = sum(shares[first : first + one.length], Fraction(0))
-        for nic in ((one.server, one.level, "sends"), (one.peer, one.level, "receives")):
+    for transfer in transfers:
+        first = transfer.thread * plan.pieces + transfer.offset
+        share = sum(shares[first : first + transfer.length], Fraction(0))
+        for nic in (
+            (transfer.server, transfer.level, "sends"),
+            (transfer.peer, transfer.level, "receives"),
+        ):
             found[nic] = found.get(nic, Fraction(0)) + share
     return max(found.values(), default=Fraction(0))

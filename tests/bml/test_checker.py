@@ -25,7 +25,11 @@ LARGER = [*SMALL, BCube(3, 3), BCube(5, 2), BCube(2, 5)]
 
 def listed(schedule: Schedule) -> list[Transfer]:
     """Return the transfers of all servers."""
-    return [one for server in range(schedule.bcube.servers) for one in schedule.transfers(server)]
+    return [
+        transfer
+        for server in range(schedule.bcube.servers)
+        for transfer in schedule.transfers(server)
+    ]
 
 
 @pytest.mark.parametrize("bcube", LARGER, ids=str)
@@ -215,7 +219,7 @@ def test_two_threads_on_one_link_are_found() -> None:
     """With a transfer of thread 1 in the name of thread 0, one link has two users."""
     bcube = BCube(2, 2)
     transfers = listed(Schedule(bcube))
-    clash = next(one for one in transfers if one.thread == 1)._replace(thread=0)
+    clash = next(transfer for transfer in transfers if transfer.thread == 1)._replace(thread=0)
     assert "used by thread" in refused(bcube, [*transfers, clash])
     assert "used by thread" not in refused(bcube, [*transfers, clash], Ground(bcube))
 
@@ -266,13 +270,13 @@ def test_threads_are_shifts_of_each_other(bcube: BCube) -> None:
 
     transfers = set(listed(Schedule(bcube)))
     assert {
-        one._replace(
-            server=shifted(one.server),
-            peer=shifted(one.peer),
-            thread=(one.thread + 1) % bcube.k,
-            level=(one.level + 1) % bcube.k,
+        transfer._replace(
+            server=shifted(transfer.server),
+            peer=shifted(transfer.peer),
+            thread=(transfer.thread + 1) % bcube.k,
+            level=(transfer.level + 1) % bcube.k,
         )
-        for one in transfers
+        for transfer in transfers
     } == transfers
 
 

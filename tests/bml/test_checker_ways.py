@@ -44,9 +44,9 @@ class Longer(Altered):
     """A plan whose transfers take one piece more with them."""
 
     def transfers(self, server: int) -> Iterator[Transfer]:
-        for one in self.plan.transfers(server):
-            if one.offset + one.length < self.plan.pieces:
-                yield one._replace(length=one.length + 1)
+        for transfer in self.plan.transfers(server):
+            if transfer.offset + transfer.length < self.plan.pieces:
+                yield transfer._replace(length=transfer.length + 1)
 
 
 def test_every_piece_of_a_transfer_comes_closer_in_networks_too_large_to_follow() -> None:
@@ -65,7 +65,7 @@ def test_broken_links_on_the_way_of_a_piece_are_found(bcube: BCube, data: st.Dat
     hops = data.draw(st.sampled_from(list(schedule.hops(thread, piece))))
     place = data.draw(st.integers(0, len(hops.senders) - 1))
     ends = int(hops.senders[place]), int(hops.receivers[place])
-    only = Hops(hops.step, *(one[place : place + 1] for one in hops[1:]))
+    only = Hops(hops.step, *(hop[place : place + 1] for hop in hops[1:]))
     plan: Any = Altered(schedule, (only,))
     for end in ends:
         broken = frozenset({(end, int(hops.levels[place]))})
@@ -101,7 +101,7 @@ def lost(drawn: tuple[Schedule, int, int, list[Hops], int, int], way: list[Hops]
 
 
 def without(hops: Hops, place: int) -> Hops:
-    return Hops(hops.step, *(np.delete(one, place) for one in hops[1:]))
+    return Hops(hops.step, *(np.delete(hop, place) for hop in hops[1:]))
 
 
 def beside(hops: Hops, others: Hops, place: int) -> Hops:
@@ -215,7 +215,11 @@ class Silent(Altered):
 
     def transfers(self, server: int) -> Iterator[Transfer]:
         last = ("broadcast", self.plan.steps - 1)
-        return (one for one in self.plan.transfers(server) if (one.stage, one.step) != last)
+        return (
+            transfer
+            for transfer in self.plan.transfers(server)
+            if (transfer.stage, transfer.step) != last
+        )
 
 
 def test_of_the_largest_networks_some_transfers_are_seen() -> None:
@@ -229,6 +233,6 @@ class Elsewhere(Altered):
     """A plan in which servers send the pieces beside those they should."""
 
     def transfers(self, server: int) -> Iterator[Transfer]:
-        for one in self.plan.transfers(server):
-            start = (one.offset + one.length) % self.plan.pieces
-            yield one._replace(offset=start)
+        for transfer in self.plan.transfers(server):
+            start = (transfer.offset + transfer.length) % self.plan.pieces
+            yield transfer._replace(offset=start)

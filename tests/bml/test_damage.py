@@ -63,7 +63,7 @@ def test_a_dead_server_joins_nobody() -> None:
     """Of BCube(3, 2) two servers in a row are left and two in a column; only 0 was in both."""
     dead = Failures(frozenset({0, 4, 5, 7, 8}))
     links = links_left(BCube(3, 2), dead)
-    assert {frozenset(distances(links, one)) for one in links} == {
+    assert {frozenset(distances(links, link)) for link in links} == {
         frozenset({1, 2}),
         frozenset({3, 6}),
     }

@@ -50,15 +50,23 @@ def expected_left_out(damage: Damage, links: Links) -> set[int] | None:
     owners = Schedule(bcube)
     pieces = list(product(range(bcube.k), range(bcube.servers)))
     number = {one: place for place, one in enumerate(pieces)}
-    lost = {number[one] for one in pieces if not summable(bcube, links, one[0], owners.owner(*one))}
+    lost = {
+        number[piece]
+        for piece in pieces
+        if not summable(bcube, links, piece[0], owners.owner(*piece))
+    }
     if len(lost) == len(pieces):
         return None
-    poor = {number[one] for one in pieces if owners.owner(*one) in damage.degraded}
+    poor = {number[piece] for piece in pieces if owners.owner(*piece) in damage.degraded}
     return lost if len(lost | poor) == len(pieces) else lost | poor
 
 
 def listed(schedule: Schedule) -> list[Transfer]:
-    return [one for server in range(schedule.bcube.servers) for one in schedule.transfers(server)]
+    return [
+        transfer
+        for server in range(schedule.bcube.servers)
+        for transfer in schedule.transfers(server)
+    ]
 
 
 @pytest.mark.slow

@@ -28,9 +28,9 @@ def assert_priced(planned: Planned) -> None:
     simulated, priced = simulate(problem, plan), evaluate(problem, plan)
     assert priced.time_ns == simulated.time_ns
     assert priced.load == simulated.load
-    assert [one.pieces for one in priced.steps] == simulated.pieces
-    assert [one.bytes for one in priced.steps] == simulated.bytes
-    assert [(one.stage, one.step) for one in priced.steps] == [
+    assert [step.pieces for step in priced.steps] == simulated.pieces
+    assert [step.bytes for step in priced.steps] == simulated.bytes
+    assert [(step.stage, step.step) for step in priced.steps] == [
         (stage, step) for stage in ("aggregate", "broadcast") for step in range(plan.steps)
     ]
 
@@ -55,7 +55,9 @@ def test_every_nic_carries_what_is_sent_over_it(planned: Planned) -> None:
     problem, plan = planned
     elements = problem.size_bytes // problem.element_bytes
     layout, sizes = plan.layout(elements, 1), sizes_of(plan, elements)
-    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    transfers = [
+        transfer for server in range(plan.bcube.servers) for transfer in plan.transfers(server)
+    ]
     found = list(loads(plan, layout))
     assert len(found) == plan.steps
     for step, one in enumerate(found):
@@ -96,7 +98,7 @@ def test_larger_elements_over_faster_links_take_as_long(planned: Planned, factor
     before, after = evaluate(problem, plan), evaluate(scaled, plan)
     assert after.time_ns == before.time_ns
     assert after.load == before.load
-    assert [one.bytes for one in after.steps] == [factor * one.bytes for one in before.steps]
+    assert [step.bytes for step in after.steps] == [factor * step.bytes for step in before.steps]
 
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 500), st.integers(1, 4))
@@ -137,7 +139,7 @@ def test_no_sum_wraps_around_at_the_edge_of_the_range(rounds: int) -> None:
         plan = Schedule(bcube, left_out=left_out, rounds=rounds)
         priced, simulated = evaluate(problem, plan), simulate(problem, plan)
         assert priced.load == 15
-        assert [one.bytes for one in priced.steps] == [15 * sum(layers)] * 2
+        assert [step.bytes for step in priced.steps] == [15 * sum(layers)] * 2
         assert priced.time_ns == simulated.time_ns
     with pytest.raises(InvalidInputError, match="must fit in 63 bits") as error:
         Problem(bcube, Network(Fraction(2**61)), size + 1, failed=failed)

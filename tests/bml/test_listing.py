@@ -134,7 +134,7 @@ def test_what_is_listed_is_what_is_sent(case: Planned) -> None:
         for (layer, part), pieces in by_part.items():
             for moved in plan.transfers(server):
                 first = moved.thread * plan.pieces + moved.offset
-                bytes_ = [byte for one in pieces[first : first + moved.length] for byte in one]
+                bytes_ = [byte for piece in pieces[first : first + moved.length] for byte in piece]
                 if bytes_:
                     assert bytes_ == list(range(bytes_[0], bytes_[-1] + 1))
                     expected.append(Listed(moved, layer, part, bytes_[0], len(bytes_)))

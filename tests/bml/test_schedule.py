@@ -143,9 +143,11 @@ def test_no_two_servers_send_to_one_at_the_same_turn(n: int, k: int, data: st.Da
     turns: dict[tuple[str, int, int], list[list[int]]] = {}
     for server in servers:
         peers: dict[tuple[str, int, int], list[int]] = {}
-        for one in Schedule(bcube).transfers(server):
-            if one.level == level:
-                peers.setdefault((one.stage, one.step, one.thread), []).append(one.peer)
+        for transfer in Schedule(bcube).transfers(server):
+            if transfer.level == level:
+                peers.setdefault((transfer.stage, transfer.step, transfer.thread), []).append(
+                    transfer.peer
+                )
         for key, order in peers.items():
             turns.setdefault(key, []).append(order)
     assert len(turns) == 2 * k
@@ -182,15 +184,18 @@ def hops_of(schedule: Schedule, thread: int, piece: int) -> list[Hop]:
 
 def sent_of(transfers: list[Transfer], thread: int, piece: int) -> list[Hop]:
     return sorted(
-        (one.stage, one.step, one.server, one.peer, one.level)
-        for one in transfers
-        if one.thread == thread and one.offset <= piece < one.offset + one.length
+        (transfer.stage, transfer.step, transfer.server, transfer.peer, transfer.level)
+        for transfer in transfers
+        if transfer.thread == thread
+        and transfer.offset <= piece < transfer.offset + transfer.length
     )
 
 
 def assert_hops_are_transfers(schedule: Schedule) -> None:
     transfers = [
-        one for server in range(schedule.bcube.servers) for one in schedule.transfers(server)
+        transfer
+        for server in range(schedule.bcube.servers)
+        for transfer in schedule.transfers(server)
     ]
     for thread, piece in product(range(schedule.threads), range(schedule.pieces)):
         if thread * schedule.pieces + piece not in schedule.left_out:
@@ -237,9 +242,9 @@ def test_step_loads_of_the_paper() -> None:
     bcube = BCube(3, 2)
     problem = Problem(bcube, Network(Fraction(10**9)), 18 * 7)
     steps = evaluate(problem, Schedule(bcube)).steps
-    assert [one.pieces for one in steps] == [6, 2, 2, 6]
-    assert [one.bytes for one in steps] == [6 * 7, 2 * 7, 2 * 7, 6 * 7]
-    assert [(one.stage, one.step) for one in steps] == [
+    assert [step.pieces for step in steps] == [6, 2, 2, 6]
+    assert [step.bytes for step in steps] == [6 * 7, 2 * 7, 2 * 7, 6 * 7]
+    assert [(step.stage, step.step) for step in steps] == [
         ("aggregate", 0),
         ("aggregate", 1),
         ("broadcast", 0),

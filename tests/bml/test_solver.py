@@ -145,7 +145,7 @@ def test_the_lower_bound_is_made_of_loads_adding_and_distance(
     bcube, failed = network
     damage, links = Damage(bcube, failed), links_left(bcube, failed)
     living = len(links)
-    far = max(max(distances(links, one).values()) for one in links)
+    far = max(max(distances(links, link).values()) for link in links)
 
     def bound(*, latency: int = 0, adding: int = 0) -> int:
         return lower_bound_ns(

@@ -59,7 +59,9 @@ def test_equal_prices_give_trees_of_shortest_ways(damage: Damage, data: st.DataO
     assert ways(start, tree) == ways(start, hops_left(damage))
 
 
-FAILED_ONCE = [one for n, k in ((3, 2), (4, 2), (2, 3)) for one in single_failures(BCube(n, k))]
+FAILED_ONCE = [
+    failures for n, k in ((3, 2), (4, 2), (2, 3)) for failures in single_failures(BCube(n, k))
+]
 
 
 @pytest.mark.parametrize("damage", FAILED_ONCE[::7])

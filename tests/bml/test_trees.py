@@ -41,10 +41,10 @@ def trees(draw: st.DrawFn) -> Tree:
 @given(trees())
 def test_the_root_is_a_centre(hops: Tree) -> None:
     rooted = root_at_centre(hops)
-    heights = {server: height(hops, server) for one in hops for server in one[:2]}
+    heights = {server: height(hops, server) for hop in hops for server in hop[:2]}
     centres = [server for server, high in heights.items() if high == min(heights.values())]
     assert rooted.root in centres
-    assert max(one.step for one in rooted.branches) + 1 == min(heights.values())
+    assert max(branch.step for branch in rooted.branches) + 1 == min(heights.values())
 
 
 @given(trees())
@@ -52,10 +52,10 @@ def test_a_rooted_tree_has_the_same_hops(hops: Tree) -> None:
     """Each server but the root sends once, as soon as all below it have, over its own hop."""
     rooted = root_at_centre(hops)
     assert sorted(
-        (min(one.sender, one.receiver), max(one.sender, one.receiver), one.level)
-        for one in rooted.branches
-    ) == sorted((min(one[:2]), max(one[:2]), one[2]) for one in hops)
-    sends = {one.sender: one.step for one in rooted.branches}
+        (min(branch.sender, branch.receiver), max(branch.sender, branch.receiver), branch.level)
+        for branch in rooted.branches
+    ) == sorted((min(hop[:2]), max(hop[:2]), hop[2]) for hop in hops)
+    sends = {branch.sender: branch.step for branch in rooted.branches}
     assert len(sends) == len(hops)
     assert rooted.root not in sends
     arrivals: dict[int, list[int]] = defaultdict(list)
@@ -79,7 +79,9 @@ def test_plans_of_trees_are_right(planned: tuple[Problem, TreePlan]) -> None:
     problem, plan = planned
     damage = Damage(problem.bcube, problem.failed)
     ground = Ground(damage.bcube, damage.dead, damage.down)
-    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    transfers = [
+        transfer for server in range(plan.bcube.servers) for transfer in plan.transfers(server)
+    ]
     check_complete(ground, plan, transfers)
     for piece in range(plan.pieces):
         check_piece(ground, plan, 0, piece)
@@ -114,7 +116,9 @@ def test_plans_that_lack_a_hop_are_refused(
     problem, plan = planned
     damage = Damage(problem.bcube, problem.failed)
     ground = Ground(damage.bcube, damage.dead, damage.down)
-    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    transfers = [
+        transfer for server in range(plan.bcube.servers) for transfer in plan.transfers(server)
+    ]
     del transfers[data.draw(st.integers(0, len(transfers) - 1))]
     with pytest.raises(InvalidPlanError):
         check_complete(ground, plan, transfers)
@@ -123,7 +127,9 @@ def test_plans_that_lack_a_hop_are_refused(
 @given(tree_planned())
 def test_hops_are_transfers(planned: tuple[Problem, TreePlan]) -> None:
     _, plan = planned
-    transfers = [one for server in range(plan.bcube.servers) for one in plan.transfers(server)]
+    transfers = [
+        transfer for server in range(plan.bcube.servers) for transfer in plan.transfers(server)
+    ]
     for piece in range(plan.pieces):
         followed = []
         for hops in plan.hops(0, piece):
@@ -133,9 +139,9 @@ def test_hops_are_transfers(planned: tuple[Problem, TreePlan]) -> None:
                 followed.append(("aggregate", hops.step, sender, receiver, level))
                 followed.append(("broadcast", back, receiver, sender, level))
         said = [
-            (one.stage, one.step, one.server, one.peer, one.level)
-            for one in transfers
-            if one.offset == piece
+            (transfer.stage, transfer.step, transfer.server, transfer.peer, transfer.level)
+            for transfer in transfers
+            if transfer.offset == piece
         ]
         assert sorted(followed) == sorted(said)
 
@@ -151,5 +157,5 @@ def test_a_path_is_rooted_in_its_middle(length: int) -> None:
         hops.append((one, other, level))
     rooted = root_at_centre(hops)
     assert rooted.root in {path[(length - 1) // 2], path[length // 2]}
-    assert len({one.step for one in rooted.branches}) == length // 2
+    assert len({branch.step for branch in rooted.branches}) == length // 2
     assert len(rooted.branches) == length - 1

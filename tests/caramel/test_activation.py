@@ -194,7 +194,12 @@ def renamed(graph: Graph, rename: Callable[[str], str]) -> Graph:
     return Graph(
         tuple(replace(op, name=rename(op.name), after=all_of(op.after)) for op in graph.ops),
         tuple(
-            Parameter(rename(one.name), one.size_bytes, all_of(one.updated_by), all_of(one.read_by))
-            for one in graph.parameters
+            Parameter(
+                rename(parameter.name),
+                parameter.size_bytes,
+                all_of(parameter.updated_by),
+                all_of(parameter.read_by),
+            )
+            for parameter in graph.parameters
         ),
     )

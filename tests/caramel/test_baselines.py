@@ -36,7 +36,7 @@ def chain(*layers: tuple[int, int, int]) -> Graph:
 def sent(problem: Problem, method: str) -> list[list[tuple[str, int]]]:
     plan = solve(problem, method=method).plan
     assert plan is not None
-    names = [one.name for one in problem.graph.parameters]
+    names = [parameter.name for parameter in problem.graph.parameters]
     return [
         [(names[part.parameter], part.stop - part.start) for part in group.parts]
         for group in plan.groups
@@ -72,7 +72,7 @@ def test_horovod_looks_once_a_cycle() -> None:
     assert plan is not None
     times = evaluate(problem, plan).times
     # Ready at 4, 8 and 12; cycles at 10 (two gradients, until 24) and 24.
-    assert [(one.start_ns, one.end_ns) for one in times] == [(10, 24), (24, 30)]
+    assert [(time.start_ns, time.end_ns) for time in times] == [(10, 24), (24, 30)]
     small = horovod(problem, Deadline(None), cycle_ns=10, fusion_bytes=7).plan
     assert small is not None
     assert [group.size_bytes for group in small.groups] == [7, 6, 5]

@@ -185,12 +185,12 @@ def test_names_mean_nothing(problem: Problem) -> None:
     ops = tuple(replace(op, name=new(op.name), after=tuple(map(new, op.after))) for op in graph.ops)
     parameters = tuple(
         Parameter(
-            f"p{one.name}",
-            one.size_bytes,
-            tuple(map(new, one.updated_by)),
-            tuple(map(new, one.read_by)),
+            f"p{parameter.name}",
+            parameter.size_bytes,
+            tuple(map(new, parameter.updated_by)),
+            tuple(map(new, parameter.read_by)),
         )
-        for one in graph.parameters
+        for parameter in graph.parameters
     )
     order = None if problem.op_order is None else tuple(map(new, problem.op_order))
     other = replace(problem, graph=Graph(ops, parameters), op_order=order)

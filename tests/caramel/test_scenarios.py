@@ -157,7 +157,7 @@ def test_a_scenario_whose_numbers_are_too_large_is_left_out() -> None:
     plan = solve(problem).plan
     assert plan is not None
     kept = [row.scenario for row in regretted(problem, plan, NEVER)]
-    assert kept == [one for one in SCENARIOS if one.startup != 2]
+    assert kept == [scenario for scenario in SCENARIOS if scenario.startup != 2]
 
 
 def buckets(problem: Problem, first: int, others: int) -> Iterator[list[int]]:

@@ -204,7 +204,7 @@ def test_around_failures_plans_are_compared(
     assert {(row["NICs"], row["switches"]) for row in rows} == {("2", "6")}
     assert main(["compare", path, "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)
-    assert [one["method"] for one in answers] == [row["algorithm"] for row in rows]
+    assert [answer["method"] for answer in answers] == [row["algorithm"] for row in rows]
     assert answers[0]["objective_ns"] <= answers[1]["objective_ns"]
     for one, row in zip(answers, rows, strict=True):
         assert without_runtime(one) == solved({**DAMAGED, "method": one["method"]}, tmp_path)
@@ -229,7 +229,7 @@ def test_infeasible_requests_say_why(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "no method found a plan" in err
     assert main(["compare", path, "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)
-    assert [(one["method"], one["cut_off"]) for one in answers] == [
+    assert [(answer["method"], answer["cut_off"]) for answer in answers] == [
         ("detour", [[0, 1]]),
         ("trees", [[0, 1]]),
     ]

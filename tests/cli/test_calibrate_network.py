@@ -305,7 +305,7 @@ def test_options_that_are_bad_in_a_job(tmp_path: Path, options: list[str], expec
 def times(capsys: pytest.CaptureFixture[str]) -> list[tuple[int, int]]:
     """Return the sizes of the groups of the one answer that was printed, with their times."""
     (answer,) = json.loads(capsys.readouterr().out)
-    return [(one["bytes"], one["end_ns"] - one["start_ns"]) for one in answer["groups"]]
+    return [(group["bytes"], group["end_ns"] - group["start_ns"]) for group in answer["groups"]]
 
 
 def test_measured_times_are_those_of_the_plan(
@@ -365,7 +365,16 @@ def test_as_many_workers_as_were_measured(
         (["--network", "nowhere.json"], "nowhere.json"),
         (["--network", "NETWORK", "--network-model", "two-point"], "network.json: two_point: miss"),
         (
-            ["--network", "NETWORK", "--problem", "bml", "--bcube", "2,2"],
+            [
+                "--network",
+                "NETWORK",
+                "--network-model",
+                "affine",
+                "--problem",
+                "bml",
+                "--bcube",
+                "2,2",
+            ],
             "network.json: expected NICs or links, got a measured collective",
         ),
     ],
@@ -382,6 +391,16 @@ def test_the_network_is_given_once(
     problem = [] if "--problem" in given else ["--problem", "caramel"]
     assert compare(profile, *problem, *given, "--methods", "auto") == 2
     assert expected in capsys.readouterr().err
+
+
+def test_models_of_messages_take_the_nics_of_its_ring(
+    tmp_path: Path, profile: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--problem", "bml", "--bcube", "2,2", "--network"]
+    assert compare(profile, *options, measured(tmp_path)) == 0
+    assert "those on which a ring's all_reduce among 4 ranks costs" in capsys.readouterr().out
+    assert compare(profile, *options, measured(tmp_path, algorithm="bml(2,2)")) == 2
+    assert "expected NICs or links, got a measured collective" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_the_best_plan_stands_beside_ddp_and_in_other_scenarios(
 
 def test_gaps_refer_to_the_bound_of_auto(profile: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(profile, "--methods", "auto,ddp", "--json") == 0
-    answers = {one["method"]: one for one in json.loads(capsys.readouterr().out)}
+    answers = {answer["method"]: answer for answer in json.loads(capsys.readouterr().out)}
     assert compare(profile, "--methods", "auto,ddp") == 0
     rows = {row["method"]: row for row in table(capsys.readouterr().out)}
     bound = answers["search"]["lower_bound_ns"]

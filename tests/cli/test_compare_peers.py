@@ -15,7 +15,7 @@ from planner.cli.compare_peers import chart_of, planned
 from planner.cli.peers_text import markdown
 from planner.draw.peers import PeersChart
 from planner.iteration import METHODS, Problem, solve
-from planner.iteration.peers import PeerCase, Spread, compare_peers, standings
+from planner.iteration.peers import PeerCase, Ratios, compare_peers, standings
 from planner.jsonio import decode_profile
 from planner.jsonio.clusters import decode_cluster
 
@@ -142,7 +142,7 @@ def test_a_method_nobody_can_compare_with_has_no_speedup() -> None:
 
 
 def test_ratios_are_averaged_geometrically() -> None:
-    spread = Spread((0.5, 2.0, 8.0))
+    spread = Ratios((0.5, 2.0, 8.0))
     assert spread.mean == pytest.approx(2.0)
     assert (spread.least, spread.most) == (0.5, 8.0)
 
@@ -230,6 +230,6 @@ def test_the_title_of_the_picture_says_how_much_is_gained() -> None:
     clusters = [planner.read_cluster(name) for name in NAMES]
     cases = [planned(profile, cluster, Fraction(1), ("joint", "ddp")) for cluster in clusters]
     for some, where in ((cases, f"lenet5 on {len(NAMES)} clusters"), (cases[:1], "lenet5 on ")):
-        gain = Spread(tuple(case.speedup("joint") or 0 for case in some)).mean
+        gain = Ratios(tuple(case.speedup("joint") or 0 for case in some)).mean
         said = f"in the mean {gain:.2f} times as fast as those of DDP: {where}"
         assert said in chart_of(some, [Fraction(1)], ("joint", "ddp")).title

@@ -25,8 +25,8 @@ def test_bigdl_is_sorted_by_time(tmp_path: Path, capsys: pytest.CaptureFixture[s
     )
     assert main(["compare", BIGDL, "--json"]) == 0
     answers = json.loads(capsys.readouterr().out)
-    assert [one["method"] for one in answers] == [row["method"] for row in rows]
-    times = [one["objective_ns"] for one in answers]
+    assert [answer["method"] for answer in answers] == [row["method"] for row in rows]
+    times = [answer["objective_ns"] for answer in answers]
     assert times == sorted(times)
     for one, row in zip(answers, rows, strict=True):
         request = {**REQUESTS["bigdl"], "method": one["method"]}

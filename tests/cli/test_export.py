@@ -156,7 +156,7 @@ def test_plans_of_a_shipped_profile(
     )
     plan = file(tmp_path, "plan.json", answer)
     settings = exported(capfdbinary, "deepspeed", plan, "--profile", str(path))
-    sizes = {one["name"]: one["bytes"] // 4 for one in document["parameters"]}
+    sizes = {parameter["name"]: parameter["bytes"] // 4 for parameter in document["parameters"]}
     limit = settings["zero_optimization"]["reduce_bucket_size"]
     for bucket in settings["planner"]["buckets"]:
         assert sum(sizes[name] for name in bucket) <= limit or len(bucket) == 1

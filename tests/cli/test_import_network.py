@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import main
+from tests.cli.test_seven_problems import DATA
 from tests.formats.test_nccl_tests import ROWS, run
 
 
@@ -32,6 +33,23 @@ def test_several_files_become_one_document(network: str) -> None:
         "all_reduce": [2, 4], "all_gather": [2, 4], "reduce_scatter": [2, 4],
     }  # fmt: skip
     assert document["provenance"]["kind"] == "imported"
+
+
+def test_links_of_a_host_are_said_and_kept(
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "links.json", tmp_path / "again.json"
+    said = ["--link", "4=32GB/s", "--link", "2=300GB/s"]
+    assert main(["import", "network", network, *said, "-o", str(first)]) == 0
+    assert main(["import", "network", str(first), "-o", str(second)]) == 0
+    assert json.loads(second.read_text())["links"] == [
+        {"ranks": 2, "bytes_per_s": 300_000_000_000},
+        {"ranks": 4, "bytes_per_s": 32_000_000_000},
+    ]
+    capsys.readouterr()
+    for wrong in ("2", "x=3GB/s", "2=3", "1=3GB/s"):
+        assert main(["import", "network", network, "--link", wrong]) == 2
+        assert "--link" in capsys.readouterr().err
 
 
 def test_plan_takes_it_and_says_what_was_not_measured(
@@ -80,11 +98,77 @@ def test_a_request_takes_it(
     assert "warnings" not in answer
 
 
-def test_links_are_not_measured_collectives(
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        ("bml", ["--bcube", "2,2"]),
+        ("bigdl", ["--machines", "4"]),
+        ("yan", ["--machines", "4", "--methods", "data_parallel"]),
+        ("drizzle", ["--cluster", "drizzle-32"]),
+    ],
+)
+def test_models_of_messages_take_the_nics_of_a_ring(
+    problem: str, options: list[str], network: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lenet = str(DATA / "profiles/lenet5.json")
+    words = ["compare", lenet, "--problem", problem, "--network", network, *options]
+    assert main([*words, "--json"]) == 0
+    best = json.loads(capsys.readouterr().out)[0]
+    assert best["status"] in ("optimal", "feasible")
+    assert any("those on which a ring's all_gather" in text for text in best["warnings"])
+
+
+def test_requests_of_messages_take_it_too(
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collectives = json.loads(Path(network).read_text())["collectives"]
+    place = tmp_path / "request.json"
+    for request in (
+        {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 4096},
+        {
+            "problem": "bigdl",
+            "elements": 4096,
+            "element_bytes": 4,
+            "nodes": 4,
+            "partitions_per_node": 1,
+        },
+    ):
+        place.write_text(json.dumps({**request, "network": {"collectives": collectives}}))
+        assert main(["solve", str(place)]) == 0, capsys.readouterr().err
+        assert "a ring's all_gather" in json.loads(capsys.readouterr().out)["warnings"][-1]
+
+
+@pytest.mark.parametrize("problem", ["caramel", "ibatch", "iteration"])
+def test_compare_takes_a_clusters_own_tables(
+    problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    methods = {"caramel": "caramel", "ibatch": "greedy", "iteration": "ddp"}[problem]
+    lenet = str(DATA / "profiles/lenet5.json")
+    words = ["compare", lenet, "--problem", problem, "--methods", methods]
+    assert main([*words, "--cluster", "h100ib-10"]) == 0
+    said = capsys.readouterr().out
+    collective = "all_gather" if problem == "ibatch" else "all_reduce"
+    assert f"{collective} by measured tables" in said
+    assert f"beyond the table of {collective}" in said
+    assert "assumed" not in said
+
+
+def test_compare_takes_tables_in_place_of_a_clusters_nics(
     network: str, profile: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["compare", profile, "--problem", "bml", "--network", network]) == 2
-    assert "expected NICs or links" in capsys.readouterr().err
+    words = ["compare", profile, "--problem", "iteration", "--cluster", "caramel-8"]
+    assert main([*words, "--network", network]) == 0
+    assert "all_reduce among 8 ranks extrapolated from 2, 4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("problem", ["caramel", "ibatch", "iteration", "bigdl", "yan"])
+def test_compare_says_first_what_is_assumed(
+    problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lenet = str(DATA / "profiles/lenet5.json")
+    assert main(["compare", lenet, "--problem", problem, "--cluster", "caramel-8"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("warning: start-ups are assumed, not measured")
 
 
 def test_assumed_clusters_say_so_first(profile: str, capsys: pytest.CaptureFixture[str]) -> None:

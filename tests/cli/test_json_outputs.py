@@ -147,12 +147,12 @@ def test_every_file_of_the_schema_is_printed_by_a_command() -> None:
 
 def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, bool]]:
     """Yield every command, and whether it prints or writes something."""
-    inner = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     for one in inner:
         for word, child in one.choices.items():
             yield from commands(child, f"{name} {word}".strip())
     if not inner:
-        options = {option for one in parser._actions for option in one.option_strings}
+        options = {option for action in parser._actions for option in action.option_strings}
         yield name, bool(options & {"--json", "--output"})
 
 

@@ -34,7 +34,7 @@ def test_what_is_read_is_not_written(
     document = planner.solve(EXAMPLE) if words[0] == "draw" else EXAMPLE
     file.write_text(json.dumps(document))
     before = file.read_bytes()
-    arguments = [one.format(file=file) for one in words]
+    arguments = [word.format(file=file) for word in words]
     link = tmp_path / "link.json"
     link.symlink_to(file)
     for name in (file, link):

@@ -37,7 +37,9 @@ def test_it_says_what_was_chosen_and_why(
     assert "next: " in out
     assert "left out: bml" in out
     rows = re.findall(r"^(\w+) +(replicated|sharded) +\d+", out, re.MULTILINE)
-    assert sorted(rows) == sorted((one["algorithm"], one["mode"]) for one in answer["alternatives"])
+    assert sorted(rows) == sorted(
+        (alternative["algorithm"], alternative["mode"]) for alternative in answer["alternatives"]
+    )
 
 
 @pytest.mark.slow
@@ -221,7 +223,7 @@ def test_no_file_is_written_twice_or_over_what_is_read(
     Path("linked.svg").hardlink_to(files[0])
     names = {"profile": files[0], "cluster": files[2], "link": "linked.svg"}
     before = Path(files[0]).read_bytes()
-    assert main(["plan", *files, *(one.format(**names) for one in options)]) == 2
+    assert main(["plan", *files, *(option.format(**names) for option in options)]) == 2
     assert said.format(**names) in capsys.readouterr().err
     assert Path(files[0]).read_bytes() == before
     assert not Path("a.svg").exists()

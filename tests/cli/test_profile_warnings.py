@@ -39,7 +39,7 @@ def test_compare(
     check_answer(answer)
     assert SAID in answer["warnings"]
     assert main(["compare", file, *options, "--json"]) == 0
-    assert all(one["warnings"] == [SAID] for one in json.loads(capsys.readouterr().out))
+    assert all(answer["warnings"] == [SAID] for answer in json.loads(capsys.readouterr().out))
 
 
 @pytest.mark.parametrize("tool", ["fsdp2", "deepspeed"])

@@ -139,8 +139,8 @@ def test_two_ranks_run_plans_and_the_first_one_reports(folder: Path) -> None:
     about = ("model", "optimizer", "ranks", "warmup")
     assert [document[name] for name in about] == ["my_model:make", "sgd", 2, 1]
     assert [
-        (one["direction"], one["batch"], one["bytes"], one["predicted_ns"])
-        for one in document["transfers"]
+        (transfer["direction"], transfer["batch"], transfer["bytes"], transfer["predicted_ns"])
+        for transfer in document["transfers"]
     ] == [
         (None, number, group["bytes"], group["end_ns"] - group["start_ns"])
         for number, group in enumerate(plan["groups"])

@@ -84,7 +84,11 @@ def test_ddp_s_limits_make_the_buckets_again(
     capsys.readouterr()
     assert main(["export", "ddp", plan]) == 0
     limits = [int(cap * 2**20) for cap in json.loads(capsys.readouterr().out)["bucket_cap_mb_list"]]
-    rest = [answer["parameter_bytes"][one] for row in answer["groups"] for one in row["parameters"]]
+    rest = [
+        answer["parameter_bytes"][parameter]
+        for row in answer["groups"]
+        for parameter in row["parameters"]
+    ]
     for limit, group in zip(limits, answer["groups"], strict=True):
         count = ddp_buckets(rest, limit, limit)[0]
         assert count == len(group["parameters"])

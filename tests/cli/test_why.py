@@ -45,9 +45,9 @@ def test_json_is_in_the_schema_and_the_plan_can_be_drawn(
     assert main(["why", *traces, "--json", "-o", plan]) == 0
     report = json.loads(capsys.readouterr().out)
     validate(report, "why")
-    assert [one["rank"] for one in report["ranks"]] == [0, 1]
-    waited = sum(one["waited_ns"] for one in report["waits"])
-    assert waited == sum(one["exposed_ns"] for one in report["ranks"])
+    assert [rank["rank"] for rank in report["ranks"]] == [0, 1]
+    waited = sum(wait["waited_ns"] for wait in report["waits"])
+    assert waited == sum(rank["exposed_ns"] for rank in report["ranks"])
     assert report["saving"]["at_most_ns"] <= report["saving"]["exposed_ns"]
     assert main(["draw", plan]) == 0
     assert "network" in capsys.readouterr().out

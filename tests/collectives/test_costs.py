@@ -221,7 +221,7 @@ def test_start_ups_decide_for_small_gradients() -> None:
     network = Network(Fraction(10**9), startup_ns=10**5)
     assert choose(found, network, 10**9).name == "bml_bcube"
     fabrics = [one for one in compare(BCube(4, 2)) if one.topology == "fattree"]
-    assert {one.steps for one in fabrics if one.nics == 1} == {2, 6, 8, 30}
+    assert {fabric.steps for fabric in fabrics if fabric.nics == 1} == {2, 6, 8, 30}
     assert choose(fabrics, network, 1).steps == 2
 
 

@@ -10,7 +10,7 @@ from planner import InvalidInputError
 from planner.collectives.held_out import from_smaller, ranks_left_out, sizes_left_out, summary
 from planner.collectives.predicted import predicted, range_note
 from planner.costs import TableCost
-from planner.measured import Collective, Measured, MeasuredNetwork, never_falling
+from planner.measured import Collective, Link, Measured, MeasuredNetwork, never_falling
 
 SIZES = tuple(2**power for power in range(10, 31, 2))
 
@@ -54,6 +54,47 @@ def test_a_single_table_is_extended_by_its_start_up() -> None:
     known = predicted(MeasuredNetwork((table(8),)), "all_gather", 16, 1)
     for size, time in known.cost.points:
         assert abs(time / ring(16, size) - 1) < 0.02
+
+
+def launched(ranks: int, size: int, rate: float) -> int:
+    """An all-reduce within a host: a launch of 40 us, and (N-1)/N of the bytes each way."""
+    return round(40_000 + 2 * (ranks - 1) / ranks * size / rate)
+
+
+def within(ranks: int, rate: float = 150.0) -> Measured:
+    return Measured(
+        "all_reduce", ranks, ranks, tuple((size, launched(ranks, size, rate)) for size in SIZES)
+    )
+
+
+def test_within_a_host_the_launch_does_not_grow_with_the_ranks() -> None:
+    known = predicted(MeasuredNetwork((within(2),)), "all_reduce", 8, 8)
+    for size, time in known.cost.points:
+        assert abs(time / launched(8, size, 150.0) - 1) < 0.02
+    assert "what does not grow with the size is taken for the same" in known.notes[0]
+
+
+def test_slower_links_are_those_of_more_ranks() -> None:
+    pairs = (Link(2, Fraction(300)), Link(4, Fraction(32)))
+    network = MeasuredNetwork((within(2, 150.0),), pairs)
+    known = predicted(network, "all_reduce", 4, 4)
+    for size, time in known.cost.points:
+        assert abs(time / launched(4, size, 16.0) - 1) < 0.02
+    assert "line rates" in known.notes[0]
+    assert network.link_rate(3) == network.link_rate(9) == 32
+    measured = MeasuredNetwork((within(2, 150.0), within(4, 20.0)), pairs)
+    for size, time in predicted(measured, "all_reduce", 8, 8).cost.points:
+        assert abs(time / launched(8, size, 20.0) - 1) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("links", "path"),
+    [(((2, 0),), "bytes_per_s"), (((1, 5),), "ranks"), (((4, 5), (2, 6)), "links[1].ranks")],
+)
+def test_bad_links_are_refused(links: tuple[tuple[int, int], ...], path: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        MeasuredNetwork((within(2),), tuple(Link(ranks, Fraction(rate)) for ranks, rate in links))
+    assert caught.value.path == path
 
 
 def test_ranks_of_hosts_count_hosts() -> None:

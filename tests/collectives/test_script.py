@@ -14,7 +14,7 @@ from planner.collectives.bml import bml_program
 from planner.collectives.checking import check
 from planner.collectives.exchange import direct_program
 from planner.collectives.program import KINDS, ListedProgram, Message, Program
-from planner.collectives.script import Hop, Script, scripts
+from planner.collectives.script import Script, ScriptHop, scripts
 from planner.errors import InvalidPlanError
 from planner.jsonio import solve
 from planner.topologies import BCube
@@ -45,7 +45,7 @@ class Transfer(NamedTuple):
     """What was asked for or sent: where it lies, so that it may still change before it moves."""
 
     memory: np.ndarray
-    hop: Hop
+    hop: ScriptHop
 
     @property
     def part(self) -> np.ndarray:
@@ -65,7 +65,7 @@ class Player:
         self.rooms = np.zeros((script.passing, counts.shape[1]), dtype=int), counts
         self.asked = self.begun = self.complete = 0
         self.sent: list[list[Transfer]] = []
-        self.arriving: deque[list[tuple[list[Transfer], Transfer, Hop]]] = deque()
+        self.arriving: deque[list[tuple[list[Transfer], Transfer, ScriptHop]]] = deque()
 
     @property
     def done(self) -> bool:
@@ -183,7 +183,7 @@ def play_all(routes: tuple[Program, int, int | None], elements: int, width: int 
         play(program, elements, Random(seed), width, depth)
 
 
-PROGRAMS = [one for one in all_programs() if one.ranks <= 9]
+PROGRAMS = [program for program in all_programs() if program.ranks <= 9]
 
 
 @pytest.mark.slow

@@ -116,7 +116,9 @@ def in_parts() -> dict[str, Any]:
     """Return a profile on rails whose transfers go in parts, the one in more than the other."""
     sizes = {"small": 900_000, "large": 16_000_000}
     profile: dict[str, Any] = MIXED["profile"]
-    parameters = [{**one, "bytes": sizes[one["name"]]} for one in profile["parameters"]]
+    parameters = [
+        {**parameter, "bytes": sizes[parameter["name"]]} for parameter in profile["parameters"]
+    ]
     return {**profile, "parameters": parameters}
 
 

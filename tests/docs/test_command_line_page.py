@@ -57,7 +57,10 @@ def test_every_variable_of_the_code_is_listed() -> None:
 
 def test_what_the_page_names_is_there() -> None:
     known = {
-        name for one in commands_of(parser()) for option in one.options for name in option.names
+        name
+        for command in commands_of(parser())
+        for option in command.options
+        for name in option.names
     }
     assert {"--quiet", "--verbose", "--version", "--problem", "--help"} <= known
     assert set(re.findall(r"--[a-z]+", PAGE)) <= known

@@ -83,9 +83,11 @@ def texts_in(figure: Any) -> list[Any]:
         texts += axes.get_legend().get_texts()
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())
-            texts += [one.label1 for one in axis.get_major_ticks() if low <= one.get_loc() <= high]
+            texts += [
+                tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high
+            ]
     renderer = figure.canvas.get_renderer()
-    shown = [one for one in texts if one.get_text()]
+    shown = [text for text in texts if text.get_text()]
     return [(one.get_text(), one.get_window_extent(renderer).extents) for one in shown]
 
 

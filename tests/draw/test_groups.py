@@ -15,7 +15,7 @@ from planner.views import GroupPoint, Groups, share_text
 def groups(most: int = 64, chosen: int = 8, **change: Any) -> Groups:
     sizes = [2**power for power in range(most.bit_length())]
     points = tuple(GroupPoint(g, 0.1 / (g + 0.1), 10**9 * g + 10**8) for g in sizes)
-    (plan,) = (one for one in points if one.group_size == chosen)
+    (plan,) = (point for point in points if point.group_size == chosen)
     return replace(Groups(points, plan, 0.02, 20 * 10**9), **change)
 
 
@@ -129,10 +129,10 @@ def test_words_stay_in_their_axes_and_off_each_other(chosen: int, limit: float) 
             assert frame.x0 <= box.x0
             assert box.x1 <= frame.x1
         ticks = axes.get_xticklabels()
-        boxes = [one.get_window_extent() for one in ticks if one.get_text()]
+        boxes = [tick.get_window_extent() for tick in ticks if tick.get_text()]
         assert len(boxes) > 2
         assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
-        tall = [one.get_window_extent() for one in axes.get_yticklabels() if one.get_text()]
+        tall = [label.get_window_extent() for label in axes.get_yticklabels() if label.get_text()]
         assert all(one.y1 < other.y0 for one, other in pairwise(tall))
 
 

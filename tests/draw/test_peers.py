@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.draw.peers import PeersChart, save_peers
-from planner.iteration.peers import Spread, Standing
+from planner.iteration.peers import Ratios, Standing
 
 GAINS = {"joint": (1.3, 2.0), "ddp": (1.0, 1.0), "ps": (0.25, 1.1), "bigdl": (0.5, 0.4)}
 
@@ -15,7 +15,7 @@ GAINS = {"joint": (1.3, 2.0), "ddp": (1.0, 1.0), "ps": (0.25, 1.1), "bigdl": (0.
 def chart(scales: int = 2, bound: float = 1.0) -> PeersChart:
     """Four methods with two cases each, and one without any, at some scales."""
     rows = [
-        Standing(name, 2, Spread(gains), Spread(tuple(bound * 2.01 / gain for gain in gains)))
+        Standing(name, 2, Ratios(gains), Ratios(tuple(bound * 2.01 / gain for gain in gains)))
         for name, gains in GAINS.items()
     ]
     rows.append(Standing("bml", 0, None, None))
@@ -48,9 +48,11 @@ def texts_in(figure: Any) -> list[tuple[str, Any]]:
         texts += [axes._left_title, axes.xaxis.label, *axes.texts]
         for axis in (axes.xaxis, axes.yaxis):
             low, high = sorted(axis.get_view_interval())
-            texts += [one.label1 for one in axis.get_major_ticks() if low <= one.get_loc() <= high]
+            texts += [
+                tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high
+            ]
     renderer = figure.canvas.get_renderer()
-    shown = [one for one in texts if one.get_text()]
+    shown = [text for text in texts if text.get_text()]
     return [(one.get_text(), one.get_window_extent(renderer)) for one in shown]
 
 
@@ -80,8 +82,8 @@ def test_every_case_range_and_mean_is_drawn() -> None:
     for axes, field in ((gains, "speedup"), (distances, "over_bound")):
         lines = [tuple(map(float, line.get_xdata())) for line in axes.lines]
         for _, standings in given.scales:
-            for one in standings:
-                spread = getattr(one, field)
+            for standing in standings:
+                spread = getattr(standing, field)
                 if spread is not None:
                     assert lines.count(tuple(dict.fromkeys(spread.values))) >= 2  # one a scale
                     assert lines.count((spread.least, spread.most)) >= 2
@@ -94,16 +96,16 @@ def test_every_case_range_and_mean_is_drawn() -> None:
 
 def test_means_stand_at_the_ends_of_their_rows() -> None:
     gains, distances = drawn(chart(1)).axes
-    shown = [one.get_text() for one in gains.texts]
+    shown = [text.get_text() for text in gains.texts]
     assert shown[:2] == ["1.61× (1.30–2.00)", "1.00× (1.00–1.00)"]
     assert shown[2:] == ["0.52× (0.25–1.10)", "0.45× (0.40–0.50)", "–", "mean (range)"]
-    shown = [one.get_text() for one in distances.texts]
+    shown = [text.get_text() for text in distances.texts]
     assert shown[:3] == ["25% (55%)", "101% (101%)", "283% (704%)"]
 
 
 def test_a_range_beyond_the_axis_ends_in_an_arrow() -> None:
     cases = (*(1.0,) * 30, 0.01, 50.0)
-    far = (Standing("ddp", 32, Spread((1.0,)), None), Standing("ps", 32, Spread(cases), None))
+    far = (Standing("ddp", 32, Ratios((1.0,)), None), Standing("ps", 32, Ratios(cases), None))
     gains, _ = drawn(PeersChart("far", ((1.0, far),))).axes
     low, high = gains.get_xlim()
     assert 0.01 < low < 1 / 3 < 3 < high < 50

@@ -11,7 +11,7 @@ import pytest
 from planner.draw import GANTT, SCALING, Chart, save_scaling, text_scaling
 from planner.draw.scaling import grouped, slowdown_text
 from planner.errors import InvalidInputError
-from planner.views import PHASES, LayerTime, Point, Range, Regret, Scaling, epoch_text
+from planner.views import PHASES, ConstantsRegret, LayerTime, Point, Range, Scaling, epoch_text
 from tests.thorough import THOROUGH
 
 
@@ -27,10 +27,10 @@ def scaling(machines: int = 20, layers: int = 4, *, maps: bool = True) -> Scalin
         for workers in range(1, machines)
         for replicas in range(1, (machines - 1) // workers + 1)
     ]
-    ranking = sorted(pairs, key=lambda one: one.epoch_ns)
+    ranking = sorted(pairs, key=lambda pair: pair.epoch_ns)
     front: list[Point] = []
     for one in sorted(
-        (point(one.workers, one.replicas) for one in pairs),
+        (point(pair.workers, pair.replicas) for pair in pairs),
         key=lambda one: (one.machines, one.epoch_ns),
     ):
         if not front or (one.epoch_ns < front[-1].epoch_ns and one.machines > front[-1].machines):
@@ -95,7 +95,7 @@ def test_text_shows_the_other_parts_only_if_there_are_any() -> None:
         front=full.front,
         landscape=full.landscape,
         ranges=(Range("muladd_ns", 0.5, None),),
-        regret=Regret(0.02, 0.00001, 0.25),
+        regret=ConstantsRegret(0.02, 0.00001, 0.25),
     )
     text = text_scaling(more)
     assert "best for each number of machines" in text
@@ -109,7 +109,7 @@ def test_the_map_of_digits_has_0_for_the_best(machines: int) -> None:
     pairs = scaling(machines).landscape
     text = text_scaling(chart(landscape=pairs)).split("\n\n")[-1]
     title, header, *rows = text.splitlines()
-    best = min(pairs, key=lambda one: one.epoch_ns)
+    best = min(pairs, key=lambda pair: pair.epoch_ns)
     assert f": 0 {epoch_text(best.epoch_ns)} " in title
     columns = list(map(int, header.split()))
     assert columns[0] == 1
@@ -127,7 +127,7 @@ def test_many_layers_share_rows_and_nothing_is_lost() -> None:
     for most in (1, 7, 48, 100):
         rows = grouped(times, most)
         assert len(rows) <= most
-        assert sum(one.total_ns for one in rows) == sum(one.total_ns for one in times)
+        assert sum(row.total_ns for row in rows) == sum(time.total_ns for time in times)
     assert grouped(times, 48)[0].name == "layers 0 … 2"
     assert grouped(times, 48)[-1].name == "layers 99 … 99"
     assert "layers 0 … 4" in text_scaling(chart(layers=times))
@@ -201,7 +201,7 @@ def test_sensitivity_has_a_panel_of_its_own(maps: bool, tmp_path: Path) -> None:
     drawn = Chart("yan", replace(scaling(maps=maps), ranges=ranges))
     with mpl.rc_context({"svg.fonttype": "none"}):
         bare = saved(drawn, tmp_path)
-        full = replace(drawn.view, regret=Regret(0.031, 0.0, 0.25))
+        full = replace(drawn.view, regret=ConstantsRegret(0.031, 0.0, 0.25))
         text = saved(replace(drawn, view=full), tmp_path)
     for words in ("muladd_ns", "0.374", "$x$", "factor of the constant", "stays the best"):
         assert words in bare

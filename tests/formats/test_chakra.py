@@ -39,17 +39,17 @@ def plan(graph: Graph = GRAPH, **given: Any) -> dict[str, Any]:
     request = {
         "problem": "caramel",
         "ops": [
-            {"name": one.name, "ns": one.duration_ns, "pass": one.phase, "after": list(one.after)}
-            for one in graph.ops
+            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": list(op.after)}
+            for op in graph.ops
         ],
         "parameters": [
             {
-                "name": one.name,
-                "bytes": one.size_bytes,
-                "updated_by": list(one.updated_by),
-                "read_by": list(one.read_by),
+                "name": parameter.name,
+                "bytes": parameter.size_bytes,
+                "updated_by": list(parameter.updated_by),
+                "read_by": list(parameter.read_by),
             }
-            for one in graph.parameters
+            for parameter in graph.parameters
         ],
         "network": {"startup_ns": 2000, "ns_per_byte": 1},
         "method": "exact",
@@ -132,7 +132,7 @@ def replayed(nodes: list[Any], transfers_ns: list[int]) -> dict[str, tuple[int, 
     times: dict[int, tuple[int, int]] = {}
     left = iter(transfers_ns)
     for node in nodes:  # listed behind what they wait for
-        start = max((times[one][1] for one in node.data_deps), default=0)
+        start = max((times[dependency][1] for dependency in node.data_deps), default=0)
         lasts = next(left) if node.type == 7 else node.duration_micros * US
         times[node.id] = (start, start + lasts)
     return {node.name: times[node.id] for node in nodes}
@@ -143,7 +143,7 @@ def test_replayed_with_the_planned_transfers_a_trace_takes_the_planned_times(met
     answer = plan(method=method)
     nodes = decoded(write_chakra(answer, GRAPH))
     groups = answer["groups"]
-    found = replayed(nodes, [one["end_ns"] - one["start_ns"] for one in groups])
+    found = replayed(nodes, [group["end_ns"] - group["start_ns"] for group in groups])
     wanted = {one["op"]: (one["start_ns"], one["end_ns"]) for one in answer["schedule"]}
     wanted |= {f"transfer {k}": (one["start_ns"], one["end_ns"]) for k, one in enumerate(groups, 1)}
     assert found == wanted
@@ -155,10 +155,10 @@ def test_nodes_say_what_they_are() -> None:
     nodes = decoded(write_chakra(answer, GRAPH))
     assert sorted(node.id for node in nodes) == list(range(1, len(nodes) + 1))
     kinds = {node.name: node.type for node in nodes}
-    assert {name for name, kind in kinds.items() if kind == 4} == {one.name for one in GRAPH.ops}
+    assert {name for name, kind in kinds.items() if kind == 4} == {op.name for op in GRAPH.ops}
     sent = [node for node in nodes if node.type == 7]
-    attributes = [{one.name: one for one in node.attr} for node in sent]
-    assert [one["comm_size"].int64_val for one in attributes] == [
+    attributes = [{attribute.name: attribute for attribute in node.attr} for node in sent]
+    assert [attribute["comm_size"].int64_val for attribute in attributes] == [
         group["bytes"] for group in answer["groups"]
     ]
     for one in attributes:
@@ -177,7 +177,12 @@ def test_of_a_depth_there_are_as_many_collectives_at_once() -> None:
     assert len(parts) == 3 * len(answer["groups"])
     for number, group in enumerate(answer["groups"]):
         three = parts[3 * number : 3 * number + 3]
-        sizes = [one.int64_val for node in three for one in node.attr if one.name == "comm_size"]
+        sizes = [
+            attribute.int64_val
+            for node in three
+            for attribute in node.attr
+            if attribute.name == "comm_size"
+        ]
         assert sum(sizes) == group["bytes"]
         assert max(sizes) - min(sizes) in (0, 2)
         assert sizes[0] % 2 == 0
@@ -237,17 +242,17 @@ def test_the_command_writes_a_trace_for_each_rank(
         "name": "net",
         "provenance": {"kind": "synthetic", "source": "a test"},
         "ops": [
-            {"name": one.name, "ns": one.duration_ns, "pass": one.phase, "after": list(one.after)}
-            for one in GRAPH.ops
+            {"name": op.name, "ns": op.duration_ns, "pass": op.phase, "after": list(op.after)}
+            for op in GRAPH.ops
         ],
         "parameters": [
             {
-                "name": one.name,
-                "bytes": one.size_bytes,
-                "updated_by": list(one.updated_by),
-                "read_by": list(one.read_by),
+                "name": parameter.name,
+                "bytes": parameter.size_bytes,
+                "updated_by": list(parameter.updated_by),
+                "read_by": list(parameter.read_by),
             }
-            for one in GRAPH.parameters
+            for parameter in GRAPH.parameters
         ],
     }
     profile, path = tmp_path / "net.json", tmp_path / "plan.json"

@@ -32,7 +32,7 @@ SMALL = [program for program in all_programs() if program.ranks <= 9]
 
 
 def ends(node: Any) -> tuple[int, ...]:
-    values = {one.name: one for one in node.attr}
+    values = {attribute.name: attribute for attribute in node.attr}
     src, dst, tag = (values[f"comm_{name}"].int32_val for name in ("src", "dst", "tag"))
     return src, dst, tag, values["comm_size"].int64_val
 
@@ -67,7 +67,9 @@ def followed(
     waits: dict[tuple[int, int], int] = {}
     for rank, trace in enumerate(traces):
         for place, node in enumerate(trace):
-            before: list[tuple[Any, ...]] = [(rank, one) for one in set(node.data_deps)]
+            before: list[tuple[Any, ...]] = [
+                (rank, dependency) for dependency in set(node.data_deps)
+            ]
             if node.type == RECEIVE:
                 before.append(ends(node))
             waits[rank, place] = len(before)

@@ -103,16 +103,19 @@ def test_a_step_becomes_ops_one_after_the_other_and_parameters() -> None:
         Parameter("aten::linear 4x8", 64, ("aten::linear/TBackward0",), reader),
         Parameter("aten::linear 4", 16, ("aten::linear/AddmmBackward0",), reader),
     )
-    assert [(one.name, one.forward_ns, one.backward_ns) for one in profile.layers] == [
+    assert [(layer.name, layer.forward_ns, layer.backward_ns) for layer in profile.layers] == [
         ("aten::linear", 15_000, 20_000),
         ("aten::relu", 6_000, 6_000),
         ("aten::sum", 14_000, 6_000),
     ]
-    assert [one.parameter_bytes for one in profile.layers] == [80, 0, 0]
+    assert [layer.parameter_bytes for layer in profile.layers] == [80, 0, 0]
     assert profile.layer_parameters() == (("aten::linear 4x8", "aten::linear 4"), (), ())
     assert profile.provenance.kind == "imported"
     assert "trace.json" in profile.provenance.source
-    assert [one.split()[0] for one in warnings] == ["times", "0.002"]  # one step; randn left out
+    assert [warning.split()[0] for warning in warnings] == [
+        "times",
+        "0.002",
+    ]  # one step; randn left out
 
 
 def test_each_op_takes_its_median_over_the_steps() -> None:
@@ -146,12 +149,12 @@ def test_events_may_be_in_any_order_and_the_file_compressed() -> None:
 def test_modules_give_names() -> None:
     around = [event("nn.Module: Linear_0", 4, 12, "python_function")]
     profile, warnings = read(a_step() + around)
-    assert [one.name for one in profile.layers] == [
+    assert [layer.name for layer in profile.layers] == [
         "Linear_0/aten::linear",
         "aten::relu",
         "aten::sum",
     ]
-    assert any("stack" in one for one in warnings)
+    assert any("stack" in warning for warning in warnings)
 
 
 def test_a_shared_parameter_belongs_to_the_op_that_reads_it_first() -> None:
@@ -175,8 +178,10 @@ def test_an_unknown_reader_is_the_first_op() -> None:
     events[2]["args"].pop("Sequence number")
     profile, warnings = read(events)
     assert profile.graph is not None
-    assert [one.read_by for one in profile.graph.parameters] == [("aten::linear/forward",)] * 2
-    assert any("1 of 2 parameters" in one for one in warnings)
+    assert [parameter.read_by for parameter in profile.graph.parameters] == [
+        ("aten::linear/forward",)
+    ] * 2
+    assert any("1 of 2 parameters" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize("field", ["Ev Idx", "Profiler Event Index"])

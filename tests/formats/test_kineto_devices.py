@@ -32,7 +32,7 @@ def on_a_device() -> list[Event]:
 def test_kernels_are_timed_where_a_device_computes() -> None:
     profile, _ = read(on_a_device(), deviceProperties=[{"name": "a device"}])
     assert profile.graph is not None
-    assert [(one.name, one.duration_ns) for one in profile.graph.ops] == [
+    assert [(op.name, op.duration_ns) for op in profile.graph.ops] == [
         ("aten::linear/forward", 30_000),
         ("aten::relu/forward", 4_000),
         ("aten::sum/forward", 0),  # starts nothing
@@ -56,7 +56,7 @@ def launch(number: int, at: float, start: float, lasts: float, **given: Any) -> 
 
 def durations(profile: Profile) -> list[int]:
     assert profile.graph is not None
-    return [one.duration_ns for one in profile.graph.ops]
+    return [op.duration_ns for op in profile.graph.ops]
 
 
 def test_what_runs_between_two_kernels_is_no_time_of_an_op() -> None:
@@ -65,14 +65,14 @@ def test_what_runs_between_two_kernels_is_no_time_of_an_op() -> None:
     before = event("k", 30, 660, "kernel", correlation=99, thread=7)
     profile, warnings = read([*a_step(), *kernels, before])
     assert durations(profile) == [3_000, 5_000, 0, 0, 0, 0, 0]
-    assert any("run for 0.008 ms of a step of 0.705 ms" in one for one in warnings)
+    assert any("run for 0.008 ms of a step of 0.705 ms" in warning for warning in warnings)
 
 
 def test_what_runs_at_once_counts_once() -> None:
     kernels = [*launch(1, 6, 20, 30), *launch(2, 21, 40, 30, stream=8), *launch(3, 27, 45, 10)]
     profile, warnings = read([*a_step(), *kernels])
     assert durations(profile)[:3] == [30_000, 20_000, 0]
-    assert any("run for 0.05 ms of a step of 0.1 ms: the rest" in one for one in warnings)
+    assert any("run for 0.05 ms of a step of 0.1 ms: the rest" in warning for warning in warnings)
 
 
 def test_medians_that_add_up_to_more_than_a_step_are_shortened() -> None:
@@ -86,7 +86,7 @@ def test_medians_that_add_up_to_more_than_a_step_are_shortened() -> None:
     profile, warnings = read(events)
     assert sum(durations(profile)) <= 100_000
     assert durations(profile)[:3] == [45_454, 27_272, 27_272]  # of 60, 36 and 36 in 132
-    assert any("add up to 0.132 ms, 0.032 ms more than a step" in one for one in warnings)
+    assert any("add up to 0.132 ms, 0.032 ms more than a step" in warning for warning in warnings)
 
 
 def test_a_host_that_runs_ahead_does_not_shorten_what_the_device_does() -> None:
@@ -96,7 +96,7 @@ def test_a_host_that_runs_ahead_does_not_shorten_what_the_device_does() -> None:
         events += launch(k, 100 * k + 6, 1000 * k, 990)
     profile, warnings = read(events)
     assert durations(profile)[0] == 990_000
-    assert not any("shortened" in one for one in warnings)
+    assert not any("shortened" in warning for warning in warnings)
 
 
 def test_other_runtimes_start_kernels_too() -> None:
@@ -111,6 +111,8 @@ def test_events_of_unknown_accelerators_are_not_ignored_silently() -> None:
     known = [event("Iteration Start", 0, 100, "Trace"), event("sync", 3, 1, "cuda_sync")]
     profile, warnings = read([*a_step(), *unknown, *calls, *known])
     assert durations(profile) == durations(read(a_step())[0])
-    assert any("3 events of category 'hpu_op', which run for 0.05 ms" in one for one in warnings)
-    assert any("runtime (mtia_runtime) but no kernels" in one for one in warnings)
+    assert any(
+        "3 events of category 'hpu_op', which run for 0.05 ms" in warning for warning in warnings
+    )
+    assert any("runtime (mtia_runtime) but no kernels" in warning for warning in warnings)
     assert len(warnings) == 2 + len(read(a_step())[1])

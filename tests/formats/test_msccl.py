@@ -124,9 +124,9 @@ def test_says_the_transfers_of_the_schedule_in_its_order(bcube: BCube) -> None:
             said[rank, block.send, block.channel].append((step.source_chunk, step.length))
     meant: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for server in range(bcube.servers):
-        for one in Schedule(bcube).transfers(server):
-            chunk = one.thread * bcube.servers + one.offset
-            meant[server, one.peer, one.level].append((chunk, one.length))
+        for transfer in Schedule(bcube).transfers(server):
+            chunk = transfer.thread * bcube.servers + transfer.offset
+            meant[server, transfer.peer, transfer.level].append((chunk, transfer.length))
     assert said == meant
 
 

@@ -130,6 +130,22 @@ def document(rows: Sequence[tuple[int, float]], test: str = "all_reduce", ranks:
     }
 
 
+def test_a_log_that_does_not_name_its_test_may_be_told() -> None:
+    text = "\n".join(line for line in run(ROWS).splitlines() if "_perf" not in line)
+    with pytest.raises(InvalidInputError, match="unknown test \\(--collective says which\\)"):
+        read_nccl_tests(text.encode())
+    rows, _ = read_nccl_tests(text.encode(), collective="all_reduce")
+    assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
+
+
+def test_what_is_left_out_of_json_is_named_by_its_place() -> None:
+    known = document([(1 << power, 10.0) for power in range(10, 16)])
+    known["results"][1]["out_of_place"]["nwrong"] = 7
+    known["results"][4]["out_of_place"]["nwrong"] = 7
+    _, warnings = read_nccl_tests(json.dumps(known).encode())
+    assert warnings == ("left out, 2 rows with wrong elements: results[1], results[4]",)
+
+
 def test_json_says_the_same_as_text() -> None:
     rows, _ = read_nccl_tests(json.dumps(document(ROWS)).encode())
     assert times(rows) == times(read_nccl_tests(run(ROWS).encode())[0])
@@ -217,10 +233,18 @@ def test_a_hundred_thousand_rows_are_thinned() -> None:
     assert len(points) <= MOST_SIZES + 1
     assert points[0][0] == 8
     assert points[-1][0] == 800_000
-    assert any("of 100,000 sizes kept" in warning for warning in warnings)
+    assert any("100,000 sizes made" in warning for warning in warnings)
     cost = network.tables[0].cost
     for size in (100, 12_345, 700_000):
         assert abs(cost.cost_ns(size) - (10 + size / 8)) <= 2
+
+
+def test_of_many_sizes_a_disturbed_one_does_not_stand_for_its_neighbours() -> None:
+    disturbed = [row(8 * place, 10_000 if place % 7 == 0 else 10) for place in range(1, 5001)]
+    network, _ = network_of(disturbed)
+    late = [time for size, time in network.tables[0].points if 8 * 500 < size < 8 * 5000]
+    assert late
+    assert set(late) == {10}
 
 
 @given(

@@ -31,12 +31,12 @@ def main() -> int:
     total = 0
     for problem in options.problem or MAKERS:
         kinds: Counter[str] = Counter()
-        for found in findings(problem, options.count, seed, limits, options.start):
-            if found is None:
+        for finding in findings(problem, options.count, seed, limits, options.start):
+            if finding is None:
                 continue
-            kinds[found.kind] += 1
-            number, data = found.asked.number, found.asked.data
-            print(f"{problem} {number} {found.kind}: {found.detail[:300]}")
+            kinds[finding.kind] += 1
+            number, data = finding.asked.number, finding.asked.data
+            print(f"{problem} {number} {finding.kind}: {finding.detail[:300]}")
             print("   ", data[:500].decode("utf-8", "replace"), flush=True)
             if options.output:
                 options.output.mkdir(parents=True, exist_ok=True)

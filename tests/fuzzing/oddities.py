@@ -87,7 +87,9 @@ def by_schema(problem: str, part: Mapping[str, Any], draw: Random, depth: int = 
     if kind == "object" or "properties" in part:
         properties = part.get("properties", {})
         needed = part.get("required", ())
-        chosen = [one for one in properties if one in needed or draw.random() < 0.3 / (depth + 1)]
+        chosen = [
+            name for name in properties if name in needed or draw.random() < 0.3 / (depth + 1)
+        ]
         found = {one: by_schema(problem, properties[one], draw, depth + 1) for one in chosen}
         extra = part.get("additionalProperties")
         if isinstance(extra, dict):
@@ -187,7 +189,7 @@ def _elsewhere(request: Any, problem: str, where: Any, key: Any, draw: Random) -
 def _option(request: Any, problem: str, where: Any, key: Any, draw: Random) -> None:
     whole = _schemas(problem)
     fields = whole["$defs"][whole["$ref"].rpartition("/")[2]]["properties"]
-    name = draw.choice(["method", *(one for one in fields if one != "problem")])
+    name = draw.choice(["method", *(field for field in fields if field != "problem")])
     request[name] = by_schema(problem, fields[name], draw)
 
 

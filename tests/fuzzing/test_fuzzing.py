@@ -18,25 +18,29 @@ COUNTS = {"bml": 50, "caramel": 50, "ibatch": 80, "iteration": 30, "yan": 30}
 @pytest.mark.parametrize("problem", MAKERS)
 def test_a_few_requests(problem: str) -> None:
     count = COUNTS.get(problem, 120)
-    found = [one for one in findings(problem, count, 0, Limits(seconds=20)) if one is not None]
+    found = [
+        finding
+        for finding in findings(problem, count, 0, Limits(seconds=20))
+        if finding is not None
+    ]
     # The time of a slow machine is no finding here.
     assert [one for one in found if one.kind != "time"] == []
 
 
 def test_requests_depend_on_the_seed_and_their_number_alone() -> None:
     for problem in MAKERS:
-        few = [one.data for one in requests(problem, 5, 1)]
-        assert few == [one.data for one in requests(problem, 5, 1)]
-        assert few[3:] == [one.data for one in requests(problem, 2, 1, start=3)]
-        assert few != [one.data for one in requests(problem, 5, 2)]
+        few = [request.data for request in requests(problem, 5, 1)]
+        assert few == [request.data for request in requests(problem, 5, 1)]
+        assert few[3:] == [request.data for request in requests(problem, 2, 1, start=3)]
+        assert few != [request.data for request in requests(problem, 5, 2)]
 
 
 def test_many_requests_are_valid_and_many_are_not() -> None:
     for problem in MAKERS:
         good = 0
-        for one in requests(problem, 40, 1):
+        for request in requests(problem, 40, 1):
             try:
-                good += json.loads(one.data)["problem"] == problem
+                good += json.loads(request.data)["problem"] == problem
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
         assert good >= 20
@@ -58,5 +62,5 @@ def test_what_is_wrong_is_found(
         return result
 
     monkeypatch.setattr("planner.ibatch.solve", broken)
-    kinds = {one.kind for one in findings("ibatch", 30, 0, Limits()) if one is not None}
+    kinds = {finding.kind for finding in findings("ibatch", 30, 0, Limits()) if finding is not None}
     assert kinds == {kind}

@@ -128,7 +128,7 @@ def caramel(draw: Random) -> Request:
     if draw.random() < 0.2:
         request["network"] |= {"depths": {"2": cost(draw), "8": cost(draw)}}
     if draw.random() < 0.2:
-        request["op_order"] = [one["name"] for one in request["ops"]]
+        request["op_order"] = [op["name"] for op in request["ops"]]
     if draw.random() < 0.2:
         request["workers"] = draw.choice([1, 2, 8, 100, 65536])
     if len(request["ops"]) > 16 or draw.random() < 0.5:
@@ -143,7 +143,7 @@ def yan(draw: Random) -> Request:
     layers: list[dict[str, Any]] = []
     for number in range(draw.choice([1, 2, 3, 5, 8])):
         name = f"l{number}"
-        if draw.random() < 0.4 and not any(one["kind"] == "full" for one in layers):
+        if draw.random() < 0.4 and not any(layer["kind"] == "full" for layer in layers):
             channels, side, kernel = draw.choice([1, 3, 10]), draw.choice([1, 6, 24]), 3
             neurons = channels * side * side
             layers.append(

@@ -27,9 +27,9 @@ def test_plans_of_blocks_are_plans_of_layers_with_their_bound(
     blocks = Blocks(problem, starts)
     allowed = {*starts, problem.layers}
     costs = [
-        oracles.objective(problem, one)
-        for one in oracles.all_boundaries(problem)
-        if allowed.issuperset(one)
+        oracles.objective(problem, boundaries)
+        for boundaries in oracles.all_boundaries(problem)
+        if allowed.issuperset(boundaries)
     ]
     layers = oracles.brute_force(problem)
     for method in SEARCHING:
@@ -37,7 +37,7 @@ def test_plans_of_blocks_are_plans_of_layers_with_their_bound(
         if found.plan is None:
             assert not costs or method.startswith("greedy")
             assert found.infeasibility is not None
-            assert all(0 <= one < problem.layers for one in found.infeasibility.layers)
+            assert all(0 <= layer < problem.layers for layer in found.infeasibility.layers)
             continue
         check(problem, found.plan)
         ends = oracles.boundaries_of(problem, found.plan)

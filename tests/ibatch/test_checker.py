@@ -69,3 +69,16 @@ def test_nonsense_is_no_plan(batches: tuple[tuple[int, int], ...]) -> None:
     with pytest.raises(InvalidPlanError) as caught:
         check(problem, Plan(batches))
     assert caught.value.path.startswith("batches")
+
+
+def test_a_batch_reaches_exactly_as_far_as_the_cap() -> None:
+    problem = Problem(
+        startup_ns=1,
+        transfer_ns=[1, 1, 1],
+        compute_ns=[1, 1, 1],
+        layer_bytes=[4, 6, 1],
+        max_batch_bytes=10,
+    )
+    check(problem, Plan(((0, 2), (2, 3))))
+    with pytest.raises(InvalidPlanError):
+        check(problem, Plan(((0, 3),)))

@@ -47,7 +47,7 @@ def test_disturbed_plans_are_no_slower_than_the_default(problem: Problem) -> Non
     assert usual is not None
     assert best.objective_ns <= evaluate(mine, usual).makespan_ns
     if mine.interference == ALONE:
-        assert best.objective_ns == min(evaluate(mine, one).makespan_ns for one in every_cut(mine))
+        assert best.objective_ns == min(evaluate(mine, cut).makespan_ns for cut in every_cut(mine))
 
 
 @given(problems(max_layers=6))

@@ -58,9 +58,11 @@ def test_no_batches_that_may_be_are_better(problem: ibatch.Problem, mean: bool) 
         assert prospect is None
         return
     assert prospect is not None
-    best = min(objective(problem, one) for one in all_boundaries(problem))
-    values = {one: counted(problem, one, mean) for one in all_boundaries(problem)}
-    allowed = [values[one] for one in values if objective(problem, one) <= MOST * best]
+    best = min(objective(problem, boundaries) for boundaries in all_boundaries(problem))
+    values = {
+        boundaries: counted(problem, boundaries, mean) for boundaries in all_boundaries(problem)
+    }
+    allowed = [values[value] for value in values if objective(problem, value) <= MOST * best]
     assert prospect.bound <= min(values.values())
     assert prospect.value == min(allowed) == values[boundaries_of(problem, result.plan)]
     assert prospect.usual_ns == best == result.lower_bound_ns

@@ -17,7 +17,7 @@ def groupings(items: Sequence[int]) -> Iterator[Groups]:
         return
     for size in range(1, len(items) + 1):
         for first in combinations(items, size):
-            rest = [one for one in items if one not in first]
+            rest = [item for item in items if item not in first]
             for others in groupings(rest):
                 yield (first, *others)
 
@@ -53,8 +53,8 @@ def pushes_then_pulls(problem: Problem, algorithm: str) -> Iterator[Plan]:
 def sharded(problem: Problem, algorithm: str) -> Iterator[Plan]:
     """Every grouping and order of pushes and pulls; each pull comes after the pushes it needs."""
     for apart in pushes_then_pulls(problem, algorithm):
-        pushes = [one for one in apart.transfers if one.kind == "push"]
-        pulls = [one for one in apart.transfers if one.kind == "pull"]
+        pushes = [transfer for transfer in apart.transfers if transfer.kind == "push"]
+        pulls = [transfer for transfer in apart.transfers if transfer.kind == "pull"]
         for merged in _merged(pushes, pulls, frozenset()):
             yield _plan(problem, algorithm, merged)
 

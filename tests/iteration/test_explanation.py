@@ -221,7 +221,9 @@ def test_the_factors_by_hand() -> None:
     assert direct.synchronisation.half == AffineCost(90, Fraction(5, 6))
     assert ring.synchronisation.half == AffineCost(50, Fraction(5, 6))
     assert ring.plan is not None
-    found = {one.what: one.factor for one in explain(problem, ring.plan, (ring, direct)).changes}
+    found = {
+        change.what: change.factor for change in explain(problem, ring.plan, (ring, direct)).changes
+    }
     assert set(found) == {"startup", "message"}
     # Times are rounded up to whole nanoseconds, of which one is 1/40 or 1/80 of a factor.
     assert 2 < found["startup"] < 2.1
@@ -236,7 +238,9 @@ def test_fewer_steps_of_more_bytes_by_hand() -> None:
     assert few.synchronisation.half == AffineCost(10, Fraction(2, 3))
     assert ring.synchronisation.half == AffineCost(50, Fraction(5, 12))
     assert ring.plan is not None
-    found = {one.what: one.factor for one in explain(problem, ring.plan, (ring, few)).changes}
+    found = {
+        change.what: change.factor for change in explain(problem, ring.plan, (ring, few)).changes
+    }
     # 2·(50·s + 416⅔/b) against 2·(10·s + 666⅔/b): equal at s·b = 6¼.
     assert set(found) == {"startup", "bandwidth"}
     assert 6.2 < found["startup"] < 6.4
@@ -250,7 +254,7 @@ def test_a_dearer_message_can_make_the_ring_win() -> None:
     assert direct.plan is not None
     explanation = explain(problem, direct.plan, (direct, ring))
     assert explanation.dominated_by is None
-    found = {one.what: one.factor for one in explanation.changes}
+    found = {change.what: change.factor for change in explanation.changes}
     assert set(found) == {"startup", "message"}
     assert 0.45 < found["startup"] < 0.5
     assert 2 < found["message"] < 2.1
@@ -262,7 +266,9 @@ def test_no_plan_wins_where_another_algorithm_does_as_well() -> None:
     ring, direct = alternative(problem, "ring"), alternative(problem, "ps")
     halving = alternative(problem, "halving_doubling")
     assert ring.plan is not None
-    found = {one.what: one.factor for one in changes(problem, ring.plan, direct, (ring, direct))}
+    found = {
+        change.what: change.factor for change in changes(problem, ring.plan, direct, (ring, direct))
+    }
     assert 2 < found["startup"] < 2.1
     assert 0.45 < found["message"] < 0.5
     all_three = changes(problem, ring.plan, direct, (ring, direct, halving))

@@ -39,7 +39,7 @@ def test_filled_transfers_make_a_plan(problem: Problem, mode: Mode, waiting: boo
     if not waiting:
         return
     for kind in ("all_reduce", "push", "pull"):
-        sent = [one.size_bytes for one in plan.transfers if one.kind == kind]
+        sent = [transfer.size_bytes for transfer in plan.transfers if transfer.kind == kind]
         assert all(room - size < problem.element_bytes for size in sent[:-1])
 
 
@@ -82,7 +82,7 @@ def test_what_is_read_first_fills_a_transfer_that_another_gradient_began() -> No
     assert cost.startup_ns == 10
     assert cost.ns_per_byte == 1
     plan = filled(problem, option, "replicated", waiting=False)
-    assert [[tuple(part) for part in one.parts] for one in plan.transfers] == [
+    assert [[tuple(part) for part in transfer.parts] for transfer in plan.transfers] == [
         [(1, 0, 8)],
         [(0, 0, 6), (1, 8, 10)],
         [(1, 10, 12)],

@@ -30,8 +30,8 @@ def problems(draw: st.DrawFn) -> Problem:
     sound = clusters().filter(lambda cluster: not cluster.failed)
     problem = draw(any_problems(cluster=sound, max_parameters=6, capped=False))
     parameters = tuple(
-        replace(one, name=f"m{draw(st.integers(0, 4))}.{one.name}")
-        for one in problem.graph.parameters
+        replace(parameter, name=f"m{draw(st.integers(0, 4))}.{parameter.name}")
+        for parameter in problem.graph.parameters
     )
     graph = Graph(problem.graph.ops, parameters)
     return replace(problem, graph=graph, target=FSDP2, algorithms=("ring",), op_order=None)
@@ -93,9 +93,9 @@ def test_units_are_whole_modules_gathered_as_they_are_scattered(problem: Problem
     assert plan is not None
     units = {
         kind: {
-            frozenset(part.parameter for part in one.parts)
-            for one in plan.transfers
-            if one.kind == kind
+            frozenset(part.parameter for part in transfer.parts)
+            for transfer in plan.transfers
+            if transfer.kind == kind
         }
         for kind in ("push", "pull")
     }
@@ -118,7 +118,7 @@ def test_units_of_several_modules_fit(problem: Problem, cap: int) -> None:
     result = solve(mine)
     assert (result.plan is None) == (largest > cap)
     if result.plan is not None:
-        assert all(one.size_bytes <= cap for one in result.plan.transfers)
+        assert all(transfer.size_bytes <= cap for transfer in result.plan.transfers)
 
 
 @given(problems())

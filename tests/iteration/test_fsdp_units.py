@@ -270,15 +270,15 @@ def test_plans_are_plans_and_without_a_cap_the_joint_plan_is_never_worse(
     chosen = choose_units(tree, synchronisation.half, room)
     assert chosen is not None
     names = [tree[index].name for index in chosen]
-    parameters = [one.name for one in given_problem.graph.parameters]
-    units = [{one for one in parameters if inside(one, name)} for name in names]
+    parameters = [parameter.name for parameter in given_problem.graph.parameters]
+    units = [{parameter for parameter in parameters if inside(parameter, name)} for name in names]
     rest = set(parameters).difference(*units)
     expected = sorted(map(sorted, [*units, *([rest] if rest else [])]))
     for kind in ("push", "pull"):
         sent = [
-            sorted(parameters[part.parameter] for part in one.parts)
-            for one in plan.transfers
-            if one.kind == kind
+            sorted(parameters[part.parameter] for part in transfer.parts)
+            for transfer in plan.transfers
+            if transfer.kind == kind
         ]
         assert sorted(sent) == expected
     mine, joint = solve(given_problem, method="fsdp_milp"), solve(given_problem)

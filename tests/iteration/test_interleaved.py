@@ -26,9 +26,9 @@ from tests.iteration.test_memory import chain, machines
 def assert_plans(problem: Problem) -> int:
     """Check every plan there is, and return how many pieces of parameters they have."""
     pieces = 0
-    for one in problem.options:
-        for transfers in interleaved(problem, lines_of(one, "push"), 0, Deadline(None)):
-            check(problem, settled(enforced(problem, one.algorithm, transfers), one))
+    for option in problem.options:
+        for transfers in interleaved(problem, lines_of(option, "push"), 0, Deadline(None)):
+            check(problem, settled(enforced(problem, option.algorithm, transfers), option))
             pieces += sum(len(transfer.parts) for transfer in transfers)
     return pieces
 

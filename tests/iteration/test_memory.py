@@ -151,7 +151,7 @@ def test_state_that_fits_only_in_shares() -> None:
     assert result.objective_ns is not None
     assert network_bound(problem, result.plan) <= result.objective_ns
     check_room(problem, result.plan)
-    assert max(one.size_bytes for one in result.plan.transfers) <= 300 - 200 - 75
+    assert max(transfer.size_bytes for transfer in result.plan.transfers) <= 300 - 200 - 75
     refused = solve(problem, method="ddp")
     assert refused.infeasibility is not None
     assert refused.infeasibility.binding == ("memory_bytes",)
@@ -221,7 +221,7 @@ def test_caps_are_kept(problem: Problem, memory: int) -> None:
     check(tight, result.plan)
     room = tight.room(result.plan.mode)
     assert room is not None
-    assert all(one.size_bytes <= room for one in result.plan.transfers)
+    assert all(transfer.size_bytes <= room for transfer in result.plan.transfers)
     assert result.objective_ns is not None
     assert network_bound(tight, result.plan) <= result.objective_ns
 
@@ -280,11 +280,11 @@ def test_too_many_transfers_are_not_planned_but_count_in_the_bound(
     assert len(result.plan.transfers) == 70
     assert result.plan.mode == "replicated"  # 110 pushes and pulls are too many
     half = replace(problem, modes=("sharded",))
-    least = min(bound(half, one, "sharded", result.plan) for one in half.options)
+    least = min(bound(half, option, "sharded", result.plan) for option in half.options)
     assert result.lower_bound_ns is not None
     assert result.lower_bound_ns <= least
     whole = replace(problem, modes=("replicated",))
-    assert least < min(bound(whole, one, "replicated", result.plan) for one in whole.options)
+    assert least < min(bound(whole, option, "replicated", result.plan) for option in whole.options)
 
     for method in ("auto", "ddp", "fsdp"):  # at once, whatever the size
         huge = Problem(chain(10**12), machines(4, None), max_transfer_bytes=1)

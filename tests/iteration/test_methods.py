@@ -82,7 +82,7 @@ def test_every_method(problem: Problem) -> None:
 def shape(plan: Plan | None) -> object:
     """What a plan sends, without the names of anything."""
     assert plan is not None
-    return [(one.kind, one.parts, one.not_before_ns) for one in plan.transfers]
+    return [(transfer.kind, transfer.parts, transfer.not_before_ns) for transfer in plan.transfers]
 
 
 @settings(max_examples=30)

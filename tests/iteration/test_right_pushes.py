@@ -59,7 +59,7 @@ def test_one_side_ends_no_later_than_whole_bytes_do(
     gradients: list[tuple[int, int]], cost: DepthCost
 ) -> None:
     gradients.sort()
-    heads, sizes = ([one[place] for one in gradients] for place in (0, 1))
+    heads, sizes = ([gradient[place] for gradient in gradients] for place in (0, 1))
     same = Windows(tuple(sizes), tuple(heads), (0,) * len(heads), 0, 0)
     costs = ConcaveCost(lines(cost), sum(sizes))
     end = earliest_end(np.array(heads, float), np.array(list(accumulate(sizes)), float), costs)

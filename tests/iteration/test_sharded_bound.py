@@ -88,8 +88,8 @@ def test_slower_by_a_factor_is_longer_by_it(
     known, pushed, pulled, cost = drawn
     slow = Windows(
         known.sizes,
-        tuple(factor * one for one in known.heads),
-        tuple(factor * one for one in known.tails),
+        tuple(factor * head for head in known.heads),
+        tuple(factor * tail for tail in known.tails),
         factor * known.backward_ns,
         factor * known.forward_ns,
     )

@@ -77,10 +77,10 @@ def profiles(draw: st.DrawFn) -> Profile:
 def test_chosen_is_the_best_of_all_sizes(
     model: Profile, cluster: Cluster, samples: int, options: dict[str, Any]
 ) -> None:
-    fixed = {**options, "op_order": tuple(one.name for one in model.dataflow().ops)}
+    fixed = {**options, "op_order": tuple(op.name for op in model.dataflow().ops)}
     found = choose_size(model, cluster, samples, **fixed)
     epochs = every_epoch(model, cluster, samples, fixed)
-    sizes = [one.machines for one in found.candidates]
+    sizes = [candidate.machines for candidate in found.candidates]
     assert sizes == sorted(set(sizes))
     assert {1, cluster.machines} <= set(sizes)
     assert found.chosen is not None
@@ -95,9 +95,9 @@ def test_chosen_is_the_best_of_all_sizes(
 
 def yan_by_hand(model: Profile, cluster: Cluster, samples: int) -> dict[int, Fraction]:
     """The model's formula for one worker a replica: T + n·startup + (1 + R)/2 · V/B."""
-    computation = sum(one.forward_ns + one.backward_ns for one in model.layers)
-    size = sum(one.parameter_bytes for one in model.layers)
-    units = sum(one.parameter_bytes > 0 for one in model.layers)
+    computation = sum(layer.forward_ns + layer.backward_ns for layer in model.layers)
+    size = sum(layer.parameter_bytes for layer in model.layers)
+    units = sum(layer.parameter_bytes > 0 for layer in model.layers)
     rate = cluster.nic.bytes_per_s * cluster.nic.per_machine
     rate = min(rate, cluster.shared_bytes_per_s or rate)
     found = {}
@@ -119,8 +119,8 @@ def test_ranking_is_yans(samples: int, shared: Fraction | None, per_machine: int
     prices = yan_by_hand(model, cluster, samples)
     ranking = yan_estimates(model, Problem.from_profile(model, cluster), samples)
     wanted = sorted(prices, key=lambda size: (ceil(prices[size]), size))
-    assert [one.machines for one in ranking] == wanted
-    assert [one.epoch_ns for one in ranking] == [ceil(prices[size]) for size in wanted]
+    assert [ranked.machines for ranked in ranking] == wanted
+    assert [ranked.epoch_ns for ranked in ranking] == [ceil(prices[size]) for size in wanted]
 
 
 @pytest.mark.parametrize("workers", [1, 3, 6])
@@ -144,17 +144,21 @@ def test_one_layer_costs_what_all_do(workers: int) -> None:
     for servers in (1, 2, 20 - workers):  # with one worker a replica more servers change nothing
         fixed = yan.Fixed(servers, workers, 1, (yan.LayerChoice(1, 1, 1, ()),) * 2)
         whole = yan.estimate(problem, fixed.configuration())
-        assert [one.epoch_ns for one in estimates if one.machines == workers] == [whole.epoch_ns]
+        assert [estimate.epoch_ns for estimate in estimates if estimate.machines == workers] == [
+            whole.epoch_ns
+        ]
 
 
 def test_candidates_by_hand() -> None:
     """10 batches on up to 9 machines: 10, 5, 4, 3, 2, 2, 2, 2, 2 iterations."""
     found = choose_size(profile((500, 500, 1), batch=2), on_switch(9, Nic(FAST, 1)), 20)
     # 5 machines are the fewest for 2 iterations; 6 to 8 have the least bounds behind it.
-    assert [one.machines for one in found.candidates] == [1, 5, 6, 7, 8, 9]
-    assert [one.iterations for one in found.candidates] == [10, 2, 2, 2, 2, 2]
+    assert [candidate.machines for candidate in found.candidates] == [1, 5, 6, 7, 8, 9]
+    assert [candidate.iterations for candidate in found.candidates] == [10, 2, 2, 2, 2, 2]
     assert found.chosen is found.candidates[1]
-    assert [one.result is None for one in found.candidates] == [True, False] + 4 * [True]
+    assert [candidate.result is None for candidate in found.candidates] == [True, False] + 4 * [
+        True
+    ]
 
 
 def test_yans_model_does_not_choose() -> None:
@@ -173,7 +177,7 @@ def test_slow_network_means_one_machine() -> None:
     found = choose_size(profile((1, 1, 10**6)), on_switch(4), 1000)
     assert found.chosen is not None
     assert (found.chosen.machines, found.chosen.epoch_ns) == (1, 250 * 2)
-    assert [one.result is None for one in found.candidates] == [False, True, True, True]
+    assert [candidate.result is None for candidate in found.candidates] == [False, True, True, True]
 
 
 def test_graph_without_layers() -> None:
@@ -181,7 +185,10 @@ def test_graph_without_layers() -> None:
     graph = Graph(ops, (Parameter("w", 8, ("b",), ("f",)),))
     found = choose_size(Profile("g", (), SOURCE, 1, graph), on_switch(2), 10)
     # 40 of computation, a start-up, 8 bytes that one or two workers read.
-    assert [one.estimate_ns for one in found.candidates] == [10 * (40 + 100 + 8), 5 * (140 + 12)]
+    assert [candidate.estimate_ns for candidate in found.candidates] == [
+        10 * (40 + 100 + 8),
+        5 * (140 + 12),
+    ]
 
 
 def test_memory() -> None:
@@ -196,7 +203,7 @@ def test_memory() -> None:
     tight = choose(needed + 300 // 4 + 1)
     assert tight.chosen is not None
     assert tight.chosen.machines == 4
-    assert all(one.epoch_ns is None for one in tight.candidates[:-1])
+    assert all(candidate.epoch_ns is None for candidate in tight.candidates[:-1])
     nothing = choose(needed)
     assert nothing.chosen is None
     assert nothing.infeasibility is not None
@@ -210,7 +217,7 @@ def test_sizes_an_algorithm_cannot_have() -> None:
     assert found.chosen.machines == 4
     # 3 hosts would make an epoch of 24 samples in one iteration, and are looked at before 4.
     fewer = choose_size(profile((500, 500, 8)), rails, 24, algorithms=("halving_doubling",))
-    refused = {one.machines: one for one in fewer.candidates}[3]
+    refused = {candidate.machines: candidate for candidate in fewer.candidates}[3]
     assert refused.bound_ns is None
     assert refused.result is not None
     assert refused.result.infeasibility is not None
@@ -224,7 +231,7 @@ def test_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "deadline_in", lambda _: Over())
     monkeypatch.setattr(module, "_bound", lambda _: 0)  # nothing is cut
     found = choose_size(profile((50, 50, 80)), on_switch(5), 100, time_limit=1)
-    planned = [one for one in found.candidates if one.result is not None]
+    planned = [candidate for candidate in found.candidates if candidate.result is not None]
     assert found.timed_out
     assert [found.chosen] == planned
 

@@ -72,7 +72,7 @@ def test_what_takes_nothing_is_not_there() -> None:
 
 def test_transfers_last_no_longer_than_they_are_slowed_down() -> None:
     answer = solved(CLUSTERED)
-    lasted = [one["end_ns"] - one["start_ns"] for one in answer["transfers"]]
+    lasted = [transfer["end_ns"] - transfer["start_ns"] for transfer in answer["transfers"]]
     assert answer["communication_ns"] == sum(lasted)
     without = {key: value for key, value in answer.items() if key != "interference"}
     with pytest.raises(InvalidInputError, match="is what it costs"):

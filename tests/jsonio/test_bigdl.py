@@ -86,7 +86,10 @@ def test_answers_fit_their_schema_and_are_read_again(method: str, nodes: int) ->
     assert dict(spots.times_ns)[found["method"]] == found["objective_ns"]
     assert bool(spots.maps) == (method not in DRIVERS and nodes > 1)
     phases = found["phases"]
-    assert [one["start_ns"] for one in phases] == [0, *(one["end_ns"] for one in phases[:-1])]
+    assert [phase["start_ns"] for phase in phases] == [
+        0,
+        *(phase["end_ns"] for phase in phases[:-1]),
+    ]
     assert phases[-1]["end_ns"] == found["objective_ns"]
     if method not in DRIVERS:
         check_pulls(29, found["slices"], found["pull_order"], spread=method != "same_order")
@@ -123,8 +126,8 @@ def test_json_and_the_typed_interface_agree(
     cost = evaluate(problem, result.plan)
     assert (found["objective_ns"], found["status"]) == (result.objective_ns, result.status)
     assert found["lower_bound_ns"] == result.lower_bound_ns
-    assert [one["name"] for one in found["phases"]] == [one.name for one in cost.phases]
-    assert {one.name for one in cost.phases} <= set(get_args(PhaseName))
+    assert [phase["name"] for phase in found["phases"]] == [phase.name for phase in cost.phases]
+    assert {phase.name for phase in cost.phases} <= set(get_args(PhaseName))
     for name, one in found["comparison"].items():
         assert one["time_ns"] == solve(problem, method=name).objective_ns
 

@@ -142,7 +142,7 @@ def test_what_a_plan_says_of_itself() -> None:
     assert found["rounds"] == plan.rounds
     assert found["times_full_transfer"] == float(cost.load)
     assert [tuple(row.values()) for row in found["steps"]] == [
-        (one.stage, one.step, one.pieces, one.bytes) for one in cost.steps
+        (step.stage, step.step, step.pieces, step.bytes) for step in cost.steps
     ]
 
 

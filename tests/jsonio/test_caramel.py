@@ -300,7 +300,7 @@ def check_adds_up(request: dict[str, Any], answer: dict[str, Any]) -> None:
             before = next(one for one in request["ops"] if one["name"] == needed)
             if before["pass"] == op["pass"]:
                 assert span[needed][1] <= start
-    known = {one["name"]: one for one in request["parameters"]}
+    known = {parameter["name"]: parameter for parameter in request["parameters"]}
 
     def names(value: Any) -> list[str]:
         return [value] if isinstance(value, str) else list(value)

@@ -127,7 +127,7 @@ def test_what_is_not_given_is_as_in_the_library() -> None:
 def test_the_documents_fields_are_the_librarys() -> None:
     for kind in (Cluster, Nic, Scheduling):
         name = "ClusterDocument" if kind is Cluster else f"{kind.__name__}Document"
-        assert set(SCHEMA["$defs"][name]["properties"]) == {one.name for one in fields(kind)}
+        assert set(SCHEMA["$defs"][name]["properties"]) == {field.name for field in fields(kind)}
 
 
 BY_THE_SCHEMA = [

@@ -232,7 +232,9 @@ def test_the_answer_is_the_typed_result(problem: planner.drizzle.Problem) -> Non
     assert drawn.chosen.group_size == result.plan.group_size
     assert drawn.chosen.group_time_ns == result.objective_ns
     assert not drawn.breaks(drawn.chosen)
-    assert all(drawn.breaks(one) for one in drawn.points if one.group_size < result.plan.group_size)
+    assert all(
+        drawn.breaks(point) for point in drawn.points if point.group_size < result.plan.group_size
+    )
 
 
 def changed(answer: dict[str, Any], steps: list[Any], to: Any) -> bytes:

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.clusters import Cluster
+from planner.collectives.nics import nic_of
 from planner.costs import AffineCost
 from planner.errors import InvalidInputError
 from planner.interference import Interference
 from planner.iteration.synchronisation import synchronisations
 from planner.jsonio.clusters import decode_cluster
-from planner.jsonio.measured_cluster import cluster_document, encode_cluster, nic_of
+from planner.jsonio.measured_cluster import cluster_document, encode_cluster
 from planner.sweeps import Collective, Sweep, Timing, fit_network
 from planner.topologies import BCube, Switch
 

@@ -240,7 +240,9 @@ def test_all_commands_refuse_a_plan_in_the_same_words(
     path = tmp_path / "plan.json"
     for text in answers(problem):
         document = json.loads(text)
-        places_of_lists = [one for one in mutations(document) if one[1] == "duplicate"]
+        places_of_lists = [
+            mutation for mutation in mutations(document) if mutation[1] == "duplicate"
+        ]
         where, kind = places_of_lists[0]
         path.write_text(json.dumps(changed(document, where, kind)))
         said = refusal(decode_answer, path.read_bytes())
@@ -271,7 +273,7 @@ def test_batches_and_their_schedule_are_compared() -> None:
     assert refusal(program_of, text) == said
 
 
-@pytest.mark.parametrize("problem", [one for one in METHODS if one != "bml"])
+@pytest.mark.parametrize("problem", [method for method in METHODS if method != "bml"])
 def test_every_answer_can_be_read_again(problem: str) -> None:
     read = 0
     for number in range(4 if problem == "iteration" else 25):  # which plans for longer

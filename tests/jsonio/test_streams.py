@@ -37,7 +37,7 @@ def solved(
 def test_lines_are_answered_in_order(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     status, answers = solved([GOOD, b"", b"{", GOOD], tmp_path, capfd)
     assert status == 2
-    assert [one.get("status", "error") for one in answers] == [
+    assert [answer.get("status", "error") for answer in answers] == [
         "optimal",
         "error",
         "error",
@@ -109,7 +109,7 @@ def test_a_fault_is_one_in_the_stream_too(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("planner.ibatch.solver.METHODS", {**ibatch.METHODS, "greedy": broken})
     bad = json.dumps({**EXAMPLE, "method": "greedy"}).encode()
     replies = list(limited_replies([GOOD, bad, GOOD], Limits()))
-    assert [one.exit_status for one in replies] == [0, 1, 0]
+    assert [reply.exit_status for reply in replies] == [0, 1, 0]
     assert json.loads(replies[1].data)["error"]["code"] == "internal_error"
 
 

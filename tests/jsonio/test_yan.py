@@ -188,7 +188,7 @@ def test_requests_and_answers_fit_their_schemas(method: str) -> None:
         _, scaling = decode_answer(json.dumps(answer).encode())
         assert isinstance(scaling, Scaling)
         assert scaling.best.epoch_ns == answer["epoch_ns"]
-        assert [one.epoch_ns for one in scaling.ranking] == [
+        assert [ranked.epoch_ns for ranked in scaling.ranking] == [
             row["epoch_ns"] for row in answer["top"]
         ]
 
@@ -238,7 +238,7 @@ def test_the_extra_parts_agree_with_the_configuration() -> None:
     _, scaling = decode_answer(json.dumps(answer).encode())
     assert len(scaling.landscape) == 3
     assert len(scaling.front) == len(front)
-    assert [one.constant for one in scaling.ranges] == list(study["intervals"])
+    assert [row.constant for row in scaling.ranges] == list(study["intervals"])
 
 
 def test_fixed_configurations_are_all_priced() -> None:

@@ -56,8 +56,8 @@ def updaters(graph: Graph) -> Mapping[str, tuple[str, ...]]:
             f"{name.removesuffix('/backward')}/forward" for name in one.updated_by
         )
     return {
-        one.name: tuple(name.removesuffix("/backward") for name in one.updated_by)
-        for one in graph.parameters
+        parameter.name: tuple(name.removesuffix("/backward") for name in parameter.updated_by)
+        for parameter in graph.parameters
     }
 
 
@@ -74,7 +74,7 @@ def test_graph_of_an_architecture(case: Case) -> None:
         if op.phase == "backward":
             assert op.name.replace("/backward", "/forward") in op.after
     assert graph.topological[: len(reads(graph))] == graph.pass_order("forward")
-    assert {one.name: one.size_bytes for one in graph.parameters} == {
+    assert {parameter.name: parameter.size_bytes for parameter in graph.parameters} == {
         name: parameter.nbytes
         for name, parameter in model.named_parameters()
         if parameter.requires_grad and not name.startswith("unused")
@@ -199,7 +199,7 @@ def test_frozen_parts_have_their_dataflow_and_no_backward_pass() -> None:
     assert reads(graph)["add"] == {"stem", "b"}
     assert reads(graph)["head"] == {"add"}
     assert reads(graph, "backward") == {"loss": set(), "head": {"loss"}}
-    assert [one.size_bytes for one in graph.parameters] == [64, 16]
+    assert [parameter.size_bytes for parameter in graph.parameters] == [64, 16]
 
 
 def test_what_autograd_does_not_see_stays_in_its_place() -> None:
@@ -315,5 +315,5 @@ def test_any_dataflow_is_found(sources: list[list[int]], data: st.DataObject) ->
 def test_parameters_sum_to_the_gradients_sent() -> None:
     profile = measured(frozen_front())
     assert profile.graph is not None
-    sizes = sum(one.size_bytes for one in profile.graph.parameters)
+    sizes = sum(parameter.size_bytes for parameter in profile.graph.parameters)
     assert sizes == sum(layer.pushed_bytes for layer in profile.layers) == LINEAR

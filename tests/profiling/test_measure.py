@@ -85,7 +85,7 @@ def test_layers_name_their_parameters(case: Case) -> None:
         return
     assert derived is not None
     trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
-    assert [set(found) for found in derived] == [trained & set(found) for found in names]
+    assert [set(found) for found in derived] == [trained & set(name) for name in names]
 
 
 def test_a_tied_parameter_has_its_first_name_in_its_first_layer() -> None:

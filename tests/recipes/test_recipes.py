@@ -79,12 +79,12 @@ def examples() -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_a_method_is_a_file_and_a_line(tmp_path: Path) -> None:
-    requests = [one for one in examples() if one["problem"] != "bml"]
+    requests = [example for example in examples() if example["problem"] != "bml"]
     # Without failures `planner compare` shows algorithms on other networks too, and no method.
     failed = {"nics": [[[0, 0], 0]]}
     bcube = {"problem": "bml", "n": 2, "k": 2, "gradient_bytes": 99, "link_bytes_per_s": 1e9}
     requests.append({**bcube, "failed": failed})
-    assert len({one["problem"] for one in requests}) == 7
+    assert len({request["problem"] for request in requests}) == 7
     done = subprocess.run(
         [sys.executable, "-c", ONE_LINE, str(tmp_path / "request.json")],
         cwd=ROOT,

@@ -16,19 +16,19 @@ class Node:
 
     @property
     def text(self) -> str:
-        return "".join(one if isinstance(one, str) else one.text for one in self.children)
+        return "".join(child if isinstance(child, str) else child.text for child in self.children)
 
     def all(self, *names: str, **attributes: str) -> list["Node"]:
         """Elements below, by name and by attributes; in document order."""
         found: list[Node] = []
-        for one in self.children:
-            if isinstance(one, str):
+        for child in self.children:
+            if isinstance(child, str):
                 continue
             wanted = {key.rstrip("_"): value for key, value in attributes.items()}
-            fits = all(one.attributes.get(key) == value for key, value in wanted.items())
-            if (not names or one.name in names) and fits:
-                found.append(one)
-            found += one.all(*names, **attributes)
+            fits = all(child.attributes.get(key) == value for key, value in wanted.items())
+            if (not names or child.name in names) and fits:
+                found.append(child)
+            found += child.all(*names, **attributes)
         return found
 
     def one(self, *names: str, **attributes: str) -> "Node":

@@ -101,7 +101,7 @@ def test_the_verdict_has_the_numbers_of_the_answer(given: Report, tree: Node) ->
     assert f"is predicted to take about {about} if " in text
     assert f"travel by {answer.synchronisation.algorithm} (" in text
     assert answer.synchronisation.mode in text
-    ddp = next(one.objective_ns for one in given.peers.rows if one.method == "ddp")
+    ddp = next(row.objective_ns for row in given.peers.rows if row.method == "ddp")
     assert ddp is not None
     assert f"{ddp / answer.objective_ns:.2f}× as fast as PyTorch DDP" in text
     assert f"({about_ns(ddp, 2)})" in text
@@ -138,7 +138,7 @@ def test_the_stacked_bar_is_the_time(given: Report, tree: Node) -> None:
     assert whole is not UNSET
     parts = [why.computation_ns, why.exposed_bytes_ns, why.exposed_startup_ns]
     assert sum(parts) == whole
-    assert widths == pytest.approx([1000 * one / whole for one in parts], abs=0.01)
+    assert widths == pytest.approx([1000 * part / whole for part in parts], abs=0.01)
     for one in parts:
         assert format_ns(one) in section.text
     assert why.runner_up is not None
@@ -175,7 +175,10 @@ def test_alternatives_and_methods_come_by_time(given: Report, tree: Node) -> Non
     ways, methods = section.all("table")
     alternatives = given.answer.alternatives
     assert alternatives is not UNSET
-    wanted = sorted((one.objective_ns or 0, one.algorithm, one.mode) for one in alternatives)
+    wanted = sorted(
+        (alternative.objective_ns or 0, alternative.algorithm, alternative.mode)
+        for alternative in alternatives
+    )
     rows = ways.rows()
     assert sorted((row[0], row[1]) for row in rows) == sorted((a, m) for _, a, m in wanted)
     assert [row[3] for row in rows] == [format_ns(time) for time, _, _ in wanted]
@@ -184,15 +187,15 @@ def test_alternatives_and_methods_come_by_time(given: Report, tree: Node) -> Non
     assert chosen is not UNSET
     cells = [cell.text for cell in marked.all("th", "td")]
     assert cells[:2] == [chosen.algorithm, chosen.mode]
-    planned = [one for one in given.peers.rows if one.objective_ns is not None]
+    planned = [row for row in given.peers.rows if row.objective_ns is not None]
     assert [row[0] for row in methods.rows()] == [one.method for one in planned]
     lengths = [one.objective_ns or 0 for one in planned]
     assert [row[3] for row in methods.rows()] == [format_ns(length) for length in lengths]
     base = next(one.objective_ns for one in planned if one.method == "ddp") or 0
     gains = [base / length for length in lengths]
     bars = [one.number("width") for one in methods.all("rect", class_="gain")]
-    assert bars == pytest.approx([100 * one / max(gains) for one in gains], abs=0.01)
-    assert [row[4] for row in methods.rows()] == [f"{one:.2f}×" for one in gains]
+    assert bars == pytest.approx([100 * gain / max(gains) for gain in gains], abs=0.01)
+    assert [row[4] for row in methods.rows()] == [f"{gain:.2f}×" for gain in gains]
     assert "bml is for servers with a NIC at each level: a bcube" in section.text
     assert "hierarchical: a single switch has no levels" in section.text
 
@@ -204,7 +207,9 @@ def test_sweeps_are_drawn_in_proportion(given: Report, tree: Node) -> None:
     names = ("bandwidth", "startup")
     for name, chart, table in zip(names, charts, tables, strict=True):
         points: tuple[SweepPoint, ...] = getattr(given.sweeps, name)
-        times = [(one.best_ns, one.kept_ns, one.ddp_ns or 0, one.bound_ns) for one in points]
+        times = [
+            (point.best_ns, point.kept_ns, point.ddp_ns or 0, point.bound_ns) for point in points
+        ]
         assert [row[3:] for row in table.rows()] == [[format_ns(t) for t in row] for row in times]
         marks = chart.all("circle")
         assert len(marks) == len(points)
@@ -214,7 +219,7 @@ def test_sweeps_are_drawn_in_proportion(given: Report, tree: Node) -> None:
         # Logarithmic: from the slowest DDP down, equal ratios are equal distances.
         line = chart.one("path", class_="line ddp").attributes["d"]
         heights = [float(place.split()[1]) for place in re.split("[ML]", line or "")[1:]]
-        best = [one.number("cy") for one in marks]
+        best = [mark.number("cy") for mark in marks]
         assert sorted(best, reverse=True) == [
             height for _, height in sorted(zip([t[0] for t in times], best, strict=True))
         ]

@@ -51,7 +51,7 @@ def busiest_of_bml(n: int, k: int) -> Fraction:
 
 def test_the_bars_of_fig_5_are_what_counting_gives() -> None:
     for bcube, tree in bml_times.NETWORKS:
-        ours, servers, flat, single = (one.volume for one in bml_times.curves(bcube, tree))
+        ours, servers, flat, single = (curve.volume for curve in bml_times.curves(bcube, tree))
         assert ours == busiest_of_bml(bcube.n, bcube.k)
         assert flat == single == Fraction(2 * (tree.servers - 1), tree.servers)
         if bcube.servers <= 16:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-STEPS = 4
+STEPS = 3
 CLASSES = 7
 
 Weights = dict[str, Tensor]

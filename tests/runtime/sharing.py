@@ -141,7 +141,7 @@ JOBS = [
     pytest.param(3, QUICK, marks=pytest.mark.slow),
     # With three ranks all models are trained by `test_cut_shards`, too.
     *(pytest.param(size, REST, marks=pytest.mark.slow) for size in ((2, 3) if THOROUGH else (2,))),
-    pytest.param(9, MANY, marks=pytest.mark.slow),
+    pytest.param(6, MANY, marks=pytest.mark.slow),
 ]
 """Numbers of ranks, and recipes."""
 

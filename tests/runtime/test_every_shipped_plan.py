@@ -289,7 +289,7 @@ def cases_for(ranks: int) -> list[Case]:
     Of three plans, one has its algorithms changed transfer by transfer: the best plans of these
     pairs rarely mix them.
     """
-    share = 1 if THOROUGH else 6 if ranks == 4 else 4  # four ranks is what most clusters have
+    share = 1 if THOROUGH else 9 if ranks == 4 else 4  # four ranks is what most clusters have
     cases = [
         planned(profile, cluster)
         for first, profile in enumerate(PROFILES)

@@ -237,7 +237,7 @@ def halves(names: list[str]) -> list[str]:
         for name in names:
             interpreter = Interpreter(world, program(name, bcube))
             both = ProgramHalves(interpreter)
-            for width in (1, 2, 5, 1000, 70_001):
+            for width in (1, 5, 70_001):
                 rows = torch.arange(4 * width, dtype=torch.int64).view(4, width)
                 sent = rows * (world.rank + 1)
                 total = both.scatter(sent, world.rank, torch.empty_like(rows))

@@ -42,7 +42,7 @@ from tests.runtime.reference import (
 NAME = "perceptron"
 TIMEOUT_S = 4.0
 LIMIT_S = 90
-STEPS = 6
+STEPS = 5
 BAD_STEP = 3
 
 

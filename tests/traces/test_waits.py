@@ -83,16 +83,18 @@ def shifted(recorded: Recorded, by: int) -> Recorded:
         launched=later(recorded.launched),
         input=later(recorded.input),
         synchronised=later(recorded.synchronised),
-        steps=tuple(Step(one.name, one.start_ns + by, one.end_ns + by) for one in recorded.steps),
+        steps=tuple(
+            Step(step.name, step.start_ns + by, step.end_ns + by) for step in recorded.steps
+        ),
         transfers=tuple(
             replace(
-                one,
-                start_ns=one.start_ns + by,
-                end_ns=one.end_ns + by,
-                first_ready_ns=at(one.first_ready_ns),
-                ready_ns=at(one.ready_ns),
+                transfer,
+                start_ns=transfer.start_ns + by,
+                end_ns=transfer.end_ns + by,
+                first_ready_ns=at(transfer.first_ready_ns),
+                ready_ns=at(transfer.ready_ns),
             )
-            for one in recorded.transfers
+            for transfer in recorded.transfers
         ),
     )
 
@@ -109,7 +111,7 @@ def test_sets_of_moments(one: Spans, other: Spans) -> None:
 def test_a_breakdown_counts_moments(recorded: Recorded) -> None:
     found = breakdown_of(recorded)
     computing = moments(recorded.computation)
-    sent = {m for one in recorded.transfers for m in range(one.start_ns, one.end_ns)}
+    sent = {m for transfer in recorded.transfers for m in range(transfer.start_ns, transfer.end_ns)}
     busy = computing | sent | moments(recorded.memory)
     whole = set(range(min(busy), max(busy) + 1)) if busy else set()
     assert found.whole_ns == len(whole)
@@ -142,8 +144,8 @@ def test_waits_are_what_is_exposed_and_causes_sum_to_them(ranks: list[Recorded])
 def test_clocks_need_not_agree(ranks: list[Recorded], by: list[int]) -> None:
     ranks = [replace(one, rank=place) for place, one in enumerate(ranks)]
     moved = [shifted(one, offset) for one, offset in zip(ranks, by, strict=False)]
-    assert [(one.waited_ns, one.causes, one.last_rank) for one in waits_of(ranks)] == [
-        (one.waited_ns, one.causes, one.last_rank) for one in waits_of(moved)
+    assert [(wait.waited_ns, wait.causes, wait.last_rank) for wait in waits_of(ranks)] == [
+        (wait.waited_ns, wait.causes, wait.last_rank) for wait in waits_of(moved)
     ]
     assert list(map(breakdown_of, ranks)) == list(map(breakdown_of, moved))
 

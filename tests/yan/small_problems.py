@@ -105,15 +105,15 @@ def rank(one: Ranked) -> Rank:
 def brute_ranks(problem: Problem) -> list[Rank]:
     """The best of each triple, in order, by brute force; none if nothing fits."""
     outcome = brute_force(replace(problem, top=2**14, fixed=()), Deadline(None))
-    return [] if outcome.plan is None else [rank(one) for one in outcome.plan.ranking]
+    return [] if outcome.plan is None else [rank(ranked) for ranked in outcome.plan.ranking]
 
 
 def everything(problem: Problem) -> list[tuple[Fraction, Configuration]]:
     """Every configuration that fits, and its time."""
     found = []
-    for one in all_configurations(problem):
+    for configuration in all_configurations(problem):
         try:
-            found.append((estimate(problem, one).epoch, one))
+            found.append((estimate(problem, configuration).epoch, configuration))
         except BrokenConstraintError:
             continue
     return found

@@ -28,7 +28,9 @@ CLOSE = 1e-12
 
 
 def states_of(configuration: Configuration) -> list[LayerState]:
-    return [LayerState(one.partitions, one.copies, one.threads) for one in configuration.layers]
+    return [
+        LayerState(layer.partitions, layer.copies, layer.threads) for layer in configuration.layers
+    ]
 
 
 @settings(max_examples=150)
@@ -178,7 +180,7 @@ def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
     """Against all triples solved one by one, without bounds between them."""
     engine = Engine(problem)
     result = engine.search(top, Deadline(None))
-    found = [one.epoch for one in result.solutions]
+    found = [solution.epoch for solution in result.solutions]
     layerwise = Layerwise(Tables(problem), problem.machines - 1)
     every = sorted(
         layerwise.whole_program(Triple(workers, replicas, servers)).best().epoch
@@ -197,9 +199,11 @@ def test_search_finds_the_best_triples(problem: Problem, top: int) -> None:
 @settings(max_examples=60)
 @given(problems(max_machines=10), st.data())
 def test_only_what_takes_less_is_searched(problem: Problem, data: st.DataObject) -> None:
-    every = [one.epoch for one in Engine(problem).search(100, Deadline(None)).solutions]
+    every = [solution.epoch for solution in Engine(problem).search(100, Deadline(None)).solutions]
     below = data.draw(st.sampled_from(every)) * data.draw(st.sampled_from([0.999, 1.001, 2.0]))
-    found = [one.epoch for one in Engine(problem).search(100, Deadline(None), below).solutions]
+    found = [
+        solution.epoch for solution in Engine(problem).search(100, Deadline(None), below).solutions
+    ]
     assert found == pytest.approx([one for one in every if one < below], rel=CLOSE)
 
 
@@ -221,7 +225,7 @@ def test_a_search_that_is_cut_short_knows_what_it_left(problem: Problem, top: in
     short = search(engine.layerwise, space_of(problem), engine.solve, top, Deadline(1e-9))
     assert len(short.solutions) >= 1
     if short.timed_out:
-        least = min(short.bound, *(one.epoch for one in short.solutions))
+        least = min(short.bound, *(solution.epoch for solution in short.solutions))
         assert least <= whole.solutions[0].epoch * ABOVE
 
 

@@ -141,8 +141,8 @@ def test_with_noise_predictions_are_off_by_the_noise() -> None:
     noise = random.Random(3)
     epochs = measured(job(TRUE), configurations(30, 3), lambda: noise.uniform(0.95, 1.05))
     found = fit(job(START), epochs)
-    before = [estimate(job(START), one.configuration).epoch for one in epochs]
-    assert errors(before, [one.epoch_ns for one in epochs]).mean > 0.2
+    before = [estimate(job(START), epoch.configuration).epoch for epoch in epochs]
+    assert errors(before, [epoch.epoch_ns for epoch in epochs]).mean > 0.2
     assert 0.005 < found.fitted.mean <= found.held_out.mean < 0.05
     assert found.held_out.largest < 0.15
     assert found.kendall is not None
@@ -182,7 +182,7 @@ def stand_in() -> tuple[Problem, Problem, list[Configuration]]:
     ]
     start, runs = decode_measurements(json.dumps(document).encode())
     truth = replace(start.constants, muladd_ns=Fraction(2), nic_bits_per_s=Fraction(4 * 10**9))
-    return start, replace(start, constants=truth), [one.configuration for one in runs]
+    return start, replace(start, constants=truth), [run.configuration for run in runs]
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_noise_leads_no_fit_astray(size: float, seed: int) -> None:
     noise = random.Random(seed)
     epochs = measured(truth, chosen, lambda: noise.uniform(1 - size, 1 + size))
     found = fit(start, epochs)
-    known = [one.epoch_ns for one in epochs]
+    known = [epoch.epoch_ns for epoch in epochs]
     wanted = errors([estimate(truth, one).epoch for one in chosen], known)
     assert found.fitted.mean <= 1.02 * wanted.mean  # squares are fitted
     assert found.held_out.mean < size
@@ -207,8 +207,8 @@ def test_noise_leads_no_fit_astray(size: float, seed: int) -> None:
 
 def squares(problem: Problem, epochs: list[MeasuredEpoch], factor: float = 1) -> float:
     return math.fsum(
-        (factor * float(estimate(problem, one.configuration).epoch / one.epoch_ns) - 1) ** 2
-        for one in epochs
+        (factor * float(estimate(problem, epoch.configuration).epoch / epoch.epoch_ns) - 1) ** 2
+        for epoch in epochs
     )
 
 
@@ -222,9 +222,10 @@ def test_no_fit_is_worse_than_the_start_times_a_factor_or_the_truth(seed: int) -
     for start in (START, TRUE, replace(TRUE, latency_ns=(Fraction(10**9), Fraction(1)))):
         found = squares(job(fit(job(start), epochs, folds=2).constants), epochs)
         ratios = [
-            float(estimate(job(start), one.configuration).epoch / one.epoch_ns) for one in epochs
+            float(estimate(job(start), epoch.configuration).epoch / epoch.epoch_ns)
+            for epoch in epochs
         ]
-        factor = sum(ratios) / sum(one**2 for one in ratios)
+        factor = sum(ratios) / sum(ratio**2 for ratio in ratios)
         assert found <= squares(job(start), epochs, factor) * (1 + 1e-6) + 1e-14
         if start.latency_ns[1] != 1:  # no factor for both leads to the truth
             assert found <= squares(job(TRUE), epochs) * 1.05 + 1e-14
@@ -292,13 +293,13 @@ def test_constants_stay_above_0() -> None:
     """Epochs as if a start-up took -100 µs."""
     layers = (NETWORK[1],)
     chosen = configurations(10, 8, layers)
-    double = replace(TRUE, latency_ns=tuple(3 * one for one in TRUE.latency_ns))
+    double = replace(TRUE, latency_ns=tuple(3 * latency for latency in TRUE.latency_ns))
     once, thrice = (measured(job(one, layers), chosen) for one in (TRUE, double))
     epochs = [
         MeasuredEpoch(low.configuration, 2 * low.epoch_ns - high.epoch_ns)
         for low, high in zip(once, thrice, strict=True)
     ]
-    assert all(one.epoch_ns > 0 for one in epochs)
+    assert all(epoch.epoch_ns > 0 for epoch in epochs)
     found = fit(job(START, layers), epochs, folds=2)
     assert "latency_ns" in found.at_floor
     assert 0 < found.constants.latency_ns[0] < 1000
@@ -321,19 +322,19 @@ def test_absurd_epochs_give_constants_a_request_can_have(epoch_ns: int) -> None:
 def test_slower_epochs_scale_the_constants(factor: Fraction) -> None:
     noise = random.Random(10)
     epochs = measured(job(TRUE), configurations(40, 0), lambda: noise.uniform(0.99, 1.01))
-    scaled = [replace(one, epoch_ns=round(one.epoch_ns * factor)) for one in epochs]
+    scaled = [replace(epoch, epoch_ns=round(epoch.epoch_ns * factor)) for epoch in epochs]
     slower = replace(
         START,
         muladd_ns=START.muladd_ns * factor,
         activation_ns=START.activation_ns * factor,
         error_ns=START.error_ns * factor,
-        latency_ns=tuple(one * factor for one in START.latency_ns),
+        latency_ns=tuple(latency * factor for latency in START.latency_ns),
         nic_bits_per_s=START.nic_bits_per_s / factor,
     )
     found, other = fit(job(START), epochs, folds=2), fit(job(slower), scaled, folds=2)
     assert found.held == other.held
     assert len(found.held) < 2
-    wanted = [one * float(factor) for one in numbers(found.constants)]
+    wanted = [number * float(factor) for number in numbers(found.constants)]
     assert numbers(other.constants) == pytest.approx(wanted, rel=1e-5)
     assert other.fitted.mean == pytest.approx(found.fitted.mean, rel=1e-5)
 

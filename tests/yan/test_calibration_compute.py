@@ -26,7 +26,7 @@ def test_this_machine_can_be_measured(cores: int) -> None:
     assert seen == [(1, 2), (2, 2)]
     assert len(found.interference) == cores
     assert found.interference[0] == 1
-    assert all(one >= 1 and isfinite(one) for one in found.interference)
+    assert all(factor >= 1 and isfinite(factor) for factor in found.interference)
     constants = Constants(
         muladd_ns=found.muladd_ns,
         activation_ns=found.activation_ns,

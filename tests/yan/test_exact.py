@@ -22,7 +22,7 @@ def planned(problem: Problem, method: str = "exact") -> Plan:
 
 
 def ranks(problem: Problem) -> list[Rank]:
-    return [rank(one) for one in planned(problem).ranking]
+    return [rank(ranked) for ranked in planned(problem).ranking]
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     result = solve(problem)
     assert result.plan is not None
     expected = brute_ranks(problem)
-    assert [rank(one) for one in result.plan.ranking] == expected[: problem.top]
+    assert [rank(ranked) for ranked in result.plan.ranking] == expected[: problem.top]
     assert result.plan.configuration == result.plan.ranking[0].configuration
     assert result.objective_ns == result.lower_bound_ns == -int(-expected[0][0] // 1)
     assert result.status is Status.OPTIMAL
@@ -117,7 +117,7 @@ def test_times_scale(problem: Problem, text: str) -> None:
         muladd_ns=constants.muladd_ns * factor,
         activation_ns=constants.activation_ns * factor,
         error_ns=constants.error_ns * factor,
-        latency_ns=[one * factor for one in constants.latency_ns],
+        latency_ns=[latency * factor for latency in constants.latency_ns],
         nic_bits_per_s=constants.nic_bits_per_s / factor,
     )
     layers = [layer.times(factor) for layer in problem.layers]
@@ -189,8 +189,8 @@ def test_powers_of_two_cost_no_less(problem: Problem) -> None:
     few = planned(replace(problem, partitions="powers_of_two"))
     every = planned(replace(problem, partitions="all"))
     assert few.ranking[0].epoch >= every.ranking[0].epoch
-    for one in few.ranking:
-        assert all(layer.partitions in (1, 2, 4) for layer in one.configuration.layers)
+    for ranked in few.ranking:
+        assert all(layer.partitions in (1, 2, 4) for layer in ranked.configuration.layers)
 
 
 @pytest.mark.slow

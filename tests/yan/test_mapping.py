@@ -125,7 +125,7 @@ def test_phases_between_two_layers_do_not_depend_on_history(data: st.DataObject)
             tuple(choices),
         )
         short = replace(problem, machines=larger.machines_used, layers=problem.layers[skipped:])
-        return [tuple(one[:5]) for one in estimate(short, larger).layers][start - skipped :]
+        return [tuple(layer[:5]) for layer in estimate(short, larger).layers][start - skipped :]
 
     found = [one[:5] for one in estimate(problem, configuration).layers][start:]
     for other in (again(start, []), again(0, before)):
@@ -157,7 +157,7 @@ def every_mapping(first: Choice, second: Choice, workers: int) -> Iterator[list[
 
 def canonical(first: Choice, second: Choice, workers: int) -> list[LayerChoice]:
     mappings = canonical_mapping([first, second], workers)
-    return [LayerChoice(len(one), 1, len(one[0]), one) for one in mappings]
+    return [LayerChoice(len(mapping), 1, len(mapping[0]), mapping) for mapping in mappings]
 
 
 @st.composite

@@ -74,7 +74,7 @@ def test_ranking_is_that_of_brute_force(problem: Problem) -> None:
     if result.plan is None:
         assert result.status is Status.INFEASIBLE
         return
-    assert [rank(one) for one in result.plan.ranking] == expected[: problem.top]
+    assert [rank(ranked) for ranked in result.plan.ranking] == expected[: problem.top]
     assert result.status is Status.OPTIMAL
     assert result.plan.any_mapping_bound_ns is not None
     assert result.plan.any_mapping_bound_ns <= expected[0][0] + 1

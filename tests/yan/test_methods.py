@@ -77,8 +77,8 @@ def check_result(
     check(problem, plan.configuration)
     assert plan.ranking[0].configuration == plan.configuration
     assert len(plan.ranking) <= problem.top
-    for one in plan.ranking:
-        assert neuron_oracle.price(problem, one.configuration).epoch == one.epoch
+    for ranked in plan.ranking:
+        assert neuron_oracle.price(problem, ranked.configuration).epoch == ranked.epoch
     assert result.objective_ns == -int(-plan.ranking[0].epoch // 1)
     assert result.lower_bound_ns is not None
     assert result.lower_bound_ns <= result.objective_ns
@@ -221,7 +221,9 @@ def test_names_of_machines_change_nothing(data: st.DataObject) -> None:
     assert first.lower_bound_ns == second.lower_bound_ns
     assert first.plan is not None
     assert second.plan is not None
-    assert [one.epoch for one in first.plan.ranking] == [one.epoch for one in second.plan.ranking]
+    assert [ranked.epoch for ranked in first.plan.ranking] == [
+        ranked.epoch for ranked in second.plan.ranking
+    ]
 
 
 # The greedy method.
@@ -268,8 +270,11 @@ def test_greedy_follows_its_rule(problem: Problem, short: bool) -> None:
         )
         problem = replace(problem, memory_bytes=max(most, neuron_oracle.server_bytes(problem, 1)))
     plan = planned(problem, "greedy")
-    for one in plan.ranking:
-        layers, workers = list(one.configuration.layers), one.configuration.workers_per_replica
+    for ranked in plan.ranking:
+        layers, workers = (
+            list(ranked.configuration.layers),
+            ranked.configuration.workers_per_replica,
+        )
         assert greedily_mapped(problem, layers, workers) == layers
 
 

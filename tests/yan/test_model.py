@@ -19,12 +19,12 @@ def phases(found: Estimate) -> list[tuple[Fraction, Fraction, Fraction, Fraction
     """Times of each layer: forward, backward, update, reading."""
     return [
         (
-            one.forward_computation + one.forward_communication,
-            one.backward_computation + one.backward_communication,
-            one.weight_update,
-            one.weight_reading,
+            layer.forward_computation + layer.forward_communication,
+            layer.backward_computation + layer.backward_communication,
+            layer.weight_update,
+            layer.weight_reading,
         )
-        for one in found.layers
+        for layer in found.layers
     ]
 
 
@@ -39,8 +39,8 @@ def test_canonical_configurations_cost_what_the_oracle_says(data: st.DataObject)
     assert found.epoch == expected.epoch
     assert found.epoch_ns - 1 < expected.epoch <= found.epoch_ns
     assert found.computation == sum(
-        one.forward_computation + one.backward_computation + one.weight_update
-        for one in found.layers
+        layer.forward_computation + layer.backward_computation + layer.weight_update
+        for layer in found.layers
     )
 
 
@@ -114,7 +114,7 @@ def scaled(constants: Constants, factor: Fraction) -> Constants:
         muladd_ns=constants.muladd_ns * factor,
         activation_ns=constants.activation_ns * factor,
         error_ns=constants.error_ns * factor,
-        latency_ns=[one * factor for one in constants.latency_ns],
+        latency_ns=[latency * factor for latency in constants.latency_ns],
         nic_bits_per_s=constants.nic_bits_per_s / factor,
     )
 

@@ -109,7 +109,7 @@ def test_a_given_triple_is_completed_and_no_worse_than_its_bound(problem: Proble
     fixed = replace(problem, fixed=(Fixed(1, 1, 2), Fixed(1, 2, 1)), top=2)
     result = solve(fixed)
     assert result.plan is not None
-    assert {one.configuration.triple for one in result.plan.ranking} == {(2, 1, 1), (1, 2, 1)}
+    assert {ranked.configuration.triple for ranked in result.plan.ranking} == {(2, 1, 1), (1, 2, 1)}
     cluster = OrderedMachines(problem)
     for one in result.plan.ranking:
         bound = cluster.bound(Triple(*one.configuration.triple))

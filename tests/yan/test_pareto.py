@@ -188,13 +188,13 @@ def test_the_best_cell_is_the_plan(problem: Problem) -> None:
         return
     workers, replicas, _ = plan.configuration.triple
     there = [
-        one
-        for one in cells
-        if (one.configuration.workers_per_replica, one.configuration.replicas)
+        cell
+        for cell in cells
+        if (cell.configuration.workers_per_replica, cell.configuration.replicas)
         == (workers, replicas)
     ]
     assert there == [plan.ranking[0]]
-    assert plan.ranking[0].epoch == min(one.epoch for one in cells)
+    assert plan.ranking[0].epoch == min(cell.epoch for cell in cells)
 
 
 def test_more_machines_are_worth_something() -> None:

@@ -22,7 +22,7 @@ from planner.topologies import Switch
 from planner.yan.brute_force import brute_force
 from planner.yan.configuration import Configuration, LayerChoice
 from planner.yan.mapping import canonical_mapping
-from planner.yan.profiled import Profiled, profiled
+from planner.yan.profiled import ProfiledProblem, profiled
 from planner.yan.units import neuron_layers
 from planner.yan.windows import block_window
 from tests.yan import neuron_oracle
@@ -97,7 +97,7 @@ def small(batch_size: int | None = 4, graph: Graph | None = None) -> Profile:
     return Profile("small", layers, Provenance("synthetic", "made up"), batch_size, graph)
 
 
-def alone(made: Profiled) -> yan.Estimate:
+def alone(made: ProfiledProblem) -> yan.Estimate:
     """What an epoch takes on one worker and one server, nothing cut."""
     count = len(made.problem.layers)
     mappings = canonical_mapping([(1, 1)] * count, 1)

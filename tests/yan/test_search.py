@@ -92,9 +92,11 @@ def test_everything_up_to_the_last_is_found(made: Any, top: int, below: float) -
         )
     }
     every = sorted(time for one, time in fitting.items() if one not in hidden)
-    found = [one.triple for one in result.solutions]
+    found = [solution.triple for solution in result.solutions]
     assert len(set(found)) == len(found)
-    assert [one.epoch for one in result.solutions] == [fitting[triple] for triple in found]
+    assert [solution.epoch for solution in result.solutions] == [
+        fitting[triple] for triple in found
+    ]
     last = every[min(top, len(every)) - 1] if every else 0.0
     for triple in set(fitting) - hidden:
         assert triple in found or fitting[triple] > last * (1 + 2 * ERROR)
@@ -108,7 +110,7 @@ def test_everything_up_to_the_last_is_found(made: Any, top: int, below: float) -
 def test_the_bound_holds_for_what_time_did_not_allow(made: Any, top: int, looks: int) -> None:
     space, times, layerwise = made
     result = search(layerwise, space, lambda one: (times[one], ""), top, Patience(looks))
-    found = {one.triple for one in result.solutions}
+    found = {solution.triple for solution in result.solutions}
     assert found or not times
     for triple in set(times) - found:
         assert result.bound <= times[triple] * (1 + 2 * ERROR)

@@ -100,7 +100,10 @@ def test_ends_of_intervals_are_where_another_configuration_takes_over(
 def test_an_interval_holds_what_is_best_and_ends_where_it_is_not() -> None:
     problem = network()
     winner = best(problem)
-    found = {one.constant: one for one in sensitivity(problem, winner, error=Fraction(0)).intervals}
+    found = {
+        interval.constant: interval
+        for interval in sensitivity(problem, winner, error=Fraction(0)).intervals
+    }
     assert list(found) == [
         "muladd_ns",
         "activation_ns",
@@ -147,7 +150,7 @@ def test_the_unit_of_time_does_not_matter(problem: Problem, factor: int) -> None
 def test_regret_is_that_of_the_corners(problem: Problem, error: Fraction) -> None:
     winner = best(problem)
     found = sensitivity(problem, winner, error=error)
-    names = [one.constant for one in found.intervals]
+    names = [interval.constant for interval in found.intervals]
     regrets = {}
     for factors in product((1 - error, 1 + error), repeat=len(names)):
         corner = problem
@@ -179,7 +182,7 @@ def test_interference_is_what_is_above_one() -> None:
     assert more.constants.interference == (Fraction("0.9"), Fraction("1.3"))
     none = replace(constants, interference=(Fraction(1), Fraction("0.9"), Fraction(5)))
     without = replace(problem, constants=none)  # the third is for more threads than cores
-    names = [one.constant for one in sensitivity(without, best(without)).intervals]
+    names = [interval.constant for interval in sensitivity(without, best(without)).intervals]
     assert "interference" not in names
     assert len(names) == 5
 
@@ -190,7 +193,8 @@ def test_a_constant_at_its_own_limit_is_scaled_as_far_as_it_can_be() -> None:
     constants = replace(problem.constants, error_ns=Fraction(1, 10**149))
     tiny = replace(problem, constants=constants)
     found = {
-        one.constant: one for one in sensitivity(tiny, best(tiny), error=Fraction(0)).intervals
+        interval.constant: interval
+        for interval in sensitivity(tiny, best(tiny), error=Fraction(0)).intervals
     }
     assert found["error_ns"].low is None
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from planner.collectives.script import Hop, Script
+from planner.collectives.script import Script, ScriptHop
 from planner.runtime.world.store import first_line
 from planner.runtime.world.world import PeerError
 
@@ -48,7 +48,7 @@ class Lane(threading.Thread):
         self._groups = groups
         self._link = link
         self._answers = answers
-        self._with: Hop | None = None
+        self._with: ScriptHop | None = None
         self._rooms: list[Tensor] = []
         self.start()
 
@@ -68,7 +68,7 @@ class Lane(threading.Thread):
         rooms = flat.new_zeros(script.passing), flat
         begun: deque[tuple[list[_Arriving], tuple[int, ...]]] = deque()
         complete = 0
-        sent: dict[int, tuple[Hop, Any]] = {}
+        sent: dict[int, tuple[ScriptHop, Any]] = {}
         number = 0
         # A step asks before it sends, else two ranks that send to each other would both wait.
         for step in script.steps:
@@ -93,7 +93,10 @@ class Lane(threading.Thread):
             self._over(sent, left)
 
     def _finish(
-        self, arriving: "list[_Arriving]", held: tuple[int, ...], sent: dict[int, tuple[Hop, Any]]
+        self,
+        arriving: "list[_Arriving]",
+        held: tuple[int, ...],
+        sent: dict[int, tuple[ScriptHop, Any]],
     ) -> None:
         """Wait for what a step receives, and put it in its place."""
         for number in held:
@@ -108,7 +111,7 @@ class Lane(threading.Thread):
             if place is not part:
                 self._rooms.append(place)
 
-    def _ask(self, hop: Hop, part: Tensor) -> "_Arriving":
+    def _ask(self, hop: ScriptHop, part: Tensor) -> "_Arriving":
         place = self._room(part) if hop.adds or hop.aside else part
         self._with = hop
         group, places = self._groups[hop.link]
@@ -122,12 +125,12 @@ class Lane(threading.Thread):
         self._rooms.clear()  # those of other messages: no more is kept than was under way
         return torch.empty_like(part)
 
-    def _send(self, hop: Hop, part: Tensor) -> Any:
+    def _send(self, hop: ScriptHop, part: Tensor) -> Any:
         self._with = hop
         group, places = self._groups[hop.link]
         return group.send([part], places[hop.peer], self._number)
 
-    def _over(self, sent: dict[int, tuple[Hop, Any]], number: int) -> None:
+    def _over(self, sent: dict[int, tuple[ScriptHop, Any]], number: int) -> None:
         """Wait for a send, once: gloo would wait for another one then."""
         if number in sent:
             self._with, work = sent.pop(number)
@@ -148,7 +151,7 @@ class Lane(threading.Thread):
 class _Arriving(NamedTuple):
     """What was asked for, where it belongs, and where it is until it is complete."""
 
-    hop: Hop
+    hop: ScriptHop
     work: Any
     part: Tensor
     place: Tensor

@@ -76,28 +76,28 @@ def lay_out(
     batches: Sequence[Batch], parameters: Mapping[str, nn.Parameter]
 ) -> list[list[Stretch]]:
     """Return the stretches of each batch, with their memory."""
-    found: list[list[Stretch]] = []
+    by_batch: list[list[Stretch]] = []
     parts: dict[str, list[tuple[int, Stretch]]] = {}
     for batch in batches:
-        found.append([])
+        by_batch.append([])
         for pieces in by_dtype(batch.pieces, parameters).values():
             stretch = Stretch(
                 [(piece.parameter, elements_of(piece, parameters)) for piece in pieces]
             )
-            found[-1].append(stretch)
+            by_batch[-1].append(stretch)
             for name, elements in stretch.pieces:
                 parts.setdefault(name, []).append((elements.start, stretch))
     for name, several in parts.items():
         chain = [stretch for _, stretch in sorted(several, key=lambda part: part[0])]
         if len(set(chain)) == len(chain):
             _link(name, chain)
-    every = [stretch for stretches in found for stretch in stretches]
+    every = [stretch for stretches in by_batch for stretch in stretches]
     for stretch in every:
         stretch.sort()
     for stretch in every:
         if stretch.first is None:
             _give_memory(stretch)
-    return found
+    return by_batch
 
 
 def _link(name: str, chain: Sequence[Stretch]) -> None:

@@ -87,11 +87,11 @@ def in_layers(timeline: Timeline, moments: Sequence[Moment], start_ns: int) -> T
     start_ns : int
         The timeline's 0 on their clock.
     """
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     ordered = sorted(moments, key=lambda moment: moment.time_ns)
     for interval in timeline.intervals:
         if interval.kind not in ("backward", "forward"):
-            found.append(interval)
+            intervals.append(interval)
             continue
         label, reached = interval.label, interval.start_ns
         for moment in ordered:
@@ -99,11 +99,11 @@ def in_layers(timeline: Timeline, moments: Sequence[Moment], start_ns: int) -> T
             if moment.of != interval.kind or not 0 <= at < interval.end_ns:
                 continue
             if at > reached:
-                found.append(replace(interval, start_ns=reached, end_ns=at, label=label))
+                intervals.append(replace(interval, start_ns=reached, end_ns=at, label=label))
                 reached = at
             label = moment.layer
-        found.append(replace(interval, start_ns=reached, label=label))
-    return replace(timeline, intervals=tuple(found))
+        intervals.append(replace(interval, start_ns=reached, label=label))
+    return replace(timeline, intervals=tuple(intervals))
 
 
 def beside_each_other(

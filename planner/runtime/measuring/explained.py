@@ -24,7 +24,7 @@ from planner.runtime.measuring.predictions import predicted_computation, predict
 from planner.runtime.measuring.trace import Event
 from planner.units import counted, format_ns
 
-__all__ = ["Interval", "against", "explained"]
+__all__ = ["RatioInterval", "against", "explained"]
 
 OFF = 0.10
 """A part off by no more is as predicted: on a shared machine runs of the same plan differ by about
@@ -38,7 +38,7 @@ Run = tuple[Sequence[Sequence[Event]], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class RatioInterval:
     """How many times as fast as something else, by rounds.
 
     Attributes
@@ -66,9 +66,9 @@ class Interval:
         return self.rounds > 1 and not self.low <= 1 <= self.high
 
 
-def against(ratios: Sequence[float]) -> Interval:
+def against(ratios: Sequence[float]) -> RatioInterval:
     """Return the interval of the ratios of some rounds, at least one."""
-    return Interval(median(ratios), min(ratios), max(ratios), len(ratios))
+    return RatioInterval(median(ratios), min(ratios), max(ratios), len(ratios))
 
 
 def explained(
@@ -111,8 +111,8 @@ def explained(
         text = f"the update, and what lies between passes, took {took}, which no plan counts"
         parts.append((rest, text))
     parts.sort(key=lambda part: -part[0])
-    found = [*_whole(step.predicted_ns, step.median_ns), *(text for _, text in parts)]
-    return (*found, *_of_transfers(answers, runs), *_of_order(runs))
+    texts = [*_whole(step.predicted_ns, step.median_ns), *(text for _, text in parts)]
+    return (*texts, *_of_transfers(answers, runs), *_of_order(runs))
 
 
 def _off(predicted: float, took: float) -> bool:
@@ -144,12 +144,12 @@ def _of_computation(about: str, predicted: int, took: int, why: str) -> str:
 
 def _computation(runs: Sequence[Run], passes: Sequence[str]) -> int:
     """Return what passes take of a step without waiting, on the slowest rank."""
-    found: list[int] = []
+    times: list[int] = []
     for ranks, first in runs:
         each = [_computed(events, passes) for events in ranks]
         common = set.intersection(*(set(steps) for steps in each))
-        found += [max(steps[at] for steps in each) for at in common if at >= first]
-    return round(median(found)) if found else 0
+        times += [max(steps[at] for steps in each) for at in common if at >= first]
+    return round(median(times)) if times else 0
 
 
 def _computed(events: Iterable[Event], passes: Sequence[str]) -> dict[int, int]:

@@ -106,7 +106,7 @@ def broken_nics(known: Iterable[Nic], pairs: Iterable[tuple[int, ...]]) -> froze
         Who does not reach whom.
     """
     broken = set(known)
-    left = {((one, level), (other, level)) for level, one, other in pairs}
+    left = {((sender, level), (receiver, level)) for level, sender, receiver in pairs}
     while left := {pair for pair in left if not broken.intersection(pair)}:
         counts = Counter(nic for pair in left for nic in pair)
         broken.add(min(counts, key=lambda nic: (-counts[nic], nic)))

@@ -25,6 +25,7 @@ from planner.topologies import BCube
 from tests.runtime.launching import Outcome, launch
 
 SIZES = (0, 1, 2, 3, 7, 16, 17, 64, 1001, 20_011, 300_011)
+SOME_SIZES = (0, 1, 17, 1001, 20_011)
 TIMEOUT_S = 20.0
 
 small = pytest.mark.parametrize(("n", "k"), [(2, 1), (2, 2), (3, 1), (4, 1)])
@@ -35,7 +36,7 @@ def values(outcomes: list[Outcome]) -> list[Any]:
     for one in outcomes:
         assert one.error is None, one.error.trace
         assert one.exit_code == 0, one.output
-    return [one.value for one in outcomes]
+    return [outcome.value for outcome in outcomes]
 
 
 def integers(rank: int, size: int) -> Tensor:
@@ -55,9 +56,9 @@ def sums(n: int, k: int) -> tuple[str, list[bytes]]:
     world = join(TIMEOUT_S)
     ranks = range(world.size)
     bcube = BcubeAllReduce(world, n, k)
-    for size in SIZES:
+    for size in SIZES if world.size <= 4 else SOME_SIZES:
         total = sum((integers(rank, size) for rank in ranks), torch.tensor(0))
-        for depth in (1, 3):
+        for depth in (1, 3) if size > 16 else (3,) if size % 2 else (1,):
             flat = integers(world.rank, size)
             bcube(flat, depth)
             assert torch.equal(flat, total)
@@ -165,7 +166,7 @@ def train(n: int, k: int) -> list[float]:
         executor = GradientExecutor(model, program, optimizer, world, all_reduce=bcube)
         ddp = DistributedDataParallel(plain)
         reference = optimizer_of(name, plain)
-        for step in range(5):
+        for step in range(3):
             inputs, targets = data(world.rank, step)
             nn.functional.mse_loss(model(inputs), targets).backward()
             executor.step()

@@ -95,9 +95,14 @@ def test_a_push_and_a_pull_are_a_step_and_one_of_them_is_none() -> None:
     both = [read_plan(solve({**IBATCH, "direction": way})) for way in ("pull", "push")]
     predicted = predicted_timeline(both)
     assert predicted is not None
-    pushed = max(one.end_ns for one in predicted.intervals if one.kind in ("push", "backward"))
+    pushed = max(
+        interval.end_ns for interval in predicted.intervals if interval.kind in ("push", "backward")
+    )
     assert pushed == both[1].objective_ns
-    assert min(one.start_ns for one in predicted.intervals if one.kind == "startup") < pushed
+    assert (
+        min(interval.start_ns for interval in predicted.intervals if interval.kind == "startup")
+        < pushed
+    )
     assert predicted.end_ns == sum(one.objective_ns or 0 for one in both)
     title, shown, bound = beside_each_other("m", both[:1], steps(50, 100, 50), [], [100])
     assert "plans predict no whole step" in title

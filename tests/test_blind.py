@@ -1,0 +1,263 @@
+"""Predictions of published steps: their rows are whole, their arithmetic is that worked by hand."""
+
+import json
+import re
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+from itertools import pairwise
+from statistics import fmean
+
+import blind
+import blind_model
+import pytest
+from blind_model import affine_ns, cluster, computation_of, linear_ns, parts, scaled_ns, step_ns
+from blind_reasons import REASONS, reason_of
+from blind_rows import FOLDER, SOURCES, Group, Row, Rule, read_source
+from blind_sharded import Unit, part_ns
+from results import load, sections
+
+from planner.jsonio.files import read_cluster, shipped_clusters
+
+GROUPS = [group for name in SOURCES for group in read_source(name).groups]
+
+
+def group_of(*rows: Row, model: str = "toy", rule: Rule = "ddp") -> Group:
+    return Group("made up", model, "a system", ("v100", "v100"), rule, 4, 2, False, rows)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of one layer of 3,750,000 parameters: 15 MB of gradients."""
+    blind_model.profile.cache_clear()
+    monkeypatch.setattr(
+        blind_model, "parts", lambda _: (blind_model.Part("layer", 1, 3_750_000, 1),)
+    )
+
+
+# The rows
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_says_where_its_rows_come_from(name: str) -> None:
+    about = read_source(name).about
+    assert about["name"] == name
+    assert re.match(r"https://github\.com/[\w-]+/[\w.-]+, .* commit [0-9a-f]{40}$", about["source"])
+    assert about["licence"].startswith("Apache-2.0")
+    assert date.fromisoformat(about["date"]) < date(2026, 11, 1)
+    assert about["measured"]
+    assert about["chosen"]
+    assert about["assumed"]
+
+
+def test_every_file_of_rows_is_a_source() -> None:
+    groups = {
+        path.stem
+        for path in FOLDER.glob("*.json")
+        if "groups" in json.loads(path.read_text(encoding="utf-8"))
+    }
+    assert groups == set(SOURCES)
+
+
+def test_there_are_enough_rows_to_predict_and_some_are_held_out() -> None:
+    sources = [read_source(name) for name in SOURCES]
+    larger = {
+        kept: sum(
+            len(group.rows) - 1
+            for source in sources
+            for group in source.groups
+            if source.held_out is kept
+        )
+        for kept in (False, True)
+    }
+    assert sum(larger.values()) >= 100
+    assert min(larger.values()) >= 100
+
+
+def test_rows_rise_and_settings_are_there_once() -> None:
+    for group in GROUPS:
+        assert len(group.rows) >= 2
+        assert all(a.accelerators < b.accelerators for a, b in pairwise(group.rows)), group
+    keys = [(group.source, group.model, group.system) for group in GROUPS]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_rows_fit_their_clusters(name: str) -> None:
+    for group in read_source(name).groups:
+        assert parts(group.model)
+        for row in group.rows:
+            assert row.batch >= row.accelerators
+            assert row.per_s > 0
+            if row.accelerators > 1:
+                assert blind_model.place(group, row).workers == row.accelerators, (group, row)
+
+
+def test_clusters_of_the_rows_have_sources_and_are_not_shipped() -> None:
+    names = {name for group in GROUPS for name in group.clusters} - set(shipped_clusters())
+    assert names
+    for name in names:
+        known = read_cluster(FOLDER / f"{name}.json")
+        assert known.name == name
+        assert known.source
+        assert any("assumed" in note for note in known.notes)
+
+
+def test_models_have_as_many_parameters_as_published() -> None:
+    models = json.loads((FOLDER / "models.json").read_text(encoding="utf-8"))
+    for name, model in models.items():
+        assert model["source"]
+        assert sum(part.count * part.parameters for part in parts(name)) == model["parameters"]
+    # llm-foundry prints NumParams, BERT's and BART's are counted by their libraries.
+    assert models["mpt_70b"]["parameters"] == 64_862_437_376
+    assert models["bert_large"]["parameters"] == 336_226_108
+    assert models["bart_large"]["parameters"] == 406_291_456
+    assert sum(part.count * part.parameters for part in parts("resnet50")) == 25_557_032
+
+
+# The predictions
+
+
+def test_sharded_parts_by_hand() -> None:
+    two = [Unit(10, 20, 4, 3), Unit(10, 20, 4, 3)]
+    # Gathered at 4 and 8, computed to 14 and 24; backward of the second to 44, of the first to 64;
+    # scattered to 47 and 67.
+    assert part_ns(two, reshard=False) == 67
+    # The second is gathered again once the first has been computed: it is there before 24.
+    assert part_ns(two, reshard=True) == 67
+
+
+def test_a_third_unit_waits_for_the_first_to_be_computed() -> None:
+    late = [Unit(10, 0, 1, 0), Unit(10, 0, 1, 0), Unit(10, 0, 30, 0)]
+    # Gathered at 1, 2, and, not begun before the first is computed at 11, at 41; computed to 51.
+    assert part_ns(late, reshard=False) == 51
+    slow = [Unit(20, 0, 15, 0)] * 3
+    # There at 15, 30 and, begun at 35, at 50; computed to 35, 55, 75. The third again from 55 on,
+    # the second, not before all is computed, from 75 to 90.
+    assert part_ns(slow, reshard=True) == 90
+    bound = [Unit(1, 0, 10, 0)] * 3
+    assert part_ns(bound, reshard=False) == 31
+    # The channel is free from 30 on: two of them again, but not the outermost.
+    assert part_ns(bound, reshard=True) == 50
+
+
+@pytest.mark.usefixtures("toy")
+def test_one_layer_is_summed_up_behind_the_backward_pass_by_hand() -> None:
+    rows = Row(1, 1, 8, Fraction(80)), Row(8, 1, 64, Fraction(600))
+    group = group_of(*rows)
+    # Exchanging with all in one host takes 2 steps of 3.4 µs, and 2 * 7/8 * 15 MB at 150 GB/s.
+    assert step_ns(group, rows[1], 3_000_000) == 3_000_000 + 6_800 + 175_000
+    accumulated = replace(rows[1], accumulated=4)
+    assert step_ns(group, accumulated, 3_000_000) == 3_000_000 + 6_800 + 175_000
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_sharded_layer_by_hand() -> None:
+    row = Row(8, 1, 64, Fraction(600), accumulated=2, reshard=True)
+    group = group_of(row, rule="fsdp")
+    # Two parts; each gathers 7/8 * 7.5 MB, once, since it is outermost, and scatters 7/8 * 15 MB.
+    part = 1_500_000 + (3_400 + 43_750) + (3_400 + 87_500)
+    assert step_ns(group, row, 3_000_000) == 2 * part
+
+
+def test_one_accelerator_sends_nothing() -> None:
+    row = Row(1, 1, 8, Fraction(80))
+    assert step_ns(group_of(row, model="bert_base"), row, 12_345) == 12_345
+
+
+def test_the_smallest_scale_is_predicted_as_measured() -> None:
+    for name in ("llm-foundry", "examples"):
+        for group in read_source(name).groups[:8]:
+            off = step_ns(group, group.base, computation_of(group)) - group.base.step_ns
+            assert abs(off) <= group.base.step_ns / 10**4
+
+
+def test_computation_shrinks_with_the_samples_but_for_a_share() -> None:
+    base, row = Row(8, 1, 64, Fraction(640)), Row(16, 2, 64, Fraction(1000))
+    group = group_of(base, row)
+    assert base.step_ns == 100_000_000
+    assert scaled_ns(group, row, 1000, Fraction(1, 20)) == 525
+    assert scaled_ns(group, row, 1000, Fraction(0)) == 500
+    # A batch in two parts, each of a quarter of the samples: each of them takes the share.
+    assert scaled_ns(group, replace(row, accumulated=2), 1000, Fraction(1, 20)) == 575
+    assert linear_ns(group, row) == 50_000_000
+
+
+@pytest.mark.usefixtures("toy")
+def test_an_affine_cost_by_hand() -> None:
+    base, row = Row(8, 1, 64, Fraction(640)), Row(16, 2, 64, Fraction(1000))
+    within = 14_000 + 175_000  # 2 * 7/8 * 15 MB over a link of 150 GB/s
+    across = 14_000 + 2_250_000  # 2 * 15/16 * 15 MB over the 12.5 GB/s of a host
+    assert affine_ns(group_of(base, row), row) == (100_000_000 - within) // 2 + across
+
+
+def test_reasons() -> None:
+    rows = (
+        Row(1, 1, 10, Fraction(100)),
+        Row(8, 1, 80, Fraction(700)),
+        Row(16, 2, 160, Fraction(800)),
+        Row(32, 4, 320, Fraction(2800)),
+    )
+    group = group_of(*rows)
+
+    def reason(row: Row, alone: float = 0.0, **errors: float) -> str:
+        return reason_of(group, row, {int(key[1:]): value for key, value in errors.items()}, alone)
+
+    assert reason(rows[1], n8=-0.09) == ""
+    assert reason(rows[1], n8=-0.11) == "host"
+    assert reason(rows[2], n8=-0.05, n16=-0.3) == "measurement"
+    assert reason(rows[3], n8=-0.08, n32=-0.15) == "host"
+    assert reason(rows[3], n8=-0.05, n32=-0.15) == "network"
+    assert reason(rows[3], -0.11, n8=-0.05, n32=-0.15) == "beyond transfers"
+    assert reason(rows[3], n8=-0.05, n32=0.15) == "cheap network"
+    small, large = replace(rows[3], batch=32), replace(rows[3], batch=640)
+    assert reason(small, n8=0.0, n32=0.2) == "not so slow"
+    assert reason(large, n8=0.0, n32=0.2) == "larger parts"
+    fewer = replace(group, rows=(*rows[:3], small))
+    assert reason_of(fewer, small, {8: 0.0, 32: -0.2}, 0.0) == "fewer samples"
+
+
+# The results
+
+
+def test_the_results_are_what_the_script_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["blind.py", "--quick"])
+    blind.main()
+    printed = {section.title: section.tables[0] for section in sections(capsys.readouterr().out)}
+    kept = load("blind")
+    for title in ("By source", "Every row"):
+        rows = [row for row in printed[title].rows if row[0] in blind.QUICK]
+        assert rows
+        assert rows == [row for row in kept.table(title).rows if row[0] in blind.QUICK]
+
+
+def test_the_results_hold_every_larger_row_and_their_means() -> None:
+    kept = load("blind")
+    table = kept.table("Every row")
+    keys = ("source", "model", "system", "accelerators")
+    assert list(zip(*map(table.column, keys), strict=True)) == [
+        (group.source, group.model, group.system, row.accelerators)
+        for group in GROUPS
+        for row in group.rows[1:]
+    ]
+    assert set(table.column("reason")) - {None} <= set(REASONS)
+    assert all(
+        (abs(error) > 9.95) >= bool(reason)
+        for error, reason in zip(table.column("error"), table.column("reason"), strict=True)
+    )
+    means = kept.table("By source")
+    for name in SOURCES:
+        errors = [
+            abs(error)
+            for source, error in zip(table.column("source"), table.column("error"), strict=True)
+            if source == name
+        ]
+        assert means.cell(name, "mean error") == pytest.approx(fmean(errors), abs=0.11)
+    assert kept.table("In all").cell("all", "rows") == len(table.rows)
+
+
+def test_clusters_take_as_many_hosts_as_a_row_has() -> None:
+    assert cluster("a100", 3).workers == 24
+    assert cluster("h100ib-10", 40).workers == 320
