@@ -3,15 +3,19 @@
 Problem. Executors of shards lay what belongs to a rank in its row of a message. A program has
 chunks, of which a rank may own several in any place, and cuts what is large into parts.
 
-Method. Without a program gloo exchanges rows directly and gathers them. For one, rows are padded so
-that all chunks have one size in any number of parts, and copied to where the chunks of their ranks
-lie.
+Method. Without a program gloo exchanges rows directly and gathers them. While it does, one message
+at a time leaves a link idle in one direction for up to half of the time; so large batches are cut
+(`most_bytes`), and two messages are on their way at once (`in_turn`). For a program, rows are
+padded so that all chunks have one size in any number of parts, and copied to where the chunks of
+their ranks lie.
 
 Complexity. One message more; by a program one copy of it, too, and a few elements a row, of large
 ones less than 840 for each chunk of a rank. Source. Own.
 """
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import lcm
 from typing import Any
 
@@ -19,29 +23,78 @@ from torch import Tensor, distributed
 
 from planner.errors import InvalidInputError
 from planner.runtime.collectives.interpreter import PARTS, Interpreter
+from planner.runtime.world.world import AT_ONCE
 
-__all__ = ["Halves", "ProgramHalves"]
+__all__ = ["Halves", "ProgramHalves", "in_turn", "most_bytes"]
+
+LEAST_BYTES = 2**18
+"""A batch of no more is one message."""
+
+MOST_MESSAGES = 16
+"""Of one batch: each costs the processor as much as a small batch."""
 
 _ANY_PARTS = lcm(*range(1, PARTS + 1))
 
 
+def most_bytes(size_bytes: int) -> int:
+    """Return the size of the messages, at most, in which a batch of some size leaves."""
+    messages = max(min(-(-size_bytes // LEAST_BYTES), MOST_MESSAGES), 1)
+    return -(-size_bytes // messages)
+
+
+def in_turn(begun: Iterable[Callable[[], object]]) -> None:
+    """End what an iterator begins, in its order, and have it begin the next one before.
+
+    Parameters
+    ----------
+    begun : iterable of callable
+        Begins something and yields what waits for it. It begins a thing when all but
+        ``AT_ONCE - 1`` of those before have ended.
+    """
+    going: deque[Callable[[], object]] = deque()
+    try:
+        for end in begun:
+            going.append(end)
+            if len(going) == AT_ONCE:
+                going.popleft()()
+        while going:
+            going.popleft()()
+    except BaseException:
+        for end in going:  # they fail as well; nothing may be on its way when this ends
+            with suppress(Exception):
+                end()
+        raise
+
+
 class Halves:
-    """Gloo's exchange of all with all, and its all-gather, in a process group."""
+    """Gloo's exchange of all with all, and its all-gather, in a process group.
+
+    Each method begins something, and returns what waits for it.
+    """
 
     def __init__(self, group: Any) -> None:
         self._group = group
 
-    def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Tensor:
-        """Return the sum of all ranks' rows of a rank, this one; there is room for as much."""
-        distributed.all_to_all_single(room.view(-1), rows.view(-1), group=self._group)
-        # In the order of the ranks, whoever sent first: sums are the same bits in every run.
-        for row in room[1:]:
-            room[0] += row
-        return room[0]
+    def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Callable[[], Tensor]:
+        """Sum up all ranks' rows of a rank, this one; there is room for as much."""
+        out, sent = room.view(-1), rows.view(-1)
+        exchange = distributed.all_to_all_single(out, sent, group=self._group, async_op=True)
 
-    def gather(self, rows: Tensor, rank: int) -> None:
+        def total() -> Tensor:
+            exchange.wait()
+            # In the order of the ranks, whoever sent first: sums are the same bits in every run.
+            for row in room[1:]:
+                room[0] += row
+            return room[0]
+
+        return total
+
+    def gather(self, rows: Tensor, rank: int) -> Callable[[], object]:
         """Fill the rows of all other ranks with theirs."""
-        distributed.all_gather(list(rows.unbind()), rows[rank], group=self._group)
+        parts = list(rows.unbind())
+        work = distributed.all_gather(parts, rows[rank], group=self._group, async_op=True)
+        wait: Callable[[], object] = work.wait
+        return wait
 
 
 class ProgramHalves(Halves):
@@ -69,23 +122,24 @@ class ProgramHalves(Halves):
                 "plan", f"shards by {program.name}, which leaves some ranks without any"
             )
 
-    def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Tensor:
-        """Return the sum of all ranks' rows of a rank, this one; there is room for it."""
+    def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Callable[[], Tensor]:
+        """Sum up all ranks' rows of a rank, this one, before it returns; there is room for it."""
         flat = self._flat(rows)
         for row, values in enumerate(rows):
             self._copy(flat, row, values, into=True)
         self._interpreter.reduce_scatter(flat, self._depth)
         self._copy(flat, rank, room[0], into=False)
-        return room[0]
+        return lambda: room[0]
 
-    def gather(self, rows: Tensor, rank: int) -> None:
-        """Fill the rows of all other ranks with theirs."""
+    def gather(self, rows: Tensor, rank: int) -> Callable[[], object]:
+        """Fill the rows of all other ranks with theirs, before it returns."""
         flat = self._flat(rows)
         self._copy(flat, rank, rows[rank], into=True)
         self._interpreter.all_gather(flat, self._depth)
         for row, values in enumerate(rows):
             if row != rank:
                 self._copy(flat, row, values, into=False)
+        return lambda: None
 
     def _flat(self, rows: Tensor) -> Tensor:
         ranks, width = rows.shape

@@ -22,14 +22,15 @@ with an error.
 Complexity. In either direction each rank sends (N-1)/N of the bytes of all parameters, and less
 than N elements more for each cell that cannot be cut evenly. Beside the parameters and their
 gradients, a rank keeps 1/N of the optimiser's state and of the gradients' means, and room for two
-messages, of an eighth of the parameters' size each or 1 MiB: a larger batch is cut. The optimiser
-is called once for each run of pushes; gradients that are pushed behind `step` live until then.
+messages and what comes back, together a quarter of the parameters' size or 1 MiB: a larger batch is
+cut (`halves.most_bytes`), and copied while others are on their way. The optimiser is called once
+for each run of pushes; gradients that are pushed behind `step` live until then.
 
 Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
 Computation"; a slice of every cell on each rank is how ours shares the servers' work.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -40,7 +41,7 @@ from torch.optim import Optimizer
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidPlanError
 from planner.programs import Batch, ShardProgram, with_pieces
-from planner.runtime.collectives.halves import Halves, ProgramHalves
+from planner.runtime.collectives.halves import Halves, ProgramHalves, in_turn, most_bytes
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.columns import (
@@ -51,16 +52,12 @@ from planner.runtime.executors.columns import (
     slice_of,
 )
 from planner.runtime.executors.sliced import SlicedExecutor
-from planner.runtime.model.parameters import Elements, check_cover, named
+from planner.runtime.model.parameters import Elements, check_cover, elements_of, named
 from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.optimisers.whole import put_together
-from planner.runtime.world.world import World
+from planner.runtime.world.world import AT_ONCE, World
 
 __all__ = ["ShardExecutor"]
-
-_SHARE = 8
-_LEAST_BYTES = 2**20
-"""A batch larger than an eighth of all parameters, and than this, leaves in several messages."""
 
 
 class ShardExecutor(SlicedExecutor):
@@ -101,15 +98,19 @@ class ShardExecutor(SlicedExecutor):
             return ProgramHalves(own, batch.depth) if own else gloo
 
         cells = cells_of(trained.batches, self.parameters)
-        size = sum(parameter.numel() * parameter.element_size() for parameter in self.names)
-        most = max(size // _SHARE, _LEAST_BYTES)
-        ranks = world.size
         self._transfers = [
-            (direction, halves_for(batch), messages_of(batch, self.parameters, cells, ranks, most))
+            (
+                direction,
+                halves_for(batch),
+                messages_of(
+                    batch, self.parameters, cells, world.size, most_bytes(self._size(batch))
+                ),
+            )
             for direction, batch in trained.transfers
         ]
         every = [message for _, _, messages in self._transfers for message in messages]
-        self._room = torch.zeros(2, max(message.size_bytes for message in every), dtype=torch.uint8)
+        largest = max(message.size_bytes for message in every)
+        self._room = torch.zeros(AT_ONCE, 2, largest, dtype=torch.uint8)
         pulls, pushes = (
             [_parameters(messages) for way, _, messages in self._transfers if way == direction]
             for direction in ("pull", "push")
@@ -190,6 +191,11 @@ class ShardExecutor(SlicedExecutor):
         slices = [[own for _, own in self._slices(rank)] for rank in range(world.size)]
         put_together(world, self.optimizer, slices, self.sliced.held())
 
+    def _size(self, batch: Batch) -> int:
+        """Return how many bytes a batch carries."""
+        parts = [elements_of(piece, self.parameters) for piece in batch.pieces]
+        return sum(len(part) * part.parameter.element_size() for part in parts)
+
     def _slices(self, rank: int) -> list[tuple[Elements, Elements]]:
         """Return the cells of which a rank has a slice that is not empty, with that."""
         every = ((cell, slice_of(cell, rank, self.world.size)) for cell in self._cells)
@@ -244,37 +250,63 @@ class ShardExecutor(SlicedExecutor):
         gradients: dict[nn.Parameter, Tensor],
     ) -> None:
         """Give each rank its slices of the gradients, and add up this rank's."""
+        in_turn(
+            self._scattered(halves, message, gradients, *self._room[number % AT_ONCE])
+            for number, message in enumerate(messages)
+        )
+        gradients.clear()  # nobody else may have them any more
+
+    def _scattered(
+        self,
+        halves: Halves,
+        message: SliceMessage,
+        gradients: Mapping[nn.Parameter, Tensor],
+        *rooms: Tensor,
+    ) -> Callable[[], None]:
         rank, ranks = self.world.rank, self.world.size
-        for message in messages:
-            sent, room = map(message.matrix, self._room)
-            for columns in message.columns:
-                gradient = gradients[columns.cell.parameter].detach()
-                for place, part in columns.parts(sent, gradient):
-                    torch.mul(part, 1 / ranks, out=place)
-            total = halves.scatter(sent, rank, room)
+        sent, room = map(message.matrix, rooms)
+        for columns in message.columns:
+            gradient = gradients[columns.cell.parameter].detach()
+            for place, part in columns.parts(sent, gradient):
+                torch.mul(part, 1 / ranks, out=place)
+        added = halves.scatter(sent, rank, room)
+
+        def keep() -> None:
+            total = added()
             for columns in message.columns:
                 first, last = columns.own(rank, ranks)
                 if first < last:
                     mean = total[columns.place : columns.place + last - first]
                     self._means[self._numbers[columns.cell]][first:last] = mean
-        gradients.clear()  # nobody else may have them any more
+
+        return keep
 
     def _gather(self, halves: Halves, messages: Iterable[SliceMessage]) -> None:
         """Write all ranks' slices into the parameters."""
+        in_turn(
+            self._gathered(halves, message, self._room[number % AT_ONCE, 0])
+            for number, message in enumerate(messages)
+        )
+
+    def _gathered(self, halves: Halves, message: SliceMessage, room: Tensor) -> Callable[[], None]:
         rank, ranks = self.world.rank, self.world.size
-        for message in messages:
+        matrix = message.matrix(room)
+        for columns in message.columns:
+            first, last = columns.own(rank, ranks)
+            flat = self.flats[columns.cell.parameter]
+            own = slice_of(columns.cell, rank, ranks).of(flat)[first:last]
+            matrix[rank, columns.place : columns.place + last - first] = own
+        arrived = halves.gather(matrix, rank)
+
+        def put() -> None:
+            arrived()
             # Parameters may be written here, in the channel's thread: all of them are pending, and
             # the gate lets nobody read one before `finish_one` has waited for its last batch.
-            matrix = message.matrix(self._room[0])
-            for columns in message.columns:
-                first, last = columns.own(rank, ranks)
-                flat = self.flats[columns.cell.parameter]
-                own = slice_of(columns.cell, rank, ranks).of(flat)[first:last]
-                matrix[rank, columns.place : columns.place + last - first] = own
-            halves.gather(matrix, rank)
             for columns in message.columns:
                 for place, part in columns.parts(matrix, self.flats[columns.cell.parameter]):
                     part.copy_(place)
+
+        return put
 
 
 def _parameters(messages: Iterable[SliceMessage]) -> tuple[nn.Parameter, ...]:

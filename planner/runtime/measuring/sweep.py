@@ -27,7 +27,7 @@ from torch import Tensor, distributed
 
 from planner.errors import InvalidInputError, MeasurementError
 from planner.programs import digest
-from planner.runtime.collectives.halves import Halves
+from planner.runtime.collectives.halves import Halves, in_turn, most_bytes
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring, pieces_of
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import AT_ONCE, World
@@ -144,6 +144,8 @@ def transfer(
 ) -> tuple[Callable[[], object], Tensor, Tensor]:
     """Prepare a transfer; return what carries it out, its input, and its output.
 
+    Of a pull or push that leaves in several messages, the latter are those of the first one.
+
     Parameters
     ----------
     world : World
@@ -164,11 +166,26 @@ def transfer(
     if collective == "all_reduce":
         total, flat = all_reduce or Ring(world.group), room[0, :elements]
         return lambda: total(flat, depth), flat, flat
-    halves, share = Halves(world.group), -(-elements // world.size)
-    batch, received = (row[: share * world.size].view(world.size, share) for row in room)
+    halves, rank, ranks = Halves(world.group), world.rank, world.size
+    share = -(-elements // ranks)
+    width = max(most_bytes(elements * ELEMENT_BYTES) // (ranks * ELEMENT_BYTES), 1)
+    ends = [min(first + width, share) * ranks for first in range(0, share, width)]
+    messages = [
+        (room[0, first:last].view(ranks, -1), room[1, first:last].view(ranks, -1))
+        for first, last in pairwise([0, *ends])
+    ]
+    batch, received = messages[0]
     if collective == "all_gather":
-        return lambda: halves.gather(batch, world.rank), batch[world.rank], batch.view(-1)
-    return lambda: halves.scatter(batch, world.rank, received), batch.view(-1), received[0]
+        return (
+            lambda: in_turn(halves.gather(sent, rank) for sent, _ in messages),
+            batch[rank],
+            batch.view(-1),
+        )
+    return (
+        lambda: in_turn(halves.scatter(sent, rank, taken) for sent, taken in messages),
+        batch.view(-1),
+        received[0],
+    )
 
 
 def _done(run: Callable[[], object]) -> Callable[[], object]:
