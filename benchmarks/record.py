@@ -63,7 +63,14 @@ def main() -> None:
     made = Results(
         benchmark=options.name,
         about=about.splitlines()[0],
-        command=shlex.join(["python", f"benchmarks/{options.name}.py", *arguments]),
+        # Of files elsewhere only the name: the folder means nothing to others.
+        command=shlex.join(
+            [
+                "python",
+                f"benchmarks/{options.name}.py",
+                *(Path(text).name if Path(text).is_absolute() else text for text in arguments),
+            ]
+        ),
         date=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         machine=machine(),
         sections=sections(text),

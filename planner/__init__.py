@@ -3,7 +3,7 @@
 ``planner.solve(request)`` answers a request of the JSON interface given as plain values;
 ``planner.solve_or_raise`` raises where that answers with an error. The typed
 interface has one module a problem (``planner.ibatch``, ``planner.caramel``, ``planner.yan``,
-``planner.bml``, ``planner.bigdl``, ``planner.drizzle``, and
+``planner.bml``, ``planner.bigdl``, ``planner.drizzle``, ``planner.fsdp``, and
 ``planner.iteration`` for all of them together), each with a ``Problem``, a ``Plan`` and
 ``solve(problem, method=…, time_limit=…) -> Result``.
 """
@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # `typing` and all below take longer to load than a user 
 if TYPE_CHECKING:
     from typing import Any
 
-    from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+    from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
     from planner.clusters import Cluster
     from planner.costs import AffineCost, TableCost
     from planner.errors import InvalidInputError, PlannerError
@@ -45,6 +45,7 @@ __all__ = [
     "bml",
     "caramel",
     "drizzle",
+    "fsdp",
     "ibatch",
     "iteration",
     "read_cluster",

@@ -82,6 +82,10 @@ class TransferCost(Protocol):
         """Return the linear pieces; the unrounded time is the least of those that hold a size."""
         ...
 
+    def __hash__(self) -> int:
+        """Return the same for equal costs, which never change."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class AffineCost:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from planner.errors import InvalidInputError, InvalidPlanError
 
-__all__ = ["Interval", "Kind", "Mark", "Timeline", "Window", "busy_ns", "overlap_ns"]
+__all__ = ["Interval", "Kind", "Mark", "Memory", "Timeline", "Window", "busy_ns", "overlap_ns"]
 
 Kind = Literal["startup", "all_reduce", "push", "pull", "backward", "forward"]
 
@@ -97,6 +97,27 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What is in memory, from moment to moment.
+
+    Attributes
+    ----------
+    levels : tuple of (int, int)
+        Moments (ns), in order, and bytes from each of them on.
+    limit_bytes : int or None
+        How much there is.
+    """
+
+    levels: tuple[tuple[int, int], ...]
+    limit_bytes: int | None = None
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """The first moment with the most, and how much."""
+        return max(self.levels, key=lambda level: level[1])
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """Intervals on named serial resources.
 
@@ -110,12 +131,15 @@ class Timeline:
         Of each batch, in transfer order; empty if the batches have none.
     marks : tuple of Mark
         Moments to point out.
+    memory : Memory or None
+        What is in memory meanwhile, if that is known.
     """
 
     resources: tuple[str, ...]
     intervals: tuple[Interval, ...]
     windows: tuple[Window, ...] = ()
     marks: tuple[Mark, ...] = ()
+    memory: Memory | None = None
 
     @property
     def end_ns(self) -> int:

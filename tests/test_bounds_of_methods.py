@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
 from planner.caramel import solver
 from planner.errors import NotApplicableError
+from planner.fsdp.least import least_memory
 from planner.iteration.plan import Mode
 from planner.results import Result
 from tests import strategies
@@ -24,6 +25,7 @@ from tests.bigdl.replays import problems as bigdl_problems
 from tests.bml.test_solver import damaged
 from tests.caramel.test_methods import costs
 from tests.drizzle.drizzle_strategies import problems as drizzle_problems
+from tests.fsdp.making import problems as fsdp_problems
 from tests.iteration.iteration_strategies import problems as iteration_problems
 from tests.yan.small_problems import small_problems
 
@@ -124,6 +126,12 @@ def test_bml(problem: bml.Problem) -> None:
 @given(bigdl_problems())
 def test_bigdl(problem: bigdl.Problem) -> None:
     no_bound_is_above_a_plan(answers(bigdl.solve, bigdl.METHODS, problem))
+
+
+@given(fsdp_problems(max_layers=4), st.integers(0, 60))
+def test_fsdp(problem: fsdp.Problem, more: int) -> None:
+    least = least_memory(problem, 0).memory_bytes
+    no_bound_is_above_a_plan(answers(fsdp.solve, fsdp.METHODS, problem.within(least + more)))
 
 
 @settings(max_examples=40)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
 from planner.deadline import NEVER
 from planner.errors import NotApplicableError
 from planner.jsonio import PROBLEMS
@@ -23,6 +23,7 @@ FAMILIES: dict[str, Any] = {
     "bml": bml,
     "bigdl": bigdl,
     "drizzle": drizzle,
+    "fsdp": fsdp,
     "iteration": iteration,
 }
 
@@ -89,7 +90,7 @@ def unnamed(family: str) -> dict[str, Any]:
     return {key: value for key, value in REQUESTS[family][0].items() if key != "layer_parameters"}
 
 
-@pytest.mark.parametrize("family", ["ibatch", "caramel", "bml", "drizzle"])
+@pytest.mark.parametrize("family", ["ibatch", "caramel", "bml", "drizzle", "fsdp"])
 def test_an_answer_says_what_its_result_knows(family: str) -> None:
     """The plan is not priced again; others are, such as other sizes of a group, or DDP's."""
     before, after = plans_priced(unnamed(family))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, yan
+from planner import bigdl, bml, caramel, drizzle, fsdp, ibatch, iteration, yan
 from planner.clusters import Cluster, Nic, Scheduling
 from planner.collectives.fabric import Fabric
 from planner.costs import AffineCost, DepthCost, TableCost
@@ -128,6 +128,24 @@ def drizzle_problem(n: Number = int, x: Number = int) -> drizzle.Problem:
     )
 
 
+def fsdp_problem(n: Number = int, x: Number = int) -> fsdp.Problem:
+    cost = AffineCost(n(3), x(2))
+    return fsdp.Problem(
+        forward_ns=[n(5), n(6)],
+        backward_ns=(n(7), n(8)),
+        parameter_bytes=[n(9), n(4)],
+        gradient_bytes=[n(9), n(4)],
+        activation_bytes=[n(3), n(2)],
+        checkpoint_bytes=[n(1), n(1)],
+        meshes=[fsdp.Mesh(shards=n(2), replicas=n(1), all_gather=cost, reduce_scatter=cost)],
+        memory_bytes=n(500),
+        optimiser=x(2),
+        tied=[(n(0), n(0))],
+        blocks=[n(0)],
+        element_bytes=n(2),
+    )
+
+
 MAKERS: dict[str, Callable[[Number, Number], Any]] = {
     "AffineCost": lambda n, x: AffineCost(n(3), x(2)),
     "from_bandwidth": lambda n, x: AffineCost.from_bandwidth(n(3), x(2)),
@@ -171,6 +189,7 @@ MAKERS: dict[str, Callable[[Number, Number], Any]] = {
         network=network(n, x),
     ),
     "drizzle.Problem": drizzle_problem,
+    "fsdp.Problem": fsdp_problem,
     "drizzle.Problem of tasks": lambda n, x: dataclasses.replace(
         drizzle_problem(n, x), stages=(), tasks=n(3)
     ),

@@ -14,7 +14,7 @@ from planner.methods import Outcome
 ROOT = Path(__file__).parents[1] / "planner"
 PUBLIC = (
     *("profiles", "graphs", "costs", "clusters", "network", "topologies", "sweeps", "programs"),
-    *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "collectives", "iteration"),
+    *("ibatch", "caramel", "yan", "bml", "bigdl", "drizzle", "fsdp", "collectives", "iteration"),
 )
 READ = (property, cached_property)
 MANY = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)

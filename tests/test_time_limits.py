@@ -25,7 +25,7 @@ Request = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 
-LIMITS = (0.001, 0.2)
+LIMITS = (0.001, 0.1)
 
 LATE_S = 0.5
 """How late an answer may be."""
@@ -148,6 +148,21 @@ def tiny_iteration(machines: int, **more: Any) -> Request:
     return {"problem": "iteration", "profile": profile, "cluster": cluster, **more}
 
 
+def fsdp_request(layers: int, **more: Any) -> Request:
+    draw = Random(4)
+    cost = {"startup_ns": 30_000, "ns_per_byte": 0.02}
+    return {
+        "problem": "fsdp",
+        "forward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
+        "backward_ns": [draw.randrange(10**6, 10**7) for _ in range(layers)],
+        "parameter_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
+        "activation_bytes": [draw.randrange(10**6, 10**8) for _ in range(layers)],
+        "meshes": [{"shards": 64, "all_gather": cost, "reduce_scatter": cost}],
+        "memory_bytes": 30 * 10**9,
+        **more,
+    }
+
+
 def shipped(path: str) -> Request:
     request: Request = json.loads((ROOT / "data" / path).read_text())
     return request
@@ -178,6 +193,10 @@ CASES: dict[str, tuple[Callable[[], Request], list[str]]] = {
     ),
     "yan, 100 layers": (lambda: yan_deep(100), ["exact", "median"]),
     "drizzle": (lambda: shipped("drizzle/inception64.json"), ["exact"]),
+    "fsdp, 400 layers": (
+        lambda: fsdp_request(400),
+        ["auto", "fsdp2", "no_reshard", "one_unit", "zero_3"],
+    ),
     "caramel, 600 parameters": (lambda: caramel_request(600), CARAMEL),
     "caramel, 40 parameters": (lambda: caramel_request(40), ["exact", "exact_split", "auto"]),
     "caramel, regret": (lambda: caramel_request(600, regret=True), ["auto"]),
@@ -254,6 +273,8 @@ def test_a_time_limit_is_kept(name: str, method: str) -> None:
         breaks_eq5 = name.startswith("ibatch, Eq. 4") and method == "layer_by_layer"
         late = one["status"] == "time_limit" and name == "bml, around failures"
         late |= method == "trees"
+        # A rule may need more memory than there is, whatever the time.
+        late |= name.startswith("fsdp") and one["status"] == "infeasible"
         assert breaks_eq5 or late or one["objective_ns"] is not None, one
 
 
@@ -318,6 +339,8 @@ def test_whenever_the_time_is_up_there_is_an_answer(
     request, looks = STEPPED[name](), count()
     clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
     monkeypatch.setattr("planner.deadline.time", clock)
-    for limit in range(1, 120 if name.startswith("iteration") else 50):
+    # The first looks are in different places, later ones often in the same.
+    later = range(40, 120 if name.startswith("iteration") else 50, 5)
+    for limit in (*range(1, 40), *later):
         answer = planner.solve({**request, "time_limit_s": limit})
         assert answer.get("status") in {"optimal", "feasible", "time_limit"}, (limit, answer)

@@ -10,7 +10,7 @@ import pytest
 
 from planner.workers import Limits, OverLimitError, Worker, WorkerFaultError
 
-LIMITS = Limits(request_bytes=1000, answer_bytes=1000, memory_bytes=2**27, seconds=1.0)
+LIMITS = Limits(request_bytes=1000, answer_bytes=1000, memory_bytes=2**27, seconds=0.5)
 
 
 def _busy() -> None:

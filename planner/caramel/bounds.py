@@ -16,6 +16,7 @@ Source: Jackson's rule as in Carlier, EJOR 11 (1982); the start-up-aware bound i
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 
 from planner.caramel.jackson import preemptive_bound
@@ -29,7 +30,8 @@ NEAR = 2000
 """A plan as near to its bound, relatively, is left at that by what takes long."""
 
 
-def supporting_lines(cost: TransferCost, largest: int) -> list[Line]:
+@lru_cache(maxsize=256)  # all plans for a network ask for the same
+def supporting_lines(cost: TransferCost, largest: int) -> tuple[Line, ...]:
     """Return affine costs (α, β) that no transfer of 1 … `largest` bytes undercuts.
 
     They are the edges of the lower convex hull of the cost that have no negative start-up and no
@@ -51,7 +53,7 @@ def supporting_lines(cost: TransferCost, largest: int) -> list[Line]:
         slope = (y1 - y0) / (x1 - x0)
         if slope >= 0 and y0 - slope * x0 >= 0:
             lines.append((y0 - slope * x0, slope))
-    return lines
+    return tuple(lines)
 
 
 def concave_bounds(cost: TransferCost, largest: int) -> list[tuple[Line, ...]]:

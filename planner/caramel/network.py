@@ -15,6 +15,7 @@ Source: Caramel §4.2.
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from statistics import mean
 
 from planner.costs import AffineCost, DepthCost, LinearPiece, TransferCost
@@ -57,6 +58,7 @@ def two_point_model(small_ns: Sequence[int], large_ns: Sequence[int]) -> AffineC
     return AffineCost(round(startup), rate)
 
 
+@lru_cache(maxsize=256)  # of a table it is a matter of all pairs of pieces
 def batching_threshold(cost: TransferCost, doubling: Fraction = DOUBLING) -> int | None:
     """Return the smallest size of at least a byte that uses the network well.
 

@@ -19,6 +19,7 @@ from planner.cli import (
     compare_bml,
     compare_caramel,
     compare_drizzle,
+    compare_fsdp,
     compare_ibatch,
     compare_iteration,
     compare_peers,
@@ -61,11 +62,16 @@ FAMILIES: Mapping[str, Family] = {
     "bml": compare_bml.FAMILY,
     "bigdl": compare_bigdl.FAMILY,
     "drizzle": compare_drizzle.FAMILY,
+    "fsdp": compare_fsdp.FAMILY,
     "iteration": compare_iteration.FAMILY,
 }
 """What can be compared."""
 
-_MEMORY: Mapping[str, Sequence[str]] = {"iteration": (), "yan": ("--activations",)}
+_MEMORY: Mapping[str, Sequence[str]] = {
+    "fsdp": ("--activations",),
+    "iteration": (),
+    "yan": ("--activations",),
+}
 """Options of memory that a problem does not take, if it takes any."""
 
 PROFILED: Mapping[str, Profiled] = {

@@ -49,9 +49,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "tool",
         choices=_TOOLS,
-        help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together; horovod: a "
-        "file for horovodrun --config-file; deepspeed: the nearest zero_optimization; megatron: "
-        "the nearest size of buckets; chakra: "
+        help="ddp: sizes and parameters of buckets; fsdp2: modules to shard together, and what "
+        "else a plan of --mode fsdp sets; horovod: a file for horovodrun --config-file; "
+        "deepspeed: the nearest zero_optimization; megatron: the nearest size of buckets; chakra: "
         "execution traces for simulators such as ASTRA-sim, FILE.0.et and so on; msccl, mscclpp: "
         "the program by which a plan of planner plan, bml or bigdl sums up, as an algorithm of "
         "MSCCL or an execution plan of MSCCL++; nccl-tuner: which algorithm and protocol for which "
@@ -61,8 +61,8 @@ def add_parser(commands: Any) -> None:
         "plans",
         metavar="PLAN",
         nargs="+",
-        help="an answer of planner solve, or two of ibatch (pull and push); '-': standard input; "
-        "for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
+        help="an answer of planner solve or planner plan, or two of ibatch (pull and push); '-': "
+        "standard input; for nccl-tuner: ALGORITHM/PROTOCOL=NETWORK of each",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="default: standard output")
     parser.add_argument(
@@ -164,13 +164,17 @@ def _settings(
     from planner.formats.ddp import ddp_settings
     from planner.formats.deepspeed import deepspeed_pull_settings, deepspeed_settings
     from planner.formats.fsdp2 import fsdp2_settings
+    from planner.formats.fsdp2_units import fsdp2_unit_settings
     from planner.formats.horovod import horovod_settings
     from planner.formats.megatron import megatron_settings
+    from planner.jsonio.fsdp import FsdpAnswer
     from planner.jsonio.ibatch import IbatchAnswer
 
     if tool == "ddp":
         return ddp_settings(gradients_of(*answers))
     if tool == "fsdp2":
+        if len(answers) == 1 and isinstance(answers[0], FsdpAnswer):
+            return fsdp2_unit_settings(answers[0])
         return fsdp2_settings(pulls_of(*answers))
     if tool == "horovod":
         return horovod_settings(gradients_of(*answers))

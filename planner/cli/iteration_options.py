@@ -56,8 +56,8 @@ class Job:
         return Problem.from_profile(self.profile, cluster or self.cluster, **self.options)
 
 
-def add_iteration_options(parser: argparse.ArgumentParser) -> None:
-    """Add the profile, the cluster and the options of the problem."""
+def add_iteration_options(parser: argparse.ArgumentParser, fsdp: bool = False) -> None:
+    """Add the profile, the cluster, and the options of the problem, with FSDP's mode or without."""
     parser.add_argument("profile", metavar="PROFILE", help="a profile; '-': standard input")
     parser.add_argument(
         "--cluster",
@@ -103,10 +103,11 @@ def add_iteration_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--mode",
-        choices=("any", *MODES),
+        choices=("any", *MODES, *(["fsdp"] if fsdp else [])),
         default="any",
         help="replicated: every worker updates all parameters, as under DDP; sharded: each its "
-        "share, as under FSDP or with parameter servers; default: whichever is faster",
+        "share, as under FSDP or with parameter servers; default: whichever is faster"
+        + ("; fsdp: what FSDP should wrap, prefetch and gather again, by memory" if fsdp else ""),
     )
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument(
@@ -259,7 +260,7 @@ def settle(options: argparse.Namespace) -> Job:
         **memory_options(options),
         "max_transfer_bytes": cap,
         "algorithms": algorithms,
-        "modes": MODES if options.mode == "any" else (options.mode,),
+        "modes": MODES if options.mode in ("any", "fsdp") else (options.mode,),
         "seed": options.seed,
         "target": target_of(vars(options)["for"], "--for"),
     }

@@ -1,7 +1,6 @@
 """``planner plan``: a whole iteration of a model on a cluster."""
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +8,19 @@ import msgspec
 from msgspec import UNSET
 
 from planner import iteration
+from planner.cli import plan_fsdp
 from planner.cli.common import (
     REGRET_HELP,
     check_outputs,
     command,
     in_option,
-    write_json,
-    write_text,
 )
-from planner.cli.complaint import complain
 from planner.cli.iteration_options import add_iteration_options, settle
 from planner.cli.parsing import parse_number, seconds
+from planner.cli.plan_output import write_plan
 from planner.cli.plan_text import lines
 from planner.cli.progress import Progress
 from planner.cli.telling import tell
-from planner.cli.writing import replacing
 from planner.draw import GANTT
 from planner.draw.plans import plan_chart
 from planner.jsonio import PROBLEMS
@@ -48,7 +45,8 @@ def add_parser(commands: Any) -> None:
         "  planner plan data/profiles/gpt2_small.json --cluster data/clusters/h100-8.json "
         "--computation 1/500 --optimiser-ratio 2 --picture plan.svg -o plan.json",
     )
-    add_iteration_options(parser)
+    add_iteration_options(parser, fsdp=True)
+    plan_fsdp.add_options(parser)
     parser.add_argument(
         "--method",
         default="auto",
@@ -90,6 +88,9 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan."""
+    plan_fsdp.refuse_options(options)
+    if options.mode == plan_fsdp.FSDP:
+        return plan_fsdp.run(options)
     job = settle(options)
     with in_option("--picture"):
         draw = GANTT.writer(Path(options.picture)) if options.picture else None
@@ -114,24 +115,10 @@ def run(options: argparse.Namespace) -> int:
     if answer.objective_ns is not None:
         took = format_ns(round(answer.runtime_s * 1e9))
         tell(f"{answer.status} by {answer.method}: {format_ns(answer.objective_ns)}, in {took}")
-    if options.output and options.output != "-":
-        write_json(_encoded(answer), options.output)
-    if options.json or options.output == "-":
-        write_json(_encoded(answer), None)
     chart = None
     if answer.transfers is not UNSET:
         chart = plan_chart(answer, PROBLEMS["iteration"].view(answer), job.profile.name)
-    if not options.json and options.output != "-":
-        text = "\n".join(lines(job, problem, answer)) + "\n"
-        if chart is not None:
-            width = shutil.get_terminal_size((100, 24)).columns
-            text += "\n" + GANTT.text(chart, width) + "\n"
-        write_text(text)
-    if draw is not None and chart is not None:
-        with replacing(options.picture) as place:
-            draw(chart, place)
-    elif draw is not None:
-        complain(f"planner: there is no plan, so {options.picture} is not written")
+    write_plan(options, _encoded(answer), chart, lambda: lines(job, problem, answer), draw)
     return 0
 
 

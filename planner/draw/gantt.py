@@ -2,7 +2,7 @@
 
 The lanes of iBatch's Fig. 4; what a colour means is the same in all charts and on pages. Moments to
 point out, the lower bound among them, have a line with what it is above the lanes. Below are the
-windows of the transfers, if the timeline has any.
+windows of the transfers, and what is in memory meanwhile, if the timeline has any.
 """
 
 from itertools import pairwise
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from planner.draw.chart import Chart
 from planner.draw.figure import figure_in, title_lines
 from planner.draw.lanes import draw_transfers
+from planner.draw.memory import MEMORY_INCHES, draw_memory
 from planner.draw.passes import draw_passes, pass_blocks
 from planner.draw.style import BOUND, KIND_NAMES, KINDS, LATE, MARK, OUTLINE, SOFT
 from planner.draw.windows import MAX_ROWS, draw_windows, panel_inches, window_rows
@@ -46,25 +47,27 @@ def save_gantt(chart: Chart[Timeline], path: Path) -> None:
     timeline = chart.view
     rows, moments = window_rows(timeline.windows), _moments(chart)
     lanes = _LANE_INCHES * len(timeline.resources) + _MARK_INCHES * len(moments)
-    panel = panel_inches(len(rows)) if rows else 0.0
+    panels = [panel_inches(len(rows))] if rows else []
+    panels += [] if timeline.memory is None else [MEMORY_INCHES]
     title = title_lines(chart.title)
     head = 0.2 + _LINE_INCHES * (title.count("\n") + 1)
     with figure_in(path, arranged=False) as figure:
         legend = _legend(chart)
         foot = 0.1 + _LINE_INCHES * -(-len(legend) // _ENTRIES)
-        height = head + lanes + panel + _AXIS_INCHES + foot
+        height = head + lanes + sum(panels) + _AXIS_INCHES + foot
         figure.set_size_inches(_WIDTH_INCHES, height)
         figure.text(
             0.01, 1 - 0.1 / height, title, fontsize=11, va="top", parse_math=False
         ).set_in_layout(False)
-        if rows:
-            axes, below = figure.subplots(
-                2, 1, sharex=True, gridspec_kw={"height_ratios": [lanes, panel]}
-            )
-            every = [axes, below]
-        else:
-            axes = figure.add_subplot()
-            every = [axes]
+        every = list(
+            figure.subplots(
+                1 + len(panels),
+                1,
+                sharex=True,
+                squeeze=False,
+                gridspec_kw={"height_ratios": [lanes, *panels]},
+            ).flat
+        )
         _draw(every, chart, moments)
         figure.legend(
             handles=legend,
@@ -91,6 +94,8 @@ def _draw(every: list["Axes"], chart: Chart[Timeline], moments: list[tuple[Mark,
         _draw_lane(axes, timeline.on(resource), row, scale, end)
     if timeline.windows:
         draw_windows(every[1], window_rows(timeline.windows), scale, end)
+    if timeline.memory is not None:
+        draw_memory(every[-1], timeline.memory, scale, timeline.end_ns)
     share = _MARK_INCHES / _LANE_INCHES
     for place, (mark, colour) in enumerate(moments):
         for plot in every:

@@ -16,6 +16,7 @@ DRAWINGS: Mapping[str, Drawing] = {
     "bml": BARS,
     "drizzle": GROUPS,
     "bigdl": HOT_SPOTS,
+    "fsdp": GANTT,
     "iteration": GANTT,
 }
 """How the plans of each problem are drawn."""

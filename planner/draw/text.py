@@ -8,6 +8,7 @@ the backward and the forward pass.
 from math import ceil, log10
 
 from planner.draw.chart import Chart
+from planner.draw.memory import memory_lane
 from planner.draw.table import cut, format_table
 from planner.naming import module_range
 from planner.printing import printable
@@ -30,6 +31,9 @@ def text_gantt(chart: Chart[Timeline], width: int = 80) -> str:
     for resource in timeline.resources:
         lane = _lane(timeline.on(resource), timeline.end_ns, columns)
         lines.append(f"{resource:<{margin}}{lane}")
+    if timeline.memory is not None:
+        lane = memory_lane(timeline.memory, timeline.end_ns, columns)
+        lines.append(f"{'memory':<{margin}}{lane}")
     lines += [" " * margin + _mark(mark, timeline.end_ns, columns) for mark in timeline.marks]
     end = format_ns(timeline.end_ns)
     lines.append(" " * margin + "0" + end.rjust(columns - 1))

@@ -15,6 +15,7 @@ from planner.programs import (
     GradientProgram,
     Program,
     ShardProgram,
+    SliceProgram,
     program_of,
     read_plan,
 )
@@ -69,7 +70,10 @@ def gradient_batches(program: Program) -> tuple[Batch, ...]:
         return program.batches
     if isinstance(program, ShardProgram):
         return program.pushes
-    raise NotApplicableError("problem", "expected a plan of caramel or ibatch, got one of bigdl")
+    family = "bigdl" if isinstance(program, SliceProgram) else "fsdp"
+    raise NotApplicableError(
+        "problem", f"expected a plan of caramel or ibatch, got one of {family}"
+    )
 
 
 def pull_batches(program: Program) -> tuple[Batch, ...]:

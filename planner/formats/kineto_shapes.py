@@ -181,13 +181,7 @@ def _pool(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, A
     pad = _numbers(inputs, 3, sides)
     inside = zip(read[1:], kernel, stride, pad, strict=True)
     made = (read[0], *((n + 2 * p - k) // s + 1 for n, k, s, p in inside))
-    return {
-        "kind": "pool",
-        "output_shape": made,
-        "kernel": kernel,
-        "stride": stride,
-        "connections": 0,
-    }
+    return _pooled(made, kernel, stride)
 
 
 def _adaptive(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[str, Any]:
@@ -198,6 +192,10 @@ def _adaptive(inputs: Inputs, read: Shape, own: int, batch_size: int) -> dict[st
     kernel = tuple(
         max(1, inside - (out - 1) * step) for (inside, out), step in zip(pairs, stride, strict=True)
     )
+    return _pooled(made, kernel, stride)
+
+
+def _pooled(made: Shape, kernel: Sequence[int], stride: Sequence[int]) -> dict[str, Any]:
     return {
         "kind": "pool",
         "output_shape": made,

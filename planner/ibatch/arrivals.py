@@ -4,7 +4,7 @@ A limit says that under a strain (t, c) a plan lasts at most S: a batch that sta
 arrives at E keeps it if ``t·E + c·R_a <= S``, with R_a the computation from layer a on. See
 `planner.ibatch.robust`.
 
-Complexity: O(layers · limits) once, then linear in the arrivals that are asked about.
+Complexity: O(layers · limits) once, then linear in the arrivals that are asked about. Source: own.
 """
 
 from collections.abc import Sequence

@@ -15,6 +15,8 @@ from planner.jsonio import (
     caramel,
     caramel_timeline,
     drizzle,
+    fsdp,
+    fsdp_timeline,
     ibatch,
     iteration,
     iteration_answer,
@@ -116,6 +118,13 @@ PROBLEMS: Mapping[str, Interface] = {
         bigdl.headline,
         bigdl.hot_spots,
         bigdl.REQUEST_RULES,
+    ),
+    "fsdp": Interface(
+        fsdp.FsdpRequest,
+        fsdp.FsdpAnswer,
+        fsdp.run,
+        fsdp.headline,
+        fsdp_timeline.timeline,
     ),
     "iteration": Interface(
         iteration.IterationRequest,

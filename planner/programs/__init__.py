@@ -18,8 +18,10 @@ from planner.programs.forms import (
     GradientProgram,
     Piece,
     Program,
+    ShardedUnit,
     ShardProgram,
     SliceProgram,
+    UnitProgram,
     digest,
     with_pieces,
 )
@@ -33,8 +35,10 @@ __all__ = [
     "Plan",
     "Program",
     "ShardProgram",
+    "ShardedUnit",
     "SliceProgram",
     "TypedPlan",
+    "UnitProgram",
     "digest",
     "program_of",
     "read_plan",
@@ -50,12 +54,12 @@ def program_of(*plans: Plan | list[Plan] | tuple[Plan, ...]) -> Program:
     Parameters
     ----------
     *plans
-        One plan of `iteration`, `caramel` or `bigdl`; or one or two of `ibatch`, for pull and for
-        push, also as a list. A direction without a plan travels as one batch, as it does without
-        iBatch. A plan is an answer of ``planner solve``, as JSON text, plain values or typed; or a
-        problem with a plan of it or what `solve` returned, ``(problem, caramel.solve(problem))``.
-        Behind a problem and plan of `ibatch` stand the names of each layer's parameters
-        (`Profile.layer_parameters`).
+        One plan of `iteration`, `caramel`, `bigdl` or `fsdp`; or one or two of `ibatch`, for pull
+        and for push, also as a list. A direction without a plan travels as one batch, as it does
+        without iBatch. A plan is an answer of ``planner solve``, as JSON text, plain values or
+        typed; or a problem with a plan of it or what `solve` returned,
+        ``(problem, caramel.solve(problem))``. Behind a problem and plan of `ibatch` stand the names
+        of each layer's parameters (`Profile.layer_parameters`).
 
     Raises
     ------

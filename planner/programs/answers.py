@@ -13,16 +13,18 @@ from planner.jsonio import PROBLEMS, decode_answer
 from planner.jsonio.bigdl import BigdlAnswer
 from planner.jsonio.bml_answer import BmlAnswer
 from planner.jsonio.caramel import CaramelAnswer
+from planner.jsonio.fsdp import FsdpAnswer
 from planner.jsonio.ibatch import IbatchAnswer
 from planner.jsonio.iteration_answer import IterationAnswer
 from planner.jsonio.programs import recipe_in
 from planner.jsonio.transfers import TransferDocument
 from planner.programs.building import Layers, gradients, through_a_driver, transfers
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
+from planner.programs.units import plan_of, units_of
 
 __all__ = ["Answer", "read_answer", "read_plan", "recipes_of"]
 
-Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | IbatchAnswer | IterationAnswer
+Answer = BigdlAnswer | BmlAnswer | CaramelAnswer | FsdpAnswer | IbatchAnswer | IterationAnswer
 ValueT = TypeVar("ValueT")
 
 
@@ -87,6 +89,11 @@ def read_answer(answer: Answer) -> Program | Layers:
         if slices is None or order is None:
             raise through_a_driver(answer.method)
         return SliceProgram(slices, order)
+    if isinstance(answer, FsdpAnswer):
+        plan, loads = plan_of(answer)
+        assert answer.mesh is not UNSET
+        mesh = answer.mesh.replicas, answer.mesh.shards
+        return units_of(_known(answer.layer_names), plan, loads, mesh, answer.channels)
     raise InvalidInputError(
         "problem",
         f"a plan of {answer.problem} says how to sum up, not what to send when: give a plan of "

@@ -17,7 +17,9 @@ __all__ = [
     "Piece",
     "Program",
     "ShardProgram",
+    "ShardedUnit",
     "SliceProgram",
+    "UnitProgram",
     "digest",
     "piece_of",
     "with_pieces",
@@ -130,7 +132,56 @@ class SliceProgram:
     pull_order: tuple[tuple[int, ...], ...]
 
 
-Program = GradientProgram | ShardProgram | SliceProgram
+class ShardedUnit(NamedTuple):
+    """Modules whose parameters are gathered together: one call of ``fully_shard``.
+
+    Attributes
+    ----------
+    modules : tuple of str
+        Their names, in the order in which they are computed.
+    parameter_bytes, gradient_bytes : int
+        What is gathered and scattered of them.
+    reshard : bool
+        Whether parameters are freed after the forward pass, and gathered again.
+    recompute : bool
+        Whether each of the modules is computed again in the backward pass.
+    forward_prefetch, backward_prefetch : tuple of int
+        Units whose gathers this one issues, in this order, when its own parameters have arrived.
+    """
+
+    modules: tuple[str, ...]
+    parameter_bytes: int
+    gradient_bytes: int
+    reshard: bool
+    recompute: bool
+    forward_prefetch: tuple[int, ...]
+    backward_prefetch: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitProgram:
+    """Units are gathered in order of use, computed, and their gradients scattered.
+
+    Attributes
+    ----------
+    units : tuple of ShardedUnit
+        In the order of the forward pass.
+    replicas, shards : int
+        The mesh.
+    buffers : int
+        Reduce-scatters whose input is kept at most.
+    separate : bool
+        Whether reduce-scatters have a communicator of their own.
+    """
+
+    units: tuple[ShardedUnit, ...]
+    replicas: int
+    shards: int
+    buffers: int = 1
+    separate: bool = False
+
+
+Program = GradientProgram | ShardProgram | SliceProgram | UnitProgram
 ProgramT = TypeVar("ProgramT", bound=Program)
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
-from planner import bigdl, caramel, ibatch, iteration
+from planner import bigdl, caramel, fsdp, ibatch, iteration
 from planner.caramel.problem import Part
 from planner.errors import InvalidInputError
 from planner.graphs import Graph
 from planner.iteration.synchronisation import recipe_on
 from planner.programs.building import Layers, gradients, through_a_driver, transfers
 from planner.programs.forms import Batch, Piece, Program, SliceProgram, piece_of
+from planner.programs.units import units_of
 from planner.results import Result
 from planner.validation import shown
 
@@ -19,6 +20,7 @@ TypedPlan = (
     tuple[caramel.Problem, caramel.Plan | Result[caramel.Plan, Any]]
     | tuple[iteration.Problem, iteration.Plan | Result[iteration.Plan, Any]]
     | tuple[bigdl.Problem, bigdl.Plan | Result[bigdl.Plan, Any]]
+    | tuple[fsdp.Problem, fsdp.Plan | Result[fsdp.Plan, Any]]
     | tuple[ibatch.Problem, ibatch.Plan | Result[ibatch.Plan, Any], Sequence[Sequence[str]]]
 )
 """Problems of `ibatch` know layers and no parameters: the names of each layer's come third."""
@@ -26,6 +28,7 @@ TypedPlan = (
 _FAMILIES = {
     bigdl.Problem: "bigdl",
     caramel.Problem: "caramel",
+    fsdp.Problem: "fsdp",
     ibatch.Problem: "ibatch",
     iteration.Problem: "iteration",
 }
@@ -92,6 +95,12 @@ def read_typed(plan: TypedPlan) -> Program | Layers:
             return SliceProgram(
                 tuple(map(solution.slice, nodes)), tuple(map(solution.pull_order, nodes))
             )
+        case fsdp.Problem(), fsdp.Plan():
+            fsdp.check(problem, solution)
+            chosen = problem.meshes[solution.mesh]
+            mesh = chosen.replicas, chosen.shards
+            loads = fsdp.evaluate(problem, solution).loads
+            return units_of(problem.names, solution, loads, mesh, problem.channels)
         case bigdl.Problem(), bigdl.Driver():
             raise through_a_driver(method)
     raise InvalidInputError(

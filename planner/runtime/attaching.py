@@ -14,6 +14,7 @@ from planner.programs import (
     Program,
     ShardProgram,
     SliceProgram,
+    UnitProgram,
     program_of,
     with_pieces,
 )
@@ -102,6 +103,10 @@ def attach(
     program: Program = with_pieces(
         program_of(plan), lambda piece: piece._replace(parameter=plain_name(piece.parameter))
     )
+    if isinstance(program, UnitProgram):
+        raise InvalidInputError(
+            "problem", "a plan of fsdp is carried out by FSDP2: planner.runtime.fsdp2.as_fsdp2"
+        )
     if all_reduce is not None and not isinstance(program, GradientProgram):
         raise InvalidInputError("all_reduce", "the plan does not all-reduce")
     if isinstance(program, SliceProgram):

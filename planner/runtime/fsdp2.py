@@ -31,7 +31,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from planner.errors import PlannerError
 from planner.formats.batches import pull_batches
 from planner.formats.fsdp2 import ModuleGroups, module_groups, registered_in
-from planner.programs import Program
+from planner.programs import Program, UnitProgram
+from planner.runtime.fsdp2_units import shard_in_units
 from planner.runtime.model.parameters import check_cover
 
 __all__ = ["as_fsdp2", "fsdp2_groups"]
@@ -48,15 +49,15 @@ def as_fsdp2(
     ----------
     model : Module
         The same on all ranks.
-    program : ShardProgram
-        Whose pulls to follow.
+    program : ShardProgram or UnitProgram
+        Whose pulls to follow; or the units of a plan of `fsdp` (`planner.runtime.fsdp2_units`).
     mesh : DeviceMesh, optional
         As for ``fully_shard``; on CPUs ``init_device_mesh("cpu", (ranks,))``.
     ahead : bool
-        Whether to start all all-gathers at the start of the forward pass.
+        Whether to start all all-gathers of pulls at the start of the forward pass.
     **options
         Of ``fully_shard``, such as ``reshard_after_forward``: True gathers again in the backward
-        pass, False keeps parameters until then.
+        pass, False keeps parameters until then; units say that themselves.
 
     Raises
     ------
@@ -64,7 +65,11 @@ def as_fsdp2(
         If no groups of modules have the parameters of the batches.
     InvalidPlanError
         If the plan does not have each trainable parameter once.
+    PlannerError
+        And others of `planner.runtime.fsdp2_units.shard_in_units`, for units.
     """
+    if isinstance(program, UnitProgram):
+        return shard_in_units(model, program, mesh, **options)
     planned = fsdp2_groups(program, model)
     groups = [[model.get_submodule(name) for name in group] for group in planned.groups]
     for number in planned.shard_order:

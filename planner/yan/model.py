@@ -55,8 +55,10 @@ __all__ = [
     "Estimate",
     "LayerTimes",
     "Phases",
+    "cut",
     "estimate",
     "phases",
+    "priced",
     "reading",
     "reading_factor",
     "volume",
@@ -132,12 +134,23 @@ def estimate(problem: Problem, configuration: Configuration) -> Estimate:
     InvalidPlanError
         If the configuration is none of the problem's.
     """
+    return priced(problem, configuration, cut(problem, configuration))
+
+
+def cut(problem: Problem, configuration: Configuration) -> list[list[Segment]]:
+    """Return the segments of each layer, which no constant changes; raises as `estimate`."""
     check(problem, configuration)
     chosen = (None, *configuration.layers, None)
-    segments = [
+    return [
         segments_of(problem, place, choice, chosen[place], chosen[place + 2])
         for place, choice in enumerate(configuration.layers)
     ]
+
+
+def priced(
+    problem: Problem, configuration: Configuration, segments: Sequence[Sequence[Segment]]
+) -> Estimate:
+    """Return `estimate`, given what `cut` returns for these layers and this configuration."""
     replicas = _replicas(problem, configuration)
     epochs = [
         tuple(

@@ -19,7 +19,7 @@ CASES = [
     ("calibrate n", {"network"}),
     ("calibrate network --coll", {"--collective"}),
     ("calibrate network --collective all_", {"all_reduce", "all_gather"}),
-    ("plan p.json --mode ", {"any", "replicated", "sharded"}),
+    ("plan p.json --mode ", {"any", "fsdp", "replicated", "sharded"}),
     ("plan p.json --for ", {*TARGET_NAMES}),
     ("plan p.json --cluster ", {*shipped_clusters()}),
     ("plan p.json --verb", {"--verbose"}),

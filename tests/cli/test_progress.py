@@ -9,6 +9,11 @@ from planner.cli.progress import Progress
 from planner.cli.telling import tell, telling
 
 
+@pytest.fixture
+def _no_progress() -> None:
+    """Leave it on."""
+
+
 class Screen(io.StringIO):
     """Standard error that is a terminal, or is not."""
 

@@ -12,6 +12,7 @@ from planner.jsonio.decoding import typed
 from planner.programs import read_plan
 from planner.programs.answers import read_answer
 from planner.programs.collectives import programs_of_transfers, summing_program
+from tests.formats.test_fsdp2_units import REQUEST as FSDP
 from tests.iteration.test_partitioned import asked as partitioned
 from tests.jsonio.test_iteration import CLUSTER
 from tests.jsonio.test_iteration import REQUEST as ITERATION
@@ -20,7 +21,7 @@ from tests.test_summing_programs import MIXED
 
 __all__ = ["FAMILIES", "fates", "fields", "followed_samples", "samples"]
 
-FAMILIES = ("iteration", "caramel", "ibatch", "bigdl", "bml")
+FAMILIES = ("iteration", "caramel", "ibatch", "fsdp", "bigdl", "bml")
 
 Path = tuple[str, ...]
 
@@ -93,6 +94,10 @@ def samples(problem: str) -> list[dict[str, Any]]:
             solved(IBATCH, target="fsdp2"),
             solved(IBATCH, scenarios=[{"startup": 2}]),
             disturbed(),
+        ],
+        "fsdp": lambda: [
+            solved(FSDP, memory_bytes=9000),
+            solved(FSDP, channels="two", method="no_reshard"),
         ],
         "bigdl": lambda: [solved(BIGDL), solved(BIGDL, pull_order="rule")],
         "bml": lambda: [

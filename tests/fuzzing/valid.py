@@ -285,6 +285,36 @@ def drizzle(draw: Random) -> Request:
     return request
 
 
+def fsdp(draw: Random) -> Request:
+    """Return layers whose parameters are sharded."""
+    layers = min(size(draw), 40)
+    kept = [draw.randrange(10**6) for _ in range(layers)]
+
+    def cost() -> Request:
+        return {"startup_ns": draw.randrange(10**5), "ns_per_byte": draw.choice([0, 0.02, 3])}
+
+    mesh = {"shards": draw.choice([1, 4, 64]), "all_gather": cost(), "reduce_scatter": cost()}
+    request: Request = {
+        "problem": "fsdp",
+        "forward_ns": [draw.randrange(10**6) for _ in range(layers)],
+        "backward_ns": [draw.randrange(10**6) for _ in range(layers)],
+        "parameter_bytes": [draw.randrange(1, 10**6) for _ in range(layers)],
+        "meshes": [mesh],
+        "channels": draw.choice(["one", "two", "shared"]),
+    }
+    if draw.random() < 0.5:
+        request["activation_bytes"] = kept
+        if draw.random() < 0.5:
+            request["checkpoint_bytes"] = [bytes_ // 2 for bytes_ in kept]
+    if draw.random() < 0.7:
+        request["memory_bytes"] = sum(request["parameter_bytes"]) * draw.randrange(1, 5)
+    if draw.random() < 0.3:
+        request["tied"] = [[0, draw.randrange(layers)]]
+    if draw.random() < 0.3:
+        request["blocks"] = [0, *range(2, layers, 3)]
+    return request
+
+
 def profile(draw: Random) -> Request:
     """Return a profiled model."""
     found: Request = {
@@ -363,6 +393,7 @@ MAKERS: Mapping[str, Callable[[Random], Request]] = {
     "bml": bml,
     "bigdl": bigdl,
     "drizzle": drizzle,
+    "fsdp": fsdp,
     "iteration": iteration,
 }
 

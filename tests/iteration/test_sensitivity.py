@@ -49,7 +49,7 @@ def test_factor_1_changes_nothing(cluster: Cluster, knob: Knob) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(problems())
 def test_points_are_those_of_plans_made_for_that_network(problem: Problem) -> None:
     found = iteration.alternatives(problem, unlimited())

@@ -139,7 +139,8 @@ def test_planned_anew_the_runner_up_s_algorithm_wins_where_it_is_said_to(
     profile: str, scale: Fraction
 ) -> None:
     """A fiftieth beyond the factor, which is more than what is said of plans as they are."""
-    for name in CLUSTERS:
+    first = (SMALL.index(profile) + (scale == FASTER)) % 2
+    for name in CLUSTERS if THOROUGH else CLUSTERS[first::2]:
         cluster = cluster_of(name)
         problem = Problem.from_profile(profile_of(profile), cluster, computation=scale)
         found = alternatives(problem, Deadline(None))

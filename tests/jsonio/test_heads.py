@@ -22,6 +22,7 @@ ROUGH: dict[str, dict[str, Any]] = {
     "bml": {"gradient_bytes": 7, "latency_ns": 3},
     "bigdl": {"method": "tree_aggregate"},
     "drizzle": {},
+    "fsdp": {"method": "fsdp2"},
     "iteration": {"method": "layer_by_layer"},
 }
 """What makes a plan of each family that is not, or need not be, the best."""

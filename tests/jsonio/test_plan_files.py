@@ -77,6 +77,25 @@ DRIZZLE = {
     ],
 }
 
+FSDP = {
+    "problem": "fsdp",
+    "forward_ns": [100, 120, 90],
+    "backward_ns": [200, 240, 180],
+    "parameter_bytes": [400, 500, 300],
+    "gradient_bytes": [400, 500, 310],
+    "activation_bytes": [50, 60, 70],
+    "checkpoint_bytes": [10, 20, 30],
+    "meshes": [
+        {
+            "shards": 4,
+            "all_gather": {"startup_ns": 30, "ns_per_byte": 0.5},
+            "reduce_scatter": {"startup_ns": 30, "ns_per_byte": 0.5},
+        }
+    ],
+    "memory_bytes": 3500,
+    "optimiser_ratio": 2,
+}
+
 METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "ibatch": (
         IBATCH,
@@ -99,12 +118,23 @@ METHODS: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "bml": (BML, ({}, {"method": "trees"}, {"failed": {"nics": [[[0, 0], 0]]}})),
     "bigdl": (BIGDL, ({}, {"method": "same_order"}, {"method": "tree_aggregate"})),
     "drizzle": (DRIZZLE, ({},)),
+    "fsdp": (
+        FSDP,
+        (
+            {},
+            {"method": "fsdp2"},
+            {"method": "one_unit", "memory_bytes": 10**5},
+            {"channels": "shared"},
+            {"channels": "two", "method": "no_reshard", "memory_bytes": 10**5},
+        ),
+    ),
     "yan": (SMALL, ({}, {"method": "greedy"}, {"sensitivity": True, "pareto": True})),
 }
 
 LISTS = {
     "batches", "groups", "transfers", "schedule", "steps", "phases", "slices", "pull_order",
-    "levels", "curve", "stages", "top", "layers", "mapping", "op_order", "order", "parameters",
+    "levels", "units", "gathers", "reduces", "curve", "stages", "top", "layers", "mapping",
+    "op_order", "order", "parameters",
 }  # fmt: skip
 """Lists whose elements say what is done, when, or at which price."""
 

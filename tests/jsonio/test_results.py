@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import bigdl, bml, caramel, drizzle, ibatch, iteration, read_cluster, read_profile, yan
+from planner import (
+    bigdl,
+    bml,
+    caramel,
+    drizzle,
+    fsdp,
+    ibatch,
+    iteration,
+    read_cluster,
+    read_profile,
+    yan,
+)
 from planner.errors import InvalidInputError
 from planner.jsonio import (
     decode_plan,
@@ -24,7 +35,7 @@ from planner.jsonio.bml import problem_of as bml_problem
 from planner.jsonio.results import _KINDS
 from planner.jsonio.yan import problem_of as yan_problem
 from planner.results import Result
-from tests.jsonio.test_plan_files import BIGDL, BML, CARAMEL, DRIZZLE, IBATCH
+from tests.jsonio.test_plan_files import BIGDL, BML, CARAMEL, DRIZZLE, FSDP, IBATCH
 from tests.jsonio.test_yan import SMALL
 
 LENET = Path(__file__).parents[2] / "data" / "profiles" / "lenet5.json"
@@ -45,6 +56,7 @@ def problems() -> tuple[tuple[Any, Any], ...]:
         (bml, bml_problem(asked({**BML, "failed": {"links": [[[0, 0], 1]]}}))),
         (bigdl, asked(BIGDL).to_problem()),
         (drizzle, asked(DRIZZLE).to_problem()),
+        (fsdp, asked(FSDP).to_problem()),
         (drizzle, replace(asked(DRIZZLE).to_problem(), max_group_ns=1)),  # has no plan
         (iteration, iteration.Problem.from_profile(lenet, read_cluster("caramel-16"))),
         (iteration, iteration.Problem.from_profile(lenet, read_cluster("bml-bcube"))),

@@ -294,7 +294,7 @@ def test_a_fault_of_one_request_leaves_the_others_alone(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_ten_thousand_requests_in_one_process_leak_nothing() -> None:
+def test_thousands_of_requests_in_one_process_leak_nothing() -> None:
     """Every tenth line is bad; memory at the end is that of the first thousand."""
 
     def lines(count: int) -> Iterator[bytes]:
@@ -307,7 +307,7 @@ def test_ten_thousand_requests_in_one_process_leak_nothing() -> None:
 
     assert all(one.exit_status in (0, 2) for one in map(reply, lines(1000)))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    statuses = [one.exit_status for one in map(reply, lines(10_000))]
+    statuses = [one.exit_status for one in map(reply, lines(5000))]
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert statuses == [2 if number % 10 == 9 else 0 for number in range(10_000)]
-    assert after - before < 8 * 1024  # KiB; a leak of a kilobyte a request would be 10 MB
+    assert statuses == [2 if number % 10 == 9 else 0 for number in range(5000)]
+    assert after - before < 4 * 1024  # KiB; a leak of a kilobyte a request would be 5 MB

@@ -24,14 +24,19 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 PRELOADED = [
+    "encodings.idna",  # for names of hosts
     "hypothesis",
     "numpy",
+    "numpy.ma",  # for numpy.unique
     "pytest",
     "torch",
     "torch._dynamo.convert_frame",
     "torch._functorch.aot_autograd",
+    "torch._subclasses.schema_check_mode",  # for a dispatch mode
     "torch.distributed",
     "torch.nn.parallel",
+    "torch.profiler._cupti_monitor",  # for the first optimiser
+    "torch.utils.serialization.config",
     "planner.runtime.attaching",
     "planner.runtime.collectives.bcube",
     "planner.runtime.world.joining",

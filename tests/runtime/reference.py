@@ -6,12 +6,16 @@ parameter has a gradient that is zero in theory: Adam would blow up its rounding
 """
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+
+from planner.profiles import Profile
+from planner.profiling import measure
 
 STEPS = 3
 CLASSES = 7
@@ -119,6 +123,13 @@ def make_inputs(name: str, rank: int, step: int, size: int = 4) -> Tensor:
         return torch.randint(CLASSES, (size, 5), generator=random)
     shape = {"perceptron": (12,), "convolutions": (3, 6, 6), "recurrent": (5, 6)}[name]
     return torch.randn(size, *shape, generator=random)
+
+
+@cache
+def measured(name: str) -> Profile:
+    """Return what a model's layers take here, measured once."""
+    inputs = (make_inputs(name, 0, 0),)
+    return measure(make_model(name), inputs, name=name, source="", warmup=0, repetitions=1)
 
 
 def loss_of(outputs: Tensor, rank: int, step: int) -> Tensor:

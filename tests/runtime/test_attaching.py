@@ -26,6 +26,7 @@ from tests.runtime.reference import (
     make_inputs,
     make_model,
     make_optimizer,
+    measured,
     weights_of,
 )
 
@@ -57,8 +58,7 @@ def solved(problem: str, **request: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_typed_plans_and_answers_are_followed_alike() -> None:
-    inputs = (make_inputs(NAME, 0, 0),)
-    profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)
+    profile = measured(NAME)
     names = profile.layer_parameters()
     assert names is not None
     document = json.loads(encode_profile(profile))

@@ -13,7 +13,6 @@ from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.debug import CommDebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from planner.errors import InvalidPlanError, NotApplicableError
@@ -129,6 +128,8 @@ def train(
         backward(model, name, rank, step)
         updates.step()
         updates.zero_grad()
+    from torch.distributed.tensor.debug import CommDebugMode  # takes a second to import
+
     with CommDebugMode() as counted:
         backward(model, name, rank, STEPS)
     weights = full(model)

@@ -21,7 +21,6 @@ from planner.collectives.program import Kind
 from planner.errors import CommunicationError, PlannerError
 from planner.iteration import Problem
 from planner.iteration.plan import Mode
-from planner.profiling import measure
 from planner.runtime import attach, join, recover
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.executors.base import Executor
@@ -33,9 +32,9 @@ from tests.runtime.reference import (
     Weights,
     backward,
     largest_difference,
-    make_inputs,
     make_model,
     make_optimizer,
+    measured,
     weights_of,
 )
 
@@ -49,8 +48,7 @@ BAD_STEP = 3
 def problem_of(
     failed: Failures | None = None, n: int = 2, k: int = 2, mode: Mode = "replicated"
 ) -> Problem:
-    inputs = (make_inputs(NAME, 0, 0),)
-    profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)
+    profile = measured(NAME)
     nic = Nic(Fraction(10**7), 20_000, k)
     cluster = Cluster("c", "a test", n**k, BCube(n, k), nic, failed=failed or Failures())
     return Problem.from_profile(

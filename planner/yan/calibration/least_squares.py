@@ -28,6 +28,7 @@ Source: own; the model is that of Yan et al. (KDD'15).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +36,9 @@ from numpy.typing import NDArray
 
 from planner.validation import MAX_VALUE
 from planner.yan.configuration import Configuration
-from planner.yan.model import estimate
+from planner.yan.model import cut, priced
 from planner.yan.problem import Constants, Problem
+from planner.yan.segments import Segment
 
 __all__ = ["FITTED", "MeasuredEpoch", "Row", "constants_of", "solve"]
 
@@ -119,7 +121,11 @@ class Row:
     def price(self, constants: Constants) -> Fraction:
         """Return what the epoch takes with these constants (ns)."""
         problem = replace(self.problem, constants=constants)
-        return estimate(problem, self.configuration).epoch
+        return priced(problem, self.configuration, self._segments).epoch
+
+    @cached_property
+    def _segments(self) -> list[list[Segment]]:
+        return cut(self.problem, self.configuration)
 
     def at(self, values: Sequence[float]) -> float:
         """Return the price, and see to it that its gradient is known."""

@@ -19,7 +19,6 @@ from torch.optim import Optimizer
 from planner import iteration
 from planner.clusters import Cluster, Nic
 from planner.iteration.memory import Footprint
-from planner.profiling import measure
 from planner.programs import Batch, Piece, ShardProgram, program_of
 from planner.runtime import attach, join
 from planner.runtime.executors.columns import cells_of, messages_of, slice_of
@@ -33,9 +32,9 @@ from tests.runtime.reference import (
     backward,
     ddp_weights,
     largest_difference,
-    make_inputs,
     make_model,
     make_optimizer,
+    measured,
     weights_of,
 )
 from tests.runtime.sharing import Pair, check, compare, pulled_early, values
@@ -109,8 +108,7 @@ def test_weights_are_those_of_ddp(ranks: int) -> None:
 
 def tight(machines: int) -> tuple[iteration.Problem, Any]:
     """Plan where memory leaves room for shards alone, and for little at once."""
-    inputs = (make_inputs(NAME, 0, 0),)
-    profile = measure(make_model(NAME), inputs, name=NAME, source="", warmup=0, repetitions=1)
+    profile = measured(NAME)
     footprint = Footprint.of(profile, Fraction(2))
     memory = footprint.resident_bytes("sharded", machines) + 300
     assert memory < footprint.resident_bytes("replicated", machines)

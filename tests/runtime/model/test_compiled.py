@@ -334,25 +334,22 @@ IN_TURN = [case for place, case in enumerate(OTHERS) if place % 3 == place // 3 
 """Each of the other ways with one executor."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "cases",
-    [FEW, OTHERS if THOROUGH else IN_TURN],
-)
-def test_compiled_models_train_as_ddp_does(cases: list[Case]) -> None:
+INDUCED = [("WrappedBefore", "gradients", "inductor")]
+"""What is compiled to machine code as well, in all these ways in a thorough run."""
+
+if THOROUGH:
+    more = {"FunctionBefore": "slices", "WrappedAfter": "shards", "PartAfter": "shards"}
+    INDUCED += [(way, executor, "inductor") for way, executor in more.items()]
+    INDUCED += [("Late", "gradients", "inductor")]
+
+COMPILER = any(map(shutil.which, ("g++", "clang++", "c++")))
+
+
+@pytest.mark.slow  # the first compilation to machine code takes half a minute
+def test_compiled_models_train_as_ddp_does() -> None:
+    """All in one job: what compiles takes seconds to import."""
+    cases = [*FEW, *(OTHERS if THOROUGH else IN_TURN), *(INDUCED if COMPILER else [])]
     for outcome in launch(differences, 2, cases, timeout_s=300):
         assert outcome.error is None, outcome.error.trace
         assert outcome.value.keys() == set(cases)
         assert max(outcome.value.values()) < 1e-5, outcome.value
-
-
-@pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="inductor needs a C++ compiler"
-)
-@pytest.mark.slow  # its first compilation on a machine takes half a minute
-def test_so_do_those_compiled_by_inductor() -> None:
-    ways = {"WrappedBefore": "gradients"}
-    if THOROUGH:
-        ways |= {"WrappedAfter": "shards", "PartAfter": "shards", "Late": "gradients"}
-        ways |= {"FunctionBefore": "slices"}
-    test_compiled_models_train_as_ddp_does([(*pair, "inductor") for pair in ways.items()])

@@ -1,0 +1,135 @@
+"""How far plans of fully sharded training are from the bound, and from what people do by default.
+
+    python benchmarks/sharded_training.py [PROFILE ...] [--clusters A,B,…] [--computation 1,1/500]
+
+Shipped profiles, or those given, on shipped clusters, with computation as measured and as fast as
+accelerators, on one channel and on two; with memory from the least that would do, and as much more
+as its largest layer's parameters, up to all that is needed. Nothing is recomputed. For each memory
+the distance to the bound (geometric mean and worst), and how many times as long FSDP2's default
+(every block a unit, freed and gathered again) and the best of all rules take: of those that fit.
+No clock counts.
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from fractions import Fraction
+from math import exp, fsum, log
+from pathlib import Path
+from typing import NamedTuple
+
+from planner import fsdp
+from planner.cli.peers_text import markdown
+from planner.fsdp.least import least_memory
+from planner.fsdp.rules import RULES
+from planner.iteration.fully_sharded import sharded_problem
+from planner.jsonio import decode_profile, read_cluster
+
+DATA = Path(__file__).parent.parent / "data" / "profiles"
+CLUSTERS = "office-4,caramel-16,h100-8,a100dgx-2,h100-32"
+MEMORIES = ("least", "a layer more", "1.1 x least", "1.5 x least", "3 x least", "ample")
+
+
+class Case(NamedTuple):
+    """One plan beside its bound and what others take; None where they do not fit."""
+
+    gap: float
+    default: float | None
+    best: float | None
+
+
+def limits(problem: fsdp.Problem) -> dict[str, int | None]:
+    """Return memory limits by their names."""
+    least = min(least_memory(problem, mesh).memory_bytes for mesh in range(len(problem.meshes)))
+    return {
+        "least": least,
+        "a layer more": least + max(problem.parameter_bytes),
+        "1.1 x least": least * 11 // 10,
+        "1.5 x least": least * 3 // 2,
+        "3 x least": least * 3,
+        "ample": None,
+    }
+
+
+def case(problem: fsdp.Problem) -> Case:
+    """Plan, and compare."""
+    result = fsdp.solve(problem)
+    assert result.objective_ns is not None
+    assert result.gap is not None
+    took = {name: fsdp.solve(problem, method=name).objective_ns for name in RULES}
+    fitting = [time for time in took.values() if time is not None]
+    default = took["fsdp2"]
+    return Case(
+        result.gap,
+        None if default is None else default / result.objective_ns,
+        min(fitting) / result.objective_ns if fitting else None,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("profiles", nargs="*", type=Path, metavar="PROFILE")
+    parser.add_argument("--clusters", default=CLUSTERS)
+    parser.add_argument("--computation", default="1,1/500")
+    options = parser.parse_args()
+    cases: dict[tuple[str, str], list[Case]] = defaultdict(list)
+    for path in options.profiles or sorted(DATA.glob("*.json")):
+        profile = decode_profile(path.read_bytes())
+        for cluster in options.clusters.split(","):
+            for scale in options.computation.split(","):
+                for channels in ("one", "two"):
+                    problem = sharded_problem(
+                        profile,
+                        read_cluster(cluster),
+                        computation=Fraction(scale),
+                        optimiser=Fraction(2),
+                        channels=channels,
+                        ignore_memory=True,
+                    )
+                    for name, limit in limits(problem).items():
+                        cases[channels, name].append(case(problem.within(limit)))
+                print(f"{profile.name} on {cluster}, x {scale}", file=sys.stderr)
+    rows = [row(channels, name, cases[channels, name]) for channels, name in cases]
+    print(
+        markdown(
+            (
+                "channels",
+                "memory",
+                "plans",
+                "above the bound (mean)",
+                "worst",
+                "fsdp2 fits",
+                "fsdp2 takes",
+                "a rule fits",
+                "the best rule takes",
+            ),
+            rows,
+        )
+    )
+
+
+def row(channels: str, memory: str, cases: list[Case]) -> tuple[str, ...]:
+    """Return one row of the table."""
+    gaps = [1 + case.gap for case in cases]
+    defaults = [case.default for case in cases if case.default is not None]
+    bests = [case.best for case in cases if case.best is not None]
+    return (
+        channels,
+        memory,
+        str(len(cases)),
+        f"{mean(gaps) - 1:.2%}",
+        f"{max(gaps) - 1:.1%}",
+        f"{len(defaults)}",
+        f"{mean(defaults):.2f} x" if defaults else "–",
+        f"{len(bests)}",
+        f"{mean(bests):.2f} x" if bests else "–",
+    )
+
+
+def mean(factors: list[float]) -> float:
+    """Return the geometric mean."""
+    return exp(fsum(map(log, factors)) / len(factors))
+
+
+if __name__ == "__main__":
+    main()

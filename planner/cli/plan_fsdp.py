@@ -1,0 +1,226 @@
+"""``planner plan --mode fsdp``: what FSDP should wrap, prefetch and keep."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from planner import fsdp
+from planner.cli.common import check_outputs, in_option
+from planner.cli.compare_fsdp import FAMILY, summary
+from planner.cli.family import provenance, warning_lines
+from planner.cli.iteration_options import Job, settle
+from planner.cli.parsing import parse_names
+from planner.cli.plan_output import write_plan
+from planner.cli.plan_text import about_cluster
+from planner.cli.progress import Progress
+from planner.comparison import Comparison, compare
+from planner.draw import GANTT, format_table
+from planner.draw.plans import plan_chart
+from planner.errors import InvalidInputError
+from planner.fsdp.problem import CHANNELS
+from planner.fsdp.rules import RULES
+from planner.iteration.fully_sharded import sharded_problem
+from planner.jsonio import PROBLEMS
+from planner.jsonio.fsdp import answer
+from planner.jsonio.heads import warned
+from planner.methods import known_method
+from planner.printing import printable
+from planner.results import Result
+from planner.units import counted, format_bytes, format_ns, parse_bytes
+
+__all__ = ["FSDP", "add_options", "refuse_options", "run"]
+
+FSDP = "fsdp"
+"""The mode."""
+
+_OWN = ("--channels", "--memory", "--recompute", "--shards")
+_OTHERS = (
+    "--activations",
+    "--algorithms",
+    "--epoch-samples",
+    "--interference",
+    "--max-group",
+    "--max-overhead",
+    "--max-transfer",
+    "--outlook",
+    "--regret",
+)
+"""Options of the other modes only."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this mode."""
+    group = parser.add_argument_group("with --mode fsdp")
+    group.add_argument(
+        "--channels",
+        choices=CHANNELS,
+        help="one communicator for all-gathers and reduce-scatters (default, as FSDP2's); two that "
+        "do not disturb each other; or two that share the links",
+    )
+    group.add_argument(
+        "--memory", metavar="SIZE", help="memory of a rank, such as 80GiB; default: the cluster's"
+    )
+    group.add_argument(
+        "--recompute",
+        action="store_true",
+        help="layers may be recomputed from what they read (activation checkpointing)",
+    )
+    group.add_argument(
+        "--shards",
+        metavar="N,M,…",
+        help="over how many ranks parameters may be sharded, with copies on the others; default: "
+        "all, and on hosts with several accelerators those of one host, of two, of four …",
+    )
+
+
+def refuse_options(options: argparse.Namespace) -> None:
+    """Refuse options of this mode beside another one, and the reverse.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the option.
+    """
+    own = options.mode == FSDP
+    for name in _OTHERS if own else _OWN:
+        if vars(options).get(name.removeprefix("--").replace("-", "_")):
+            where = "does not apply to --mode fsdp" if own else "applies to --mode fsdp only"
+            raise InvalidInputError(name, where)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan."""
+    known_method(options.method, fsdp.METHODS, "--method")
+    job = settle(options)
+    with in_option("--picture"):
+        draw = GANTT.writer(Path(options.picture)) if options.picture else None
+    outputs = {"--picture": options.picture, "--output": options.output}
+    check_outputs(outputs, (options.profile, options.cluster, options.network))
+    problem = _problem(job, options)
+    progress = Progress(quiet=options.quiet)
+    methods = dict.fromkeys([options.method, *RULES])
+    comparison = compare(
+        problem,
+        methods,
+        solve=fsdp.solve,
+        time_limit=options.time_limit,
+        progress=lambda method: progress(f"planning {method}"),
+    )
+    progress.done()
+    chosen = _chosen(comparison, options.method)
+    made = warned(answer(problem, chosen), job.profile.provenance.warnings)
+    encoded = msgspec.json.encode(made).decode() + "\n"
+    chart = None
+    if chosen.plan is not None:
+        chart = plan_chart(made, PROBLEMS[FSDP].view(made), job.profile.name)
+    write_plan(options, encoded, chart, lambda: _lines(job, problem, chosen, comparison), draw)
+    return 0
+
+
+def _problem(job: Job, options: argparse.Namespace) -> fsdp.Problem:
+    memory = None if options.memory is None else parse_bytes(options.memory, "--memory")
+    shards = None
+    if options.shards is not None:
+        names = parse_names(options.shards, "--shards")
+        if not all(name.isdecimal() for name in names):
+            raise InvalidInputError("--shards", f"expected numbers, got {options.shards}")
+        shards = [int(name) for name in names]
+    try:
+        return sharded_problem(
+            job.profile,
+            job.cluster,
+            computation=job.options["computation"],
+            optimiser=job.options["optimiser"],
+            channels=options.channels or "one",
+            memory_bytes=memory,
+            ignore_memory=job.options["ignore_memory"],
+            recompute=options.recompute,
+            shards=shards,
+        )
+    except InvalidInputError as error:
+        if not error.path.startswith("shards"):
+            raise
+        raise InvalidInputError("--shards", error.message) from None
+
+
+def _chosen(comparison: Comparison[Any, Any], method: str) -> Result[Any, Any]:
+    """Return what was asked for, which `auto` has by another name."""
+    rows = {row.method: row for row in comparison.rows}
+    return (
+        rows[method]
+        if method in rows
+        else next(row for row in comparison.rows if row.method in ("exact", "search", "auto"))
+    )
+
+
+def _lines(
+    job: Job,
+    problem: fsdp.Problem,
+    result: Result[fsdp.Plan, fsdp.Evaluation],
+    comparison: Comparison[Any, Any],
+) -> Iterator[str]:
+    yield f"{printable(job.profile.name)}: {summary(problem)}"
+    yield provenance(job.profile)
+    yield from warning_lines(job.profile.provenance.warnings)
+    yield f"cluster: {about_cluster(job.cluster)}"
+    yield ""
+    if result.plan is None:
+        assert result.infeasibility is not None
+        yield f"no plan: {printable(result.infeasibility.reason)}"
+    else:
+        assert result.evaluation is not None
+        yield from _plan(problem, result.plan, result.evaluation)
+    yield ""
+    yield format_table(*FAMILY.table(comparison))
+    for row in comparison.rows:
+        if row.infeasibility is not None and row is not result:
+            yield printable(f"{row.method}: {row.infeasibility.reason}")
+
+
+def _plan(problem: fsdp.Problem, plan: fsdp.Plan, evaluation: fsdp.Evaluation) -> Iterator[str]:
+    mesh = problem.meshes[plan.mesh]
+    copies = "" if mesh.replicas == 1 else f", {mesh.replicas} copies"
+    yield f"shard over {counted(mesh.shards, 'rank')}{copies}: {counted(len(plan.units), 'unit')}"
+    number = 0
+    for _, group in groupby(plan.units, key=lambda unit: (unit.keep, unit.recompute)):
+        units = list(group)
+        yield "  " + _units(problem, units, number)
+        number += len(units)
+    if len(plan.units) > 1:
+        yield f"  keep the input of {counted(plan.buffers, 'reduce-scatter')} at most"
+    peak = evaluation.peak
+    parts = {
+        "stored": evaluation.state_bytes,
+        "parameters": peak.parameters,
+        "buffers": peak.buffers,
+        "gradients": peak.gradients,
+        "activations": peak.activations,
+    }
+    shown = ", ".join(f"{format_bytes(size)} {name}" for name, size in parts.items() if size)
+    phase = "forward" if peak.step < len(plan.units) else "backward"
+    yield (
+        f"an iteration takes {format_ns(evaluation.iteration_ns)}, "
+        f"{format_ns(evaluation.exposed_ns)} of it exposed"
+        + (f", {format_ns(evaluation.recompute_ns)} recomputing" if evaluation.recompute_ns else "")
+    )
+    yield (
+        f"memory peaks at {format_bytes(evaluation.peak_bytes)} in the {phase} pass of unit "
+        f"{plan.unit_of(peak.step)}: {shown}"
+    )
+
+
+def _units(problem: fsdp.Problem, units: Sequence[fsdp.Unit], first: int) -> str:
+    start, stop = units[0].start, units[-1].stop
+    names = problem.names or [f"layer {layer}" for layer in range(problem.layers)]
+    layers = printable(names[start])
+    if stop > start + 1:
+        layers += f" to {printable(names[stop - 1])}"
+    last = first + len(units) - 1
+    which = f"unit {first}" if len(units) == 1 else f"units {first} to {last}"
+    kept = "kept after the forward pass" if units[0].keep else "freed and gathered again"
+    again = ", recomputed" if units[0].recompute else ""
+    return f"{which} ({layers}): {kept}{again}"

@@ -1,0 +1,54 @@
+"""What ``planner plan`` writes once there is an answer: a file, a text, a picture."""
+
+import argparse
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from planner.cli.common import write_json, write_text
+from planner.cli.complaint import complain
+from planner.cli.writing import replacing
+from planner.draw import GANTT
+from planner.draw.chart import Chart
+from planner.timeline import Timeline
+
+__all__ = ["write_plan"]
+
+
+def write_plan(
+    options: argparse.Namespace,
+    encoded: str,
+    chart: Chart[Timeline] | None,
+    lines: Callable[[], Iterable[str]],
+    draw: Callable[[Chart[Timeline], Path], None] | None,
+) -> None:
+    """Write an answer as the options ask.
+
+    Parameters
+    ----------
+    options : Namespace
+        ``--output``, ``--json`` and ``--picture``.
+    encoded : str
+        The answer as JSON.
+    chart : Chart or None
+        The plan; None without one.
+    lines : callable
+        Returns the text for a person.
+    draw : callable, optional
+        Writes the picture that is asked for.
+    """
+    if options.output and options.output != "-":
+        write_json(encoded, options.output)
+    if options.json or options.output == "-":
+        write_json(encoded, None)
+    if not options.json and options.output != "-":
+        text = "\n".join(lines()) + "\n"
+        if chart is not None:
+            width = shutil.get_terminal_size((100, 24)).columns
+            text += "\n" + GANTT.text(chart, width) + "\n"
+        write_text(text)
+    if draw is not None and chart is not None:
+        with replacing(options.picture) as place:
+            draw(chart, place)
+    elif draw is not None:
+        complain(f"planner: there is no plan, so {options.picture} is not written")

@@ -1,0 +1,332 @@
+"""What every schedule takes at least under the memory limit.
+
+Three bounds for each mesh on which anything fits; the largest counts, and of all meshes the least.
+
+1. With nothing gathered twice: the best of the units that fit (`planner.fsdp.partitions`). Of long
+   chains, what each pass takes by itself, with the largest affine cost below the real one: batches
+   that reach as far as a time allows decide whether that time can be kept.
+2. With it, transfers are taken as liquid. Each byte takes the least time per byte of any unit
+   around it that fits into memory, and what is ahead of its use, or behind its making, is what the
+   memory holds at most:
+
+   - while layer l computes forward, gathered for later ones: all but l and the activations so far;
+   - when the backward pass begins, gathered or kept: all but the activations;
+   - while l computes backward, not used yet: all but l, the activations left, its gradients and
+     those of l+1, which are not scattered or still in a buffer, and each rank's share of others';
+   - not scattered yet then: all but l, its gradients and the activations left.
+
+   The more is ahead, the better, so it is enough to follow the fullest schedule. If gathers and
+   reduce-scatters share the links, each second they carry either, and what is ahead less what is
+   behind, in time of the links, is one amount.
+
+   Recomputed layers take no memory and no time here; that as many are recomputed as let the
+   activations fit is counted beside computations alone.
+
+3. How long the channels are busy and idle (`planner.fsdp.work`), of chains that are not too long.
+
+Guarantee: no plan takes less.
+Complexity: O(layers · log layers), and of short chains that of the best units. Source: own.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import accumulate
+from typing import NamedTuple
+
+from planner.costs import AffineCost, TransferCost, least_rate
+from planner.deadline import NEVER, Deadline, TimeUpError
+from planner.fsdp.least import fitting
+from planner.fsdp.partitions import best_units
+from planner.fsdp.problem import Mesh, Problem
+from planner.fsdp.work import Fitting, least_work
+
+__all__ = ["MAX_LAYERS", "affine_below", "lower_bound", "mesh_bounds"]
+
+MAX_LAYERS = 300
+"""Up to so many layers the best units serve as a bound."""
+
+
+def lower_bound(problem: Problem, deadline: Deadline = NEVER) -> tuple[Fraction, bool]:
+    """Return the bound (ns), and whether the deadline left only a weaker one."""
+    bounds = mesh_bounds(problem, deadline).values()
+    if not bounds:  # nothing fits: there is nothing to bound
+        return Fraction(problem.compute_ns), False
+    return min(bound for bound, _ in bounds), any(cut for _, cut in bounds)
+
+
+def mesh_bounds(problem: Problem, deadline: Deadline = NEVER) -> dict[int, tuple[Fraction, bool]]:
+    """Return the bounds of the meshes on which anything fits into memory."""
+    limit = problem.memory_bytes
+    return {
+        place: mesh_bound(problem, mesh, deadline)
+        for place, mesh in enumerate(problem.meshes)
+        if limit is None or fitting(problem, place, limit) is not None
+    }
+
+
+def mesh_bound(problem: Problem, mesh: Mesh, deadline: Deadline = NEVER) -> tuple[Fraction, bool]:
+    """Return the bound of plans on one mesh on which something fits."""
+    free, cut = _unlimited(problem, mesh, deadline)
+    if problem.memory_bytes is None:
+        return free, cut
+    bounds = [free, _liquid(problem, mesh)]
+    if problem.layers <= MAX_LAYERS:
+        try:
+            bounds.append(_busy(problem, mesh, deadline))
+        except TimeUpError:
+            cut = True
+    return max(bounds), cut
+
+
+def _busy(problem: Problem, mesh: Mesh, deadline: Deadline) -> Fraction:
+    """Return how long the channels are busy, and what comes behind the last gather."""
+    work = least_work(problem, mesh, deadline)
+    made, (_, reduce) = problem.gradients[0], mesh_costs(problem, mesh)
+    alone = work.gathers + (reduce.cost_ns(made) if made else 0)
+    return alone if problem.channels == "two" else max(alone, work.both)
+
+
+def affine_below(cost: TransferCost, total_bytes: int) -> AffineCost:
+    """Return a cost that is never above, for 1 to `total_bytes` bytes, with the same start-up."""
+    times = []
+    for piece in cost.pieces():
+        first = max(piece.start, 1)
+        last = total_bytes if piece.stop is None else min(piece.stop, total_bytes)
+        if first <= last:
+            times += [(piece.time(first), first), (piece.time(last), last)]
+    startup = int(min((time for time, _ in times), default=Fraction(0)))
+    startup = min(startup, cost.startup_ns)
+    return AffineCost(startup, min((time - startup) / size for time, size in times))
+
+
+def _unlimited(problem: Problem, mesh: Mesh, deadline: Deadline) -> tuple[Fraction, bool]:
+    cut = False
+    if problem.layers <= MAX_LAYERS:
+        try:
+            fits = None if problem.memory_bytes is None else Fitting(problem, mesh).fits
+            best = best_units(problem, mesh, fits=fits, kept=256, deadline=deadline)
+            if best.proven:
+                return Fraction(best.iteration_ns), False
+        except TimeUpError:
+            cut = True
+    forward = _pass(mesh_costs(problem, mesh)[0], problem.parameter_bytes, problem.forward_ns)
+    backward = _pass(mesh_costs(problem, mesh)[1], problem.gradients, problem.backward_ns)
+    return forward + backward, cut
+
+
+def mesh_costs(problem: Problem, mesh: Mesh) -> tuple[AffineCost, AffineCost]:
+    """Return affine costs below those of gathers and of reductions."""
+    gather = affine_below(mesh.all_gather, sum(problem.parameter_bytes))
+    whole = max(sum(problem.gradients), 1)
+    reduce = affine_below(mesh.reduce_scatter, whole)
+    if mesh.all_reduce is not None:
+        again = affine_below(mesh.all_reduce, sum(problem.shares(mesh.shards)) or 1)
+        reduce = AffineCost(
+            reduce.startup_ns + again.startup_ns,
+            reduce.ns_per_byte + again.ns_per_byte / mesh.shards,
+        )
+    return gather, reduce
+
+
+def _pass(cost: AffineCost, sizes: Sequence[int], compute_ns: Sequence[int]) -> Fraction:
+    """Return what one pass takes: layers computed behind, or before, transfers of affine cost.
+
+    Both passes are the same, the one backwards. A time can be kept exactly if transfers can be,
+    each of which reaches as far as the time allows.
+    """
+    sums = list(accumulate(sizes, initial=0))
+    computed = list(accumulate(compute_ns, initial=0))
+    if not sums[-1]:
+        return Fraction(computed[-1])
+    scale = cost.ns_per_byte.denominator
+    rate, startup = cost.ns_per_byte.numerator, cost.startup_ns * scale
+
+    def kept(time: int) -> bool:
+        at = batches = 0
+        while at < len(sizes):
+            if not sizes[at]:  # nothing is sent of it
+                at += 1
+                continue
+            batches += 1
+            left = time * scale - (computed[-1] - computed[at]) * scale - batches * startup
+            stop = len(sizes) if not rate and left >= 0 else -1
+            if rate:
+                stop = bisect_right(sums, left // rate, at) - 1
+            if stop <= at:
+                return False
+            at = stop
+        return True
+
+    # No layer waits longer than for all transfers.
+    low, high = computed[-1] - 1, computed[-1] + int(cost.startup_ns + cost.ns_per_byte * sums[-1])
+    high += 1
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if kept(middle) else (middle, high)
+    return Fraction(high - 1) if high - 1 > computed[-1] else Fraction(computed[-1])
+
+
+class _Limits(NamedTuple):
+    """What memory holds at most, layer by layer, beside what has to be there."""
+
+    ahead_forward: list[int]
+    turn: int
+    ahead_backward: list[int]
+    behind: list[int]
+
+
+def _limits(problem: Problem, mesh: Mesh) -> _Limits:
+    assert problem.memory_bytes is not None
+    room = problem.memory_bytes - problem.state_bytes(mesh.shards)
+    remembered = list(accumulate(map(min, problem.checkpoints, problem.activations)))
+    shares = problem.shares(mesh.shards)
+    scattered = [*list(accumulate(reversed(shares)))[::-1], 0, 0]
+    following = [*problem.gradients[1:], 0]
+    forward = [
+        room - kept - size for kept, size in zip(remembered, problem.parameter_bytes, strict=True)
+    ]
+    behind = [left - made for left, made in zip(forward, problem.gradients, strict=True)]
+    ahead = [left - following[layer] - scattered[layer + 2] for layer, left in enumerate(behind)]
+    return _Limits(forward, room - remembered[-1], ahead, behind)
+
+
+def _liquid(problem: Problem, mesh: Mesh) -> Fraction:
+    """Return what the fullest schedule of liquid transfers takes."""
+    limits, costs = _limits(problem, mesh), mesh_costs(problem, mesh)
+    gathering, reducing = _rates(problem, mesh)
+    sizes, gradients = problem.parameter_bytes, problem.gradients
+    work = list(
+        accumulate(
+            (size * rate for size, rate in zip(sizes, gathering, strict=True)), initial=Fraction(0)
+        )
+    )
+    sums = problem.prefixes["parameter_bytes"]
+    gather, reduce = min(gathering), min(reducing)
+
+    def until(position: int) -> Fraction:
+        """Return the time of gathering so many bytes from the first layer on."""
+        if position >= sums[-1]:
+            return work[-1] + gather * (position - sums[-1])
+        layer = bisect_right(sums, max(position, 0)) - 1
+        return work[layer] + gathering[layer] * (max(position, 0) - sums[layer])
+
+    now = done = Fraction(0)
+    for layer, computes in enumerate(problem.forward_ns):
+        needed = work[layer + 1]
+        if not layer:
+            needed = max(needed, Fraction(costs[0].cost_ns(sizes[0])))
+        now, done = max(now, now + needed - done), max(done, needed)
+        now += computes
+        most = until(sums[layer + 1] + limits.ahead_forward[layer])
+        done = min(done + computes, max(most, work[layer + 1]))
+    last = costs[1].cost_ns(gradients[0]) if gradients[0] else 0
+    computed = problem.compute_ns + _recomputing(problem, mesh)
+    bound = max(
+        _apart(problem, limits, gather, reduce, now, last),
+        computed + costs[0].cost_ns(sizes[0]) + last,
+    )
+    if problem.channels == "two":
+        return bound
+    return max(bound, _together(problem, limits, gather, reduce, now))
+
+
+def _apart(
+    problem: Problem,
+    limits: _Limits,
+    gather: Fraction,
+    reduce: Fraction,
+    now: Fraction,
+    last: int,
+) -> Fraction:
+    """Follow the backward pass with gathers and reduce-scatters that do not meet."""
+    sizes, gradients = problem.parameter_bytes, problem.gradients
+    there = Fraction(limits.turn)  # bytes gathered or kept, from the last layer on
+    used = made = 0
+    scattered = Fraction(0)  # bytes
+    end = now
+    for layer in reversed(range(problem.layers)):
+        begun = now
+        used += sizes[layer]
+        wait = max((used - there) * gather, Fraction(0))
+        wait = max(wait, (made - scattered - max(limits.behind[layer], 0)) * reduce)
+        now += wait + problem.backward_ns[layer]
+        passed = now - begun
+        there = there + passed / gather if gather else Fraction(sum(sizes))
+        there = min(there, Fraction(used + max(limits.ahead_backward[layer], 0)))
+        there = max(there, Fraction(used))
+        scattered = min(scattered + passed / reduce, Fraction(made)) if reduce else Fraction(made)
+        made += gradients[layer]
+        end = max(end, now)
+    return max(end + last, now + (made - scattered) * reduce)
+
+
+def _together(
+    problem: Problem, limits: _Limits, gather: Fraction, reduce: Fraction, now: Fraction
+) -> Fraction:
+    """Follow it where both are carried by the same links: in time of the links."""
+    sizes, gradients = problem.parameter_bytes, problem.gradients
+    credit = limits.turn * gather
+    for layer in reversed(range(problem.layers)):
+        needed = sizes[layer] * gather - max(limits.behind[layer], 0) * reduce
+        wait = max(needed - credit, Fraction(0))
+        computes = problem.backward_ns[layer]
+        now += wait + computes
+        credit += wait + computes - sizes[layer] * gather
+        credit = min(credit, max(limits.ahead_backward[layer], 0) * gather)
+        credit -= gradients[layer] * reduce
+    return now + max(-credit, Fraction(0))
+
+
+def _rates(problem: Problem, mesh: Mesh) -> tuple[list[Fraction], list[Fraction]]:
+    """Return the least time per byte of each layer, gathered and scattered, in units that fit."""
+    count, sums, fits = problem.layers, problem.prefixes, Fitting(problem, mesh).fits
+    sizes, made = sums["parameter_bytes"], sums["gradients"]
+    largest: list[tuple[int, int]] = []  # heaps of units: minus their bytes, and where they end
+    most_made: list[tuple[int, int]] = []
+    stop = 0
+    gathering: list[Fraction] = []
+    reducing: list[Fraction] = []
+    costs = mesh.all_gather, mesh_costs(problem, mesh)[1]
+    cheap: dict[tuple[int, int], Fraction] = {}
+
+    for layer in range(count):
+        stop = max(stop, layer + 1)
+        while stop < count and fits(layer, stop + 1):
+            stop += 1
+        while stop > layer + 1 and not fits(layer, stop):
+            stop -= 1
+        for which, (heap, total, rates) in enumerate(
+            ((largest, sizes, gathering), (most_made, made, reducing))
+        ):
+            heappush(heap, (total[layer] - total[stop], stop))
+            while heap[0][1] <= layer:
+                heappop(heap)
+            size = max(-heap[0][0], 1)
+            if (which, size) not in cheap:
+                cheap[which, size] = least_rate(costs[which], size)
+            rates.append(cheap[which, size])
+    return gathering, reducing
+
+
+def _recomputing(problem: Problem, mesh: Mesh) -> Fraction:
+    """Return the time of recomputing as much as lets the activations fit, the cheapest first."""
+    if problem.checkpoint_bytes is None:
+        return Fraction(0)
+    assert problem.memory_bytes is not None
+    room = problem.memory_bytes - problem.state_bytes(mesh.shards)
+    missing = sum(problem.activations) - room
+    missing += problem.parameter_bytes[-1] + problem.gradients[-1]
+    time = Fraction(0)
+    saved = sorted(
+        (Fraction(computes, whole - checkpoint), whole - checkpoint)
+        for computes, whole, checkpoint in zip(
+            problem.forward_ns, problem.activations, problem.checkpoints, strict=True
+        )
+        if whole > checkpoint
+    )
+    for rate, size in saved:
+        part = min(max(missing, 0), size)
+        time, missing = time + rate * part, missing - part
+    return time

@@ -1,0 +1,309 @@
+"""The problem of fully sharded training: what to gather together, when, and what to keep.
+
+Every rank stores a share of all parameters. Layers 0 … L-1 are cut into contiguous *units*, as
+calls of ``fully_shard`` make them. The parameters of a unit are gathered before its forward
+computation; they are kept, or freed and gathered again before its backward computation; behind that
+its gradients are scattered. The computation of a unit in one pass is a *step*: steps 0 … U-1 are
+the forward computations of units 0 … U-1, steps U … 2U-1 the backward ones of units U-1 … 0.
+
+Time 0 is the start of the forward pass, the optimiser's step of the iteration before has ended; the
+iteration ends when everything has been computed and scattered.
+
+Source: Rajbhandari et al., "ZeRO", SC 2020; Zhao et al., "PyTorch FSDP", VLDB 2023; rules are those
+of ``torch/distributed/fsdp/_fully_shard`` of torch 2.13.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import Literal, TypeAlias
+
+from planner.costs import AffineCost, DepthCost, TableCost
+from planner.errors import InvalidInputError
+from planner.validation import (
+    check_count,
+    inside,
+    integer,
+    integers,
+    set_exact,
+    set_integer,
+    shown,
+    total,
+)
+
+__all__ = ["CHANNELS", "Channels", "Cost", "Mesh", "Problem"]
+
+Cost: TypeAlias = AffineCost | TableCost | DepthCost
+"""What a collective costs, by the bytes it is about."""
+
+Channels: TypeAlias = Literal["one", "two", "shared"]
+"""One communicator, so one transfer after the other; one for all-gathers and one for
+reduce-scatters that do not disturb each other; or two of which each is half as fast while both are
+busy."""
+
+CHANNELS: tuple[Channels, ...] = ("one", "two", "shared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """Over how many ranks parameters are sharded, and what that costs.
+
+    Parameters
+    ----------
+    shards : int
+        Ranks that hold one copy of all parameters between them.
+    replicas : int
+        Such copies; with several, hybrid sharding.
+    all_gather, reduce_scatter : AffineCost, TableCost or DepthCost
+        Time of the collective among the ranks of a copy, by all bytes of a unit.
+    all_reduce : AffineCost, TableCost or DepthCost, optional
+        Time of the sum over copies, by the bytes of a rank's share of a unit; exactly with several.
+        It follows the reduce-scatter on the same channel.
+    """
+
+    shards: int
+    replicas: int = 1
+    all_gather: Cost
+    reduce_scatter: Cost
+    all_reduce: Cost | None = None
+
+    def __post_init__(self) -> None:
+        set_integer(self, "shards", minimum=1)
+        set_integer(self, "replicas", minimum=1)
+        for name in ("all_gather", "reduce_scatter", "all_reduce"):
+            value = getattr(self, name)
+            if name == "all_reduce" and (value is None) != (self.replicas == 1):
+                expected = "none with one replica" if value is not None else "missing: replicas"
+                raise InvalidInputError(name, expected)
+            if value is not None and not isinstance(value, Cost):
+                raise InvalidInputError(name, f"expected a cost, got {shown(value)}")
+
+    @property
+    def ranks(self) -> int:
+        """Number of all ranks."""
+        return self.shards * self.replicas
+
+    def gather_ns(self, size: int) -> int:
+        """Return the time of gathering so many bytes of parameters."""
+        return self.all_gather.cost_ns(size)
+
+    def reduce_ns(self, size: int, share: int) -> int:
+        """Return the time of summing up gradients: all their bytes, and a rank's share of them.
+
+        A unit without gradients, whose parameters are frozen, takes none.
+        """
+        if not size:
+            return 0
+        time = self.reduce_scatter.cost_ns(size)
+        return time if self.all_reduce is None else time + self.all_reduce.cost_ns(share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A chain of layers whose parameters are sharded.
+
+    Parameters
+    ----------
+    forward_ns, backward_ns : sequence of int, shape (L,)
+        Computation time of each layer.
+    parameter_bytes : sequence of int, shape (L,)
+        What is gathered of each layer; a layer without parameters belongs to a neighbour.
+    gradient_bytes : sequence of int, shape (L,), optional
+        What is scattered of each layer; by default as much. 0 of a frozen layer.
+    activation_bytes : sequence of int, shape (L,), optional
+        What each layer keeps from its forward to its backward computation; by default nothing.
+    checkpoint_bytes : sequence of int, shape (L,), optional
+        What it keeps if it is recomputed, such as its input; without, nothing can be recomputed.
+    meshes : sequence of Mesh
+        What can be chosen; all of the same number of ranks.
+    channels : {"one", "two", "shared"}
+        See `Channels`.
+    memory_bytes : int, optional
+        Memory of a rank; without, it has enough.
+    optimiser : Fraction
+        Bytes each rank's share takes for each byte of it gathered, beside that byte: the
+        optimiser's state, and parameters in a higher precision.
+    tied : sequence of (int, int)
+        Pairs of layers that share a parameter: they are in one unit.
+    blocks : sequence of int, optional
+        First layers of what people wrap by default, such as transformer blocks; by default all.
+    element_bytes : int
+        Bytes of one parameter as it is gathered: some rules count elements.
+    names : sequence of str, shape (L,), optional
+        What readers call the layers.
+    """
+
+    forward_ns: Sequence[int]
+    backward_ns: Sequence[int]
+    parameter_bytes: Sequence[int]
+    meshes: Sequence[Mesh]
+    gradient_bytes: Sequence[int] | None = None
+    activation_bytes: Sequence[int] | None = None
+    checkpoint_bytes: Sequence[int] | None = None
+    channels: Channels = "one"
+    memory_bytes: int | None = None
+    optimiser: Fraction = Fraction(0)
+    tied: Sequence[tuple[int, int]] = ()
+    blocks: Sequence[int] | None = None
+    element_bytes: int = 4
+    names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.channels not in CHANNELS:
+            expected = f"expected {', '.join(CHANNELS[:-1])} or {CHANNELS[-1]}"
+            raise InvalidInputError("channels", f"{expected}, got {shown(self.channels)}")
+        for name in _LISTS:
+            values = getattr(self, name)
+            if values is None:
+                continue
+            values = integers(values, name, minimum=int(name == "parameter_bytes"))
+            check_count(values, len(self.forward_ns), name, "forward_ns")
+            object.__setattr__(self, name, values)
+            total(sum(values), name, "the sum")
+        if self.memory_bytes is not None:
+            set_integer(self, "memory_bytes")
+        set_exact(self, "optimiser")
+        set_integer(self, "element_bytes", minimum=1)
+        if self.names is not None:
+            check_count(self.names, self.layers, "names", "forward_ns")
+            object.__setattr__(self, "names", tuple(self.names))
+        self._check_meshes()
+        self._check_tied()
+        self._check_checkpoints()
+        self._check_blocks()
+
+    def _check_meshes(self) -> None:
+        meshes = tuple(self.meshes)
+        object.__setattr__(self, "meshes", meshes)
+        if not meshes:
+            raise InvalidInputError("meshes", "expected at least one element, got an empty array")
+        whole = 2 * sum(self.parameter_bytes) + sum(self.gradients)
+        for place, mesh in enumerate(meshes):
+            if mesh.ranks != meshes[0].ranks:
+                raise InvalidInputError(
+                    f"meshes[{place}]",
+                    f"expected {meshes[0].ranks} ranks as in meshes[0], got {mesh.shards} x "
+                    f"{mesh.replicas}",
+                )
+            with inside(f"meshes[{place}]"):
+                dearest = max(mesh.gather_ns(whole), mesh.reduce_ns(whole, whole))
+                longest = 3 * self.layers * dearest
+                longest += 2 * sum(self.forward_ns) + sum(self.backward_ns)
+                total(longest, "all_gather", "the time of all computations and transfers")
+
+    def _check_tied(self) -> None:
+        pairs = []
+        for place, pair in enumerate(self.tied):
+            path = f"tied[{place}]"
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise InvalidInputError(path, f"expected two layers, got {shown(pair)}")
+            first, last = sorted(
+                integer(layer, f"{path}[{k}]", 0, self.layers - 1) for k, layer in enumerate(pair)
+            )
+            pairs.append((first, last))
+        object.__setattr__(self, "tied", tuple(pairs))
+
+    def _check_checkpoints(self) -> None:
+        for layer, size in enumerate(self.checkpoint_bytes or ()):
+            if size > self.activations[layer]:
+                raise InvalidInputError(
+                    f"checkpoint_bytes[{layer}]",
+                    f"expected at most activation_bytes[{layer}] ({self.activations[layer]}), got "
+                    f"{size}",
+                )
+
+    def _check_blocks(self) -> None:
+        if self.blocks is None:
+            return
+        blocks = integers(self.blocks, "blocks")
+        for place, start in enumerate(blocks):
+            least = blocks[place - 1] + 1 if place else 0
+            integer(start, f"blocks[{place}]", least, self.layers - 1 if place else 0)
+        object.__setattr__(self, "blocks", blocks)
+
+    @property
+    def layers(self) -> int:
+        """Number of layers L."""
+        return len(self.forward_ns)
+
+    @cached_property
+    def gradients(self) -> tuple[int, ...]:
+        """Bytes scattered of each layer."""
+        known = self.parameter_bytes if self.gradient_bytes is None else self.gradient_bytes
+        return tuple(known)
+
+    @cached_property
+    def activations(self) -> tuple[int, ...]:
+        """Bytes each layer keeps if it is not recomputed."""
+        return (0,) * self.layers if self.activation_bytes is None else tuple(self.activation_bytes)
+
+    @cached_property
+    def checkpoints(self) -> tuple[int, ...]:
+        """Bytes each layer keeps if it is recomputed; as many as without if that is not known."""
+        known = self.checkpoint_bytes
+        return self.activations if known is None else tuple(known)
+
+    @cached_property
+    def compute_ns(self) -> int:
+        """Time of all computations, each of them once."""
+        return sum(self.forward_ns) + sum(self.backward_ns)
+
+    @cached_property
+    def prefixes(self) -> dict[str, tuple[int, ...]]:
+        """Prefix sums of what layers have, L+1 values each, by the attribute's name."""
+        return {
+            name: tuple(accumulate(getattr(self, name), initial=0))
+            for name in (
+                "forward_ns",
+                "backward_ns",
+                "parameter_bytes",
+                "gradients",
+                "activations",
+                "checkpoints",
+            )
+        }
+
+    @cached_property
+    def cuts(self) -> tuple[bool, ...]:
+        """Whether a unit may begin at each layer: not between two that are tied."""
+        crossed = [0] * (self.layers + 1)
+        for first, last in self.tied:
+            crossed[first + 1] += 1
+            crossed[last + 1] -= 1
+        return tuple(not depth for depth in accumulate(crossed[: self.layers]))
+
+    def share_sums(self, shards: int) -> tuple[int, ...]:
+        """Return the prefix sums of `shares`, L+1 values."""
+        if shards not in self._share_sums:
+            self._share_sums[shards] = tuple(accumulate(self.shares(shards), initial=0))
+        return self._share_sums[shards]
+
+    @cached_property
+    def _share_sums(self) -> dict[int, tuple[int, ...]]:
+        return {}
+
+    def state_bytes(self, shards: int) -> int:
+        """Return what a rank stores all the time: its share of each layer, rounded up."""
+        amount = 1 + self.optimiser
+        above, below = amount.numerator, amount.denominator * shards
+        return sum(-(-size * above // below) for size in self.parameter_bytes)
+
+    def shares(self, shards: int) -> tuple[int, ...]:
+        """Return the bytes of a rank's share of each layer's gradients."""
+        return tuple(-(-size // shards) for size in self.gradients)
+
+    def within(self, memory_bytes: int | None) -> "Problem":
+        """Return the same problem with another memory."""
+        return replace(self, memory_bytes=memory_bytes)
+
+
+_LISTS = (
+    "forward_ns",
+    "backward_ns",
+    "parameter_bytes",
+    "gradient_bytes",
+    "activation_bytes",
+    "checkpoint_bytes",
+)

@@ -1,0 +1,347 @@
+"""Plans for chains of any length: good units for many sizes, then small changes.
+
+Problem: that of the family, which is NP-hard already where memory limits what is kept.
+
+Method, on each mesh:
+
+1. Units: those with the cheapest transfers that fit (`planner.fsdp.tight`); the best without a
+   memory limit (`planner.fsdp.partitions`), once for each of some largest sizes; what people wrap;
+   and the smallest there are. Chains of more than `MAX_STARTS` layers are cut at so many.
+2. What is kept: the parameters of the last units, which are needed first, as many as leave enough
+   for the rest; several numbers of them are tried. Where layers can be recomputed, none, and those
+   that save most memory for their time, from as many as it takes.
+3. Reduce-scatters kept at once, and how far gathers are ahead (`planner.fsdp.shaping`).
+4. The best of all is changed step by step: a cut moved, set or left out, parameters of a unit kept
+   or not, a unit recomputed or not, one buffer more or less; what is better is taken.
+
+The effort is counted in steps simulated, not in time, so the same problem has the same plan.
+
+Guarantee: fits if anything does; never slower than the rules of `planner.fsdp.rules` that fit.
+Complexity: O(EFFORT · log meshes) steps. Source: own.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from planner.deadline import Deadline, TimeUpError
+from planner.fsdp.bounds import mesh_bounds
+from planner.fsdp.evaluation import iteration_ns
+from planner.fsdp.least import finest, fitting, too_little, wrapped
+from planner.fsdp.partitions import best_units
+from planner.fsdp.plan import Plan
+from planner.fsdp.problem import Problem
+from planner.fsdp.rules import RULES, fitted
+from planner.fsdp.shaping import FARTHEST, Ahead, Shape, at_use, filled, room_of
+from planner.fsdp.tight import cheapest_units
+from planner.methods import Outcome
+
+__all__ = ["search"]
+
+EFFORT = 100_000
+"""Steps simulated on the most promising mesh, and for changes; on the n-th, an n-th of that."""
+
+MAX_STARTS = 160
+"""Layers that units may begin with in longer chains."""
+
+
+class _Candidate(NamedTuple):
+    iteration_ns: int
+    shape: Shape
+    ahead: Ahead
+    plan: Plan
+
+
+def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
+    """Return a good plan, or why nothing fits into memory."""
+    nothing = too_little(problem)
+    if nothing is not None:
+        return Outcome(None, infeasibility=nothing)
+    proofs = mesh_bounds(problem, deadline)
+    bounds = {mesh: -int(-bound // 1) for mesh, (bound, _) in proofs.items()}
+    bound, cut = min(bounds.values()), any(short for _, short in proofs.values())
+    pool = _Pool(problem, bound)
+    pool.fallback()
+    assert pool.best is not None
+    try:
+        for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh]), start=1):
+            pool.left = EFFORT // rank
+            for shape in _shapes(problem, mesh, deadline):
+                deadline.check()
+                if pool.settled or pool.best.iteration_ns <= bounds[mesh]:
+                    break
+                pool.try_all(shape)
+        pool.improve(deadline)
+    except TimeUpError:
+        cut = True
+    assert pool.best is not None
+    best = pool.best.plan
+    fitting = (fitted(problem, rule) for rule in RULES.values())
+    plans = [best, *(plan for plan in fitting if plan is not None)]
+    best = min(plans, key=lambda plan: iteration_ns(problem, plan))
+    return Outcome(best, bound, cut)
+
+
+class _Pool:
+    """The best candidate so far, and how much effort is left."""
+
+    def __init__(self, problem: Problem, bound_ns: int) -> None:
+        self.problem, self.bound_ns = problem, bound_ns
+        self.best: _Candidate | None = None
+        self.left = EFFORT
+        self._seen: set[tuple[Shape, Ahead]] = set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is to be tried."""
+        if self.left <= 0:
+            return True
+        return self.best is not None and self.best.iteration_ns <= self.bound_ns
+
+    def offer(self, shape: Shape, ahead: Ahead) -> bool:
+        """Price a shape; tell whether it fits."""
+        if (shape, ahead) in self._seen:
+            return True
+        self._seen.add((shape, ahead))
+        self.left -= 2 * len(shape.ranges)
+        plan = filled(self.problem, shape, ahead)
+        if plan is None:
+            return False
+        time = iteration_ns(self.problem, plan)
+        if self.best is None or time < self.best.iteration_ns:
+            self.best = _Candidate(time, shape, ahead, plan)
+        return True
+
+    def try_all(self, shape: Shape) -> None:
+        """Try a shape with numbers of buffers, of kept units, and of gathers ahead."""
+        count = len(shape.ranges)
+        for buffers in sorted({1, min(2, count), min(4, count), count}, reverse=True):
+            for keep in self._keeps(shape._replace(buffers=buffers)):
+                for ahead in self._aheads():
+                    if self.settled:
+                        return
+                    kept = shape._replace(buffers=buffers, keep=keep)
+                    if not self.offer(kept, ahead):
+                        break
+
+    def _aheads(self) -> Iterable[Ahead]:
+        if self.problem.channels == "two":
+            return (FARTHEST,)
+        return (FARTHEST, *(Ahead(None, distance) for distance in (1, 2, 4)))
+
+    def _keeps(self, shape: Shape) -> Iterator[tuple[bool, ...]]:
+        """Yield some numbers of last units that are kept, from the most that fit down."""
+        count = len(shape.ranges)
+
+        def of(number: int) -> tuple[bool, ...]:
+            return tuple(u >= count - number for u in range(count))
+
+        def fits(number: int) -> bool:
+            self.left -= count
+            return filled(self.problem, shape._replace(keep=of(number))) is not None
+
+        most = count
+        if self.problem.memory_bytes is not None and not fits(count):
+            low, most = 0, count
+            while low + 1 < most:
+                middle = (low + most) // 2
+                low, most = (middle, most) if fits(middle) else (low, middle)
+            most = low
+        tried = {most, most - 1, most - 2, most * 3 // 4, most // 2, most // 4, 1, 0}
+        for number in sorted(tried, reverse=True):
+            if 0 <= number <= most:
+                yield of(number)
+
+    def fallback(self) -> None:
+        """Take what fits if anything does."""
+        limit = self.problem.memory_bytes
+        for mesh in range(len(self.problem.meshes)):
+            if limit is None:
+                ranges = finest(self.problem)
+                no = (False,) * len(ranges)
+                shape: Shape | None = Shape(mesh, ranges, no, no, 1)
+            else:
+                shape = fitting(self.problem, mesh, limit)
+            if shape is not None:
+                plan = filled(self.problem, shape) or at_use(shape)
+                time = iteration_ns(self.problem, plan)
+                if self.best is None or time < self.best.iteration_ns:
+                    self.best = _Candidate(time, shape, FARTHEST, plan)
+
+    def improve(self, deadline: Deadline) -> None:
+        """Change the best step by step."""
+        self.left = EFFORT
+        while not self.settled and self._improved(deadline):
+            pass
+
+    def _improved(self, deadline: Deadline) -> bool:
+        """Take the first change for the better; tell whether there was one."""
+        assert self.best is not None
+        before = self.best.iteration_ns
+        for shape, ahead in _changes(self.problem, self.best):
+            deadline.check()
+            if self.settled:
+                return False
+            self.offer(shape, ahead)
+            if self.best.iteration_ns < before:
+                return True
+        return False
+
+
+def _shapes(problem: Problem, mesh: int, deadline: Deadline) -> Iterator[Shape]:
+    """Yield units, and which of them are recomputed, without what is kept."""
+    seen = set()
+    for ranges, recompute in _tight(problem, mesh):
+        yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
+    for ranges in _partitions(problem, mesh, deadline):
+        if ranges in seen:
+            continue
+        seen.add(ranges)
+        for recompute in _recomputed(problem, mesh, ranges):
+            yield Shape(mesh, ranges, (False,) * len(ranges), recompute, 1)
+
+
+def _tight(
+    problem: Problem, mesh: int
+) -> Iterator[tuple[tuple[tuple[int, int], ...], tuple[bool, ...]]]:
+    """Yield units for little memory, with and without all of them recomputed."""
+    if problem.memory_bytes is None:
+        return
+    seen = set()
+    for recompute in (False, True) if problem.checkpoint_bytes is not None else (False,):
+        for ahead in range(4):
+            ranges = cheapest_units(problem, mesh, recompute=recompute, ahead=ahead)
+            if ranges is None or (ranges, recompute) in seen:
+                continue
+            seen.add((ranges, recompute))
+            again = (recompute and any(problem.activations[slice(*layers)]) for layers in ranges)
+            yield ranges, tuple(again)
+
+
+def _partitions(
+    problem: Problem, mesh: int, deadline: Deadline
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    total = sum(problem.parameter_bytes)
+    starts = _starts(problem)
+    most = total
+    while most >= 1:
+        best = best_units(
+            problem,
+            problem.meshes[mesh],
+            most_bytes=None if most == total else most,
+            starts=starts,
+            kept=6,
+            deadline=deadline,
+        )
+        yield best.ranges
+        if len(best.ranges) >= len(starts):
+            break
+        most //= 2
+    yield wrapped(problem)
+    yield finest(problem)
+
+
+def _starts(problem: Problem) -> list[int]:
+    """Return the layers that units may begin with: of many, some with as many bytes between."""
+    starts = [start for start, _ in finest(problem)]
+    if len(starts) <= MAX_STARTS:
+        return starts
+    sums = problem.prefixes["parameter_bytes"]
+    part = -(-sums[-1] // MAX_STARTS)
+    chosen = [0]
+    for start in starts:
+        if sums[start] - sums[chosen[-1]] >= part:
+            chosen.append(start)
+    return chosen
+
+
+def _recomputed(
+    problem: Problem, mesh: int, ranges: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[bool, ...]]:
+    """Yield no unit, and those that save most memory for their time: from as many as it takes."""
+    none = (False,) * len(ranges)
+    yield none
+    if problem.checkpoint_bytes is None or problem.memory_bytes is None:
+        return
+    sums = problem.prefixes
+    rates = {}
+    for u, (start, stop) in enumerate(ranges):
+        saved = sums["activations"][stop] - sums["activations"][start]
+        saved -= sums["checkpoints"][stop] - sums["checkpoints"][start]
+        if saved > 0:
+            rates[u] = (sums["forward_ns"][stop] - sums["forward_ns"][start]) / saved
+    ordered = sorted(rates, key=lambda u: (rates[u], u))
+
+    def of(number: int) -> tuple[bool, ...]:
+        chosen = set(ordered[:number])
+        return tuple(u in chosen for u in range(len(ranges)))
+
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        keep = (*none[1:], True)
+        if room_of(problem, Shape(mesh, ranges, keep, of(middle), 1)) is None:
+            low = middle + 1
+        else:
+            high = middle
+    step = max((len(ordered) - low) // 4, 1)
+    numbers = {low, low + 1, low + 2, *range(low, len(ordered), step), len(ordered)}
+    for number in sorted(numbers):
+        if 0 < number <= len(ordered):
+            yield of(number)
+
+
+def _changes(problem: Problem, best: _Candidate) -> Iterator[tuple[Shape, Ahead]]:
+    """Yield everything that is one change away."""
+    shape, ahead = best.shape, best.ahead
+    ranges, keep, recompute = shape.ranges, shape.keep, shape.recompute
+    count = len(ranges)
+    for buffers in (shape.buffers + 1, shape.buffers - 1):
+        if 1 <= buffers <= count:
+            yield shape._replace(buffers=buffers), ahead
+    for u in range(count):
+        yield shape._replace(keep=_but(keep, u)), ahead
+    if problem.channels != "two":
+        for distance in (1, 2, 3, 4, 6, 8, None):
+            yield shape, Ahead(ahead.forward, distance)
+            yield shape, Ahead(distance, ahead.backward)
+    starts = [start for start, _ in finest(problem)]
+    places = {start: place for place, start in enumerate(starts)}
+    for u in range(1, count):
+        place = places[ranges[u][0]]
+        for other in (place - 1, place + 1, place - 3, place + 3):
+            if 0 < other < len(starts) and ranges[u - 1][0] < starts[other] < ranges[u][1]:
+                cut = starts[other]
+                moved = (*ranges[: u - 1], (ranges[u - 1][0], cut), (cut, ranges[u][1]))
+                yield shape._replace(ranges=(*moved, *ranges[u + 1 :])), ahead
+    for u in range(1, count):
+        whole = (ranges[u - 1][0], ranges[u][1])
+        merged = (*ranges[: u - 1], whole, *ranges[u + 1 :])
+        yield (
+            shape._replace(
+                ranges=merged,
+                keep=(*keep[: u - 1], *keep[u:]),
+                recompute=(*recompute[: u - 1], *recompute[u:]),
+                buffers=min(shape.buffers, count - 1),
+            ),
+            ahead,
+        )
+    for u, (start, stop) in enumerate(ranges):
+        inside = [cut for cut in starts if start < cut < stop]
+        for cut in inside[len(inside) // 2 : len(inside) // 2 + 1]:
+            halves = (*ranges[:u], (start, cut), (cut, stop), *ranges[u + 1 :])
+            yield (
+                shape._replace(
+                    ranges=halves,
+                    keep=(*keep[:u], keep[u], *keep[u:]),
+                    recompute=(*recompute[:u], recompute[u], *recompute[u:]),
+                ),
+                ahead,
+            )
+    if problem.checkpoint_bytes is not None:
+        for u, (start, stop) in enumerate(ranges):
+            if any(problem.activations[start:stop]):
+                yield shape._replace(recompute=_but(recompute, u)), ahead
+
+
+def _but(values: tuple[bool, ...], place: int) -> tuple[bool, ...]:
+    return (*values[:place], not values[place], *values[place + 1 :])

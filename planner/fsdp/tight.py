@@ -1,0 +1,97 @@
+"""Units for little memory: the cheapest transfers of units that fit without anything ahead.
+
+Problem: where memory leaves little room to gather ahead, transfers hide behind little. Which units
+make the least of them, each gathered twice and scattered once?
+
+Method: if nothing but the last unit's parameters is kept after the forward pass, what is in memory
+before a unit is known: the activations so far. So which units fit tells each by itself, but for the
+gradients of the next one, whose buffer it meets. Going through the layers from the last to the
+first, of all units from one layer on the cheapest are kept, for each size of the first one's
+gradients. With `ahead`, each has room for as much again as its parameters, so many times.
+
+Guarantee: the least sum of transfers of all units that fit so.
+Complexity: O(layers · layers of a unit · undominated). Source: own.
+"""
+
+from typing import Any, NamedTuple
+
+from planner.fsdp.least import finest
+from planner.fsdp.problem import Problem
+
+__all__ = ["MAX_LONGEST", "cheapest_units"]
+
+MAX_LONGEST = 256
+"""Smallest units in a unit at most."""
+
+
+class _Label(NamedTuple):
+    cost: int
+    made: int
+    units: Any  # where the first one ends, and those behind it
+
+
+def cheapest_units(
+    problem: Problem, mesh: int, *, recompute: bool = False, ahead: int = 0
+) -> tuple[tuple[int, int], ...] | None:
+    """Return the units, or None if none fit so.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a memory limit.
+    mesh : int
+        Place of the mesh.
+    recompute : bool
+        Whether all units are recomputed.
+    ahead : int
+        How many times its parameters there is room for beside each unit.
+    """
+    assert problem.memory_bytes is not None
+    over = problem.meshes[mesh]
+    room = problem.memory_bytes - problem.state_bytes(over.shards)
+    sums, shares = problem.prefixes, problem.share_sums(over.shards)
+    sizes, gradients = sums["parameter_bytes"], sums["gradients"]
+    kept = sums["checkpoints" if recompute else "activations"]
+    starts = [*(start for start, _ in finest(problem)), problem.layers]
+    labels: dict[int, list[_Label]] = {problem.layers: [_Label(0, 0, None)]}
+    for place in range(len(starts) - 2, -1, -1):
+        start = starts[place]
+        left = room - kept[start]
+        tried: list[_Label] = []
+        again, reached = 0, start
+        for stop in starts[place + 1 : place + 1 + MAX_LONGEST]:
+            size, made = sizes[stop] - sizes[start], gradients[stop] - gradients[start]
+            own, later = shares[stop] - shares[start], shares[-1] - shares[stop]
+            remembered, more = kept[stop] - kept[start], ahead * size
+            if max(2 * size, size + remembered, 2 * made + later + own) + more > left:
+                break  # and so does every longer one
+            if recompute:
+                again = max(again, *problem.activations[reached:stop])
+            reached = stop
+            copied = 2 * size if stop < problem.layers else 0
+            beside = left - remembered - later - more - max(copied, again + size + made)
+            costs = 2 * over.gather_ns(size) + over.reduce_ns(made, own)
+            tried += [
+                _Label(costs + label.cost, made, (stop, label.units))
+                for label in labels[stop]
+                if label.made <= beside
+            ]
+        labels[start] = _undominated(tried)
+    if not labels[0]:
+        return None
+    ranges: list[tuple[int, int]] = []
+    start, trail = 0, min(labels[0], key=lambda label: label.cost).units
+    while trail is not None:
+        stop, trail = trail
+        ranges.append((start, stop))
+        start = stop
+    return tuple(ranges)
+
+
+def _undominated(labels: list[_Label]) -> list[_Label]:
+    """Return those than which no other is as cheap with as few gradients in the first unit."""
+    best: list[_Label] = []
+    for label in sorted(labels, key=lambda label: label[:2]):
+        if not best or label.made < best[-1].made:
+            best.append(label)
+    return best

@@ -1,0 +1,200 @@
+"""The problem of fully sharded training (`planner.fsdp`) of a profiled model on a cluster.
+
+Problem: what do a chain of layers and a cluster make of it: which meshes are there, and what do
+their collectives cost?
+
+Method: the layers are those of `Profile.chain`. A mesh is sharded over all workers; or, on hosts
+with several accelerators, over those of one host, of two, of four …, with copies between them.
+Where the network was measured, collectives cost what the tables say for so many ranks; elsewhere
+they are rings, as libraries have them. The all-reduce among copies goes over each accelerator's own
+NIC. What is gathered has the profile's precision; a rank's memory is that of a worker. What people
+wrap is what has a number in a module's name, such as ``blocks.3``, and what comes between.
+
+Complexity: O(layers + meshes). Source: own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from planner import fsdp
+from planner.clusters import Cluster
+from planner.costs import AffineCost
+from planner.errors import InvalidInputError, NotApplicableError
+from planner.fsdp.problem import Channels, Cost
+from planner.iteration.measured import measured_on
+from planner.iteration.synchronisation import synchronisations
+from planner.iteration.ways import MEASURED
+from planner.profiles import Profile
+from planner.topologies import Rails, Switch
+from planner.validation import shown
+
+__all__ = ["meshes_of", "sharded_problem"]
+
+
+def sharded_problem(
+    profile: Profile,
+    cluster: Cluster,
+    *,
+    computation: Fraction | int = 1,
+    optimiser: Fraction | int = 0,
+    channels: Channels = "one",
+    memory_bytes: int | None = None,
+    ignore_memory: bool = False,
+    recompute: bool = False,
+    shards: Sequence[int] | None = None,
+) -> fsdp.Problem:
+    """Return the problem.
+
+    Parameters
+    ----------
+    profile : Profile
+        The model.
+    cluster : Cluster
+        Where it runs.
+    computation : Fraction
+        What all times of computation are multiplied by.
+    optimiser, channels : Fraction, str
+        As in `planner.fsdp.Problem`.
+    memory_bytes : int, optional
+        Memory of a rank, in place of the cluster's.
+    ignore_memory : bool
+        Whether it does not bind.
+    recompute : bool
+        Whether layers may be recomputed from what they read, the output of the layer before.
+    shards : sequence of int, optional
+        Meshes to consider, by their shards; by default `meshes_of` the cluster.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are no layers with parameters, or no such mesh.
+    """
+    layers = profile.chain("layer").scaled(computation).layers
+    kept = [layer.remembered_bytes for layer in layers]
+    read = [0, *(layer.activation_bytes for layer in layers)]
+    limit = cluster.worker_memory_bytes if memory_bytes is None else memory_bytes
+    return fsdp.Problem(
+        forward_ns=[layer.forward_ns for layer in layers],
+        backward_ns=[layer.backward_ns for layer in layers],
+        parameter_bytes=[layer.parameter_bytes for layer in layers],
+        gradient_bytes=[layer.pushed_bytes for layer in layers],
+        activation_bytes=kept,
+        checkpoint_bytes=[*map(min, kept, read)] if recompute else None,
+        meshes=meshes_of(cluster, shards),
+        channels=channels,
+        memory_bytes=None if ignore_memory else limit,
+        optimiser=Fraction(optimiser),
+        blocks=_blocks([layer.name for layer in layers]),
+        element_bytes=profile.element_bytes,
+        names=[layer.name for layer in layers],
+    )
+
+
+def _blocks(names: Sequence[str]) -> list[int]:
+    """Return where blocks begin: modules that are numbered, and what is between them."""
+    blocks = [
+        next((end for end, part in parts if any(map(str.isdigit, part))), 0)
+        for parts in (list(enumerate(name.split("."), start=1)) for name in names)
+    ]
+    keys = [name.split(".")[:end] for name, end in zip(names, blocks, strict=True)]
+    return [place for place, key in enumerate(keys) if not place or key != keys[place - 1]]
+
+
+def meshes_of(cluster: Cluster, shards: Sequence[int] | None = None) -> tuple[fsdp.Mesh, ...]:
+    """Return the meshes of a cluster, the one with the most shards first.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The cluster.
+    shards : sequence of int, optional
+        Which ones; by default all workers, and hosts in powers of two.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them does not divide the workers, or has no collectives of known cost.
+    """
+    workers = cluster.workers
+    if shards is None:
+        meshes = [_mesh(cluster, workers)]
+        for count in _groups(cluster):
+            try:
+                meshes.append(_mesh(cluster, count))
+            except NotApplicableError:
+                continue
+        return tuple(meshes)
+    for place, count in enumerate(shards):
+        if not 1 <= count <= workers or workers % count:
+            raise InvalidInputError(
+                f"shards[{place}]", f"expected a divisor of {workers} ranks, got {shown(count)}"
+            )
+    return tuple(_mesh(cluster, count) for count in sorted(set(shards), reverse=True))
+
+
+def _groups(cluster: Cluster) -> Iterator[int]:
+    if isinstance(cluster.topology, Rails):
+        hosts = cluster.topology.hosts // 2
+        while hosts:
+            if not cluster.topology.hosts % hosts and not hosts & (hosts - 1):
+                yield hosts * cluster.topology.accelerators
+            hosts -= 1
+
+
+def _mesh(cluster: Cluster, shards: int) -> fsdp.Mesh:
+    replicas = cluster.workers // shards
+    gather, scatter, _ = _costs(_part(cluster, shards))
+    between = None
+    if replicas > 1:
+        between = _costs(_across(cluster, replicas))[2]
+    return fsdp.Mesh(
+        shards=shards,
+        replicas=replicas,
+        all_gather=gather,
+        reduce_scatter=scatter,
+        all_reduce=between,
+    )
+
+
+def _part(cluster: Cluster, shards: int) -> Cluster:
+    """Return the part of a cluster that holds one copy."""
+    topology = cluster.topology
+    if shards == cluster.workers:
+        return cluster
+    if isinstance(topology, Rails) and not shards % topology.accelerators:
+        hosts = shards // topology.accelerators
+        return replace(cluster, machines=hosts, topology=replace(topology, hosts=hosts))
+    if isinstance(topology, Rails) and shards <= topology.accelerators:
+        inside = Rails(1, shards, topology.link_bytes_per_s, topology.link_startup_ns)
+        nic = replace(cluster.nic, per_machine=shards)
+        return replace(cluster, machines=1, topology=inside, nic=nic)
+    if isinstance(topology, Switch):
+        return replace(cluster, machines=shards, topology=Switch(shards))
+    raise NotApplicableError("shards", f"{shards} ranks are no part of this topology")
+
+
+def _across(cluster: Cluster, replicas: int) -> Cluster:
+    """Return one worker of each copy, with a NIC of its own."""
+    nic = cluster.nic
+    if isinstance(cluster.topology, Rails):
+        nic = replace(nic, per_machine=1)
+    return replace(
+        cluster, machines=replicas, topology=Switch(replicas), nic=nic, memory_bytes=None
+    )
+
+
+def _costs(cluster: Cluster) -> tuple[Cost, Cost, Cost]:
+    """Return what an all-gather, a reduce-scatter and an all-reduce cost among all workers."""
+    if cluster.workers == 1:
+        nothing = AffineCost(0, Fraction(0))
+        return nothing, nothing, nothing
+    if cluster.network is not None:
+        way = measured_on(cluster)
+    else:
+        usable, left_out = synchronisations(cluster, ("ring",))
+        if not usable:
+            raise NotApplicableError("cluster", left_out[0][1])
+        way = usable[0]
+        assert way.algorithm != MEASURED
+    return way.pull, way.half, way.all_reduce

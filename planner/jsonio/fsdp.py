@@ -1,0 +1,267 @@
+"""The JSON interface of fully sharded training: requests and answers."""
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from planner import fsdp
+from planner.costs import AffineCost, TableCost
+from planner.fsdp.evaluation import Load
+from planner.fsdp.plan import Unit
+from planner.jsonio.heads import PlanOrReason, head, made_by
+from planner.jsonio.network import Network, described, measured_as
+from planner.jsonio.types import (
+    Count,
+    Index,
+    LayerRange,
+    Moment,
+    PositiveSize,
+    Rate,
+    Seconds,
+    Size,
+    Sizes,
+    Times,
+    filled,
+    or_none,
+)
+from planner.measured import Collective
+from planner.network import batch_cost
+from planner.results import Result
+from planner.units import counted, format_bytes, format_ns
+from planner.validation import check_count, inside
+
+__all__ = ["FsdpAnswer", "FsdpRequest", "LevelAnswer", "answer", "headline", "run"]
+
+MethodName = Annotated[str, Meta(extra_json_schema={"enum": list(fsdp.METHODS)})]
+ChannelsName = Literal["one", "two", "shared"]
+StepIndex = Annotated[int, Meta(ge=0, le=2**32)]
+Pair = Annotated[tuple[Index, Index], Meta(description="two layers that share a parameter")]
+
+
+class MeshDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Over how many ranks parameters are sharded, and what its collectives cost."""
+
+    shards: Count
+    replicas: Count = 1
+    all_gather: Network
+    reduce_scatter: Network
+    all_reduce: Network | UnsetType = UNSET
+
+
+class FsdpRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to gather together, when, and what to keep."""
+
+    problem: Literal["fsdp"]
+    forward_ns: Times
+    backward_ns: Times
+    parameter_bytes: Sizes
+    gradient_bytes: Sizes | UnsetType = UNSET
+    activation_bytes: Sizes | UnsetType = UNSET
+    checkpoint_bytes: Sizes | UnsetType = UNSET
+    meshes: Annotated[tuple[MeshDocument, ...], Meta(min_length=1)]
+    channels: ChannelsName = "one"
+    memory_bytes: Size | UnsetType = UNSET
+    optimiser_ratio: Rate | UnsetType = UNSET
+    tied: tuple[Pair, ...] = ()
+    blocks: Annotated[tuple[Index, ...], Meta(min_length=1)] | UnsetType = UNSET
+    element_bytes: PositiveSize = 4
+    layer_names: tuple[str, ...] | UnsetType = UNSET
+    method: MethodName = "auto"
+    time_limit_s: Seconds | UnsetType = UNSET
+
+    def to_problem(self) -> fsdp.Problem:
+        """Return the typed problem."""
+        names = or_none(self.layer_names)
+        if names is not None:
+            check_count(names, len(self.forward_ns), "layer_names", "layers")
+        return fsdp.Problem(
+            forward_ns=self.forward_ns,
+            backward_ns=self.backward_ns,
+            parameter_bytes=self.parameter_bytes,
+            gradient_bytes=or_none(self.gradient_bytes),
+            activation_bytes=or_none(self.activation_bytes),
+            checkpoint_bytes=or_none(self.checkpoint_bytes),
+            meshes=tuple(_mesh(mesh, f"meshes[{i}]") for i, mesh in enumerate(self.meshes)),
+            channels=self.channels,
+            memory_bytes=or_none(self.memory_bytes),
+            optimiser=Fraction(0) if self.optimiser_ratio is UNSET else self.optimiser_ratio,
+            tied=self.tied,
+            blocks=or_none(self.blocks),
+            element_bytes=self.element_bytes,
+            names=names,
+        )
+
+
+def _mesh(document: MeshDocument, path: str) -> fsdp.Mesh:
+    def cost(name: Collective) -> AffineCost | TableCost | None:
+        network = getattr(document, name)
+        if network is UNSET:
+            return None
+        with inside(f"{path}.{name}"):
+            return batch_cost(measured_as(described(network), name))
+
+    gather, scatter = cost("all_gather"), cost("reduce_scatter")
+    assert gather is not None
+    assert scatter is not None
+    with inside(path):
+        return fsdp.Mesh(
+            shards=document.shards,
+            replicas=document.replicas,
+            all_gather=gather,
+            reduce_scatter=scatter,
+            all_reduce=cost("all_reduce"),
+        )
+
+
+class UnitAnswer(Struct, frozen=True, kw_only=True):
+    """Layers that are gathered together: one call of fully_shard."""
+
+    layers: LayerRange
+    parameter_bytes: Moment
+    gradient_bytes: Moment
+    share_bytes: Moment
+    activation_bytes: Moment
+    recomputed_bytes: Moment
+    forward_ns: Moment
+    backward_ns: Moment
+    gather_ns: Moment
+    reduce_ns: Moment
+    keep: bool
+    recompute: bool
+    forward_at: StepIndex
+    backward_at: StepIndex | None
+
+
+class MeshAnswer(Struct, frozen=True, kw_only=True):
+    """The mesh of a plan."""
+
+    shards: Count
+    replicas: Count
+
+
+class StepAnswer(Struct, frozen=True, kw_only=True):
+    """When a unit is computed in one pass."""
+
+    unit: Index
+    phase: Literal["forward", "backward"]
+    ready_ns: Moment
+    start_ns: Moment
+    end_ns: Moment
+    left_ns: Moment
+
+
+class SentAnswer(Struct, frozen=True, kw_only=True):
+    """When parameters are gathered for a step, or gradients summed up behind it."""
+
+    step: StepIndex
+    issued_ns: Moment
+    start_ns: Moment
+    end_ns: Moment
+
+
+class LevelAnswer(Struct, frozen=True, kw_only=True):
+    """What is in memory at a moment beside what is there all the time."""
+
+    step: StepIndex
+    stage: Literal["wait", "copy", "compute", "end", "scatter"]
+    parameters: Moment
+    gradients: Moment
+    activations: Moment
+    buffers: Moment
+
+
+class FsdpAnswer(PlanOrReason, frozen=True, kw_only=True):
+    """The units and when they are gathered, what that costs, and what is in memory when."""
+
+    problem: Literal["fsdp"] = "fsdp"
+    channels: ChannelsName
+    memory_bytes: Size | None
+    mesh: MeshAnswer | UnsetType = UNSET
+    buffers: Count | UnsetType = UNSET
+    units: tuple[UnitAnswer, ...] | UnsetType = UNSET
+    iteration_ns: Moment | UnsetType = UNSET
+    compute_ns: Moment | UnsetType = UNSET
+    recompute_ns: Moment | UnsetType = UNSET
+    exposed_ns: Moment | UnsetType = UNSET
+    steps: tuple[StepAnswer, ...] | UnsetType = UNSET
+    gathers: tuple[SentAnswer, ...] | UnsetType = UNSET
+    reduces: tuple[SentAnswer, ...] | UnsetType = UNSET
+    state_bytes: Moment | UnsetType = UNSET
+    peak_bytes: Moment | UnsetType = UNSET
+    levels: tuple[LevelAnswer, ...] | UnsetType = UNSET
+    layer_names: tuple[str, ...] | UnsetType = UNSET
+    layers: tuple[Index, ...] | UnsetType = UNSET
+
+
+def run(request: FsdpRequest) -> FsdpAnswer:
+    """Answer one request."""
+    problem = request.to_problem()
+    result = fsdp.solve(problem, method=request.method, time_limit=or_none(request.time_limit_s))
+    return answer(problem, result)
+
+
+def answer(problem: fsdp.Problem, result: Result[fsdp.Plan, fsdp.Evaluation]) -> FsdpAnswer:
+    """Return the JSON form of a result."""
+    known: dict[str, Any] = {
+        **head(FsdpAnswer, result),
+        "channels": problem.channels,
+        "memory_bytes": problem.memory_bytes,
+        "layer_names": UNSET if problem.names is None else tuple(problem.names),
+    }
+    plan, evaluation = result.plan, result.evaluation
+    if plan is None:
+        return FsdpAnswer(**known)
+    assert evaluation is not None
+    mesh, count = problem.meshes[plan.mesh], len(plan.units)
+    return filled(
+        FsdpAnswer,
+        evaluation,
+        **known,
+        mesh=MeshAnswer(shards=mesh.shards, replicas=mesh.replicas),
+        buffers=plan.buffers,
+        units=tuple(
+            _unit(unit, load) for unit, load in zip(plan.units, evaluation.loads, strict=True)
+        ),
+        steps=tuple(
+            filled(
+                StepAnswer,
+                step,
+                unit=plan.unit_of(number),
+                phase="forward" if number < count else "backward",
+            )
+            for number, step in enumerate(evaluation.steps)
+        ),
+        gathers=tuple(filled(SentAnswer, transfer) for transfer in evaluation.gathers),
+        reduces=tuple(filled(SentAnswer, transfer) for transfer in evaluation.reduces),
+        levels=tuple(filled(LevelAnswer, level) for level in evaluation.levels),
+    )
+
+
+def _unit(unit: Unit, load: Load) -> UnitAnswer:
+    return filled(
+        UnitAnswer,
+        load,
+        layers=(unit.start, unit.stop),
+        keep=unit.keep,
+        recompute=unit.recompute,
+        forward_at=unit.forward_at,
+        backward_at=unit.backward_at,
+    )
+
+
+def headline(answer: FsdpAnswer) -> str:
+    """Return one line that says what an answer's plan is and what it costs."""
+    if answer.units is UNSET or answer.iteration_ns is UNSET:
+        return f"There is no plan ({made_by(answer)})"
+    assert answer.mesh is not UNSET
+    assert answer.peak_bytes is not UNSET
+    mesh = str(answer.mesh.shards)
+    if answer.mesh.replicas > 1:
+        mesh = f"{answer.mesh.replicas} x {mesh}"
+    kept = sum(unit.keep for unit in answer.units)
+    return (
+        f"An iteration in {counted(len(answer.units), 'unit')}, {kept} of them kept, on {mesh} "
+        f"ranks takes {format_ns(answer.iteration_ns)} and {format_bytes(answer.peak_bytes)} "
+        f"({made_by(answer)})"
+    )

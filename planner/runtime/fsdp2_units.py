@@ -1,0 +1,228 @@
+"""Imposes plans of fully sharded training on torch's FSDP2.
+
+Problem. Gather, free, gather again and scatter the units of a plan when it says so, by FSDP2.
+
+Method. Each unit is one ``fully_shard`` call, with its ``reshard_after_forward``. Lists of modules
+to prefetch say what is gathered ahead; a list of the unit itself stands for none, as FSDP2 takes an
+empty one for its own choice. Gathers are asynchronous on the stream of computation
+(``_set_unshard_async_op``): so each leaves where its step issues it, neither before nor after. On
+CPUs `planner.runtime.fsdp2_queue` carries collectives out. Recomputed modules are wrapped in
+``torch.utils.checkpoint``.
+
+Guarantee. Collectives leave in the order of the plan, if the model computes the units in theirs:
+the first forward pass with gradients checks that, and that FSDP2 sees when each unit's backward
+pass ends. Sizes are those of the plan.
+
+What is lost. FSDP2 pads the first dimension of each parameter to a multiple of the shards. Layers
+without parameters are not recomputed: they are no modules of the plan. With replicas, reductions
+are waited for on CPUs.
+
+Complexity. O(parameters · depth of the model), once. Source. torch.distributed.fsdp of torch 2.13.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+from planner.errors import (
+    DisagreementError,
+    InvalidInputError,
+    InvalidPlanError,
+    NotApplicableError,
+    PlannerError,
+)
+from planner.formats.fsdp2_units import needed
+from planner.programs import ShardedUnit, UnitProgram, digest
+from planner.runtime.fsdp2_queue import queue_collectives
+from planner.validation import closest, shown
+
+__all__ = ["shard_in_units"]
+
+
+def shard_in_units(
+    model: nn.Module, program: UnitProgram, mesh: Any = None, **options: Any
+) -> nn.Module:
+    """Shard a model as a plan of `fsdp` says; return it, changed in place.
+
+    Parameters
+    ----------
+    model, mesh
+        As for `planner.runtime.fsdp2.as_fsdp2`; with replicas, a mesh of replicas and shards.
+    program : UnitProgram
+        What to follow.
+    **options
+        Of ``fully_shard``, but for ``reshard_after_forward``.
+
+    Raises
+    ------
+    InvalidInputError
+        If an option or the mesh contradicts the plan.
+    InvalidPlanError
+        If the plan is about another model.
+    NotApplicableError
+        If parameters of two units are the same one.
+    PlannerError
+        If this torch lacks a method that the plan needs.
+    DisagreementError
+        If ranks have different plans.
+    """
+    if "reshard_after_forward" in options:
+        raise InvalidInputError("reshard_after_forward", "the plan says it for each unit")
+    _check_mesh(program, mesh)
+    settings = dict(needed(program))
+    for method in settings:
+        if not hasattr(FSDPModule, method):
+            raise PlannerError(
+                f"torch {torch.__version__} has no FSDPModule.{method}, which this plan needs: "
+                "planner export fsdp2 says what it costs without"
+            )
+    modules = [_modules(model, unit, number) for number, unit in enumerate(program.units)]
+    _check_parameters(model, program, modules, options.get("mp_policy"))
+    _agree(program)
+    for unit, group in zip(program.units, modules, strict=True):
+        for module in group if unit.recompute else ():
+            module.forward = partial(checkpoint, module.forward, use_reentrant=False)
+        fully_shard(group, mesh=mesh, reshard_after_forward=unit.reshard, **options)
+    root = fully_shard(model, mesh=mesh, **options)
+    sharded = [_sharded(group) for group in modules]
+    for u, unit in enumerate(program.units):
+        for list_for, targets in (
+            (sharded[u].set_modules_to_forward_prefetch, unit.forward_prefetch),
+            (sharded[u].set_modules_to_backward_prefetch, unit.backward_prefetch or (u,)),
+        ):
+            list_for([sharded[target] for target in targets])
+    for method, value in settings.items():
+        getattr(root, method)(value)
+    if next(model.parameters()).device.type == "cpu":
+        queue_collectives(sharded, program)
+    awaiting = [sharded[number] for number in _awaiting_backward(program)]
+    model.register_forward_hook(partial(_freed_without_gradients, awaiting))
+    _check_first_pass(model, modules)
+    return model
+
+
+def _check_mesh(program: UnitProgram, mesh: Any) -> None:
+    expected = (program.replicas, program.shards)[program.replicas == 1 :]
+    shape = (distributed.get_world_size(),) if mesh is None else tuple(mesh.shape)
+    if shape != expected:
+        planned, ranks = (" x ".join(map(str, sizes)) for sizes in (expected, shape))
+        raise InvalidInputError("mesh", f"planned for {planned} ranks, got {ranks}")
+
+
+def _modules(model: nn.Module, unit: ShardedUnit, number: int) -> list[nn.Module]:
+    known = dict(model.named_modules())
+    for name in unit.modules:
+        if not name or name not in known:
+            close = closest(name, known)
+            hint = f" (the closest is {close})" if close else ""
+            raise InvalidPlanError(
+                f"units[{number}]", f"the model has no module {shown(name)} inside it{hint}"
+            )
+    return [known[name] for name in unit.modules]
+
+
+def _check_parameters(
+    model: nn.Module,
+    program: UnitProgram,
+    modules: Sequence[Sequence[nn.Module]],
+    precision: Any,
+) -> None:
+    """Check that units have the parameters of the model between them, each once, of their sizes."""
+    unit_of: dict[nn.Parameter, int] = {}
+    width = getattr(getattr(precision, "param_dtype", None), "itemsize", None)
+    for number, (unit, group) in enumerate(zip(program.units, modules, strict=True)):
+        own = {parameter for module in group for parameter in module.parameters()}
+        for parameter in own:
+            if unit_of.setdefault(parameter, number) != number:
+                raise NotApplicableError(
+                    f"units[{number}]",
+                    f"a parameter is also in units[{unit_of[parameter]}]: plan with tied",
+                )
+        size = sum(parameter.numel() * (width or parameter.element_size()) for parameter in own)
+        if size != unit.parameter_bytes:
+            raise InvalidPlanError(
+                f"units[{number}]",
+                f"{unit.parameter_bytes} bytes are planned for {shown(unit.modules[0])} to "
+                f"{shown(unit.modules[-1])}, the model has {size}",
+            )
+    for name, parameter in model.named_parameters():
+        if parameter not in unit_of:
+            raise InvalidPlanError("units", f"the model's {name} is in none of them")
+
+
+def _agree(program: UnitProgram) -> None:
+    """Check that all ranks have the same plan: other orders would mix up what is sent."""
+    plans: list[str] = [""] * distributed.get_world_size()
+    distributed.all_gather_object(plans, digest(program))
+    different = tuple(rank for rank, plan in enumerate(plans) if plan != plans[0])
+    if different:
+        raise DisagreementError("the ranks do not agree on the plan", different)
+
+
+def _sharded(group: Sequence[nn.Module]) -> FSDPModule:
+    """Return the module of a group that FSDP2 takes orders by; those inside others are not."""
+    for module in group:
+        if isinstance(module, FSDPModule):
+            return module
+    raise PlannerError("fully_shard did not shard a module it was given")
+
+
+def _awaiting_backward(program: UnitProgram) -> list[int]:
+    """Return the units that are gathered, or on their way, when the forward pass has ended."""
+    kept = [number for number, unit in enumerate(program.units) if not unit.reshard]
+    early = [
+        target
+        for number, unit in enumerate(program.units)
+        for target in unit.forward_prefetch
+        if target < number
+    ]
+    return kept + early
+
+
+def _freed_without_gradients(awaiting: Sequence[FSDPModule], *_: Any) -> None:
+    """Free what is there for a backward pass that will not come."""
+    if not torch.is_grad_enabled():
+        for module in awaiting:
+            module.unshard()
+            module.reshard()
+
+
+def _check_first_pass(model: nn.Module, modules: Sequence[Sequence[nn.Module]]) -> None:
+    """Check, in the first forward pass with gradients, that units come as planned."""
+    begun: list[int] = []
+    hooks: list[Any] = []
+
+    def begin(number: int, _: nn.Module, args: Any, kwargs: Any) -> None:
+        if number in begun or not torch.is_grad_enabled():
+            return
+        begun.append(number)
+        if number != len(begun) - 1:
+            raise InvalidPlanError(
+                f"units[{len(begun) - 1}]", f"the model computes units[{number}] before it"
+            )
+        differentiable = any(
+            isinstance(leaf, Tensor) and leaf.requires_grad for leaf in tree_leaves((args, kwargs))
+        )
+        if number and not differentiable:
+            raise NotApplicableError(
+                f"units[{number}]",
+                "begins with a module whose inputs have no gradient: FSDP2 would scatter its "
+                "gradients behind all others; let it begin with another module",
+            )
+
+    def end(*_: Any) -> None:
+        if torch.is_grad_enabled():
+            for hook in hooks:
+                hook.remove()
+
+    for number, group in enumerate(modules):
+        for module in group:
+            hook = partial(begin, number)
+            hooks.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+    hooks.append(model.register_forward_hook(end))

@@ -1,0 +1,182 @@
+"""What a plan costs, and what is in memory when."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import AffineCost, ibatch
+from planner.fsdp import Mesh, Plan, Problem, Unit, check, evaluate
+from planner.fsdp.checker import checked_peak
+from planner.fsdp.evaluation import peak_of
+from planner.fsdp.problem import Channels
+from planner.fsdp.solver import solve
+from planner.simulator import TimedTransfer, simulate
+from tests.fsdp.making import followed, one_mesh, plans, problems
+
+CHAIN = Problem(
+    forward_ns=(10, 10),
+    backward_ns=(20, 20),
+    parameter_bytes=(4, 8),
+    activation_bytes=(3, 5),
+    meshes=[one_mesh(1, 1)],
+)
+
+
+def test_times_of_a_chain_gathered_twice() -> None:
+    plan = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, False, False, 0, 2)))
+    evaluation = evaluate(CHAIN, plan)
+    # Gathers take 5 and 9. The second one ends at 14, before the first layer has been computed.
+    assert [step.start_ns for step in evaluation.steps] == [5, 15, 34, 68]
+    # The second gather of layer 1 waits for its forward pass (25 to 34). Its gradients leave at 54
+    # and occupy the channel until 63, before the second gather of layer 0 (63 to 68).
+    assert [transfer[1:] for transfer in evaluation.gathers] == [
+        (0, 0, 5),
+        (5, 5, 14),
+        (25, 25, 34),
+        (54, 63, 68),
+    ]
+    assert evaluation.iteration_ns == 88 + 5
+    assert evaluation.exposed_ns == 93 - 60
+
+
+def test_memory_of_a_chain_gathered_twice() -> None:
+    plan = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, False, False, 0, 2)))
+    evaluation = evaluate(CHAIN, plan)
+    assert evaluation.state_bytes == 1 + 2
+    levels = [(level.step, level.stage, level.moving) for level in evaluation.levels]
+    assert levels == [
+        (0, "wait", 4),
+        (0, "copy", 8),
+        (0, "compute", 4 + 8 + 3),  # with the buffer of the next
+        (0, "end", 8 + 3),
+        (1, "wait", 8 + 3),
+        (1, "copy", 16 + 3),
+        (1, "compute", 8 + 8),
+        (1, "end", 8),
+        (2, "wait", 8 + 8),
+        (2, "copy", 16 + 8),
+        (2, "compute", 8 + 8 + 8),  # parameters, gradients, activations
+        (2, "end", 8 + 3),
+        (2, "scatter", 8 + 8 + 2 + 3),
+        (3, "wait", 8 + 2 + 3 + 4),
+        (3, "copy", 8 + 2 + 3 + 8),
+        (3, "compute", 8 + 2 + 3 + 4 + 4),
+        (3, "end", 8 + 2 + 4),
+        (3, "scatter", 2 + 4 + 4 + 1),
+    ]
+    assert evaluation.peak_bytes == 3 + 24
+
+
+def test_shared_channels_are_half_as_fast() -> None:
+    def lasts(channels: Channels) -> int:
+        problem = Problem(
+            forward_ns=(0, 0),
+            backward_ns=(0, 0),
+            parameter_bytes=(8, 8),
+            meshes=[one_mesh(0, 1)],
+            channels=channels,
+        )
+        plan = Plan(0, (Unit(0, 1, False, False, 0, 3), Unit(1, 2, True, False, 1, None)))
+        return evaluate(problem, plan).iteration_ns
+
+    # Two gathers, then the reduce-scatter of layer 1 beside the gather of layer 0, then one more.
+    assert lasts("one") == 40
+    assert lasts("two") == 32
+    assert lasts("shared") == 16 + 16 + 8
+
+
+@settings(max_examples=1200)
+@given(st.data())
+def test_times_are_those_of_a_host_that_gives_commands(data: st.DataObject) -> None:
+    problem = data.draw(problems(max_layers=5))
+    plan = data.draw(plans(problem))
+    check(problem, plan)
+    assert evaluate(problem, plan).iteration_ns == followed(problem, plan)
+
+
+@settings(max_examples=1200)
+@given(st.data())
+def test_both_ways_of_adding_up_memory_agree(data: st.DataObject) -> None:
+    problem = data.draw(problems(max_layers=6))
+    plan = data.draw(plans(problem))
+    evaluation = evaluate(problem, plan)
+    assert evaluation.peak_bytes == peak_of(problem, plan) == checked_peak(problem, plan)
+    assert max(size for _, size in evaluation.memory) == evaluation.peak_bytes
+    moments = [moment for moment, _ in evaluation.memory]
+    assert moments == sorted(moments)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_without_a_second_gather_it_is_an_iteration_of_pushes_and_pulls(
+    data: st.DataObject,
+) -> None:
+    problem = data.draw(problems(max_layers=5, channels="one", recomputed=False))
+    cuts = [0, *(i for i in range(1, problem.layers) if data.draw(st.booleans()))]
+    ranges = list(zip(cuts, [*cuts[1:], problem.layers], strict=True))
+    units = tuple(Unit(*layers, True, False, 0, None) for layers in ranges)
+    mesh, done = problem.meshes[0], sum(problem.backward_ns)
+    transfers = []
+    for start, stop in reversed(ranges):
+        made = problem.gradients[start:stop]
+        if any(made):
+            share = sum(-(-size // mesh.shards) for size in made)
+            ready = sum(problem.backward_ns[start:])
+            transfers.append(TimedTransfer(ready, mesh.reduce_ns(sum(made), share), problem.layers))
+    for start, stop in ranges:
+        time = mesh.gather_ns(sum(problem.parameter_bytes[start:stop]))
+        transfers.append(TimedTransfer(done, time, start))
+    backward, forward = tuple(reversed(problem.backward_ns)), problem.forward_ns
+    iteration = simulate(backward, forward, transfers)
+    assert evaluate(problem, Plan(0, units, len(units))).iteration_ns == iteration.end_ns
+
+
+@pytest.mark.parametrize("direction", ["pull", "push"])
+@settings(max_examples=300)
+@given(st.data())
+def test_one_way_it_is_a_pull_or_a_push(
+    direction: Literal["pull", "push"], data: st.DataObject
+) -> None:
+    problem = data.draw(problems(max_layers=5, recomputed=False))
+    cost, nothing = problem.meshes[0].all_gather, (0,) * problem.layers
+    free = AffineCost(0, Fraction(0))
+    if direction == "pull":
+        mesh = Mesh(shards=4, all_gather=cost, reduce_scatter=free)
+        problem = replace(problem, backward_ns=nothing, gradient_bytes=nothing, meshes=[mesh])
+    else:
+        mesh = Mesh(shards=4, all_gather=free, reduce_scatter=cost)
+        problem = replace(problem, forward_ns=nothing, gradient_bytes=None, meshes=[mesh])
+    side = ibatch.Problem(
+        compute_ns=problem.forward_ns if direction == "pull" else problem.backward_ns,
+        layer_bytes=problem.parameter_bytes,
+        cost=cost,
+        direction=direction,
+    )
+    assert solve(problem).objective_ns == ibatch.solve(side).objective_ns
+
+
+def test_parameters_are_there_twice_while_they_are_copied() -> None:
+    frozen = Problem(
+        forward_ns=(1,),
+        backward_ns=(1,),
+        parameter_bytes=(10,),
+        gradient_bytes=(0,),
+        meshes=[one_mesh(0, 0, shards=2)],
+    )
+    plan = Plan(0, (Unit(0, 1, True, False, 0, None),))
+    assert peak_of(frozen, plan) == checked_peak(frozen, plan) == 5 + 20
+
+
+def test_optimiser_is_stored_by_shares() -> None:
+    problem = Problem(
+        forward_ns=(1,),
+        backward_ns=(1,),
+        parameter_bytes=(10,),
+        meshes=[one_mesh(0, 0, shards=4)],
+        optimiser=Fraction(5, 2),
+    )
+    assert problem.state_bytes(4) == 9  # a fourth of 35, rounded up

@@ -1,0 +1,139 @@
+"""Problems of profiles on clusters, the command line, and the picture with memory."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import AffineCost, InvalidInputError, Layer, Profile, Provenance, read_cluster
+from planner.cli import main
+from planner.clusters import Cluster, Nic
+from planner.draw.memory import memory_lane
+from planner.iteration.fully_sharded import meshes_of, sharded_problem
+from planner.jsonio import decode_answer
+from planner.timeline import Memory
+from planner.topologies import Switch
+
+DATA = Path(__file__).parents[2] / "data"
+LENET = str(DATA / "profiles/lenet5.json")
+
+
+def profile(*names: str) -> Profile:
+    layers = tuple(
+        Layer(name=name, forward_ns=10, backward_ns=20, parameter_bytes=8, activation_bytes=4)
+        for name in names
+    )
+    return Profile("tiny", layers, Provenance(kind="synthetic", source="a test"))
+
+
+def test_a_mesh_on_a_switch_is_a_ring_over_all() -> None:
+    cluster = Cluster("four", "a test", 4, Switch(4), Nic(Fraction(10**9), 100))
+    (mesh,) = meshes_of(cluster)
+    assert (mesh.shards, mesh.replicas) == (4, 1)
+    # Three steps of 100 ns, and three quarters of the bytes at a byte a nanosecond.
+    assert mesh.all_gather == mesh.reduce_scatter == AffineCost(300, Fraction(3, 4))
+
+
+def test_hybrid_meshes_are_those_of_hosts() -> None:
+    cluster = read_cluster("h100-32")
+    meshes = meshes_of(cluster)
+    assert [mesh.shards for mesh in meshes] == [256, 128, 64, 32, 16, 8]
+    assert {mesh.ranks for mesh in meshes} == {256}
+    within = meshes[-1]
+    # Over NVLink: seven steps of 3.4 µs, seven eighths of the bytes at 450 GB/s.
+    assert within.all_gather == AffineCost(7 * 3400, Fraction(7, 8) / 450)
+    assert within.all_reduce is not None
+    # Among 32 hosts over a NIC each: 62 steps of 14 µs at 50 GB/s.
+    assert within.all_reduce == AffineCost(62 * 14_000, Fraction(2 * 31, 32) / 50)
+
+
+def test_measured_networks_cost_what_their_tables_say() -> None:
+    cluster = read_cluster("h100ib-10")
+    assert cluster.network is not None
+    meshes = meshes_of(cluster)
+    assert meshes[0].shards == cluster.workers
+    problem = sharded_problem(profile("a", "b"), cluster)
+    assert problem.meshes[0].gather_ns(10**9) > problem.meshes[0].gather_ns(10**6)
+
+
+@pytest.mark.parametrize(("shards", "path"), [([3], "shards[0]"), ([4, 0], "shards[1]")])
+def test_a_mesh_that_does_not_divide_the_ranks(shards: list[int], path: str) -> None:
+    cluster = Cluster("four", "a test", 4, Switch(4), Nic(Fraction(10**9), 100))
+    with pytest.raises(InvalidInputError) as caught:
+        meshes_of(cluster, shards)
+    assert caught.value.path == path
+
+
+def test_people_wrap_what_is_numbered_and_what_is_between() -> None:
+    cluster = read_cluster("office-4")
+    names = ("tokens", "positions", "h.0.attn", "h.0.mlp", "h.1.attn", "h.1.mlp", "norm", "head")
+    problem = sharded_problem(profile(*names), cluster, recompute=True)
+    assert problem.blocks == (0, 2, 4, 6)
+    assert problem.checkpoint_bytes == (0, *[4] * 7)  # the output of the layer before
+
+
+def run(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(arguments.split()) == 0
+    return capsys.readouterr().out
+
+
+def test_plan_says_what_to_wrap_and_draws_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, picture = tmp_path / "plan.json", tmp_path / "plan.svg"
+    said = run(
+        f"plan {LENET} --cluster office-4 --mode fsdp --memory 75MiB --optimiser-ratio 1 "
+        f"--channels two -o {file} --picture {picture}",
+        capsys,
+    )
+    assert "shard over 4 ranks" in said
+    assert "gathered again" in said
+    assert "memory peaks at" in said
+    assert "\nfsdp2 " in said  # beside what a default takes
+    assert "\nmemory " in said
+    assert "reduce-scatters" in said
+    answer, timeline = decode_answer(file.read_bytes())
+    assert timeline.memory is not None
+    assert timeline.memory.peak[1] == answer.peak_bytes <= 75 * 2**20
+    text = picture.read_text()
+    assert "limit 75 MiB" in text
+    assert "memory (GiB)" in text
+    capsys.readouterr()
+    assert main(["draw", str(file), "-o", str(tmp_path / "again.svg")]) == 0
+
+
+def test_plan_without_memory_names_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
+    said = run(f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB", capsys)
+    assert "no plan: memory: no plan fits" in said
+    answer: dict[str, Any] = json.loads(
+        run(f"plan {LENET} --cluster office-4 --mode fsdp --memory 1MiB --json", capsys)
+    )
+    assert answer["status"] == "infeasible"
+    assert answer["binding"] == ["memory_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--mode fsdp --max-transfer 1MiB", "--max-transfer: does not apply to --mode fsdp"),
+        ("--mode fsdp --regret", "--regret: does not apply to --mode fsdp"),
+        ("--channels two", "--channels: applies to --mode fsdp only"),
+        ("--recompute", "--recompute: applies to --mode fsdp only"),
+        ("--mode fsdp --shards 3", "--shards: expected a divisor of 4 ranks"),
+        ("--mode fsdp --shards x", "--shards: expected numbers"),
+        ("--mode fsdp --memory much", "--memory: "),
+        ("--mode fsdp --method caramel", "--method: expected one of"),
+    ],
+)
+def test_options_that_mean_nothing(
+    options: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", LENET, "--cluster", "office-4", *options.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_memory_as_text_shows_the_most_of_each_stretch() -> None:
+    memory = Memory(((0, 8), (10, 64), (10, 32), (30, 0)))
+    assert memory_lane(memory, 40, 4) == "▁█▄ "

@@ -1,0 +1,307 @@
+"""FSDP2 gives commands to streams that only count time: it takes as long as the simulator says.
+
+On a CPU streams are empty shells in torch. Here they are replaced by some that know when their work
+ends, and collectives by the time that a problem says they take; the host is always ahead, as it is
+of a GPU. What FSDP2 waits for where is FSDP2's own code.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp._fully_shard import (
+    _fsdp_collectives,
+    _fsdp_param_group,
+    _fsdp_state,
+)
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from planner import fsdp
+from planner.costs import AffineCost
+from planner.formats.fsdp2_units import needed, without
+from planner.fsdp import Mesh, Plan, Problem
+from planner.fsdp.evaluation import Schedule, evaluate, follow, loads_of
+from planner.fsdp.rules import RULES
+from planner.programs import program_of
+from planner.runtime import fsdp2_units
+from planner.runtime.fsdp2 import as_fsdp2
+from tests.runtime.launching import launch
+
+SHARDS = 4
+INSTANCES = 12
+
+
+class Span(NamedTuple):
+    """When something was done."""
+
+    kind: str
+    start_ns: int
+    end_ns: int
+
+
+class Event:
+    """A point in a stream."""
+
+    def __init__(self, at: int = 0) -> None:
+        self.at = at
+
+    def record(self, *_: Any) -> None:
+        self.at = CLOCK.current.at
+
+
+class Stream:
+    """Work that is done one after the other; knows when all of it so far ends."""
+
+    def __init__(self, priority: int = 0) -> None:
+        self.at = 0
+
+    def wait_event(self, event: Event) -> None:
+        self.at = max(self.at, event.at)
+
+    def wait_stream(self, other: "Stream") -> None:
+        self.at = max(self.at, other.at)
+
+    def record_event(self) -> Event:
+        return Event(self.at)
+
+    def does(self, kind: str, duration: int, channel: "Stream | None" = None) -> int:
+        start = self.at if channel is None else max(self.at, channel.at)
+        CLOCK.spans.append(Span(kind, start, start + duration))
+        if channel is not None:
+            channel.at = start + duration
+        return start + duration
+
+
+class Clock:
+    """What FSDP2 takes for a kind of device."""
+
+    Event: Any = Event
+    Stream: Any = Stream
+
+    def __init__(self) -> None:
+        self.current: Any = Stream()
+        self.spans: list[Span] = []
+        self.channels: dict[Any, Any] = {}
+
+    def current_stream(self) -> Any:
+        return self.current
+
+    @contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+    def compute(self, kind: str, duration: int) -> None:
+        self.current.at = self.current.does(kind, duration)
+
+    def communicate(self, kind: str, duration: int, group: Any, wait: bool) -> Any:
+        end = self.current.does(kind, duration, self.channels.setdefault(group, Stream()))
+        if wait:
+            self.current.at = end
+            return None
+        return Pending(end)
+
+
+CLOCK = Clock()
+
+
+class Pending(distributed.Work):
+    def __init__(self, end: int) -> None:
+        super().__init__()
+        self.end = end
+
+    def wait(self, timeout: Any = None) -> bool:
+        CLOCK.current.at = max(CLOCK.current.at, self.end)
+        return True
+
+
+class Backward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, duration: int) -> Tensor:
+        ctx.duration = duration
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        CLOCK.compute("backward", ctx.duration)
+        return gradient, None
+
+
+class Layer(nn.Linear):
+    """A layer that takes a known time."""
+
+    def __init__(self, inputs: int, outputs: int, forward_ns: int, backward_ns: int) -> None:
+        super().__init__(inputs, outputs, bias=False)
+        self.forward_ns, self.backward_ns = forward_ns, backward_ns
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        CLOCK.compute("forward", self.forward_ns)
+        outputs: Tensor = Backward.apply(  # type: ignore[no-untyped-call]
+            super().forward(inputs), self.backward_ns
+        )
+        return outputs
+
+
+def instance(seed: int, **changes: Any) -> tuple[Problem, Callable[[], nn.Sequential]]:
+    """Return a problem, and what makes the model it is about."""
+    draw = random.Random(seed)
+    widths = [4 * draw.randint(1, 6) for _ in range(draw.randint(2, 7))]
+    times = [(draw.randint(1, 3000), draw.randint(1, 6000)) for _ in widths[1:]]
+    cost = AffineCost(draw.choice([0, 150]), Fraction(draw.randint(1, 12), 4))
+    other = AffineCost(draw.choice([0, 150]), Fraction(draw.randint(1, 12), 4))
+    problem = Problem(
+        forward_ns=[forward for forward, _ in times],
+        backward_ns=[backward for _, backward in times],
+        parameter_bytes=[4 * before * after for before, after in pairwise(widths)],
+        meshes=[Mesh(shards=SHARDS, all_gather=cost, reduce_scatter=other)],
+        names=[str(place) for place in range(len(times))],
+        **changes,
+    )
+
+    def make() -> nn.Sequential:
+        return nn.Sequential(
+            *(Layer(*pair, *time) for pair, time in zip(pairwise(widths), times, strict=True))
+        )
+
+    return problem, make
+
+
+def timed(problem: Problem, sharded: Callable[[], nn.Module]) -> tuple[list[Span], int]:
+    """Return when a step of a sharded model does what, and how long it takes."""
+    global CLOCK  # noqa: PLW0603 - there is one device
+    CLOCK = Clock()
+    mesh = problem.meshes[0]
+
+    def gather(
+        output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
+    ) -> Any:
+        output_tensor.zero_()
+        time = mesh.gather_ns(4 * output_tensor.numel())
+        return CLOCK.communicate("gather", time, group, not async_op)
+
+    def scatter(output: Tensor, input: Tensor, group: Any, **_: Any) -> Any:  # noqa: A002
+        output.zero_()
+        return CLOCK.communicate("scatter", mesh.reduce_ns(4 * input.numel(), 0), group, True)
+
+    with (
+        mock.patch.object(_fsdp_state, "_get_device_handle", return_value=CLOCK),
+        mock.patch.object(_fsdp_param_group, "_get_device_handle", return_value=CLOCK),
+        mock.patch.object(_fsdp_collectives, "_get_device_handle", return_value=CLOCK),
+        mock.patch.object(distributed, "all_gather_single", gather),
+        mock.patch.object(distributed, "reduce_scatter_single", scatter),
+        mock.patch.object(fsdp2_units, "queue_collectives", return_value=None),
+    ):
+        model = sharded()
+        width: int = next(iter(model.children())).in_features  # type: ignore[assignment]
+        model(torch.ones(1, width)).sum().backward()
+    return CLOCK.spans, CLOCK.current.at
+
+
+def foreseen(evaluation: Schedule) -> tuple[list[Span], int]:
+    count = len(evaluation.steps) // 2
+    spans = [
+        Span("forward" if step < count else "backward", row.start_ns, row.end_ns)
+        for step, row in enumerate(evaluation.steps)
+    ]
+    for kind, rows in (("gather", evaluation.gathers), ("scatter", evaluation.reduces)):
+        spans += [Span(kind, row.start_ns, row.end_ns) for row in rows]
+    return spans, evaluation.iteration_ns
+
+
+def as_people_do(make: Callable[[], nn.Sequential], rule: str) -> nn.Module:
+    model, mesh = make(), init_device_mesh("cpu", (SHARDS,))
+    options: dict[str, Any] = {"reshard_after_forward": False} if rule == "no_reshard" else {}
+    layers = (
+        [] if rule == "one_unit" else [fully_shard(layer, mesh=mesh, **options) for layer in model]
+    )
+    fully_shard(model, mesh=mesh, **options)
+    for place, layer in enumerate(layers):
+        if rule == "fsdp2_ahead_2":
+            layer.set_modules_to_forward_prefetch(layers[place + 1 : place + 3])
+            layer.set_modules_to_backward_prefetch(layers[max(place - 2, 0) : place][::-1])
+    return model
+
+
+def as_streams_do(plan: Plan) -> Plan:
+    """Return a plan whose last unit, if it is freed, is gathered again beside its own computation.
+
+    The host frees and gathers it before the device has begun; as a plan that would be refused.
+    """
+    *units, last = plan.units
+    if not last.keep:
+        last = last._replace(backward_at=len(units))
+    return replace(plan, units=(*units, last))
+
+
+Row = tuple[str, int, tuple[list[Span], int], tuple[list[Span], int]]
+
+
+def compare_all() -> list[Row]:
+    """Return what FSDP2 does and what the simulator says, of rules and of plans."""
+    distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=SHARDS)
+    rows: list[Row] = []
+    for seed in range(INSTANCES):
+        problem, make = instance(seed)
+        for rule in ("fsdp2", "fsdp2_ahead_2", "no_reshard", "one_unit"):
+            plan = as_streams_do(RULES[rule](problem))
+            planned = follow(plan, loads_of(problem, plan), "one")
+            found = timed(problem, partial(as_people_do, make, rule))
+            rows.append((rule, seed, found, foreseen(planned)))
+        for channels in ("one", "two"):
+            free, make = instance(seed, channels=channels)
+            peak = evaluate(free, RULES["fsdp2"](free)).peak_bytes
+            for limit in (None, peak):
+                limited = free.within(limit)
+                solved = fsdp.solve(limited).plan
+                assert solved is not None
+                rows += as_planned(limited, solved, make, f"{channels} {limit}", seed)
+    distributed.destroy_process_group()
+    return rows
+
+
+def as_planned(
+    problem: Problem, plan: Plan, make: Callable[[], nn.Sequential], about: str, seed: int
+) -> Iterator[Row]:
+    """Yield what a plan comes to with all of its settings, and without each."""
+    program: Any = program_of((problem, plan))
+    mesh = init_device_mesh("cpu", (SHARDS,))
+    loads, settings = evaluate(problem, plan).loads, dict(needed(program))
+    for missing in (None, *settings):
+        left, channels = (plan, problem.channels)
+        if missing is not None:
+            left, channels = without(plan, problem.channels, missing)
+        rest = [row for row in settings.items() if row[0] != missing]
+        with mock.patch.object(fsdp2_units, "needed", return_value=rest):
+            found = timed(problem, lambda: as_fsdp2(make(), program, mesh))
+        yield f"{about} without {missing}", seed, found, foreseen(follow(left, loads, channels))
+
+
+def in_order(spans: list[Span]) -> list[Span]:
+    """Return what takes time, in its order; with layers of a unit as one computation."""
+    return sorted(span for span in spans if span.end_ns > span.start_ns)
+
+
+@pytest.mark.slow
+def test_streams_of_fsdp2_take_as_long_as_planned() -> None:
+    (outcome,) = launch(compare_all, 1)
+    assert outcome.error is None, outcome.error.trace
+    for about, seed, (spans, time), (planned, planned_time) in outcome.value:
+        assert time == planned_time, (about, seed)
+        for kind in ("gather", "scatter"):
+            own = [span for span in in_order(spans) if span.kind == kind]
+            assert own == [span for span in in_order(planned) if span.kind == kind], (about, seed)
