@@ -3,11 +3,10 @@
 Problem. Executors of shards lay what belongs to a rank in its row of a message. A program has
 chunks, of which a rank may own several in any place, and cuts what is large into parts.
 
-Method. Without a program gloo exchanges rows directly and gathers them. While it does, one message
-at a time leaves a link idle in one direction for up to half of the time; so large batches are cut
-(`most_bytes`), and two messages are on their way at once (`in_turn`). For a program, rows are
-padded so that all chunks have one size in any number of parts, and copied to where the chunks of
-their ranks lie.
+Method. Without a program all ranks exchange their rows directly (`exchange`). Large batches are cut
+(`most_columns`), and two messages are on their way at once (`in_turn`): links do not idle while
+something is copied, and no rank is far ahead of others. For a program, rows are padded so that all
+chunks have one size in any number of parts, and copied to where the chunks of their ranks lie.
 
 Complexity. One message more; by a program one copy of it, too, and a few elements a row, of large
 ones less than 840 for each chunk of a rank. Source. Own.
@@ -15,17 +14,18 @@ ones less than 840 for each chunk of a rank. Source. Own.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from math import lcm
 from typing import Any
 
-from torch import Tensor, distributed
+import torch
+from torch import Tensor
 
 from planner.errors import InvalidInputError
+from planner.runtime.collectives.exchange import exchange
 from planner.runtime.collectives.interpreter import PARTS, Interpreter
 from planner.runtime.world.world import AT_ONCE
 
-__all__ = ["Halves", "ProgramHalves", "in_turn", "most_bytes"]
+__all__ = ["LEAST_BYTES", "Halves", "ProgramHalves", "in_turn", "most_columns"]
 
 LEAST_BYTES = 2**18
 """A batch of no more is one message."""
@@ -36,10 +36,10 @@ MOST_MESSAGES = 16
 _ANY_PARTS = lcm(*range(1, PARTS + 1))
 
 
-def most_bytes(size_bytes: int) -> int:
-    """Return the size of the messages, at most, in which a batch of some size leaves."""
-    messages = max(min(-(-size_bytes // LEAST_BYTES), MOST_MESSAGES), 1)
-    return -(-size_bytes // messages)
+def most_columns(columns: int, column_bytes: int, least_bytes: int = LEAST_BYTES) -> int:
+    """Return how many columns the messages have, at most, in which a batch of so many leaves."""
+    messages = max(min(-(-columns * column_bytes // least_bytes), MOST_MESSAGES), 1)
+    return max(-(-columns // messages), 1)
 
 
 def in_turn(begun: Iterable[Callable[[], object]]) -> None:
@@ -52,22 +52,16 @@ def in_turn(begun: Iterable[Callable[[], object]]) -> None:
         ``AT_ONCE - 1`` of those before have ended.
     """
     going: deque[Callable[[], object]] = deque()
-    try:
-        for end in begun:
-            going.append(end)
-            if len(going) == AT_ONCE:
-                going.popleft()()
-        while going:
+    for end in begun:
+        going.append(end)
+        if len(going) == AT_ONCE:
             going.popleft()()
-    except BaseException:
-        for end in going:  # they fail as well; nothing may be on its way when this ends
-            with suppress(Exception):
-                end()
-        raise
+    while going:
+        going.popleft()()
 
 
 class Halves:
-    """Gloo's exchange of all with all, and its all-gather, in a process group.
+    """A direct exchange of all ranks of a process group with all others.
 
     Each method begins something, and returns what waits for it.
     """
@@ -77,24 +71,36 @@ class Halves:
 
     def scatter(self, rows: Tensor, rank: int, room: Tensor) -> Callable[[], Tensor]:
         """Sum up all ranks' rows of a rank, this one; there is room for as much."""
-        out, sent = room.view(-1), rows.view(-1)
-        exchange = distributed.all_to_all_single(out, sent, group=self._group, async_op=True)
+        sent, received = rows.unbind(), room.unbind()
+        others = _others(rank, len(sent))
+        wait = exchange(
+            self._group,
+            {peer: received[peer] for peer in others},
+            {peer: sent[peer] for peer in others},
+        )
 
-        def total() -> Tensor:
-            exchange.wait()
-            # In the order of the ranks, whoever sent first: sums are the same bits in every run.
-            for row in room[1:]:
-                room[0] += row
-            return room[0]
+        def summed_up() -> Tensor:
+            wait()
+            # Its own, and those of the others in turn, whoever sent first: the same bits always.
+            total = sent[rank]
+            for peer in others:
+                total = torch.add(total, received[peer], out=received[rank])
+            return total
 
-        return total
+        return summed_up
 
     def gather(self, rows: Tensor, rank: int) -> Callable[[], object]:
         """Fill the rows of all other ranks with theirs."""
-        parts = list(rows.unbind())
-        work = distributed.all_gather(parts, rows[rank], group=self._group, async_op=True)
-        wait: Callable[[], object] = work.wait
-        return wait
+        parts = rows.unbind()
+        others = _others(rank, len(parts))
+        return exchange(
+            self._group, {peer: parts[peer] for peer in others}, dict.fromkeys(others, parts[rank])
+        )
+
+
+def _others(rank: int, ranks: int) -> list[int]:
+    """Return all other ranks, each rank beginning with another one."""
+    return [(rank + ahead) % ranks for ahead in range(1, ranks)]
 
 
 class ProgramHalves(Halves):

@@ -23,7 +23,7 @@ Complexity. In either direction each rank sends (N-1)/N of the bytes of all para
 than N elements more for each cell that cannot be cut evenly. Beside the parameters and their
 gradients, a rank keeps 1/N of the optimiser's state and of the gradients' means, and room for two
 messages and what comes back, together a quarter of the parameters' size or 1 MiB: a larger batch is
-cut (`halves.most_bytes`), and copied while others are on their way. The optimiser is called once
+cut (`halves.most_columns`), and copied while others are on their way. The optimiser is called once
 for each run of pushes; gradients that are pushed behind `step` live until then.
 
 Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communication and
@@ -41,7 +41,7 @@ from torch.optim import Optimizer
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidPlanError
 from planner.programs import Batch, ShardProgram, with_pieces
-from planner.runtime.collectives.halves import Halves, ProgramHalves, in_turn, most_bytes
+from planner.runtime.collectives.halves import Halves, ProgramHalves, in_turn
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.columns import (
@@ -52,7 +52,7 @@ from planner.runtime.executors.columns import (
     slice_of,
 )
 from planner.runtime.executors.sliced import SlicedExecutor
-from planner.runtime.model.parameters import Elements, check_cover, elements_of, named
+from planner.runtime.model.parameters import Elements, check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.optimisers.whole import put_together
 from planner.runtime.world.world import AT_ONCE, World
@@ -99,13 +99,7 @@ class ShardExecutor(SlicedExecutor):
 
         cells = cells_of(trained.batches, self.parameters)
         self._transfers = [
-            (
-                direction,
-                halves_for(batch),
-                messages_of(
-                    batch, self.parameters, cells, world.size, most_bytes(self._size(batch))
-                ),
-            )
+            (direction, halves_for(batch), messages_of(batch, self.parameters, cells, world.size))
             for direction, batch in trained.transfers
         ]
         every = [message for _, _, messages in self._transfers for message in messages]
@@ -190,11 +184,6 @@ class ShardExecutor(SlicedExecutor):
         super().roll_back(steps, world)
         slices = [[own for _, own in self._slices(rank)] for rank in range(world.size)]
         put_together(world, self.optimizer, slices, self.sliced.held())
-
-    def _size(self, batch: Batch) -> int:
-        """Return how many bytes a batch carries."""
-        parts = [elements_of(piece, self.parameters) for piece in batch.pieces]
-        return sum(len(part) * part.parameter.element_size() for part in parts)
 
     def _slices(self, rank: int) -> list[tuple[Elements, Elements]]:
         """Return the cells of which a rank has a slice that is not empty, with that."""

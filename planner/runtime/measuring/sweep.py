@@ -27,7 +27,7 @@ from torch import Tensor, distributed
 
 from planner.errors import InvalidInputError, MeasurementError
 from planner.programs import digest
-from planner.runtime.collectives.halves import Halves, in_turn, most_bytes
+from planner.runtime.collectives.halves import Halves, in_turn, most_columns
 from planner.runtime.collectives.ring import AllReduce, QueuedRing, Ring, pieces_of
 from planner.runtime.measuring.settling import Sample, repeats, settle
 from planner.runtime.world.world import AT_ONCE, World
@@ -168,7 +168,7 @@ def transfer(
         return lambda: total(flat, depth), flat, flat
     halves, rank, ranks = Halves(world.group), world.rank, world.size
     share = -(-elements // ranks)
-    width = max(most_bytes(elements * ELEMENT_BYTES) // (ranks * ELEMENT_BYTES), 1)
+    width = most_columns(share, ranks * ELEMENT_BYTES)
     ends = [min(first + width, share) * ranks for first in range(0, share, width)]
     messages = [
         (room[0, first:last].view(ranks, -1), room[1, first:last].view(ranks, -1))
@@ -184,7 +184,7 @@ def transfer(
     return (
         lambda: in_turn(halves.scatter(sent, rank, taken) for sent, taken in messages),
         batch.view(-1),
-        received[0],
+        received[rank],
     )
 
 
