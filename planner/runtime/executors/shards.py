@@ -72,7 +72,7 @@ class ShardExecutor(SlicedExecutor):
         groups hold this rank's slices in place of the parameters.
     interpreters : mapping from Recipe to Interpreter, optional
         By whose halves batches are summed up, or handed out, that name these programs; others are
-        in a direct exchange and by gloo's all-gather.
+        exchanged directly.
     recoverable : bool
         Whether to keep what `roll_back` needs: a copy of this rank's slices and their state.
     steps : int
