@@ -30,7 +30,7 @@ Source. Wang, Pi and Zhou, "Scalable Distributed DL Training: Batching Communica
 Computation"; a slice of every cell on each rank is how ours shares the servers' work.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -41,7 +41,7 @@ from torch.optim import Optimizer
 from planner.collectives.recipes import Recipe
 from planner.errors import InvalidPlanError
 from planner.programs import Batch, ShardProgram, with_pieces
-from planner.runtime.collectives.halves import Halves, ProgramHalves, in_turn
+from planner.runtime.collectives.halves import Halves, ProgramHalves
 from planner.runtime.collectives.interpreter import Interpreter
 from planner.runtime.executors.channel import Ticket
 from planner.runtime.executors.columns import (
@@ -51,11 +51,12 @@ from planner.runtime.executors.columns import (
     messages_of,
     slice_of,
 )
+from planner.runtime.executors.shares import pull, push, room_for
 from planner.runtime.executors.sliced import SlicedExecutor
 from planner.runtime.model.parameters import Elements, check_cover, named
 from planner.runtime.optimisers.sliced import check_elementwise
 from planner.runtime.optimisers.whole import put_together
-from planner.runtime.world.world import AT_ONCE, World
+from planner.runtime.world.world import World
 
 __all__ = ["ShardExecutor"]
 
@@ -103,8 +104,7 @@ class ShardExecutor(SlicedExecutor):
             for direction, batch in trained.transfers
         ]
         every = [message for _, _, messages in self._transfers for message in messages]
-        largest = max(message.size_bytes for message in every)
-        self._room = torch.zeros(AT_ONCE, 2, largest, dtype=torch.uint8)
+        self._room = room_for(every)
         pulls, pushes = (
             [_parameters(messages) for way, _, messages in self._transfers if way == direction]
             for direction in ("pull", "push")
@@ -124,7 +124,9 @@ class ShardExecutor(SlicedExecutor):
             self._slices_in(messages) for way, _, messages in self._transfers if way == "push"
         ]
         """By push: the numbers of this rank's slices that it brings."""
-        self._means = [torch.zeros(len(own), dtype=own.parameter.dtype) for _, own in slices]
+        self._means = {
+            cell: torch.zeros(len(own), dtype=own.parameter.dtype) for cell, own in slices
+        }
         self.begin(pushes, (own for _, own in slices))
         self._tickets: list[Ticket] = []
         self._pushing: list[Ticket] = []
@@ -203,7 +205,7 @@ class ShardExecutor(SlicedExecutor):
         for direction, halves, messages in self._transfers:
             if direction == "push":
                 leaving: dict[nn.Parameter, Tensor] = {}
-                work = partial(self._exchange, halves, messages, leaving)
+                work = partial(self._push, halves, messages, leaving)
                 number = len(self._pushing)
                 pushed += self._brought[number]
                 ticket = Ticket(work, step, number, direction, ready=not messages)
@@ -215,7 +217,7 @@ class ShardExecutor(SlicedExecutor):
                     work = partial(self._update, step, pushed, last=last)
                     self._tickets.append(Ticket(work, step, pulls, kind="update"))
                     pushed = []
-                ticket = Ticket(partial(self._gather, halves, messages), step, pulls, direction)
+                ticket = Ticket(partial(self._pull, halves, messages), step, pulls, direction)
                 pulls += 1
             self._tickets.append(ticket)
         self.channel.submit(self._tickets)
@@ -229,73 +231,27 @@ class ShardExecutor(SlicedExecutor):
         """Update this rank's slices by what was pushed, of a step for the last time or not."""
         if self._undo is not None:
             self._undo.begin(step, numbers)
-        self.sliced.step({number: self._means[number] for number in numbers})
+        means = list(self._means.values())
+        self.sliced.step({number: means[number] for number in numbers})
         self._step = step + last
 
-    def _exchange(
+    def _push(
         self,
         halves: Halves,
-        messages: Iterable[SliceMessage],
+        messages: Sequence[SliceMessage],
         gradients: dict[nn.Parameter, Tensor],
     ) -> None:
         """Give each rank its slices of the gradients, and add up this rank's."""
-        in_turn(
-            self._scattered(halves, message, gradients, *self._room[number % AT_ONCE])
-            for number, message in enumerate(messages)
-        )
+        push(halves, messages, self.world.rank, self._room, gradients, self._means)
         gradients.clear()  # nobody else may have them any more
 
-    def _scattered(
-        self,
-        halves: Halves,
-        message: SliceMessage,
-        gradients: Mapping[nn.Parameter, Tensor],
-        *rooms: Tensor,
-    ) -> Callable[[], None]:
-        rank, ranks = self.world.rank, self.world.size
-        sent, room = map(message.matrix, rooms)
-        for columns in message.columns:
-            gradient = gradients[columns.cell.parameter].detach()
-            for place, part in columns.parts(sent, gradient):
-                torch.mul(part, 1 / ranks, out=place)
-        added = halves.scatter(sent, rank, room)
+    def _pull(self, halves: Halves, messages: Sequence[SliceMessage]) -> None:
+        """Write all ranks' slices into the parameters.
 
-        def keep() -> None:
-            total = added()
-            for columns in message.columns:
-                first, last = columns.own(rank, ranks)
-                if first < last:
-                    mean = total[columns.place : columns.place + last - first]
-                    self._means[self._numbers[columns.cell]][first:last] = mean
-
-        return keep
-
-    def _gather(self, halves: Halves, messages: Iterable[SliceMessage]) -> None:
-        """Write all ranks' slices into the parameters."""
-        in_turn(
-            self._gathered(halves, message, self._room[number % AT_ONCE, 0])
-            for number, message in enumerate(messages)
-        )
-
-    def _gathered(self, halves: Halves, message: SliceMessage, room: Tensor) -> Callable[[], None]:
-        rank, ranks = self.world.rank, self.world.size
-        matrix = message.matrix(room)
-        for columns in message.columns:
-            first, last = columns.own(rank, ranks)
-            flat = self.flats[columns.cell.parameter]
-            own = slice_of(columns.cell, rank, ranks).of(flat)[first:last]
-            matrix[rank, columns.place : columns.place + last - first] = own
-        arrived = halves.gather(matrix, rank)
-
-        def put() -> None:
-            arrived()
-            # Parameters may be written here, in the channel's thread: all of them are pending, and
-            # the gate lets nobody read one before `finish_one` has waited for its last batch.
-            for columns in message.columns:
-                for place, part in columns.parts(matrix, self.flats[columns.cell.parameter]):
-                    part.copy_(place)
-
-        return put
+        They may be written here, in the channel's thread: all of them are pending, and the gate
+        lets nobody read one before `finish_one` has waited for its last batch.
+        """
+        pull(halves, messages, self.world.rank, self._room, self.flats)
 
 
 def _parameters(messages: Iterable[SliceMessage]) -> tuple[nn.Parameter, ...]:
