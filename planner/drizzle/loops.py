@@ -144,7 +144,8 @@ class Loop:
         return max(Fraction(wall - self.compute_ns, wall), Fraction(0)) if wall else Fraction(0)
 
     def _median(self, size: int, name: str) -> int:
-        return round(median(getattr(row, name) for row in self.counted if row.iterations == size))
+        times: list[int] = [getattr(row, name) for row in self.counted if row.iterations == size]
+        return round(median(times))
 
     def measurements(self) -> tuple[Measurement, ...]:
         """Return the median overhead of each size of a group."""

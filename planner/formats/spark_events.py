@@ -29,6 +29,20 @@ import msgspec
 from planner.drizzle.observed import Application, Job, Spent, StageShape
 from planner.errors import InvalidInputError
 from planner.formats.spark_log import Line, lines_of, parts_of
+from planner.formats.spark_messages import (
+    DECODERS,
+    AppStart,
+    Environment,
+    ExecutorAdded,
+    JobEnd,
+    JobStart,
+    LogStart,
+    ShuffleRead,
+    ShuffleWrite,
+    StageEvent,
+    StageInfo,
+    TaskEnd,
+)
 from planner.units import counted
 
 __all__ = ["GROUP_PROPERTY", "read_events", "read_spark_log"]
@@ -42,111 +56,6 @@ _TIMES, _SUMS = 6, 10
 """Sums that are times, and all; those of `Spent`."""
 
 
-def _named(name: str, default: Any) -> Any:
-    return msgspec.field(default=default, name=name)
-
-
-class _StageInfo(msgspec.Struct, frozen=True, gc=False):
-    number: int = msgspec.field(name="Stage ID")
-    attempt: int = _named("Stage Attempt ID", 0)
-    name: str = _named("Stage Name", "")
-    tasks: int = _named("Number of Tasks", 0)
-    parents: tuple[int, ...] | None = _named("Parent IDs", None)  # not before Spark 1.5
-
-
-class _JobStart(msgspec.Struct, frozen=True, gc=False):
-    number: int = msgspec.field(name="Job ID")
-    time: int = msgspec.field(name="Submission Time")
-    stages: tuple[int, ...] = _named("Stage IDs", ())
-    properties: dict[str, Any] | None = _named("Properties", None)
-
-
-class _JobEnd(msgspec.Struct, frozen=True, gc=False):
-    number: int = msgspec.field(name="Job ID")
-    time: int = msgspec.field(name="Completion Time")
-    result: dict[str, Any] = _named("Job Result", {})
-
-
-class _StageEvent(msgspec.Struct, frozen=True, gc=False):
-    info: _StageInfo = msgspec.field(name="Stage Info")
-
-
-class _TaskInfo(msgspec.Struct, frozen=True, gc=False):
-    launched: int = msgspec.field(name="Launch Time")
-    finished: int = msgspec.field(name="Finish Time")
-    index: int = _named("Index", 0)
-    executor: str = _named("Executor ID", "")
-    getting_result: int = _named("Getting Result Time", 0)
-    speculative: bool = _named("Speculative", default=False)
-
-
-class _ShuffleRead(msgspec.Struct, frozen=True, gc=False):
-    remote: int = _named("Remote Bytes Read", 0)
-    local: int = _named("Local Bytes Read", 0)
-    waited: int = _named("Fetch Wait Time", 0)
-
-
-class _ShuffleWrite(msgspec.Struct, frozen=True, gc=False):
-    written: int = _named("Shuffle Bytes Written", 0)
-    time_ns: int = _named("Shuffle Write Time", 0)
-
-
-class _Metrics(msgspec.Struct, frozen=True, gc=False):
-    deserialise: int = _named("Executor Deserialize Time", 0)
-    run: int = _named("Executor Run Time", 0)
-    serialise: int = _named("Result Serialization Time", 0)
-    result: int = _named("Result Size", 0)
-    read: _ShuffleRead | None = _named("Shuffle Read Metrics", None)
-    write: _ShuffleWrite | None = _named("Shuffle Write Metrics", None)
-
-
-class _TaskEnd(msgspec.Struct, frozen=True, gc=False):
-    stage: int = msgspec.field(name="Stage ID")
-    info: _TaskInfo = msgspec.field(name="Task Info")
-    attempt: int = _named("Stage Attempt ID", 0)
-    reason: dict[str, Any] = _named("Task End Reason", {})
-    metrics: _Metrics | None = _named("Task Metrics", None)
-
-
-class _ExecutorInfo(msgspec.Struct, frozen=True, gc=False):
-    cores: int = _named("Total Cores", 0)
-    host: str = _named("Host", "")
-
-
-class _ExecutorAdded(msgspec.Struct, frozen=True, gc=False):
-    executor: str = msgspec.field(name="Executor ID")
-    info: _ExecutorInfo = msgspec.field(name="Executor Info")
-
-
-class _Environment(msgspec.Struct, frozen=True, gc=False):
-    properties: dict[str, Any] = _named("Spark Properties", {})
-
-
-class _LogStart(msgspec.Struct, frozen=True, gc=False):
-    version: str = _named("Spark Version", "")
-
-
-class _AppStart(msgspec.Struct, frozen=True, gc=False):
-    name: str = _named("App Name", "")
-
-
-class _AppEnd(msgspec.Struct, frozen=True, gc=False):
-    pass
-
-
-_KINDS: dict[bytes, type[msgspec.Struct]] = {
-    b"SparkListenerLogStart": _LogStart,
-    b"SparkListenerApplicationStart": _AppStart,
-    b"SparkListenerApplicationEnd": _AppEnd,
-    b"SparkListenerEnvironmentUpdate": _Environment,
-    b"SparkListenerExecutorAdded": _ExecutorAdded,
-    b"SparkListenerJobStart": _JobStart,
-    b"SparkListenerJobEnd": _JobEnd,
-    b"SparkListenerStageSubmitted": _StageEvent,
-    b"SparkListenerStageCompleted": _StageEvent,
-    b"SparkListenerTaskEnd": _TaskEnd,
-}
-_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 _START = b'{"Event":"'
 
 
@@ -154,7 +63,7 @@ _START = b'{"Event":"'
 class _Stage:
     """Sums over one attempt at a stage, in ms and bytes."""
 
-    info: _StageInfo
+    info: StageInfo
     job: int
     done: set[int] = field(default_factory=set)
     busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
@@ -166,7 +75,7 @@ class _Stage:
 class _Running:
     """A job that has not ended yet."""
 
-    start: _JobStart
+    start: JobStart
     group: int
     attempts: dict[int, _Stage] = field(default_factory=dict)
     again: int = 0
@@ -202,7 +111,7 @@ class _Reader:
             self._not_read(line)
             return
         self.events += 1
-        decoder = _DECODERS.get(name.rpartition(b".")[2])
+        decoder = DECODERS.get(name.rpartition(b".")[2])
         if decoder is None:
             if not line.whole and not text.rstrip().endswith(b"}"):
                 self.cut = line.where
@@ -226,28 +135,28 @@ class _Reader:
             self.cut = line.where
 
     def _follow(self, name: bytes, event: Any) -> None:
-        if isinstance(event, _TaskEnd):
+        if isinstance(event, TaskEnd):
             self._task(event)
-        elif isinstance(event, _StageEvent):
+        elif isinstance(event, StageEvent):
             if name.endswith(b"Submitted"):
                 self._submitted(event.info)
-        elif isinstance(event, _JobStart):
+        elif isinstance(event, JobStart):
             self.started += 1
             self.running[event.number] = _Running(event, _group(event.properties))
-        elif isinstance(event, _JobEnd):
+        elif isinstance(event, JobEnd):
             self._ended(event)
-        elif isinstance(event, _ExecutorAdded):
+        elif isinstance(event, ExecutorAdded):
             self.cores[event.executor] = event.info.cores
-        elif isinstance(event, _Environment):
+        elif isinstance(event, Environment):
             self.per_task = _positive(event.properties.get("spark.task.cpus"))
-        elif isinstance(event, _LogStart):
+        elif isinstance(event, LogStart):
             self.version = event.version
-        elif isinstance(event, _AppStart):
+        elif isinstance(event, AppStart):
             self.name = event.name
         else:
             self.ended = True
 
-    def _submitted(self, info: _StageInfo) -> None:
+    def _submitted(self, info: StageInfo) -> None:
         # A stage of several jobs runs in the first that needs it.
         owner = next(
             (job for job in self.running.values() if info.number in job.start.stages), None
@@ -266,7 +175,7 @@ class _Reader:
             stage = owner.attempts[info.number]
         owner.attempts[info.number] = self.stages[info.number] = stage
 
-    def _task(self, event: _TaskEnd) -> None:
+    def _task(self, event: TaskEnd) -> None:
         self.tasks += 1
         stage = self.stages.get(event.stage)
         if stage is None:
@@ -283,7 +192,7 @@ class _Reader:
         whole = max(info.finished - info.launched, 0)
         fetched = max(info.finished - info.getting_result, 0) if info.getting_result else 0
         beside = metrics.run + metrics.deserialise + metrics.serialise + fetched
-        read, write = metrics.read or _ShuffleRead(), metrics.write or _ShuffleWrite()
+        read, write = metrics.read or ShuffleRead(), metrics.write or ShuffleWrite()
         for place, amount in enumerate(
             (
                 *(metrics.run, max(whole - beside, 0), metrics.deserialise, metrics.serialise),
@@ -297,7 +206,7 @@ class _Reader:
         busy[0] += useful
         busy[1] = max(busy[1], useful)
 
-    def _ended(self, event: _JobEnd) -> None:
+    def _ended(self, event: JobEnd) -> None:
         job = self.running.pop(event.number, None)
         if job is None:
             return
