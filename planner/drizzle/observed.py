@@ -5,7 +5,10 @@ Source: the nouns are Apache Spark's.
 
 from dataclasses import dataclass
 
-__all__ = ["Application", "Job", "Spent", "StageShape"]
+__all__ = ["GROUP_PROPERTY", "Application", "Job", "Spent", "StageShape"]
+
+GROUP_PROPERTY = "planner.iterations"
+"""The property of a job that says how many iterations it runs at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from planner.drizzle.observed import Application, Job, Spent, StageShape
+from planner.drizzle.observed import GROUP_PROPERTY, Application, Job, Spent, StageShape
 from planner.errors import InvalidInputError
 from planner.formats.spark_log import Line, lines_of, parts_of
 from planner.formats.spark_messages import (
@@ -45,10 +45,7 @@ from planner.formats.spark_messages import (
 )
 from planner.units import counted
 
-__all__ = ["GROUP_PROPERTY", "read_events", "read_spark_log"]
-
-GROUP_PROPERTY = "planner.iterations"
-"""The local property of a job that says how many iterations it runs."""
+__all__ = ["read_events", "read_spark_log"]
 
 _MS = 10**6
 _MAX_NS = 2**62
