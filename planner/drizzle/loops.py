@@ -192,8 +192,6 @@ def _longest(shapes: Sequence[int], start: int) -> tuple[int, int]:
     """Return the pattern that repeats over most jobs from a place on, and how often it does."""
     best, most = 0, 0
     for pattern in range(1, min(MAX_PATTERN, (len(shapes) - start) // REPEATS) + 1):
-        if most >= REPEATS and best and pattern % best == 0:
-            continue  # the same stretch again
         end = start
         while end + pattern < len(shapes) and shapes[end] == shapes[end + pattern]:
             end += 1

@@ -62,7 +62,7 @@ class _Stage:
 
     info: StageInfo
     job: int
-    done: set[int] = field(default_factory=set)
+    done: set[tuple[int, int]] = field(default_factory=set)
     busy: dict[str, list[int]] = field(default_factory=dict)  # executor: sum, longest
     sums: list[int] = field(default_factory=lambda: [0] * _SUMS)  # as of `Spent`
     disturbed: int = 0
@@ -180,11 +180,13 @@ class _Reader:
         info, metrics = event.info, event.metrics
         if event.reason.get("Reason") != "Success" or info.speculative:
             stage.disturbed += 1
-        if event.reason.get("Reason") != "Success" or metrics is None or info.index in stage.done:
+        if event.reason.get("Reason") != "Success" or metrics is None:
             return
-        if event.attempt < stage.info.attempt:
+        # An attempt at some tasks of a stage numbers them from 0 again.
+        task = (info.partition, 0) if info.partition >= 0 else (info.index, event.attempt)
+        if task in stage.done or event.attempt < stage.info.attempt:
             return
-        stage.done.add(info.index)
+        stage.done.add(task)
         self.used.add(info.executor)
         whole = max(info.finished - info.launched, 0)
         fetched = max(info.finished - info.getting_result, 0) if info.getting_result else 0

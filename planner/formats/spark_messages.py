@@ -70,6 +70,7 @@ class TaskInfo(msgspec.Struct, frozen=True, gc=False):
     launched: int = msgspec.field(name="Launch Time")
     finished: int = msgspec.field(name="Finish Time")
     index: int = _named("Index", 0)
+    partition: int = _named("Partition ID", -1)  # not before Spark 3.2
     executor: str = _named("Executor ID", "")
     getting_result: int = _named("Getting Result Time", 0)
     speculative: bool = _named("Speculative", default=False)

@@ -158,7 +158,7 @@ def wait_for_slots(context: Any, tasks: int, timeout_s: float) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the line of an error of Spark's that says most: that of Python, if a task raised it."""
+    """Return the line of an error of Spark's that says most: Python's, if a task raised it."""
     java_error = getattr(error, "java_exception", None)
     text = str(java_error.toString()) if java_error is not None else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]

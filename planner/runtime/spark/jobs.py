@@ -5,10 +5,10 @@ shuffles, broadcasts.
 
 Method. A plan of `planner.bigdl` says which way.
 
-* *Slices.* A stage computes gradients; a shuffle brings slice i of all of them to task i, which sums
-  it up and updates its part of the weights. The way back is a second shuffle, which brings every
-  part to every task (``back="shuffle"``), or the driver, which collects the parts and broadcasts
-  the whole (``back="broadcast"``).
+* *Slices.* A stage computes gradients; a shuffle brings slice i of all of them to task i, which
+  sums it up and updates its part of the weights. The way back is a second shuffle, which brings
+  every part to every task (``back="shuffle"``), or the driver, which collects the parts and
+  broadcasts the whole (``back="broadcast"``).
 * *Through the driver.* It adds up all gradients itself (`RDD.reduce`), or what ``treeAggregate``
   leaves of them, updates the weights and broadcasts them.
 
@@ -105,7 +105,7 @@ def train_jobs(
 
 
 def _again(run: Callable[[Reached, int], Reached], reached: Reached, many: int) -> Reached:
-    """Run some iterations, again from where they began if what the executors kept of them is lost."""
+    """Run some iterations, again from where they began if what executors kept is lost."""
     from pyspark.errors import PySparkException
 
     for attempt in range(_ATTEMPTS):
