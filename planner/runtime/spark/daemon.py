@@ -1,0 +1,11 @@
+"""What starts the Python processes of an executor: Spark's own, with torch loaded before.
+
+Each process is a fork of this one, and importing torch in each of them would take seconds.
+"""
+
+from importlib import import_module
+
+if __name__ == "__main__":
+    for module in ("torch", "planner.runtime.spark.exchanging"):
+        import_module(module)
+    import_module("pyspark.daemon").manager()
