@@ -1,0 +1,5 @@
+"""Plans followed inside the graphs that torch.compile makes; see `planner.runtime.compiled.backend`."""
+
+from planner.runtime.compiled.backend import PlannedBackend
+
+__all__ = ["PlannedBackend"]
