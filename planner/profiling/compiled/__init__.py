@@ -1,1 +1,1 @@
-"""Graphs that torch.compile makes of a model: what depends on what in them, and what takes how long."""
+"""Graphs that torch.compile makes of a model: what depends on what, and takes how long."""

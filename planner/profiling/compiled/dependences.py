@@ -95,8 +95,9 @@ def _written_nodes(node: Node) -> Iterator[Node]:
     """Yield the nodes whose tensors a node changes in place."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
         return
+    names = [entry.name for entry in node.target._schema.arguments]
     arguments: Mapping[str, Any] = {
-        **dict(zip((entry.name for entry in node.target._schema.arguments), node.args)),
+        **dict(zip(names, node.args, strict=False)),
         **node.kwargs,
     }
     for entry in node.target._schema.arguments:

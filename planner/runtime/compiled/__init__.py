@@ -1,4 +1,4 @@
-"""Plans followed inside the graphs that torch.compile makes; see `planner.runtime.compiled.backend`."""
+"""Plans followed inside the graphs that torch.compile makes: see `backend`."""
 
 from planner.runtime.compiled.backend import PlannedBackend
 

@@ -69,7 +69,7 @@ class PlannedBackend:
         Whether Inductor makes code of the graphs. It merges operations, so that of the order of
         operations only that of gradients and of transfers is left.
     keep_order : bool
-        Whether to leave operations in the compiler's order, and take only the transfers of the plan.
+        Whether to leave operations in the compiler's order, and take only the plan's transfers.
 
     Raises
     ------
@@ -157,7 +157,7 @@ class PlannedBackend:
         self._steps.finish()
 
     def close(self) -> None:
-        """Finish, and leave the model as a plain one; what is compiled cannot be called any more."""
+        """Finish, and leave the model as a plain one; what is compiled ends with an error."""
         self._steps.close()
 
     def _part(self, module: GraphModule, examples: Sequence[Any]) -> Part:

@@ -27,8 +27,8 @@ _INDUCTOR = {
 
 def as_it_is(part: Part, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
     """Return what runs a graph operation by operation."""
-    from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.aot_autograd import make_boxed_func
 
     def make(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         made: Callable[..., Any] = make_boxed_func(graph.forward)
@@ -76,4 +76,6 @@ def with_inductor(part: Part, module: GraphModule, examples: Sequence[Any]) -> C
         config.patch(_INDUCTOR),
         torch._functorch.config.patch(enable_autograd_cache=False),
     ):
-        return compile_fx(module, examples, inner_compile=inner)
+        compiled: Any = compile_fx(module, examples, inner_compile=inner)
+    made: Callable[..., Any] = compiled
+    return made

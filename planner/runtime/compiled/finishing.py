@@ -15,7 +15,7 @@ Source. Hashemi et al., *Caramel* §4.3 (transfers in the forward pass); torch's
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import torch
@@ -30,7 +30,7 @@ Finish = Callable[[Sequence[int]], None]
 class Waiting:
     """What the operation calls, by its number; an operation's arguments can be no objects."""
 
-    _all: WeakValueDictionary[int, "Waiting"] = WeakValueDictionary()
+    _all: ClassVar[WeakValueDictionary[int, "Waiting"]] = WeakValueDictionary()
     _numbers = count()
 
     def __init__(self, finish: Finish) -> None:

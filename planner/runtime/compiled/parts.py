@@ -3,8 +3,8 @@
 Problem. A graph that torch.compile makes is compiled once and runs in steps of several kinds: with
 transfers, without them while gradients are accumulated, and with them behind what was accumulated.
 
-Method. The forward graph is rewritten once. Of the backward graph a copy is rewritten, and compiled,
-for each kind of step when the first one comes.
+Method. The forward graph is rewritten once. Of the backward graph a copy is rewritten, and
+compiled, for each kind of step when the first one comes.
 
 Guarantee. All ranks have compared the graphs before either runs. A graph that cannot follow the
 plan is refused, by an error that its first call raises on every rank.
@@ -70,9 +70,7 @@ class Part:
         How its operations are put in order.
     """
 
-    def __init__(
-        self, number: int, inputs: Mapping[str, int], steps: Steps, order: Order
-    ) -> None:
+    def __init__(self, number: int, inputs: Mapping[str, int], steps: Steps, order: Order) -> None:
         self.number = number
         self.inputs = inputs
         self.steps = steps
@@ -137,7 +135,9 @@ class Part:
         return Backward(self, make, module, examples).run
 
     def _agree(self, phase: str, module: GraphModule) -> None:
-        rows = [f"{node.name} {node.target} {node.args} {node.kwargs}" for node in module.graph.nodes]
+        rows = [
+            f"{node.name} {node.target} {node.args} {node.kwargs}" for node in module.graph.nodes
+        ]
         self.steps.world.agree(f"compiled graph {self.number}, {phase}", digest(*rows))
 
     def _reorder(self, graph: Graph, phase: str, gradients: Mapping[str, Node]) -> None:
@@ -241,13 +241,14 @@ def uncompiled_boxed(function: Callable[[list[Any]], Any]) -> Callable[[list[Any
 
 def _outputs(graph: Graph) -> list[Any]:
     (output,) = graph.find_nodes(op="output")
-    return list(output.args[0])
+    outputs: Any = output.args[0]
+    return list(outputs)
 
 
 def _add_accumulated(graph: Graph, places: Mapping[str, int]) -> list[Tensor]:
     """Let a graph add what was accumulated to gradients, as further inputs; return examples."""
     (output,) = graph.find_nodes(op="output")
-    outputs, examples = list(output.args[0]), []
+    outputs, examples = _outputs(graph), []
     last = graph.find_nodes(op="placeholder")[-1]
     for number, place in enumerate(places.values()):
         gradient = outputs[place]

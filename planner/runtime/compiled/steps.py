@@ -132,7 +132,9 @@ class Steps:
         if self._pending:  # parameters that no forward graph read
             self.finish()
         expected = len(self._arriving)
-        if not self._synchronised and list(batches) == list(range(expected, expected + len(batches))):
+        if not self._synchronised and list(batches) == list(
+            range(expected, expected + len(batches))
+        ):
             return
         if batches and (batches[0] in self._arriving or self._synchronised):
             self.stop(

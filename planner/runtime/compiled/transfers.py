@@ -108,7 +108,8 @@ def insert_transfers(
     nodes = list(graph.nodes)
     place = {node: number for number, node in enumerate(nodes)}
     (output,) = graph.find_nodes(op="output")
-    outputs = list(output.args[0])
+    left: Any = output.args[0]
+    outputs = list(left)
     gradients = {name: outputs[number] for name, number in places.items()}
     before = max((place[node] for node in graph.find_nodes(op="placeholder")), default=0)
     inserting = _Inserting(graph, nodes[before])
