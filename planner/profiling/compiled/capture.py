@@ -122,7 +122,7 @@ class Recorder:
     ) -> Callable[..., Any]:
         if any(node.op in ("call_module", "call_method") for node in operations(module.graph)):
             raise MeasurementError("the compiled graph calls something else than functions")
-        from torch._functorch.aot_autograd import make_boxed_func
+        from torch._functorch._aot_autograd.utils import make_boxed_func
 
         stage = Stage(graph, phase, module, parameters)
 

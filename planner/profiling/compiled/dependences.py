@@ -77,8 +77,8 @@ def _kinds(node: Node) -> set[str]:
     kinds = set()
     if torch.Tag.nondeterministic_seeded in target.tags:
         kinds.add("random")
-    if target.namespace in COLLECTIVES and "wait_tensor" not in target.name():
-        kinds.add("collective")
+    if target.namespace in COLLECTIVES:  # a wait needs what it waits for, and nothing else
+        return kinds if "wait_tensor" in target.name() else {*kinds, "collective"}
     mutable = target._schema.is_mutable
     if mutable and any(not _storages(read) for read in _written_nodes(node)):
         kinds.add("fixed")  # it writes who knows where

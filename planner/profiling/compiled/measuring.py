@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from planner import machine
 from planner.deadline import Deadline
@@ -69,7 +69,7 @@ def measure_compiled(
     one_of = STATISTICS[statistic]
     report = progress or (lambda _done, _total: None)
     clock = clock_for(model)
-    names = {tensor: called for called, tensor in model.named_parameters() if tensor.requires_grad}
+    names: dict[Tensor, str] = {tensor: called for called, tensor in model.named_parameters() if tensor.requires_grad}
     recorder = Recorder(names, clock)
     compiled = torch.compile(model, backend=recorder, dynamic=False)
     bare: list[tuple[int, int]] = []
@@ -169,10 +169,8 @@ def _notes(
     whole = sum(sum(run.whole_ns) for run in runs) / len(runs)
     nodes = sum(len(call.times_ns) for call in calls)
     several = "s" if graphs > 1 else ""
-    notes = [
-        f"{nodes} operations, in {graphs} graph{several} of torch.compile, timed one by one: "
-        f"{whole / 1e6:.3f} ms in the mean ({alone / 1e6:.3f} ms without a clock)"
-    ]
+    what = f"{nodes} operations, in {graphs} graph{several} of torch.compile, timed one by one: "
+    notes = [f"{what}{whole / 1e6:.3f} ms in the mean ({alone / 1e6:.3f} ms without a clock)"]
     if graphs > 1:
         reasons = breaks()
         notes.append(f"cut into graphs by: {'; '.join(reasons) if reasons else 'unknown'}")

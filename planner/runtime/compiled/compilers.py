@@ -28,7 +28,7 @@ _INDUCTOR = {
 def as_it_is(part: Part, module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
     """Return what runs a graph operation by operation."""
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.aot_autograd import make_boxed_func
+    from torch._functorch._aot_autograd.utils import make_boxed_func
 
     def make(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         made: Callable[..., Any] = make_boxed_func(graph.forward)

@@ -209,10 +209,7 @@ class Backward:
     def _of(self, kind: str) -> Callable[..., Any]:
         """Return the graph for a kind of step, compiled if it is the first one."""
         if kind not in self._made:
-            module = torch.fx.GraphModule(self._module, torch.fx.Graph())
-            module.graph.output(
-                module.graph.graph_copy(self._module.graph, {}, return_output_node=True)[0]
-            )
+            module = _copied(self._module)
             examples = list(self._examples)
             if kind == "sending all":
                 examples += _add_accumulated(module.graph, self._part.inputs)
@@ -237,6 +234,12 @@ def uncompiled_boxed(function: Callable[[list[Any]], Any]) -> Callable[[list[Any
     kept: Any = uncompiled(function)
     kept._boxed_call = True
     return kept  # type: ignore[no-any-return]
+
+
+def _copied(module: GraphModule) -> GraphModule:
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    return GraphModule(module, graph)
 
 
 def _outputs(graph: Graph) -> list[Any]:
