@@ -69,6 +69,7 @@ def test_help_of_no_problem_is_the_short_one_or_an_error(
     assert "problems, with an example of each:" in helped(capsys, "--help", *given.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_examples_run(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

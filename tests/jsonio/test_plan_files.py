@@ -263,6 +263,7 @@ def test_what_is_changed_in_a_plan_is_refused_by_all_readers_alike(
 TOOLS = ("ddp", "fsdp2", "horovod", "deepspeed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", METHODS)
 def test_all_commands_refuse_a_plan_in_the_same_words(
     problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
