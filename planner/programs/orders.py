@@ -48,11 +48,11 @@ def order_of(plan: bytes | Mapping[str, Any] | Answer | TypedPlan) -> PlannedOrd
     if not is_typed(plan):
         return _answered(read_plan(plan))  # type: ignore[arg-type]
     problem, solved = plan[:2]
-    found: object = solved.plan if isinstance(solved, Result) else solved
-    if not isinstance(found, caramel.Plan | iteration.Plan) or len(found.backward_orders) > 1:
+    solution: object = solved.plan if isinstance(solved, Result) else solved
+    if not isinstance(solution, caramel.Plan | iteration.Plan) or len(solution.backward_orders) > 1:
         return None
     assert isinstance(problem, caramel.Problem | iteration.Problem)
-    return _typed(problem.graph, found.backward_orders[0], found.forward_order)
+    return _typed(problem.graph, solution.backward_orders[0], solution.forward_order)
 
 
 def _answered(answer: Answer) -> PlannedOrder | None:

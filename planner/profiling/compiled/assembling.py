@@ -43,7 +43,7 @@ def dataflow(
     calls: Sequence[Sequence[Call]],
     between: Sequence[Sequence[int]],
     one_of: Callable[[Sequence[int]], float],
-    sizes: dict[str, Tensor],
+    sizes: Mapping[str, Tensor],
 ) -> Graph:
     """Return the dataflow graph of iterations that ran the same stages.
 

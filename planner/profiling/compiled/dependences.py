@@ -35,13 +35,13 @@ def operations(graph: Graph) -> list[Node]:
 
 def dependences(graph: Graph) -> dict[Node, tuple[Node, ...]]:
     """Return for each node that computes the earlier ones it has to wait for."""
-    found: dict[Node, tuple[Node, ...]] = {}
+    needed: dict[Node, tuple[Node, ...]] = {}
     written: dict[int, Node] = {}
     reading: dict[int, list[Node]] = {}
     last: dict[str, Node] = {}  # of each kind of node that keeps its order
     since: list[Node] = []  # the last one that everything waits for
     for node in operations(graph):
-        before = dict.fromkeys(read for read in node.all_input_nodes if read in found)
+        before = dict.fromkeys(read for read in node.all_input_nodes if read in needed)
         kinds = _kinds(node)
         writes = _written(node)
         for kind in kinds & last.keys():
@@ -63,8 +63,8 @@ def dependences(graph: Graph) -> dict[Node, tuple[Node, ...]]:
             before[last["fixed"]] = None
         since.append(node)
         before.pop(node, None)
-        found[node] = tuple(before)
-    return found
+        needed[node] = tuple(before)
+    return needed
 
 
 def _kinds(node: Node) -> set[str]:

@@ -69,7 +69,8 @@ def measure_compiled(
     one_of = STATISTICS[statistic]
     report = progress or (lambda _done, _total: None)
     clock = clock_for(model)
-    names: dict[Tensor, str] = {tensor: called for called, tensor in model.named_parameters() if tensor.requires_grad}
+    trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    names: dict[Tensor, str] = {tensor: called for called, tensor in trained.items()}
     recorder = Recorder(names, clock)
     compiled = torch.compile(model, backend=recorder, dynamic=False)
     bare: list[tuple[int, int]] = []
@@ -112,7 +113,7 @@ def measure_compiled(
             [calls for calls, _ in timed],
             [between for _, between in timed],
             one_of,
-            {called: tensor for tensor, called in names.items()},
+            trained,
         )
         provenance = Provenance(
             kind="measured",

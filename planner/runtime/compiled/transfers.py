@@ -175,7 +175,7 @@ def arriving(layout: Layout) -> int:
 
 def means_in(layout: Layout, arrived: Sequence[Tensor]) -> list[tuple[str, Elements, Tensor]]:
     """Return the pieces of gradients in what arrived of a batch."""
-    found, left = [], list(arrived)
+    placed, left = [], list(arrived)
     for pieces in layout.pieces:
         if layout.depth == 1:
             parts, left = left[: len(pieces)], left[len(pieces) :]
@@ -184,5 +184,5 @@ def means_in(layout: Layout, arrived: Sequence[Tensor]) -> list[tuple[str, Eleme
             chunks = len(_chunks(sum(sizes), layout.depth))
             flat, left = torch.cat(left[:chunks]), left[chunks:]
             parts = list(flat.split(sizes))
-        found += [(*piece, part) for piece, part in zip(pieces, parts, strict=True)]
-    return found
+        placed += [(*piece, part) for piece, part in zip(pieces, parts, strict=True)]
+    return placed
