@@ -33,8 +33,16 @@ def operations(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if node.op.startswith("call_")]
 
 
-def dependences(graph: Graph) -> dict[Node, tuple[Node, ...]]:
-    """Return for each node that computes the earlier ones it has to wait for."""
+def dependences(graph: Graph, *, keep_collectives: bool = True) -> dict[Node, tuple[Node, ...]]:
+    """Return for each node that computes the earlier ones it has to wait for.
+
+    Parameters
+    ----------
+    graph : Graph
+        With a value in each node's ``meta["val"]``, as tracing leaves it.
+    keep_collectives : bool
+        Whether collectives keep their order; if not, all ranks have to change it alike.
+    """
     needed: dict[Node, tuple[Node, ...]] = {}
     written: dict[int, Node] = {}
     reading: dict[int, list[Node]] = {}
@@ -43,6 +51,8 @@ def dependences(graph: Graph) -> dict[Node, tuple[Node, ...]]:
     for node in operations(graph):
         before = dict.fromkeys(read for read in node.all_input_nodes if read in needed)
         kinds = _kinds(node)
+        if not keep_collectives:
+            kinds.discard("collective")
         writes = _written(node)
         for kind in kinds & last.keys():
             before[last[kind]] = None

@@ -31,7 +31,13 @@ from planner.validation import shown
 __all__ = ["by_gradients", "by_operations", "impose"]
 
 
-def by_operations(graph: Graph, names: Sequence[str], called: Mapping[Node, str]) -> list[Node]:
+def by_operations(
+    graph: Graph,
+    names: Sequence[str],
+    called: Mapping[Node, str],
+    *,
+    keep_collectives: bool = True,
+) -> list[Node]:
     """Return a graph's operations in the order in which a plan names them.
 
     Parameters
@@ -42,13 +48,15 @@ def by_operations(graph: Graph, names: Sequence[str], called: Mapping[Node, str]
         The plan's operations of both passes, and of other graphs.
     called : mapping of Node to str
         What the plan calls each operation of this graph.
+    keep_collectives : bool
+        Whether collectives that the graph has keep their order.
 
     Raises
     ------
     InvalidPlanError
         If one is missing, or comes before another one that it depends on.
     """
-    needed = dependences(graph)
+    needed = dependences(graph, keep_collectives=keep_collectives)
     node_of = {called[node]: node for node in needed}
     order: dict[Node, None] = {}
     for place, name in enumerate(names):
