@@ -6,8 +6,8 @@ Method: every choice of mesh, units, what they keep and recompute, and number of
 as if gathers and reduce-scatters did not meet, with every gather as early as memory allows: no plan
 of that shape is faster, and if the channels do not meet, that is its best plan. Where they do, and
 the best plan so far is slower, the steps that issue gathers are searched depth first: how many have
-been issued in each step. On one channel a partial choice is dropped if another with as many issued
-has everything as early: all that follows only ever waits for what has ended. Wherever the
+been issued in each step. If no links are shared a partial choice is dropped if another with as many
+issued has everything as early: all that follows only ever waits for what has ended. Wherever the
 computations left would end too late, nothing follows.
 
 The last unit always keeps its parameters: nothing comes between its two steps. Without a memory
@@ -124,7 +124,7 @@ class _Issues:
         self._shape, self._room, self._best_ns = shape, room, best_ns
         gathers = [mesh.gather_ns(size) for size in between("parameter_bytes")]
         self._reduces = [
-            mesh.reduce_ns(size, sum(shares[start:stop])) if size else None
+            (mesh.reduce_ns(size), mesh.sum_ns(sum(shares[start:stop]))) if size else None
             for size, (start, stop) in zip(between("gradients"), shape.ranges, strict=True)
         ][::-1]
         again = [
@@ -135,11 +135,12 @@ class _Issues:
         self._compute = [*between("forward_ns"), *reversed(backward)]
         self._after = [sum(self._compute[step:]) for step in range(len(self._compute) + 1)]
         self._gathers = [(gathers + gathers[::-1])[step] for step in room.needed]
-        self._monotone = problem.channels != "shared"
+        apart = problem.apart(mesh)
+        self._monotone = apart and problem.channels != "shared"
         self._chosen: list[int] | None = None
         self._path: list[int] = []
         self._kept: dict[tuple[int, int], list[tuple[int, ...]]] = {}
-        self._begin = _State(0, lanes_of(problem.channels), 0, (), ())
+        self._begin = _State(0, lanes_of(problem.channels, apart=apart), 0, (), ())
 
     def best(self) -> Plan | None:
         """Return the plan if it is faster than the one known."""
@@ -152,7 +153,7 @@ class _Issues:
         if state.ready + self._after[step] >= self._best_ns:
             return
         if step == len(self._compute):
-            end = max([state.ready, *(end for _, end in state.lanes.copy().spans())])
+            end = max(state.ready, *state.lanes.free())
             if end < self._best_ns:
                 self._best_ns, self._chosen = end, [*self._path]
             return
@@ -182,9 +183,10 @@ class _Issues:
         if step >= count:
             while len(held) >= self._shape.buffers:
                 ready = max(ready, lanes.end(held.popleft()))
-            time = self._reduces[step - count]
-            if time is not None:
-                held.append(lanes.issue(REDUCES, time, ready))
+            times = self._reduces[step - count]
+            if times is not None:
+                scatter, added = times
+                held.append(lanes.issue(REDUCES, scatter, ready, added))
         return _State(ready, lanes, issued, tuple(waited), tuple(held))
 
     def _dominated(self, step: int, state: _State) -> bool:
@@ -192,7 +194,7 @@ class _Issues:
         ends = [end for _, end in state.lanes.spans()]
         times = (
             state.ready,
-            max(ends, default=0),
+            *state.lanes.free(),
             *(ends[transfer] for transfer in (*state.waited, *state.held)),
         )
         kept = self._kept.setdefault((step, state.issued), [])

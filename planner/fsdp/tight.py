@@ -5,7 +5,8 @@ make the least of them, each gathered twice and scattered once?
 
 Method: if nothing but the last unit's parameters is kept after the forward pass, what is in memory
 before a unit is known: the activations so far. So which units fit tells each by itself, but for the
-gradients of the next one, whose buffer it meets. Going through the layers from the last to the
+gradients of the next one, whose buffer it meets. Sums over copies with links of their own count
+where they take longer than all else. Going through the layers from the last to the
 first, of all units from one layer on the cheapest are kept, for each size of the first one's
 gradients. With `ahead`, each has room for as much again as its parameters, so many times.
 
@@ -48,6 +49,7 @@ def cheapest_units(
     """
     assert problem.memory_bytes is not None
     over = problem.meshes[mesh]
+    apart = problem.apart(over)
     room = problem.memory_bytes - problem.state_bytes(over.shards)
     sums, shares = problem.prefixes, problem.share_sums(over.shards)
     sizes, gradients = sums["parameter_bytes"], sums["gradients"]
@@ -63,14 +65,15 @@ def cheapest_units(
             size, made = sizes[stop] - sizes[start], gradients[stop] - gradients[start]
             own, later = shares[stop] - shares[start], shares[-1] - shares[stop]
             remembered, more = kept[stop] - kept[start], ahead * size
-            if max(2 * size, size + remembered, 2 * made + later + own) + more > left:
+            if max(2 * size, size + remembered, 2 * made + later) + more > left:
                 break  # and so does every longer one
             if recompute:
                 again = max(again, *problem.activations[reached:stop])
             reached = stop
             copied = 2 * size if stop < problem.layers else 0
             beside = left - remembered - later - more - max(copied, again + size + made)
-            costs = 2 * over.gather_ns(size) + over.reduce_ns(made, own)
+            costs = 2 * over.gather_ns(size) + over.reduce_ns(made)
+            costs = max(costs, over.sum_ns(own)) if apart else costs + over.sum_ns(own)
             tried += [
                 _Label(costs + label.cost, made, (stop, label.units))
                 for label in labels[stop]
