@@ -34,6 +34,7 @@ __all__ = [
     "Evaluation",
     "Level",
     "Load",
+    "Merit",
     "Schedule",
     "Step",
     "Transfer",
@@ -42,6 +43,7 @@ __all__ = [
     "iteration_ns",
     "levels",
     "loads_of",
+    "merit",
     "peak_of",
 ]
 
@@ -202,6 +204,24 @@ class Evaluation:
         )
 
 
+class Merit(NamedTuple):
+    """What plans are compared by, in this order; less is better.
+
+    Attributes
+    ----------
+    iteration_ns : int
+        The objective. Of plans that take as long,
+    peak_bytes : int
+        the one that takes the least memory is better, and of those
+    units : int
+        the one with the fewest units.
+    """
+
+    iteration_ns: int
+    peak_bytes: int
+    units: int
+
+
 class Schedule(NamedTuple):
     """When everything happens; see `Evaluation`."""
 
@@ -247,6 +267,11 @@ def peak_of(problem: Problem, plan: Plan) -> int:
     """Return the most that is in memory at once, in bytes."""
     state = problem.state_bytes(problem.meshes[plan.mesh].shards)
     return state + max(level.moving for level in levels(plan, loads_of(problem, plan)))
+
+
+def merit(problem: Problem, plan: Plan) -> Merit:
+    """Return what a plan is compared by."""
+    return Merit(iteration_ns(problem, plan), peak_of(problem, plan), len(plan.units))
 
 
 def loads_of(problem: Problem, plan: Plan) -> tuple[Load, ...]:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from planner.fsdp.checker import checked_peak
-from planner.fsdp.evaluation import iteration_ns
+from planner.fsdp.evaluation import merit
 from planner.fsdp.least import wrapped
 from planner.fsdp.plan import Plan, Unit
 from planner.fsdp.problem import Problem
@@ -64,7 +64,7 @@ def fitted(problem: Problem, rule: Rule) -> Plan | None:
         if limit is not None:
             plans = [plan for plan in plans if checked_peak(problem, plan) <= limit]
         if plans:
-            return min(plans, key=lambda plan: iteration_ns(problem, plan))
+            return min(plans, key=lambda plan: merit(problem, plan))
     return None
 
 

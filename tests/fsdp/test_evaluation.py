@@ -92,7 +92,7 @@ def test_shared_channels_are_half_as_fast() -> None:
 @pytest.mark.parametrize(
     ("channels", "own_links", "sums"),
     [
-        # Gathers until 16. Reduce-scatters from 16 to 24 and to 32, sums from 24 to 30 and 32 to 38.
+        # Gathers until 16, reduce-scatters until 24 and 32, sums behind each of these.
         ("one", True, [(24, 30), (32, 38)]),
         ("two", False, [(24, 30), (32, 38)]),
         # The first sum and the second reduce-scatter, half as fast: 6 ns of each until 36.

@@ -8,7 +8,6 @@ of a GPU. What FSDP2 waits for where is FSDP2's own code.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -34,7 +33,7 @@ from planner import fsdp
 from planner.costs import AffineCost
 from planner.formats.fsdp2_units import needed, without
 from planner.fsdp import Mesh, Plan, Problem
-from planner.fsdp.evaluation import Schedule, evaluate, follow, loads_of
+from planner.fsdp.evaluation import Schedule, evaluate, follow
 from planner.fsdp.rules import RULES
 from planner.programs import program_of
 from planner.runtime import fsdp2_units
