@@ -33,7 +33,7 @@ from planner import fsdp
 from planner.costs import AffineCost
 from planner.formats.fsdp2_units import needed, without
 from planner.fsdp import Mesh, Plan, Problem
-from planner.fsdp.evaluation import Schedule, evaluate, follow
+from planner.fsdp.evaluation import Evaluation, Schedule, evaluate, follow
 from planner.fsdp.rules import RULES
 from planner.programs import program_of
 from planner.runtime import fsdp2_units
@@ -224,7 +224,7 @@ def timed(problem: Problem, sharded: Callable[[], nn.Module]) -> tuple[list[Span
     return CLOCK.spans, CLOCK.current.at
 
 
-def foreseen(evaluation: Schedule) -> tuple[list[Span], int]:
+def foreseen(evaluation: Schedule | Evaluation) -> tuple[list[Span], int]:
     count = len(evaluation.steps) // 2
     spans = [
         Span("forward" if step < count else "backward", row.start_ns, row.end_ns)
