@@ -276,37 +276,44 @@ def merit(problem: Problem, plan: Plan) -> Merit:
 
 def loads_of(problem: Problem, plan: Plan) -> tuple[Load, ...]:
     """Return what the units of a plan are."""
-    mesh = problem.meshes[plan.mesh]
-    sums, shares = problem.prefixes, problem.share_sums(mesh.shards)
+    known = problem.known
     loads = []
     for start, stop, _, recompute, *_ in plan.units:
-        parameters, gradients, whole, checkpoint, forward, backward = (
-            sums[name][stop] - sums[name][start]
-            for name in (
-                "parameter_bytes",
-                "gradients",
-                "activations",
-                "checkpoints",
-                "forward_ns",
-                "backward_ns",
-            )
-        )
-        share = shares[stop] - shares[start]
-        loads.append(
-            Load(
-                parameters,
-                gradients,
-                share,
-                checkpoint if recompute else whole,
-                max(problem.activations[start:stop]) if recompute else 0,
-                forward,
-                backward + forward if recompute else backward,
-                mesh.gather_ns(parameters),
-                mesh.reduce_ns(gradients),
-                mesh.sum_ns(share),
-            )
-        )
+        key = (plan.mesh, start, stop, recompute)
+        if key not in known:
+            known[key] = _load(problem, *key)
+        loads.append(known[key])
     return tuple(loads)
+
+
+def _load(problem: Problem, over: int, start: int, stop: int, recompute: bool) -> Load:
+    mesh = problem.meshes[over]
+    prefixes = problem.prefixes
+    parameters, gradients, whole, checkpoint, forward, backward = (
+        prefixes[name][stop] - prefixes[name][start]
+        for name in (
+            "parameter_bytes",
+            "gradients",
+            "activations",
+            "checkpoints",
+            "forward_ns",
+            "backward_ns",
+        )
+    )
+    shares = problem.share_sums(mesh.shards)
+    share = shares[stop] - shares[start]
+    return Load(
+        parameters,
+        gradients,
+        share,
+        checkpoint if recompute else whole,
+        max(problem.activations[start:stop]) if recompute else 0,
+        forward,
+        backward + forward if recompute else backward,
+        mesh.gather_ns(parameters),
+        mesh.reduce_ns(gradients),
+        mesh.sum_ns(share),
+    )
 
 
 def follow(

@@ -86,10 +86,10 @@ def too_little(problem: Problem) -> Infeasibility | None:
         return None
     if any(fitting(problem, mesh, limit) for mesh in range(len(problem.meshes))):
         return None
-    least = min(
-        (least_memory(problem, mesh) for mesh in range(len(problem.meshes))),
-        key=lambda least: least.memory_bytes,
-    )
+    least = least_memory(problem, 0)
+    for mesh in range(1, len(problem.meshes)):
+        if fitting(problem, mesh, least.memory_bytes - 1) is not None:
+            least = least_memory(problem, mesh)
     evaluation = evaluate(problem, at_use(least.shape))
     peak = evaluation.peak
     parts = {

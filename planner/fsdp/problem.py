@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from planner.costs import AffineCost, DepthCost, TableCost
 from planner.errors import InvalidInputError
@@ -283,6 +283,11 @@ class Problem:
         if shards not in self._share_sums:
             self._share_sums[shards] = tuple(accumulate(self.shares(shards), initial=0))
         return self._share_sums[shards]
+
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """What has been worked out of units: a memory of `planner.fsdp.evaluation`."""
+        return {}
 
     @cached_property
     def _share_sums(self) -> dict[int, tuple[int, ...]]:

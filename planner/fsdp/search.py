@@ -41,7 +41,7 @@ from planner.methods import Outcome
 __all__ = ["search"]
 
 EFFORT = 100_000
-"""Steps simulated on the most promising mesh, and for changes; on the n-th, an n-th of that."""
+"""Steps simulated on the most promising mesh, and for changes; half as many on each of the next."""
 
 MAX_STARTS = 160
 """Layers that units may begin with in longer chains."""
@@ -66,8 +66,8 @@ def search(problem: Problem, deadline: Deadline) -> Outcome[Plan]:
     pool.fallback()
     assert pool.best is not None
     try:
-        for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh]), start=1):
-            pool.left = EFFORT // rank
+        for rank, mesh in enumerate(sorted(bounds, key=lambda mesh: bounds[mesh])):
+            pool.left = max(EFFORT >> rank, EFFORT >> 6)
             for shape in _shapes(problem, mesh, deadline):
                 deadline.check()
                 if pool.settled or pool.best.merit.iteration_ns <= bounds[mesh]:

@@ -10,19 +10,31 @@ where they take longer than all else. Going through the layers from the last to 
 first, of all units from one layer on the cheapest are kept, for each size of the first one's
 gradients. With `ahead`, each has room for as much again as its parameters, so many times.
 
-Guarantee: the least sum of transfers of all units that fit so.
-Complexity: O(layers · layers of a unit · undominated). Source: own.
+Guarantee: the least sum of transfers of all units that fit so, of up to `EVERY` of the smallest
+ones, or numbers of them that are some eighth apart.
+Complexity: O(layers · numbers · log undominated). Source: own.
 """
 
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 from planner.fsdp.least import finest
 from planner.fsdp.problem import Problem
 
-__all__ = ["MAX_LONGEST", "cheapest_units"]
+__all__ = ["cheapest_units"]
 
-MAX_LONGEST = 256
-"""Smallest units in a unit at most."""
+EVERY, MOST = 32, 256
+"""Up to so many of the smallest units in one, all numbers are tried; and how many at most."""
+
+
+def _numbers() -> tuple[int, ...]:
+    numbers = [1]
+    while numbers[-1] < MOST:
+        numbers.append(numbers[-1] + (1 if numbers[-1] < EVERY else numbers[-1] // 8))
+    return tuple(numbers)
+
+
+_NUMBERS = _numbers()
 
 
 class _Label(NamedTuple):
@@ -61,7 +73,10 @@ def cheapest_units(
         left = room - kept[start]
         tried: list[_Label] = []
         again, reached = 0, start
-        for stop in starts[place + 1 : place + 1 + MAX_LONGEST]:
+        for number in _NUMBERS:
+            if place + number >= len(starts):
+                break
+            stop = starts[place + number]
             size, made = sizes[stop] - sizes[start], gradients[stop] - gradients[start]
             own, later = shares[stop] - shares[start], shares[-1] - shares[stop]
             remembered, more = kept[stop] - kept[start], ahead * size
@@ -74,11 +89,11 @@ def cheapest_units(
             beside = left - remembered - later - more - max(copied, again + size + made)
             costs = 2 * over.gather_ns(size) + over.reduce_ns(made)
             costs = max(costs, over.sum_ns(own)) if apart else costs + over.sum_ns(own)
-            tried += [
-                _Label(costs + label.cost, made, (stop, label.units))
-                for label in labels[stop]
-                if label.made <= beside
-            ]
+            behind = labels[stop]  # the cheapest first, and the one with the most gradients
+            cheapest = bisect_left(behind, -beside, key=lambda label: -label.made)
+            if cheapest < len(behind):
+                label = behind[cheapest]
+                tried.append(_Label(costs + label.cost, made, (stop, label.units)))
         labels[start] = _undominated(tried)
     if not labels[0]:
         return None
