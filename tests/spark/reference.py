@@ -24,7 +24,8 @@ def gradient(
 ) -> NDArray[Any]:
     """Return a gradient that depends on all it is called with."""
     mean = np.mean(np.array(rows), axis=0)
-    return np.tanh(weights - mean) + 0.01 * iteration * (partition + 1)
+    pulled: NDArray[Any] = np.tanh(weights - mean) + 0.01 * iteration * (partition + 1)
+    return pulled
 
 
 def plain(iterations: int) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.bigdl import Driver, Exchange
+from planner.bigdl import Driver, Exchange, Plan
 from planner.bigdl.methods import tree_levels
 from planner.collectives.recipes import Recipe
 from planner.drizzle import Band
@@ -27,10 +27,11 @@ from planner.runtime.spark import (
     train_groups,
     train_jobs,
 )
+from planner.runtime.spark.jobs import Back
 from tests.spark.reference import ELEMENTS, PARTITIONS, UPDATE, Once, data, gradient, never
 
 ITERATIONS = 7
-PLANS = {
+PLANS: dict[str, tuple[Plan, Back]] = {
     "reduce": (Driver((PARTITIONS,), torrent=True), "broadcast"),
     "tree_aggregate": (Driver(tree_levels(PARTITIONS), torrent=True), "broadcast"),
     "slices_broadcast": (Exchange(ELEMENTS, 3), "broadcast"),
