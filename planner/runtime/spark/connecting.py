@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from planner.errors import EngineError
+from planner.errors import EngineError, MissingExtraError
 from planner.units import counted
 
 __all__ = ["connect", "java", "slots_of", "wait_for_slots"]
@@ -51,6 +51,7 @@ def connect(
     name: str = "planner",
     settings: Mapping[str, str] | None = None,
     *,
+    slots: int = 1,
     timeout_s: float = 60.0,
 ) -> Any:
     """Return the context of an application on a cluster.
@@ -63,8 +64,10 @@ def connect(
         What Spark's pages and logs call it.
     settings : mapping of str to str, optional
         Spark's own, which go before those made here.
+    slots : int
+        How many slots to wait for; executors come one after the other.
     timeout_s : float
-        How long to wait for the first executor.
+        How long to wait for them.
 
     Returns
     -------
@@ -74,11 +77,15 @@ def connect(
     Raises
     ------
     EngineError
-        If there is no Java, nobody answers at the master's address, or no executor comes.
+        If there is no Java, nobody answers at the master's address, or too few executors come.
+    MissingExtraError
+        If PySpark is not installed.
     """
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkException
-
+    try:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkException
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pyspark", "spark") from error
     java()
     _reach(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -100,7 +107,7 @@ def connect(
             raise
         raise EngineError(f"Spark does not start at {master}: {first_line(error)}") from error
     try:
-        wait_for_slots(context, 1, timeout_s)
+        wait_for_slots(context, slots, timeout_s)
     except EngineError:
         context.stop()
         raise
