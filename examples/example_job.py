@@ -30,12 +30,17 @@ def make_batches(rank: int, count: int, samples: int = 64) -> list[tuple[Tensor,
     ]
 
 
-def show(rank: int, ddp_s: Sequence[float], plan_s: Sequence[float]) -> None:
+def show(
+    rank: int, default_s: Sequence[float], plan_s: Sequence[float], default: str = "DDP"
+) -> None:
     """Print what a step took, by the ends of the steps of each way."""
     if rank:
         return
-    ddp, plan = (
-        1e3 * median(after - before for before, after in pairwise(ends))
-        for ends in (ddp_s[WARMUP:], plan_s[WARMUP:])
+    before, planned = (
+        1e3 * median(end - start for start, end in pairwise(ends))
+        for ends in (default_s[WARMUP:], plan_s[WARMUP:])
     )
-    print(f"DDP: {ddp:.2f} ms a step; as planned: {plan:.2f} ms; {ddp / plan:.2f} times as fast")
+    print(
+        f"{default}: {before:.2f} ms a step; as planned: {planned:.2f} ms; "
+        f"{before / planned:.2f} times as fast"
+    )
