@@ -36,9 +36,10 @@ def main() -> None:
     batches = make_batches(accelerator.process_index, steps)
     plan = make_plan(make_model(), batches[0][:1])
 
-    model = make_model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    ddp_s = train(accelerator, *accelerator.prepare(model, optimizer), batches)
+    model: Any = make_model()
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    ddp_s = train(accelerator, model, optimizer, batches)
 
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
