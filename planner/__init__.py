@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from planner.costs import AffineCost, TableCost
     from planner.errors import InvalidInputError, PlannerError
     from planner.graphs import Graph, Op, Parameter
+    from planner.integrations import tune
     from planner.interference import Interference
     from planner.jsonio import read_cluster, read_profile, solve, solve_or_raise
     from planner.layers import Layer
@@ -53,6 +54,7 @@ __all__ = [
     "read_profile",
     "solve",
     "solve_or_raise",
+    "tune",
     "yan",
 ]
 
@@ -61,6 +63,7 @@ _HOMES = {
     "costs": ("AffineCost", "TableCost"),
     "errors": ("InvalidInputError", "PlannerError"),
     "graphs": ("Graph", "Op", "Parameter"),
+    "integrations": ("tune",),
     "interference": ("Interference",),
     "jsonio": ("read_cluster", "read_profile", "solve", "solve_or_raise"),
     "profiles": ("Layer", "Profile", "Provenance"),
