@@ -32,14 +32,14 @@ from typing import NamedTuple
 from planner.errors import InvalidInputError
 from planner.validation import exact, set_exact, set_integer
 
-__all__ = ["Drift", "Reading", "Rule", "State", "noted", "worth"]
+__all__ = ["Drift", "Hysteresis", "Reading", "State", "noted", "worth"]
 
 Reading = Mapping[str, Fraction]
 """What each time took over what was planned for, by name; above 0. Any may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Hysteresis:
     """How much has to change, for how long, and for how much gain.
 
     Attributes
@@ -114,12 +114,12 @@ class State:
     quiet: int = 0
 
 
-def noted(rule: Rule, state: State, reading: Reading) -> tuple[State, tuple[Drift, ...]]:
+def noted(rule: Hysteresis, state: State, reading: Reading) -> tuple[State, tuple[Drift, ...]]:
     """Return the state after a window, and what has changed: if anything has, it is time to plan.
 
     Parameters
     ----------
-    rule : Rule
+    rule : Hysteresis
         The rule.
     state : State
         The state before.
@@ -146,12 +146,12 @@ def noted(rule: Rule, state: State, reading: Reading) -> tuple[State, tuple[Drif
     return State(recent[1 - rule.windows :] if rule.windows > 1 else (), 0, rest, quiet), ()
 
 
-def worth(rule: Rule, kept_ns: int, new_ns: int) -> bool:
+def worth(rule: Hysteresis, kept_ns: int, new_ns: int) -> bool:
     """Return whether to switch to a new plan, whose step lasts so long in place of the old one's.
 
     Parameters
     ----------
-    rule : Rule
+    rule : Hysteresis
         The rule.
     kept_ns, new_ns : int
         What a step lasts under the old and the new plan, both by what was measured.
@@ -159,13 +159,13 @@ def worth(rule: Rule, kept_ns: int, new_ns: int) -> bool:
     return new_ns < kept_ns and kept_ns - new_ns >= rule.gain * kept_ns
 
 
-def _side(rule: Rule, value: Fraction) -> int:
+def _side(rule: Hysteresis, value: Fraction) -> int:
     """Return on which side of the band a reading is; 0: inside."""
     limit = 1 + rule.band
     return (value > limit) - (value * limit < 1)
 
 
-def _lasts(rule: Rule, name: str, recent: tuple[Reading, ...]) -> bool:
+def _lasts(rule: Hysteresis, name: str, recent: tuple[Reading, ...]) -> bool:
     """Return whether a time is beyond the band in all readings alike."""
     values = [reading[name] for reading in recent if name in reading]
     if len(values) < len(recent):

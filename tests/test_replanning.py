@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InvalidInputError
-from planner.replanning import Drift, Reading, Rule, State, noted, worth
+from planner.replanning import Drift, Hysteresis, Reading, State, noted, worth
 
 NAMES = ("transfers", "readiness")
 
 
 @st.composite
-def rules(draw: st.DrawFn) -> Rule:
+def rules(draw: st.DrawFn) -> Hysteresis:
     rest = draw(st.integers(1, 4))
-    return Rule(
+    return Hysteresis(
         band=Fraction(draw(st.integers(1, 20)), 20),
         windows=draw(st.integers(1, 4)),
         gain=Fraction(draw(st.integers(0, 9)), 10),
@@ -34,7 +34,7 @@ def between(low: Fraction, high: Fraction, share: Fraction) -> Fraction:
     return low + share * (high - low)
 
 
-def plans(rule: Rule, readings: Iterable[Reading], state: State | None = None) -> list[int]:
+def plans(rule: Hysteresis, readings: Iterable[Reading], state: State | None = None) -> list[int]:
     """Return after which windows it was time to plan."""
     state, times = state or State(), []
     for number, reading in enumerate(readings, 1):
@@ -47,7 +47,7 @@ def plans(rule: Rule, readings: Iterable[Reading], state: State | None = None) -
 
 @given(rules(), st.lists(st.tuples(shares, shares), max_size=30))
 def test_noise_within_the_band_changes_nothing(
-    rule: Rule, noise: list[tuple[Fraction, Fraction]]
+    rule: Hysteresis, noise: list[tuple[Fraction, Fraction]]
 ) -> None:
     limit = 1 + rule.band
     readings = [
@@ -59,7 +59,7 @@ def test_noise_within_the_band_changes_nothing(
 
 @given(rules(), st.data())
 def test_what_does_not_last_changes_nothing_however_far_it_is(
-    rule: Rule, data: st.DataObject
+    rule: Hysteresis, data: st.DataObject
 ) -> None:
     """A time is never beyond the band on one side in as many windows as the rule wants."""
     far = st.fractions(Fraction(1, 50), 50, max_denominator=50)
@@ -74,7 +74,9 @@ def test_what_does_not_last_changes_nothing_however_far_it_is(
 
 
 @given(rules(), st.data(), st.booleans())
-def test_a_change_that_lasts_is_seen_in_time(rule: Rule, data: st.DataObject, faster: bool) -> None:
+def test_a_change_that_lasts_is_seen_in_time(
+    rule: Hysteresis, data: st.DataObject, faster: bool
+) -> None:
     """Whatever was measured before it, even in the first of its windows."""
     far = st.fractions(Fraction(1, 50), 50, max_denominator=50)
     state = State()
@@ -94,7 +96,7 @@ def test_a_change_that_lasts_is_seen_in_time(rule: Rule, data: st.DataObject, fa
 
 @given(rules(), st.integers(1, 80), st.data())
 def test_a_job_that_is_never_quiet_is_not_planned_for_all_the_time(
-    rule: Rule, windows: int, data: st.DataObject
+    rule: Hysteresis, windows: int, data: st.DataObject
 ) -> None:
     high = data.draw(st.fractions(Fraction(5, 2), 5, max_denominator=10))
     times = plans(rule, [{"transfers": high}] * windows)
@@ -103,7 +105,7 @@ def test_a_job_that_is_never_quiet_is_not_planned_for_all_the_time(
 
 
 def test_what_was_measured_is_said() -> None:
-    rule = Rule()
+    rule = Hysteresis()
     quiet, slow = {name: Fraction(1) for name in NAMES}, {"transfers": Fraction(2)}
     state, drifts = noted(rule, State(), quiet | slow)
     assert drifts == ()
@@ -114,11 +116,11 @@ def test_what_was_measured_is_said() -> None:
 
 def test_readings_that_do_not_agree_are_no_change() -> None:
     rising = [{"transfers": Fraction(2) ** power} for power in range(1, 9)]
-    assert plans(Rule(), rising) == []
+    assert plans(Hysteresis(), rising) == []
 
 
 def test_after_some_quiet_the_next_change_is_seen_as_soon_as_the_first() -> None:
-    rule, slow = Rule(), {"transfers": Fraction(2)}
+    rule, slow = Hysteresis(), {"transfers": Fraction(2)}
     state = State()
     for reading in [slow] * 5 + [{"transfers": Fraction(1)}] * 8:
         state, _ = noted(rule, state, reading)
@@ -127,7 +129,7 @@ def test_after_some_quiet_the_next_change_is_seen_as_soon_as_the_first() -> None
 
 
 @given(rules(), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_switch_saves_what_it_has_to(rule: Rule, kept_ns: int, new_ns: int) -> None:
+def test_a_switch_saves_what_it_has_to(rule: Hysteresis, kept_ns: int, new_ns: int) -> None:
     if worth(rule, kept_ns, new_ns):
         assert new_ns < kept_ns
         assert Fraction(kept_ns - new_ns, kept_ns) >= rule.gain
@@ -148,10 +150,10 @@ def test_a_switch_saves_what_it_has_to(rule: Rule, kept_ns: int, new_ns: int) ->
 )
 def test_rules_that_mean_nothing_are_refused(fields: dict[str, int], path: str) -> None:
     with pytest.raises(InvalidInputError) as error:
-        Rule(**fields)  # type: ignore[arg-type]
+        Hysteresis(**fields)  # type: ignore[arg-type]
     assert error.value.path == path
 
 
 def test_a_reading_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="transfers"):
-        noted(Rule(), State(), {"transfers": Fraction(0)})
+        noted(Hysteresis(), State(), {"transfers": Fraction(0)})

@@ -29,7 +29,7 @@ from torch import Tensor, distributed
 from planner import caramel, iteration
 from planner.errors import InvalidInputError
 from planner.programs import GradientProgram, digest
-from planner.replanning import Drift, Rule, State, noted, worth
+from planner.replanning import Drift, Hysteresis, State, noted, worth
 from planner.results import Result
 from planner.runtime.attaching import reads_as, switch
 from planner.runtime.executors.base import Executor
@@ -109,7 +109,7 @@ class Following:
         self,
         executor: GradientExecutor,
         planned: Planned,
-        rule: Rule,
+        rule: Hysteresis,
         every: int,
         time_limit: float,
     ) -> None:
@@ -169,7 +169,7 @@ class Following:
         kept_ns, new_ns = planned.step_ns, new.step_ns
         switched = worth(self._rule, kept_ns, new_ns)
         if switched:
-            switch(self.executor, (new.problem, new.plan))  # type: ignore[arg-type]
+            switch(self.executor, new)
         self.planned = new if switched else planned
         self._expected = self.planned.course
         self._since = self.executor.steps + 1  # the next step begins late
@@ -188,7 +188,7 @@ def follow(
     executor: Executor,
     plan: tuple[Problem, Plan | Result[Any, Any]],
     *,
-    rule: Rule | None = None,
+    hysteresis: Hysteresis | None = None,
     every: int = 5,
     time_limit: float | None = None,
 ) -> Following:
@@ -212,7 +212,7 @@ def follow(
     plan : tuple
         The plan it follows, of all-reduces: a problem of `caramel` or `iteration`, with a plan of
         it or what `solve` returned.
-    rule : Rule, optional
+    hysteresis : Hysteresis, optional
         How much has to change, for how long, and for how much gain.
     every : int
         Steps of a window, at least 2.
@@ -247,7 +247,7 @@ def follow(
             )
         if not isinstance(executor, GradientExecutor) or executor.program != program:
             raise InvalidInputError("plan", "the executor follows another plan")
-    chosen, limit = rule or Rule(), time_limit or world.timeout_s / 2
+    chosen, limit = hysteresis or Hysteresis(), time_limit or world.timeout_s / 2
     world.agree("what is followed", digest(planned.course, chosen, every))
     return Following(executor, planned, chosen, every, limit)
 

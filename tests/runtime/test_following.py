@@ -17,7 +17,7 @@ from planner import caramel, iteration
 from planner.clusters import Cluster, Nic
 from planner.costs import AffineCost
 from planner.graphs import Graph
-from planner.replanning import Rule
+from planner.replanning import Hysteresis
 from planner.runtime import World, attach, follow, join, switch
 from planner.runtime import following as following_module
 from planner.runtime.executors.base import Executor
@@ -194,7 +194,8 @@ def follow_told(steps: int, ns_per_byte: int, changing: bool) -> Job:
     first, lasts = planned(ns_per_byte=ns_per_byte), []
     with attach(model, first, make_optimizer("sgd", model), world) as executor:
         following = follow(executor, first)
-        following_module.rows_of = told(following, first, changing=changing)  # type: ignore[assignment]
+        rows = told(following, first, changing=changing)
+        following_module.rows_of = rows  # type: ignore[attr-defined]
         for step in range(steps):
             lasts.append(on_network(first, following.planned.plan, step, changing=changing).step_ns)
             backward(model, NAME, world.rank, step)
@@ -244,7 +245,7 @@ def really(steps: int) -> Job:
     world = join(TIMEOUT_S)
     first = planned()
     with attach(model, first, make_optimizer("adam", model), world) as executor:
-        following = follow(executor, first, every=3, rule=Rule(windows=1))
+        following = follow(executor, first, every=3, hysteresis=Hysteresis(windows=1))
         for step in range(steps):
             backward(model, NAME, world.rank, step)
             executor.step()
